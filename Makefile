@@ -1,0 +1,77 @@
+# Two commands: `make run` and `make test`. Both call `make setup` first, which is instant once it has run.
+
+# The first Python on PATH that is new enough.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+BIN := .venv/bin
+UV := $(BIN)/uv
+export UV_PYTHON_DOWNLOADS := never
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# uv hard-links from its cache in the home folder; who has no such folder caches inside the clone.
+ifeq ($(shell mkdir -p "$${XDG_CACHE_HOME:-$$HOME/.cache}" 2>/dev/null && test -w "$${XDG_CACHE_HOME:-$$HOME/.cache}" && echo yes),)
+export XDG_CACHE_HOME := $(CURDIR)/.cache
+endif
+ifeq ($(shell test -w "$${TMPDIR:-/tmp}" && echo yes),)
+export TMPDIR := $(CURDIR)/.cache/tmp
+$(shell mkdir -p "$(TMPDIR)")
+endif
+
+.PHONY: help setup run test lint crash bench docs lock clean postgres-15
+
+help:
+	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
+	@echo 'make test    every check and every test'
+	@echo 'make setup   .venv with the locked versions (run and test do this themselves)'
+	@echo 'make lint    ruff, mypy --strict, import rules'
+	@echo 'make crash   the long fault runs'
+	@echo 'make bench   measurements, written to bench/results/local'
+	@echo 'make docs    the documentation, built into site/'
+	@echo 'make lock    choose versions anew and write requirements.lock'
+	@echo 'make clean   remove what setup and the tools made; .holdfast stays'
+
+setup: .venv/ready
+
+.venv/ready: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo 'Holdfast needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)'; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; \
+		echo 'This Python cannot make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv).'; exit 1; }
+	@test -x $(UV) || $(BIN)/python -m pip install --quiet "uv==$$(sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements.lock)"
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup
+	@exec $(BIN)/holdfast up
+
+test: setup lint postgres-15
+	$(BIN)/pytest -n auto -m 'not long'
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# The oldest Postgres we promise. Without it the tests on it say that they are skipped.
+postgres-15:
+	@test -x /usr/lib/postgresql/15/bin/postgres || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-15 >/dev/null \
+		|| echo 'Postgres 15 could not be installed: its tests are skipped'; }
+
+crash: setup
+	$(BIN)/pytest -n 0 -m long
+
+bench: setup
+	$(BIN)/python -m bench
+
+docs: setup
+	$(BIN)/zensical build --clean
+
+lock: setup
+	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
+		--all-extras --group dev pyproject.toml --output-file requirements.lock
+
+clean:
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site dist

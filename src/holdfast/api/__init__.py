@@ -1,0 +1,5 @@
+"""The HTTP server: assembles the routes of all rooms into one application."""
+
+from holdfast.api.app import make_app
+
+__all__ = ["make_app"]

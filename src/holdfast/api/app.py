@@ -1,0 +1,47 @@
+"""The application that `holdfast up` serves."""
+
+from datetime import UTC, datetime
+from typing import Literal
+
+import asyncpg
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+
+from holdfast import __version__
+from holdfast.api.page import render_page
+from holdfast.api.readiness import Ready, ask_database
+from holdfast.errors import DatabaseUnreachable
+from holdfast.http.problem import answer_errors
+
+
+class Health(BaseModel):
+    status: Literal["ok"] = "ok"
+    version: str = __version__
+
+
+def make_app(pool: asyncpg.Pool, *, database: str) -> FastAPI:
+    """The application over an open pool. `database` is the place in words, for the page."""
+    app = FastAPI(title="Holdfast", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
+    answer_errors(app)
+    started_at = datetime.now(UTC)
+
+    @app.get("/health", tags=["server"])
+    async def health() -> Health:
+        """This process is alive. Says nothing of the database."""
+        return Health()
+
+    @app.get("/ready", tags=["server"], responses={503: {"description": "The database does not answer."}})
+    async def ready() -> Ready:
+        """The database answers, with the schema in place: requests can be served."""
+        return await ask_database(pool)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        try:
+            state: Ready | DatabaseUnreachable = await ask_database(pool)
+        except DatabaseUnreachable as error:
+            state = error
+        return render_page(state, database=database, started_at=started_at)
+
+    return app

@@ -1,0 +1,78 @@
+"""The page at `/`: what is running, on one screen, with no script and no request beyond it."""
+
+import html
+import secrets
+from datetime import datetime
+from string import Template
+
+from fastapi.responses import HTMLResponse
+
+from holdfast import __version__
+from holdfast.api.readiness import Ready
+from holdfast.errors import DatabaseUnreachable
+
+PAGE = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="10">
+<title>Holdfast: $headline</title>
+<style nonce="$nonce">
+:root { color-scheme: light dark; --ground: #f6f5f1; --card: #fff; --ink: #1d2522; --faint: #5c6964; --line: #dcded8;
+  --good: #0b6b50; --bad: #a8321d; }
+@media (prefers-color-scheme: dark) { :root { --ground: #121614; --card: #1a201d; --ink: #e8ece9; --faint: #9aa8a2;
+  --line: #2e3733; --good: #5fd0a8; --bad: #ff9780; } }
+* { box-sizing: border-box; margin: 0; }
+body { background: var(--ground); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; padding: 8vh 1.25rem; }
+main { max-width: 40rem; margin: auto; }
+h1 { font-size: 1.75rem; letter-spacing: -0.02em; }
+.state { margin: 0.5rem 0 2rem; color: var(--faint); }
+.state b { color: var(--good); } .state b.bad { color: var(--bad); }
+dl { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 0.4rem 1.25rem; }
+dl div { display: grid; grid-template-columns: 9rem 1fr; gap: 1rem; padding: 0.65rem 0; }
+dl div + div { border-top: 1px solid var(--line); }
+dt { color: var(--faint); } dd { overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+nav { margin-top: 1.5rem; display: flex; flex-wrap: wrap; gap: 0.25rem 1.5rem; }
+a { color: var(--good); } a:focus-visible { outline: 2px solid; outline-offset: 3px; border-radius: 2px; }
+@media (max-width: 30rem) { dl div { grid-template-columns: 1fr; gap: 0; } }
+</style>
+</head>
+<body><main>
+<h1>Holdfast</h1>
+<p class="state"><b$mark>$sign $headline</b> $sentence</p>
+<dl>
+$rows
+</dl>
+<nav><a href="health">Health</a><a href="ready">Readiness</a><a href="api/openapi.json">OpenAPI</a></nav>
+</main></body>
+</html>
+""")
+
+
+def render_page(state: Ready | DatabaseUnreachable, *, database: str, started_at: datetime) -> HTMLResponse:
+    rows = {"Version": __version__, "Database": database}
+    if isinstance(state, DatabaseUnreachable):
+        sign, headline, mark = "✕", "Not ready.", ' class="bad"'
+        sentence = f"{state.title} It is asked again every ten seconds. {state.detail}"
+    else:
+        sign, headline, mark = "✓", "Ready.", ""
+        sentence = "The database answers and its schema is in place."
+        rows["Postgres"] = state.postgres
+        rows["Schema"] = f"release {state.schema_version}, migrations applied: {state.migrations}"
+        rows["Database time"] = f"{state.database_time:%Y-%m-%d %H:%M:%S} UTC"
+    rows["Server up since"] = f"{started_at:%Y-%m-%d %H:%M:%S} UTC"
+    nonce = secrets.token_urlsafe(16)
+    text = PAGE.substitute(
+        nonce=nonce,
+        headline=headline,
+        sign=sign,
+        mark=mark,
+        sentence=html.escape(sentence),
+        rows="\n".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in rows.items()),
+    )
+    policy = (
+        f"default-src 'none'; style-src 'nonce-{nonce}'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+    return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})

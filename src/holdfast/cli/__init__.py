@@ -1,0 +1,74 @@
+"""The command line: a command is one call into a room below.
+
+Tables and answers go to stdout, everything else to stderr. A command imports what it needs when it runs, so that
+`holdfast --help` stays fast.
+"""
+
+import json
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli import db
+from holdfast.errors import HoldfastError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="holdfast",
+    help="Durable tasks for Python on Postgres.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(db.app, name="db")
+
+Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
+
+def main() -> None:
+    """Run the command; an error of ours becomes its message and its exit code."""
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
+    try:
+        app()
+    except HoldfastError as error:
+        typer.secho(error.title, fg="red", err=True)
+        typer.echo("\n".join(part for part in (error.detail, error.fix) if part), err=True)
+        sys.exit(error.exit_code)
+
+
+@app.command()
+def up() -> None:
+    """Start Holdfast: the database (unless HOLDFAST_URL names one) and the server. Ctrl-C stops it."""
+    from holdfast.cli.up import run
+    from holdfast.kernel.settings import read_settings
+
+    run(read_settings())
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Look at everything Holdfast needs here and say what is missing. Changes nothing."""
+    from holdfast.cli.doctor import examine
+
+    checks = examine()
+    if as_json:
+        typer.echo(json.dumps([vars(check) for check in checks], indent=2))
+    else:
+        for check in checks:
+            mark = typer.style("ok  ", fg="green") if check.ok else typer.style("FAIL", fg="red", bold=True)
+            typer.echo(f"{mark}  {check.name:<10} {check.finding}")
+            if check.fix:
+                typer.echo(f"{'':<17}{check.fix}")
+    raise typer.Exit(max((check.exit_code for check in checks if not check.ok), default=0))
+
+
+@app.command()
+def version(as_json: Json = False) -> None:
+    """Print the version."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    typer.echo(json.dumps({"holdfast": __version__, "python": python}) if as_json else f"holdfast {__version__}")

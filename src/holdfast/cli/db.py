@@ -1,0 +1,80 @@
+"""`holdfast db`: the database behind it all."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+from typing import Annotated
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import typer
+
+from holdfast.errors import BinariesMissing
+
+app = typer.Typer(help="The database: its address, a shell in it, its schema.", no_args_is_help=True)
+
+Owner = Annotated[bool, typer.Option("--owner", help="As the owner of the schema, not as the application.")]
+
+
+@app.command()
+def url(owner: Owner = False, as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False) -> None:
+    """Print the database's address, password included."""
+    from holdfast.kernel.embedded import Embedded
+    from holdfast.kernel.postgres import locate
+    from holdfast.kernel.settings import read_settings
+
+    settings = read_settings()
+    lasting = bool(settings.url) or Embedded(settings.home).is_in_use()
+    with locate(settings) as address:
+        found = address.owner_url if owner else address.url
+    typer.echo(json.dumps({"url": found, "running": lasting}) if as_json else found)
+    if not lasting:
+        typer.echo("Nothing keeps this server running: start `holdfast up`, or use `holdfast db psql`.", err=True)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context, owner: Owner = False) -> None:
+    """Open psql in the database; what follows is passed on to it (-c 'select 1')."""
+    from holdfast.kernel.embedded import binary_folders
+    from holdfast.kernel.postgres import locate
+    from holdfast.kernel.settings import read_settings
+
+    places = os.pathsep.join(str(folder) for folder in binary_folders())
+    program = shutil.which("psql") or shutil.which("psql", path=places)
+    if not program:
+        raise BinariesMissing("psql is not installed.", fix="Install the Postgres client of your system.")
+    with locate(read_settings()) as address:
+        bare, password = split_password(address.nearest_owner if owner else address.nearest)
+        environment = {**os.environ, **({"PGPASSWORD": password} if password else {})}
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is psql's
+        try:
+            code = subprocess.run([program, bare, *context.args], env=environment, check=False).returncode
+        finally:
+            signal.signal(signal.SIGINT, before)
+    raise typer.Exit(code)
+
+
+@app.command()
+def migrate(as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False) -> None:
+    """Bring the schema up to date. Safe to run at any time, by many at once."""
+    from holdfast.kernel.migrate import migrate
+    from holdfast.kernel.postgres import locate
+    from holdfast.kernel.settings import read_settings
+
+    with locate(read_settings()) as address:
+        applied = asyncio.run(migrate(address.nearest_owner))
+    if as_json:
+        typer.echo(json.dumps({"applied": applied}))
+    else:
+        typer.echo("\n".join(f"applied {name}" for name in applied) or "The schema is up to date.")
+
+
+def split_password(address: str) -> tuple[str, str | None]:
+    """The address without its password, which would show in the list of processes, and the password."""
+    parts = urlsplit(address)
+    who, _, where = parts.netloc.rpartition("@")
+    user, _, password = who.partition(":")
+    bare = urlunsplit(parts._replace(netloc=f"{user}@{where}" if user else where))
+    return bare, unquote(password) or None

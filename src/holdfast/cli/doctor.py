@@ -1,0 +1,104 @@
+"""`holdfast doctor`: everything Holdfast needs, looked at in the order in which it is needed."""
+
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from holdfast import __version__
+from holdfast.errors import HoldfastError
+from holdfast.kernel.embedded import find_binaries
+from holdfast.kernel.migrate import name_of, pending
+from holdfast.kernel.postgres import connected, locate
+from holdfast.kernel.settings import PREFIX, Settings, read_settings
+from holdfast.kernel.watchdog import major_version
+
+little_disk_bytes = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at: what was found and, if it is not as it should be, what to do."""
+
+    name: str
+    ok: bool
+    finding: str
+    fix: str = ""
+    exit_code: int = 0
+
+
+def examine() -> list[Check]:
+    """Look at everything; what depends on something that failed is not looked at."""
+    checks: list[Check] = []
+    for name, look in looks():
+        try:
+            checks.append(look())
+        except HoldfastError as error:
+            return [*checks, Check(name, False, f"{error.title} {error.detail}", error.fix, error.exit_code)]
+    return checks
+
+
+def looks() -> Iterator[tuple[str, Callable[[], Check]]]:
+    yield "python", check_python
+    yield "settings", check_settings
+    settings = read_settings()
+    if not settings.url:
+        yield "postgres", lambda: check_binaries(settings)
+        yield "disk", lambda: check_disk(settings)
+    yield "database", lambda: asyncio.run(check_database(settings))
+    yield "server", lambda: check_server(settings)
+
+
+def check_python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    return Check("python", True, f"{found}, holdfast {__version__}, {sys.platform}")
+
+
+def check_settings() -> Check:
+    read_settings()
+    named = sorted(name for name in os.environ if name.startswith(PREFIX))
+    known = {f"{PREFIX}{field}".upper() for field in Settings.model_fields}
+    if unknown := [name for name in named if name not in known]:
+        fix = f"Unset it. Known are: {', '.join(sorted(known))}."
+        return Check("settings", False, f"Unknown: {', '.join(unknown)}.", fix, exit_code=2)
+    return Check("settings", True, ", ".join(named) or "all by default")
+
+
+def check_binaries(settings: Settings) -> Check:
+    bindir = find_binaries(settings.home)
+    return Check("postgres", True, f"{major_version(bindir)} in {bindir}")
+
+
+def check_disk(settings: Settings) -> Check:
+    home = settings.home.absolute()
+    there = next(folder for folder in (home, *home.parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
+    finding = f"{free / (1 << 30):.1f} GiB free at {there}"
+    if free < little_disk_bytes:
+        return Check("disk", False, finding, "Free some room: Postgres stops when the disk is full.", exit_code=1)
+    return Check("disk", True, finding)
+
+
+async def check_database(settings: Settings) -> Check:
+    with locate(settings) as address:
+        async with connected(address.nearest_owner) as connection:
+            version = await connection.fetchval("select current_setting('server_version')")
+            steps = [name_of(step) for step in await pending(connection)]
+    finding = f"Postgres {version}, {address.label}"
+    if steps:
+        return Check("database", True, f"{finding}; schema not yet: {', '.join(steps)}", "`holdfast up` does it.")
+    return Check("database", True, f"{finding}; schema up to date")
+
+
+def check_server(settings: Settings) -> Check:
+    where = f"http://{settings.host}:{settings.port}"
+    try:
+        with urlopen(f"{where}/health", timeout=3) as answer:  # noqa: S310
+            running = answer.status == 200
+    except (URLError, OSError):
+        running = False
+    return Check("server", True, f"runs at {where}" if running else f"does not run at {where}; `holdfast up` starts it")

@@ -1,0 +1,1 @@
+"""What every route needs: how an error is answered."""

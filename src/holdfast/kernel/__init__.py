@@ -1,0 +1,1 @@
+"""What a task is: the only room that speaks SQL about tasks."""

@@ -1,0 +1,280 @@
+"""Bring a database's schema up to date: first the migrations, then all functions.
+
+*Migrations* hold data: numbered files, applied once each in their order, never edited afterwards (their sha256 is
+kept). Each runs in a transaction of its own. A file whose first line is `-- no transaction` holds one statement that
+Postgres runs outside of one (`create index concurrently`) and that may be repeated: a crash between it and its record
+repeats it.
+
+*Functions* hold rules: every release brings all of them, `create or replace`, in one transaction; those it no longer
+has are dropped. A process of an older release leaves the functions of a newer one alone, so that a rolling deploy does
+not turn them back. A changed return type needs a migration that drops the old function.
+
+Any number of processes may start at once. Whoever changes the schema holds a lock that lives in its transaction; the
+others poll for it and hold nothing while they wait (one who waits inside a statement holds a snapshot, on which
+`create index concurrently` waits in turn: a deadlock). It is no lock of the session, so it works through a pooler.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+from packaging.version import Version
+
+from holdfast import __version__
+from holdfast.errors import (
+    MigrationBusy,
+    MigrationChanged,
+    MigrationFailed,
+    MigrationFolderInvalid,
+    MigrationForbidden,
+)
+from holdfast.kernel.postgres import connected
+
+LOCK = 0x686F6C6466617374  # "holdfast"
+
+BOOKS = """
+create schema if not exists holdfast;
+create table if not exists holdfast.migration (
+  room text not null,
+  number int not null,
+  name text not null,
+  sha256 text not null,
+  applied_at timestamptz not null default now(),
+  primary key (room, number)
+);
+create table if not exists holdfast.release (
+  single bool primary key default true check (single),
+  version text not null,
+  sha256 text not null,
+  functions text[] not null,
+  applied_at timestamptz not null default now()
+);
+"""
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One numbered file."""
+
+    room: str
+    number: int
+    name: str
+    sql: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.room}/{self.number}"
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self.sql.startswith("-- no transaction")
+
+
+@dataclass(frozen=True)
+class Room:
+    """The SQL of one room of the house: its migrations in order, its functions by file."""
+
+    name: str
+    migrations: tuple[Migration, ...]
+    functions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What a database has: the sha256 of each migration by its key, and the release its functions are of."""
+
+    migrations: Mapping[str, str]
+    version: str | None
+    functions: str | None
+
+
+def read_room(name: str, folder: Path) -> Room:
+    """The room in `folder`: `migrations/0001_name.sql` ... and `sql/*.sql`. Raises MigrationFolderInvalid."""
+    migrations = []
+    for expected, path in enumerate(sorted((folder / "migrations").glob("*.sql")), start=1):
+        found = re.fullmatch(r"(\d{4})_(\w+)", path.stem)
+        if not found or int(found[1]) != expected:
+            raise MigrationFolderInvalid(f"{path}: expected {expected:04}_name.sql here.")
+        migrations.append(Migration(name, expected, path.stem, path.read_text()))
+    functions = {path.stem: path.read_text() for path in sorted((folder / "sql").glob("*.sql"))}
+    return Room(name, tuple(migrations), functions)
+
+
+KERNEL = read_room("kernel", Path(__file__).parent)
+
+
+async def migrate(url: str, rooms: Sequence[Room] = (KERNEL,), *, patience_seconds: float = 300) -> list[str]:
+    """Apply what is missing and return its names. Each step is whole or not at all.
+
+    Raises a MigrationError; the steps before the failing one stay applied.
+    """
+    applied: list[str] = []
+    deadline = time.monotonic() + patience_seconds
+    async with connected(url) as connection:
+        steps = await pending(connection, rooms)
+        while steps:
+            try:
+                async with schema_lock(connection, deadline):
+                    await connection.execute(BOOKS)
+                    steps = plan(await read_books(connection), rooms)
+                    if steps:
+                        with told(steps[0]):
+                            await apply(connection, url, steps[0], rooms)
+                        applied.append(name_of(steps[0]))
+            except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+                await pause(deadline, "A table it must change is in use by long transactions.")
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise forbidden(str(error)) from error
+    return applied
+
+
+async def pending(connection: asyncpg.Connection, rooms: Sequence[Room] = (KERNEL,)) -> list[Migration | None]:
+    """What `migrate` would do, asked without any lock and as any role. None stands for the functions."""
+    try:
+        if await connection.fetchval("select to_regprocedure('holdfast.installed()') is null"):
+            return plan(Installed({}, None, None), rooms)
+        books = json.loads(await connection.fetchval("select holdfast.installed()"))
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise forbidden(str(error)) from error
+    return plan(Installed(**books), rooms)
+
+
+def plan(installed: Installed, rooms: Sequence[Room]) -> list[Migration | None]:
+    """The steps that are missing, in order; None stands for the functions. Raises MigrationChanged."""
+    known = [migration for room in rooms for migration in room.migrations]
+    for migration in known:
+        if installed.migrations.get(migration.key, migration.sha256) != migration.sha256:
+            raise MigrationChanged(
+                f"{migration.room}/{migration.name}.sql is not the file that this database was migrated with.",
+                fix="Put the file back as it was and write what you want to change as a new migration.",
+            )
+    steps: list[Migration | None] = [step for step in known if step.key not in installed.migrations]
+    ahead = installed.migrations.keys() - {step.key for step in known}
+    newer = installed.version is not None and Version(installed.version) > Version(__version__)
+    if installed.functions != digest(rooms) and not ahead and not newer:
+        steps.append(None)
+    return steps
+
+
+def digest(rooms: Sequence[Room]) -> str:
+    whole = json.dumps([[room.name, dict(room.functions)] for room in rooms])
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+async def read_books(connection: asyncpg.Connection) -> Installed:
+    rows = await connection.fetch("select room || '/' || number as key, sha256 from holdfast.migration")
+    release = await connection.fetchrow("select version, sha256 from holdfast.release")
+    return Installed({row["key"]: row["sha256"] for row in rows}, *(release or (None, None)))
+
+
+async def apply(connection: asyncpg.Connection, url: str, step: Migration | None, rooms: Sequence[Room]) -> None:
+    """Run one step and write it into the books, in the transaction of `connection`."""
+    if step is None:
+        await replace_functions(connection, rooms)
+        return
+    if step.in_transaction:
+        await connection.execute(step.sql)
+    else:
+        # What `connection` asked before may still be an open portal with a snapshot, which this statement would wait for.
+        await connection.execute("close all")
+        async with connected(url) as outside:
+            await outside.execute(step.sql)
+    await connection.execute(
+        "insert into holdfast.migration (room, number, name, sha256) values ($1, $2, $3, $4)",
+        step.room, step.number, step.name, step.sha256,
+    )  # fmt: skip
+
+
+async def replace_functions(connection: asyncpg.Connection, rooms: Sequence[Room]) -> None:
+    """Create or replace every function, drop those that are gone, and let nobody call what is not granted."""
+    await connection.execute("set local check_function_bodies = off")  # files may call what a later file defines
+    for room in rooms:
+        for name, sql in room.functions.items():
+            with told(Migration(room.name, 0, name, sql)):
+                await connection.execute(sql)
+    # A function of this transaction carries its number: no list of ours to keep in step with the files.
+    mine = await connection.fetch(
+        "select oid::regprocedure::text as signature from pg_proc"
+        " where pronamespace = 'holdfast'::regnamespace and xmin = pg_current_xact_id()::xid"
+    )
+    signatures = sorted(row["signature"] for row in mine)
+    before = await connection.fetchval("select functions from holdfast.release") or []
+    for signature in sorted(set(before) - set(signatures)):
+        await connection.execute(f"drop function if exists {signature}")
+    for signature in signatures:
+        await connection.execute(f"revoke all on function {signature} from public")
+    await connection.execute(
+        "insert into holdfast.release (version, sha256, functions) values ($1, $2, $3) on conflict (single) do update"
+        " set version = excluded.version, sha256 = excluded.sha256, functions = excluded.functions, applied_at = now()",
+        __version__, digest(rooms), signatures,
+    )  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def schema_lock(connection: asyncpg.Connection, deadline: float) -> AsyncIterator[None]:
+    """A transaction that alone may change the schema. Waits for no table longer than a second."""
+    while True:
+        transaction = connection.transaction()
+        await transaction.start()
+        if await connection.fetchval("select pg_try_advisory_xact_lock($1)", LOCK):
+            break
+        await transaction.rollback()
+        await pause(deadline, "Another process is changing it.")
+    try:
+        await connection.execute("set local lock_timeout = '1s'")
+        yield
+    except BaseException:
+        if not connection.is_closed():
+            await transaction.rollback()
+        raise
+    await transaction.commit()
+
+
+async def pause(deadline: float, why: str) -> None:
+    if time.monotonic() > deadline:
+        raise MigrationBusy(
+            why, fix="Look into pg_stat_activity for who holds it, then run `holdfast db migrate` again."
+        )
+    await asyncio.sleep(random.uniform(0.05, 0.15))  # noqa: S311
+
+
+@contextlib.contextmanager
+def told(step: Migration | None) -> Iterator[None]:
+    """Name the file and the line in which Postgres found the mistake."""
+    retried = (
+        asyncpg.LockNotAvailableError,
+        asyncpg.DeadlockDetectedError,
+        asyncpg.InsufficientPrivilegeError,
+    )
+    try:
+        yield
+    except retried:
+        raise
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        position = getattr(error, "position", None)
+        line = f", line {step.sql.count(chr(10), 0, int(position)) + 1}" if step and position else ""
+        raise MigrationFailed(f"{name_of(step)}{line}: {error}") from error
+
+
+def name_of(step: Migration | None) -> str:
+    return f"{step.room}/{step.name}" if step else "functions"
+
+
+def forbidden(said: str) -> MigrationForbidden:
+    return MigrationForbidden(
+        f"Postgres said: {said}.",
+        fix="Run `holdfast db migrate` once with HOLDFAST_URL set to a role that may create schemas and roles, then "
+        "grant holdfast_app to the role of the application.",
+    )

@@ -1,0 +1,137 @@
+"""The door to Postgres: a server of the user's own (HOLDFAST_URL), or the embedded one.
+
+Opening answers three questions before anything else happens, each with an error that says what to do: does the server
+answer, is it new enough, does it accept writes?
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+import asyncpg
+
+from holdfast.errors import DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
+from holdfast.kernel.embedded import OLDEST_POSTGRES, Embedded
+from holdfast.kernel.settings import Settings
+
+connect_timeout_seconds = 10
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the database is, for the application and for the owner of its schema.
+
+    On a server of the user's own both are the address that was given. Each role has an address others may use (`url`,
+    `owner_url`) and one for this process (`nearest`, `nearest_owner`), which is the socket where there is one.
+    """
+
+    url: str = field(repr=False)
+    owner_url: str = field(repr=False)
+    nearest: str = field(repr=False)
+    nearest_owner: str = field(repr=False)
+    embedded: Embedded | None = None
+
+    @property
+    def label(self) -> str:
+        """The place in words, without a password."""
+        if self.embedded:
+            return f"embedded in {self.embedded.home}"
+        parts = urlsplit(self.url)
+        where = parts.hostname or "local socket"
+        return f"{where}{f':{parts.port}' if parts.port else ''}/{unquote(parts.path.lstrip('/'))}"
+
+
+@contextlib.contextmanager
+def locate(settings: Settings) -> Iterator[Address]:
+    """The database's address. An embedded server runs until the block ends."""
+    if settings.url:
+        yield Address(settings.url, settings.url, settings.url, settings.url)
+        return
+    with Embedded(settings.home) as server:
+        yield Address(
+            url=server.url(),
+            owner_url=server.owner_url(),
+            nearest=server.url(by_socket=True),
+            nearest_owner=server.owner_url(by_socket=True),
+            embedded=server,
+        )
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """One connection, closed at the end. Raises DatabaseUnreachable, DatabaseTooOld or DatabaseReadOnly."""
+    with reachable(url):
+        connection = await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=0)
+    try:
+        await check_server(connection)
+        yield connection
+    finally:
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await connection.close(timeout=5)
+
+
+@contextlib.asynccontextmanager
+async def pooled(url: str, *, connections: int = 10) -> AsyncIterator[asyncpg.Pool]:
+    """A pool of connections, opened as they are needed. Raises what `connected` raises."""
+    async with connected(url):
+        pass
+    pool = await asyncpg.create_pool(url, min_size=0, max_size=connections, timeout=connect_timeout_seconds)
+    try:
+        yield pool
+    finally:
+        try:
+            await asyncio.wait_for(pool.close(), 5)
+        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            pool.terminate()
+
+
+async def check_server(connection: asyncpg.Connection) -> None:
+    """Refuse a server that Holdfast cannot work on."""
+    row = await connection.fetchrow(
+        "select current_setting('server_version_num')::int as number, current_setting('server_version') as name,"
+        " pg_is_in_recovery() as standby, current_setting('transaction_read_only')::bool as read_only"
+    )
+    refuse_unfit(row["number"], row["name"], standby=row["standby"], read_only=row["read_only"])
+
+
+def refuse_unfit(number: int, name: str, *, standby: bool, read_only: bool) -> None:
+    """The decision of `check_server` over what the server said of itself."""
+    if number < OLDEST_POSTGRES * 10_000:
+        raise DatabaseTooOld(
+            f"It is {name}; Holdfast needs {OLDEST_POSTGRES} or newer.",
+            fix="Upgrade the server, or unset HOLDFAST_URL to use the embedded Postgres.",
+        )
+    if standby:
+        raise DatabaseReadOnly("It is a standby.", fix="Point HOLDFAST_URL at the primary.")
+    if read_only:
+        raise DatabaseReadOnly(
+            "default_transaction_read_only is on.",
+            fix="Point HOLDFAST_URL at a server or role that may write, or: "
+            "alter role <role> set default_transaction_read_only = off",
+        )
+
+
+@contextlib.contextmanager
+def reachable(url: str) -> Iterator[None]:
+    """Turn the many ways in which a connection fails into one error that says what to do."""
+    parts = urlsplit(url)
+    where = f"{parts.hostname or 'the local socket'}:{parts.port or 5432}"
+    try:
+        yield
+    except (TimeoutError, ConnectionError, OSError) as error:
+        reason = f"no answer within {connect_timeout_seconds} s" if isinstance(error, TimeoutError) else str(error)
+        raise DatabaseUnreachable(
+            f"{where}: {reason}.",
+            fix="Start it, correct HOLDFAST_URL, or unset it to use the embedded Postgres.",
+        ) from error
+    except asyncpg.InvalidCatalogNameError as error:
+        name = unquote(parts.path.lstrip("/"))
+        raise DatabaseUnreachable(f"{where}: {error}.", fix=f"Make it with `createdb {name}`.") from error
+    except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidPasswordError) as error:
+        raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct user and password in HOLDFAST_URL.") from error
+    except asyncpg.TooManyConnectionsError as error:
+        raise DatabaseUnreachable(f"{where}: {error}.", fix="Raise max_connections, or use a pooler.") from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct HOLDFAST_URL.") from error

@@ -1,0 +1,52 @@
+"""Settings: read once from the environment, here and nowhere else.
+
+Every one is optional and named HOLDFAST_..., as the table in docs/reference/settings.md lists them.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from holdfast.errors import SettingInvalid
+
+PREFIX = "HOLDFAST_"
+
+
+class Settings(BaseSettings):
+    """What one process of Holdfast was told."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+
+    url: Annotated[str | None, Field(repr=False)] = None
+    """A `postgresql://` address. Without it: the embedded Postgres in `home`."""
+
+    home: Path = Path(".holdfast")
+    """The folder of the embedded Postgres."""
+
+    host: str = "127.0.0.1"
+    """The address to serve on."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 7777
+    """The port to serve on; the next free one if it is taken. 0: any."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_postgres(cls, url: str | None) -> str | None:
+        if url is None or url.startswith(("postgresql://", "postgres://")):
+            return url
+        scheme = url.partition(":")[0].partition("=")[0]
+        raise ValueError(f"starts with {scheme!r}; write postgresql://user:password@host:5432/database")
+
+
+def read_settings() -> Settings:
+    """The settings of this process. Raises SettingInvalid, which names the variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors(include_input=False, include_url=False):
+            name = PREFIX + "_".join(str(part) for part in problem["loc"]).upper()
+            lines.append(f"{name}: {problem['msg'].removeprefix('Value error, ')}.")
+        raise SettingInvalid("\n".join(lines)) from None

@@ -1,0 +1,68 @@
+"""The test ground: one Postgres server for the run, a database of its own for each test."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.kernel.embedded import binary_folders
+from holdfast.kernel.watchdog import major_version
+from holdfast.testing import Clock, Database, Ground
+
+POSTGRES_VERSIONS = (15, 16, 18)
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """One folder for all processes of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent
+
+
+@pytest.fixture(scope="session")
+def ground_of(run_folder: Path) -> Iterator[Callable[[int], Ground]]:
+    """The server of a given Postgres version, started when first asked for."""
+    bindirs = {major_version(folder): folder for folder in binary_folders()}
+    grounds: dict[int, Ground] = {}
+    with contextlib.ExitStack() as stack:
+
+        def ground(version: int) -> Ground:
+            if version not in bindirs:
+                pytest.skip(f"Postgres {version} is not installed here")
+            if version not in grounds:
+                folder = run_folder / f"ground-{version}"
+                grounds[version] = stack.enter_context(Ground(folder, bindir=bindirs[version]))
+            return grounds[version]
+
+        yield ground
+
+
+@pytest.fixture(scope="session")
+def ground(ground_of: Callable[[int], Ground]) -> Ground:
+    return ground_of(max(POSTGRES_VERSIONS))
+
+
+@pytest.fixture(params=POSTGRES_VERSIONS, ids=lambda version: f"postgres{version}")
+def every_ground(request: pytest.FixtureRequest, ground_of: Callable[[int], Ground]) -> Ground:
+    """The test runs once on each Postgres we promise."""
+    return ground_of(request.param)
+
+
+@pytest.fixture
+def database(ground: Ground) -> Iterator[Database]:
+    """A database with the schema in place and the clock standing still."""
+    with ground.database() as database:
+        yield database
+
+
+@pytest.fixture
+def empty_database(ground: Ground) -> Iterator[Database]:
+    """A database with nothing in it yet."""
+    with ground.empty_database() as database:
+        yield database
+
+
+@pytest.fixture
+def clock(database: Database) -> Clock:
+    return database.clock

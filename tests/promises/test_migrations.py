@@ -1,0 +1,243 @@
+"""However a database came to its schema, and however many brought it there at once, it is the same schema."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from holdfast import __version__
+from holdfast.errors import (
+    MigrationBusy,
+    MigrationChanged,
+    MigrationFailed,
+    MigrationFolderInvalid,
+    MigrationForbidden,
+)
+from holdfast.kernel.embedded import find_binaries
+from holdfast.kernel.migrate import KERNEL, Room, migrate, pending, read_room
+from holdfast.testing import Database, Ground
+
+STEPS = {
+    "0001_shelf": "create table holdfast.shelf (id int primary key, label text);",
+    "0002_rows": "insert into holdfast.shelf select n, 'row ' || n from generate_series(1, 1000) n;",
+    "0003_index": "-- no transaction\ncreate index concurrently if not exists shelf_label on holdfast.shelf (label);",
+    "0004_column": "alter table holdfast.shelf add column at timestamptz not null default holdfast.now();",
+}
+FUNCTIONS = {
+    "count": "create or replace function holdfast.shelf_count() returns bigint language sql stable security definer"
+    " as 'select count(*) from holdfast.shelf';"
+    " grant execute on function holdfast.shelf_count() to holdfast_app;",
+}
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Room:
+    """A second room with several migrations, one of which cannot run in a transaction."""
+    return write_room(tmp_path / "library", STEPS, FUNCTIONS)
+
+
+def write_room(folder: Path, steps: dict[str, str], functions: dict[str, str]) -> Room:
+    for kind, files in (("migrations", steps), ("sql", functions)):
+        (folder / kind).mkdir(parents=True)
+        for name, sql in files.items():
+            (folder / kind / f"{name}.sql").write_text(sql)
+    return read_room("library", folder)
+
+
+def dump(database: Database) -> str:
+    """The whole schema and the books, as text that two databases can be compared by."""
+    binaries = database.ground.server.bindir or find_binaries(database.ground.server.home)
+    command = [binaries / "pg_dump", "--schema-only", f"--dbname={database.owner_url}"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    books = database.ask_owner(
+        "select json_agg((room, number, name, sha256) order by room, number) from holdfast.migration"
+    )
+    release = database.ask_owner("select (version, sha256, functions)::text from holdfast.release")
+    return "\n".join(
+        [*(line for line in text.splitlines() if not re.match(r"\\(un)?restrict|--", line)), books, release]
+    )
+
+
+async def test_migrating_step_by_step_equals_a_fresh_schema(ground: Ground, library: Room) -> None:
+    rooms = [KERNEL, library]
+    with ground.empty_database() as fresh:
+        await migrate(fresh.owner_url, rooms)
+        expected = dump(fresh)
+    with ground.empty_database() as grown:
+        for count in range(len(KERNEL.migrations) + 1):
+            await migrate(grown.owner_url, [replace(KERNEL, migrations=KERNEL.migrations[:count], functions={})])
+        for count in range(len(library.migrations) + 1):
+            part = replace(library, migrations=library.migrations[:count], functions={})
+            await migrate(grown.owner_url, [KERNEL, part])
+        assert await migrate(grown.owner_url, rooms) == ["functions"]
+        assert dump(grown) == expected
+
+
+async def test_the_second_start_changes_nothing(empty_database: Database) -> None:
+    assert await migrate(empty_database.owner_url) == [f"kernel/{step.name}" for step in KERNEL.migrations] + [
+        "functions"
+    ]
+    before = dump(empty_database)
+    assert await migrate(empty_database.owner_url) == []
+    assert dump(empty_database) == before
+
+
+async def test_three_starters_at_once_end_well_on_every_postgres(every_ground: Ground, library: Room) -> None:
+    rooms = [KERNEL, library]
+    everything = [f"kernel/{step.name}" for step in KERNEL.migrations] + [f"library/{name}" for name in STEPS]
+    for _ in range(3):
+        with every_ground.empty_database() as database:
+            applied = await asyncio.gather(*(migrate(database.owner_url, rooms) for _ in range(3)))
+            assert sorted(name for one in applied for name in one) == sorted([*everything, "functions"])
+            async with database.connect() as connection:
+                assert await connection.fetchval("select holdfast.shelf_count()") == 1000
+                assert await pending(connection, rooms) == []
+            assert database.ask_owner(
+                "select indisvalid from pg_index where indexrelid = 'holdfast.shelf_label'::regclass"
+            )
+
+
+async def test_three_processes_at_once_end_well_on_every_postgres(every_ground: Ground) -> None:
+    with every_ground.empty_database() as database:
+        environment = {**os.environ, "HOLDFAST_URL": database.owner_url}
+        command = [sys.executable, "-m", "holdfast", "db", "migrate", "--json"]
+        starters = [
+            await asyncio.create_subprocess_exec(
+                *command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            for _ in range(3)
+        ]
+        answers = [await starter.communicate() for starter in starters]
+        assert [starter.returncode for starter in starters] == [0, 0, 0], answers
+        applied = [name for out, _ in answers for name in json.loads(out)["applied"]]
+        assert sorted(applied) == sorted([f"kernel/{step.name}" for step in KERNEL.migrations] + ["functions"])
+
+
+async def test_an_edited_migration_is_refused(empty_database: Database, library: Room) -> None:
+    await migrate(empty_database.owner_url, [KERNEL, library])
+    before = dump(empty_database)
+    edited = replace(library.migrations[1], sql="drop table holdfast.shelf;")
+    tampered = replace(library, migrations=(library.migrations[0], edited, *library.migrations[2:]))
+    with pytest.raises(MigrationChanged, match=r"library/0002_rows\.sql"):
+        await migrate(empty_database.owner_url, [KERNEL, tampered])
+    assert dump(empty_database) == before
+    assert await migrate(empty_database.owner_url, [KERNEL, library]) == []
+
+
+async def test_a_failing_migration_leaves_the_steps_before_it(empty_database: Database, tmp_path: Path) -> None:
+    steps = {**STEPS, "0005_broken": "create table holdfast.half (id int);\n\nselect nonsense;"}
+    broken = write_room(tmp_path / "broken", steps, {})
+    with pytest.raises(MigrationFailed, match=r'library/0005_broken, line 3: column "nonsense" does not exist'):
+        await migrate(empty_database.owner_url, [KERNEL, broken])
+    assert empty_database.ask_owner("select to_regclass('holdfast.half')") is None
+    assert empty_database.ask_owner("select max(number) from holdfast.migration where room = 'library'") == 4
+    mended = write_room(tmp_path / "mended", {**STEPS, "0005_broken": "create table holdfast.half (id int);"}, {})
+    assert await migrate(empty_database.owner_url, [KERNEL, mended]) == ["library/0005_broken", "functions"]
+
+
+async def test_a_starter_that_dies_in_a_migration_leaves_nothing_half_done(
+    empty_database: Database, tmp_path: Path
+) -> None:
+    slow = write_room(tmp_path / "slow", {"0001_slow": "create table holdfast.half ();\nselect pg_sleep(60);"}, {})
+    first = asyncio.create_task(migrate(empty_database.owner_url, [KERNEL, slow]))
+    while not empty_database.ask_owner(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+        " where wait_event = 'PgSleep' and datname = current_database()"
+    ):
+        await asyncio.wait([first], timeout=0.02)
+    with pytest.raises(MigrationFailed, match="library/0001_slow"):
+        await first
+    assert empty_database.ask_owner("select to_regclass('holdfast.half')") is None
+    quick = write_room(tmp_path / "quick", {"0001_slow": "create table holdfast.half ();"}, {})
+    assert await migrate(empty_database.owner_url, [KERNEL, quick]) == ["library/0001_slow", "functions"]
+
+
+async def test_functions_that_a_release_no_longer_has_are_dropped(empty_database: Database, tmp_path: Path) -> None:
+    def answer(parameters: str) -> str:
+        return f"create or replace function holdfast.answer({parameters}) returns int language sql as 'select 42';"
+
+    def functions() -> object:
+        return empty_database.ask_owner(
+            "select array_agg(oid::regprocedure::text order by 1) from pg_proc"
+            " where pronamespace = 'holdfast'::regnamespace and proname in ('answer', 'other')"
+        )
+
+    old = write_room(tmp_path / "old", {}, {"answer": answer("a int"), "other": answer("").replace("answer", "other")})
+    await migrate(empty_database.owner_url, [KERNEL, old])
+    assert functions() == ["holdfast.answer(integer)", "holdfast.other()"]
+    new = write_room(tmp_path / "new", {}, {"answer": answer("a text")})
+    assert await migrate(empty_database.owner_url, [KERNEL, new]) == ["functions"]
+    assert functions() == ["holdfast.answer(text)"]
+
+
+async def test_what_is_not_granted_nobody_may_call(empty_database: Database, tmp_path: Path) -> None:
+    secret = "create or replace function holdfast.secret() returns int language sql as 'select 42';"
+    await migrate(empty_database.owner_url, [KERNEL, write_room(tmp_path / "secret", {}, {"secret": secret})])
+    async with empty_database.connect() as connection:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.fetchval("select holdfast.secret()")
+
+
+async def test_a_process_of_an_older_release_leaves_newer_functions_alone(
+    empty_database: Database, library: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.kernel.migrate.__version__", "99.0.0")
+    await migrate(empty_database.owner_url, [KERNEL, library])
+    monkeypatch.setattr("holdfast.kernel.migrate.__version__", __version__)
+    assert await migrate(empty_database.owner_url, [KERNEL, replace(library, functions={})]) == []
+    assert empty_database.ask_owner("select holdfast.shelf_count()") == 1000
+
+
+async def test_a_database_that_is_ahead_is_left_alone(empty_database: Database, library: Room) -> None:
+    await migrate(empty_database.owner_url, [KERNEL, library])
+    behind = replace(library, migrations=library.migrations[:2], functions={})
+    assert await migrate(empty_database.owner_url, [KERNEL, behind]) == []
+
+
+async def test_the_application_may_start_on_a_schema_that_is_up_to_date(database: Database) -> None:
+    assert await migrate(database.url) == []
+
+
+async def test_the_application_may_not_migrate(ground: Ground, database: Database, library: Room) -> None:
+    with pytest.raises(MigrationForbidden, match="holdfast db migrate"):
+        await migrate(database.url, [KERNEL, library])
+    with ground.empty_database() as empty, pytest.raises(MigrationForbidden, match="grant holdfast_app"):
+        await migrate(empty.url)
+
+
+async def test_a_migration_waits_for_a_table_in_use_without_blocking_it(
+    empty_database: Database, library: Room
+) -> None:
+    await migrate(empty_database.owner_url, [KERNEL, replace(library, migrations=library.migrations[:3])])
+    async with empty_database.connect_owner() as user:
+        transaction = user.transaction()
+        await transaction.start()
+        await user.execute("select * from holdfast.shelf limit 1")
+        with pytest.raises(MigrationBusy, match="long transactions"):
+            await migrate(empty_database.owner_url, [KERNEL, library], patience_seconds=0)
+        waiting = asyncio.create_task(migrate(empty_database.owner_url, [KERNEL, library]))
+        await asyncio.wait([waiting], timeout=0.2)
+        assert not waiting.done()
+        await transaction.commit()
+    assert await waiting == ["library/0004_column"]
+
+
+async def test_another_process_at_work_is_waited_for_and_then_named(empty_database: Database) -> None:
+    async with empty_database.connect_owner() as other, other.transaction():
+        await other.execute("select pg_advisory_xact_lock(x'686F6C6466617374'::bit(64)::bigint)")
+        with pytest.raises(MigrationBusy, match="Another process"):
+            await migrate(empty_database.owner_url, patience_seconds=0.1)
+    assert await migrate(empty_database.owner_url)
+
+
+@pytest.mark.parametrize("name", ["0003_gap", "0001_twice", "2_short", "0002-dash", "words"])
+def test_a_folder_that_is_no_sequence_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(MigrationFolderInvalid, match=name):
+        write_room(tmp_path, {"0001_first": "select 1", name: "select 1"}, {})
