@@ -54,7 +54,7 @@ def write_room(folder: Path, steps: dict[str, str], functions: dict[str, str]) -
 def dump(database: Database) -> str:
     """The whole schema and the books, as text that two databases can be compared by."""
     binaries = database.ground.server.bindir or find_binaries(database.ground.server.home)
-    command = [binaries / "pg_dump", "--schema-only", f"--dbname={database.owner_url}"]
+    command: list[str | Path] = [binaries / "pg_dump", "--schema-only", f"--dbname={database.owner_url}"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     books = database.ask_owner(
         "select json_agg((room, number, name, sha256) order by room, number) from holdfast.migration"
@@ -165,16 +165,16 @@ async def test_functions_that_a_release_no_longer_has_are_dropped(empty_database
 
     def functions() -> object:
         return empty_database.ask_owner(
-            "select array_agg(oid::regprocedure::text order by 1) from pg_proc"
-            " where pronamespace = 'holdfast'::regnamespace and proname in ('answer', 'other')"
+            "select array_agg(format('%s(%s)', proname, pg_get_function_identity_arguments(oid)) order by 1)"
+            " from pg_proc where pronamespace = 'holdfast'::regnamespace and proname in ('answer', 'other')"
         )
 
     old = write_room(tmp_path / "old", {}, {"answer": answer("a int"), "other": answer("").replace("answer", "other")})
     await migrate(empty_database.owner_url, [KERNEL, old])
-    assert functions() == ["holdfast.answer(integer)", "holdfast.other()"]
+    assert functions() == ["answer(a integer)", "other()"]
     new = write_room(tmp_path / "new", {}, {"answer": answer("a text")})
     assert await migrate(empty_database.owner_url, [KERNEL, new]) == ["functions"]
-    assert functions() == ["holdfast.answer(text)"]
+    assert functions() == ["answer(a text)"]
 
 
 async def test_what_is_not_granted_nobody_may_call(empty_database: Database, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class Embedded:
 
     def _guard(self) -> None:
         """Start another watchdog if this one was killed. It in turn revives the server."""
-        while not self._released.wait(1):
+        while not self._released.wait(0.25):
             try:
                 if not watchdog.is_watched(self.home):
                     self._start_watchdog()

@@ -187,7 +187,7 @@ async def apply(connection: asyncpg.Connection, url: str, step: Migration | None
     if step.in_transaction:
         await connection.execute(step.sql)
     else:
-        # What `connection` asked before may still be an open portal with a snapshot, which this statement would wait for.
+        # What `connection` asked before may be an open portal with a snapshot, and this statement would wait for it.
         await connection.execute("close all")
         async with connected(url) as outside:
             await outside.execute(step.sql)
@@ -233,7 +233,8 @@ async def schema_lock(connection: asyncpg.Connection, deadline: float) -> AsyncI
         await transaction.rollback()
         await pause(deadline, "Another process is changing it.")
     try:
-        await connection.execute("set local lock_timeout = '1s'")
+        # No schema on the path: names in the files are whole, and signatures are written whole.
+        await connection.execute("set local lock_timeout = '1s'; set local search_path = pg_catalog, pg_temp")
         yield
     except BaseException:
         if not connection.is_closed():

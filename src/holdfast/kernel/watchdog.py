@@ -6,8 +6,8 @@ it, nobody is left, and it stops the server. Whoever comes meanwhile waits for t
 
 Only the process with the exclusive flock on `watchdog.lock` may start or stop the server, so five processes that start
 at once make one server. The holders look after the watchdog in turn (`embedded.py`): if it is killed, one of them
-starts another, which adopts the running server. Only if all of them are killed in the same moment does a server stay
-behind; the next process to come adopts it.
+starts another. The server does not outlive its watchdog: on Linux the kernel tells it to stop, so that even a kill of
+everybody at once leaves nothing behind. Elsewhere such a server stays, and the next process to come adopts it.
 
 Run as a script, with the standard library alone, so that it starts fast and depends on nothing a user may break.
 """
@@ -192,7 +192,11 @@ def watch(plan: Plan, ready: Callable[[], None]) -> None:
     happenings: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def report(name: str, wait: Callable[[], None]) -> None:
-        threading.Thread(target=lambda: (wait(), happenings.put(name)), daemon=True).start()
+        def wait_and_tell() -> None:
+            wait()
+            happenings.put(name)
+
+        threading.Thread(target=wait_and_tell, daemon=True).start()
 
     report("nobody is left", lambda: wait_until_alone(home))
     report("server died", server.wait)
@@ -204,7 +208,7 @@ def watch(plan: Plan, ready: Callable[[], None]) -> None:
 
 def take_watch(home: Path) -> bool:
     """Become the watchdog. The flock is held until the process ends."""
-    for _ in range(100):  # holders who ask `is_watched` hold the lock for a moment
+    for _ in range(20):  # holders who ask `is_watched` hold the lock for a moment
         if locked(home / "watchdog.lock", fcntl.LOCK_EX) is not None:
             return True
         time.sleep(0.01)
@@ -216,7 +220,7 @@ def wait_until_alone(home: Path) -> None:
 
 
 class Server:
-    """A postmaster: our child, or one adopted from a watchdog that was killed."""
+    """A postmaster: our child, or one left by a watchdog that was killed."""
 
     def __init__(self, pid: int, data: Path, child: subprocess.Popen[bytes] | None = None) -> None:
         self.pid = pid
@@ -255,7 +259,7 @@ def launch(plan: Plan, port: int | None = None) -> Server:
     if not (plan.data / "PG_VERSION").exists():
         initialise(plan)
     check_version(plan)
-    prefix = as_server_user(plan)
+    prefix = setpriv([*server_user(plan, plan.data), *bound_to_parent()])
     deadline = time.monotonic() + 30
     while True:
         crashed = (plan.data / "postmaster.pid").exists()
@@ -284,7 +288,7 @@ def initialise(plan: Plan) -> None:
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(new, nobody.pw_uid, nobody.pw_gid)
-    prefix = as_server_user(plan, new)
+    prefix = setpriv(server_user(plan, new))
     builtin = major_version(Path(plan.bindir)) >= 17
     locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if builtin else ["--locale=C"]
     unsynced = ["--no-sync"] if plan.settings.get("fsync") == "off" else []
@@ -351,8 +355,22 @@ def is_free(port: int) -> bool:
     return True
 
 
-def as_server_user(plan: Plan, data: Path | None = None) -> list[str]:
-    """What to put before a command so that it runs as the account the data belongs to.
+def setpriv(options: list[str]) -> list[str]:
+    """What to put before a command so that it runs with these options; nothing for none."""
+    return ["setpriv", *options, "--"] if options else []
+
+
+def bound_to_parent() -> list[str]:
+    """The option by which the server stops (fast shutdown) when the watchdog dies, where the kernel knows it."""
+    option = ["--pdeathsig=INT"]
+    with suppress(OSError):
+        if subprocess.run([*setpriv(option), "true"], capture_output=True, check=False).returncode == 0:
+            return option
+    return []
+
+
+def server_user(plan: Plan, data: Path) -> list[str]:
+    """The options by which a command runs as the account that the data belongs to.
 
     Postgres refuses to run as root. For root we take the account that owns the data (`nobody` for a new cluster): no
     account is made and no permission changed. Where that account cannot reach the binaries or the data, because a
@@ -365,24 +383,17 @@ def as_server_user(plan: Plan, data: Path | None = None) -> list[str]:
             "Postgres will not run as root, and `setpriv` (package util-linux), which would start it as another "
             "account, is missing. Run as an ordinary user, or set HOLDFAST_URL to a server of your own."
         )
-    data = data or plan.data
     owner = data.stat()
     if owner.st_uid == 0:
         raise Failure(f"{data} belongs to root, as whom Postgres will not run: give it to another account (chown -R).")
-    plain = [
-        "setpriv",
-        f"--reuid={owner.st_uid}",
-        f"--regid={owner.st_gid}",
-        "--clear-groups",
-        "--no-new-privs",
+    plain = [f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups", "--no-new-privs"]
+    closed_folders = [
+        [f"--inh-caps=-all,+{capability}", f"--ambient-caps=-all,+{capability}", "--securebits=+no_setuid_fixup"]
+        for capability in ("dac_read_search", "dac_override")
     ]
-    if can_reach(plain, plan, data):
-        return [*plain, "--"]
-    for capability in ("dac_read_search", "dac_override"):
-        one = f"-all,+{capability}"
-        able = [*plain, f"--inh-caps={one}", f"--ambient-caps={one}", "--securebits=+no_setuid_fixup"]
-        if can_reach(able, plan, data):
-            return [*able, "--"]
+    for more in ([], *closed_folders):
+        if can_reach([*plain, *more], plan, data):
+            return [*plain, *more]
     raise Failure(
         f"Postgres will not run as root, and the account with number {owner.st_uid} cannot reach {data} or "
         f"{plan.bindir}. Move the project to a folder that others may enter, run as an ordinary user, or set "
@@ -390,9 +401,9 @@ def as_server_user(plan: Plan, data: Path | None = None) -> list[str]:
     )
 
 
-def can_reach(prefix: list[str], plan: Plan, data: Path) -> bool:
+def can_reach(options: list[str], plan: Plan, data: Path) -> bool:
     script = 'test -x "$0" && test -w "$1"'
-    command = [*prefix, "--", "sh", "-c", script, plan.binary("postgres"), str(data)]
+    command = [*setpriv(options), "sh", "-c", script, plan.binary("postgres"), str(data)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

