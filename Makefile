@@ -61,7 +61,7 @@ postgres-15:
 		|| echo 'Postgres 15 could not be installed: its tests are skipped'; }
 
 crash: setup
-	$(BIN)/pytest -n 0 -m long
+	$(BIN)/pytest -n 0 -m long -s
 
 bench: setup
 	$(BIN)/python -m bench

@@ -9,6 +9,7 @@ import asyncpg
 from pydantic import BaseModel
 
 from holdfast.errors import DatabaseUnreachable
+from holdfast.kernel.postgres import DRIVER_ERRORS
 
 ready_timeout_seconds = 5
 
@@ -31,7 +32,7 @@ async def ask_database(pool: asyncpg.Pool) -> Ready:
                 "select holdfast.now() as now, holdfast.installed() as books,"
                 " current_setting('server_version') as postgres"
             )
-    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except DRIVER_ERRORS as error:
         raise DatabaseUnreachable(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
     books = json.loads(row["books"])
     return Ready(

@@ -36,7 +36,7 @@ from holdfast.errors import (
     MigrationFolderInvalid,
     MigrationForbidden,
 )
-from holdfast.kernel.postgres import connected
+from holdfast.kernel.postgres import DRIVER_ERRORS, connected
 
 LOCK = 0x686F6C6466617374  # "holdfast"
 
@@ -263,7 +263,7 @@ def told(step: Migration | None) -> Iterator[None]:
         yield
     except retried:
         raise
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except DRIVER_ERRORS as error:
         position = getattr(error, "position", None)
         line = f", line {step.sql.count(chr(10), 0, int(position)) + 1}" if step and position else ""
         raise MigrationFailed(f"{name_of(step)}{line}: {error}") from error

@@ -18,6 +18,10 @@ from holdfast.kernel.settings import Settings
 
 connect_timeout_seconds = 10
 
+# What the driver raises when the server is gone or says no. The last one is its own confusion when a connection breaks
+# between two messages.
+DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 
 @dataclass(frozen=True)
 class Address:
@@ -38,9 +42,17 @@ class Address:
         """The place in words, without a password."""
         if self.embedded:
             return f"embedded in {self.embedded.home}"
-        parts = urlsplit(self.url)
-        where = parts.hostname or "local socket"
-        return f"{where}{f':{parts.port}' if parts.port else ''}/{unquote(parts.path.lstrip('/'))}"
+        return f"{place(self.url)}/{database_of(self.url)}"
+
+
+def place(url: str) -> str:
+    """Host and port in words."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or 5432}" if parts.hostname else "the local socket"
+
+
+def database_of(url: str) -> str:
+    return unquote(urlsplit(url).path.lstrip("/"))
 
 
 @contextlib.contextmanager
@@ -68,7 +80,7 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
         await check_server(connection)
         yield connection
     finally:
-        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with contextlib.suppress(*DRIVER_ERRORS):
             await connection.close(timeout=5)
 
 
@@ -83,7 +95,7 @@ async def pooled(url: str, *, connections: int = 10) -> AsyncIterator[asyncpg.Po
     finally:
         try:
             await asyncio.wait_for(pool.close(), 5)
-        except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except DRIVER_ERRORS:
             pool.terminate()
 
 
@@ -116,22 +128,20 @@ def refuse_unfit(number: int, name: str, *, standby: bool, read_only: bool) -> N
 @contextlib.contextmanager
 def reachable(url: str) -> Iterator[None]:
     """Turn the many ways in which a connection fails into one error that says what to do."""
-    parts = urlsplit(url)
-    where = f"{parts.hostname or 'the local socket'}:{parts.port or 5432}"
+    where = place(url)
     try:
         yield
-    except (TimeoutError, ConnectionError, OSError) as error:
+    except OSError as error:
         reason = f"no answer within {connect_timeout_seconds} s" if isinstance(error, TimeoutError) else str(error)
         raise DatabaseUnreachable(
             f"{where}: {reason}.",
             fix="Start it, correct HOLDFAST_URL, or unset it to use the embedded Postgres.",
         ) from error
     except asyncpg.InvalidCatalogNameError as error:
-        name = unquote(parts.path.lstrip("/"))
-        raise DatabaseUnreachable(f"{where}: {error}.", fix=f"Make it with `createdb {name}`.") from error
+        raise DatabaseUnreachable(f"{where}: {error}.", fix=f"Make it: createdb {database_of(url)}") from error
     except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidPasswordError) as error:
         raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct user and password in HOLDFAST_URL.") from error
     except asyncpg.TooManyConnectionsError as error:
         raise DatabaseUnreachable(f"{where}: {error}.", fix="Raise max_connections, or use a pooler.") from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+    except DRIVER_ERRORS as error:
         raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct HOLDFAST_URL.") from error

@@ -5,6 +5,7 @@ Every one is optional and named HOLDFAST_..., as the table in docs/reference/set
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -34,10 +35,17 @@ class Settings(BaseSettings):
     @field_validator("url")
     @classmethod
     def _is_postgres(cls, url: str | None) -> str | None:
-        if url is None or url.startswith(("postgresql://", "postgres://")):
-            return url
-        scheme = url.partition(":")[0].partition("=")[0]
-        raise ValueError(f"starts with {scheme!r}; write postgresql://user:password@host:5432/database")
+        if url is None:
+            return None
+        if not url.startswith(("postgresql://", "postgres://")):
+            scheme = url.partition(":")[0].partition("=")[0]
+            raise ValueError(f"starts with {scheme!r}; write postgresql://user:password@host:5432/database")
+        try:
+            urlsplit(url).port  # noqa: B018
+        except ValueError:
+            message = "its port is no number; a / or @ in the password must be written %2F or %40"
+            raise ValueError(message) from None
+        return url
 
 
 def read_settings() -> Settings:

@@ -1,0 +1,114 @@
+"""What a person types and what comes back: the words, the exit codes, stdout apart from stderr."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast import __version__
+from holdfast.testing import Database
+
+
+def holdfast(*words: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *words],
+        cwd=folder, env={**clean, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_version() -> None:
+    assert holdfast("version").stdout == f"holdfast {__version__}\n"
+    assert json.loads(holdfast("version", "--json").stdout)["holdfast"] == __version__
+
+
+def test_help_names_every_command() -> None:
+    done = holdfast("--help")
+    assert done.returncode == 0
+    for word in ("up", "db", "doctor", "version"):
+        assert word in done.stdout
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    done = holdfast("fly")
+    assert done.returncode == 2
+    assert "No such command 'fly'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_wrong_setting_is_a_usage_error() -> None:
+    done = holdfast("db", "url", HOLDFAST_URL="sqlite://x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "HOLDFAST_URL" in done.stderr
+
+
+def test_a_database_that_does_not_answer_is_exit_5() -> None:
+    for words in (("db", "migrate"), ("up",)):
+        done = holdfast(*words, HOLDFAST_URL="postgresql://a:secret@127.0.0.1:1/b")
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "The database does not answer." in done.stderr
+        assert "secret" not in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_serving_to_other_machines_is_refused() -> None:
+    done = holdfast("up", HOLDFAST_HOST="0.0.0.0")  # noqa: S104
+    assert done.returncode == 2
+    assert "without asking who calls" in done.stderr
+
+
+def test_migrate_tells_what_it_did(empty_database: Database) -> None:
+    first = holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url)
+    assert first.stdout.splitlines() == ["applied kernel/0001_clock", "applied functions"]
+    assert holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url).stdout == "The schema is up to date.\n"
+
+
+def test_url_of_a_server_of_ones_own(database: Database) -> None:
+    done = holdfast("db", "url", HOLDFAST_URL=database.url)
+    assert (done.stdout, done.stderr) == (f"{database.url}\n", "")
+
+
+def test_psql_passes_words_and_exit_codes_on(database: Database) -> None:
+    done = holdfast("db", "psql", "-Atc", "select holdfast.now()", HOLDFAST_URL=database.url)
+    assert done.stdout == "2030-01-01 00:00:00+00\n"
+    assert holdfast("db", "psql", "-c", "select nonsense", HOLDFAST_URL=database.url).returncode == 1
+
+
+def test_the_embedded_server_has_an_owner_and_an_application(tmp_path: Path) -> None:
+    assert holdfast("db", "migrate", folder=tmp_path).returncode == 0
+    application = holdfast("db", "url", folder=tmp_path)
+    assert "://holdfast_app:" in application.stdout
+    assert "Nothing keeps this server running" in application.stderr
+    assert "://holdfast:" in holdfast("db", "url", "--owner", folder=tmp_path).stdout
+    ask = ("-Atc", "select current_user")
+    assert holdfast("db", "psql", *ask, folder=tmp_path).stdout == "holdfast_app\n"
+    assert holdfast("db", "psql", "--owner", *ask, folder=tmp_path).stdout == "holdfast\n"
+    denied = holdfast("db", "psql", "-c", "table holdfast.migration", folder=tmp_path)
+    assert "permission denied" in denied.stderr
+    assert (tmp_path / ".holdfast" / ".gitignore").read_text() == "*\n"
+
+
+def test_doctor_looks_at_everything_and_changes_nothing(empty_database: Database) -> None:
+    done = holdfast("doctor", "--json", HOLDFAST_URL=empty_database.owner_url)
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == 0
+    assert list(checks) == ["python", "settings", "database", "server"]
+    assert "schema not yet: kernel/0001_clock" in checks["database"]["finding"]
+    assert empty_database.ask_owner("select to_regnamespace('holdfast')") is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "code", "says"),
+    [
+        ({"HOLDFAST_URL": "postgresql://a@127.0.0.1:1/b"}, 5, "FAIL  database   The database does not answer."),
+        ({"HOLDFAST_PORT": "x"}, 2, "FAIL  settings   A setting cannot be used. HOLDFAST_PORT"),
+        ({"HOLDFAST_PROT": "7777", "HOLDFAST_URL": "postgresql://a@127.0.0.1:1/b"}, 5, "Unknown: HOLDFAST_PROT."),
+    ],
+)
+def test_doctor_names_what_is_wrong(environment: dict[str, str], code: int, says: str) -> None:
+    done = holdfast("doctor", folder=None, **environment)
+    assert done.returncode == code
+    assert says in done.stdout

@@ -1,0 +1,156 @@
+"""`holdfast up`: the banner comes when all of it answers, and Ctrl-C leaves nothing running and nothing lost."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from holdfast.kernel.watchdog import is_watched, read_postmaster
+from holdfast.testing import Database
+
+
+class Up:
+    """A running `holdfast up`, past its banner."""
+
+    def __init__(self, folder: Path, **environment: str) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast", "up"],
+            cwd=folder, env={**clean, "HOLDFAST_PORT": "0", **environment}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.banner = ""
+        assert self.process.stdout
+        while not (found := re.search(r"http://\S+", self.banner)) or "Ctrl-C" not in self.banner:
+            line = self.process.stdout.readline()
+            if not line:
+                assert self.process.stderr
+                pytest.fail(self.process.stderr.read())
+            self.banner += line
+        self.url = found[0]
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=10)
+
+    def stop(self, number: int = signal.SIGINT) -> str:
+        """Ask it to end; what it said on stderr."""
+        self.process.send_signal(number)
+        return self.process.communicate(timeout=30)[1]
+
+
+@pytest.fixture
+def up(tmp_path: Path, database: Database) -> Iterator[Up]:
+    up = Up(tmp_path, HOLDFAST_URL=database.url)
+    yield up
+    up.stop()
+
+
+def test_health_ready_and_the_page_answer(up: Up, database: Database) -> None:
+    assert up.get("/health").json()["status"] == "ok"
+    ready = up.get("/ready").json()
+    assert (ready["status"], ready["database_time"]) == ("ready", "2030-01-01T00:00:00Z")
+    page = up.get("/")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "Ready." in page.text
+    assert database.name in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+def test_errors_are_problems(up: Up) -> None:
+    missing = up.get("/nowhere")
+    assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")
+    assert missing.json()["instance"] == "/nowhere"
+    wrong = httpx.post(f"{up.url}/health")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET")
+    assert wrong.json()["title"] == "Method Not Allowed"
+
+
+def test_the_embedded_server_comes_and_goes_with_it(tmp_path: Path) -> None:
+    up = Up(tmp_path)
+    assert f"embedded in {tmp_path}/.holdfast" in up.banner
+    assert up.get("/ready").json()["migrations"] >= 1
+    running = read_postmaster(tmp_path / ".holdfast")
+    assert running
+    server = psutil.Process(running.pid)
+    words = up.stop()
+    assert up.process.returncode == 0
+    assert "Stopped." in words
+    assert "Traceback" not in words
+    server.wait(30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly(tmp_path: Path, database: Database, number: int) -> None:
+    up = Up(tmp_path, HOLDFAST_URL=database.url)
+    assert "Stopped." in up.stop(number)
+    assert up.process.returncode == 0
+
+
+def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    command = [sys.executable, "-m", "holdfast", "up"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**clean, "HOLDFAST_PORT": "0"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as starting:
+        while not (tmp_path / ".holdfast" / "watchdog.lock").exists():
+            threading.Event().wait(0.005)
+        starting.send_signal(signal.SIGINT)
+        out, words = starting.communicate(timeout=30)
+        assert (out, starting.returncode) == (b"", 0)
+        assert b"Traceback" not in words
+    while is_watched(tmp_path / ".holdfast"):
+        threading.Event().wait(0.01)
+
+
+def test_a_taken_port_is_passed_over_and_named(tmp_path: Path, database: Database) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        up = Up(tmp_path, HOLDFAST_URL=database.url, HOLDFAST_PORT=str(port))
+        assert f"(port {port} is taken)" in up.banner
+        assert up.get("/health").status_code == 200
+        up.stop()
+
+
+def test_two_servers_share_one_database(tmp_path: Path) -> None:
+    one, two = Up(tmp_path), Up(tmp_path)
+    assert one.url != two.url
+    one.stop()
+    assert two.get("/ready").status_code == 200
+    two.stop()
+
+
+def test_readiness_follows_the_database_and_health_does_not(tmp_path: Path) -> None:
+    home = tmp_path / ".holdfast"
+    up = Up(tmp_path)
+    running = read_postmaster(home)
+    assert running
+    server = psutil.Process(running.pid)
+    watchdog = server.parent()
+    assert watchdog
+    watchdog.suspend()
+    server.kill()
+    gone = up.get("/ready")
+    assert (gone.status_code, gone.json()["type"]) == (503, "urn:holdfast:database-unreachable")
+    assert up.get("/health").status_code == 200
+    assert "Not ready." in up.get("/").text
+    watchdog.resume()
+    while up.get("/ready").status_code != 200:
+        threading.Event().wait(0.02)
+    assert "Ready." in up.get("/").text
+    up.stop()
+
+
+def test_logs_are_json_lines_without_a_terminal(tmp_path: Path, empty_database: Database) -> None:
+    up = Up(tmp_path, HOLDFAST_URL=empty_database.owner_url)
+    lines = [json.loads(line) for line in up.stop().splitlines() if line.startswith("{")]
+    assert {"event": "schema changed", "applied": "kernel/0001_clock"}.items() <= lines[0].items()

@@ -1,0 +1,61 @@
+"""The rules of the house that a reader would otherwise have to remember."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import errors
+from holdfast.kernel.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+BANNED_NAMES = {"utils", "helpers", "common", "manager", "misc", "base"}
+
+tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+in_a_clone = pytest.mark.skipif(not tracked, reason="not a git clone")
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(holdfast.__all__) == ["__version__"]
+
+
+def test_no_room_is_called_by_a_name_that_says_nothing() -> None:
+    paths = (ROOT / "src").rglob("*")
+    assert not [path for path in paths if path.stem.lower() in BANNED_NAMES]
+
+
+def test_files_stay_short_enough_to_read() -> None:
+    sizes = {path: path.read_text().count("\n") for path in (ROOT / "src").rglob("*.py")}
+    assert {path: size for path, size in sizes.items() if size > 460} == {}
+
+
+def test_every_setting_has_its_line_in_the_reference() -> None:
+    page = (ROOT / "docs/reference/settings.md").read_text()
+    assert [name for name in Settings.model_fields if f"`HOLDFAST_{name.upper()}`" not in page] == []
+
+
+def test_every_error_has_its_entry_in_the_reference() -> None:
+    page = (ROOT / "docs/reference/errors.md").read_text()
+    names = [
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.HoldfastError)
+    ]
+    assert [name for name in names if f"::: holdfast.errors.{name}\n" not in page] == []
+
+
+@in_a_clone
+def test_every_page_of_the_documentation_can_be_reached() -> None:
+    navigation = (ROOT / "zensical.toml").read_text()
+    pages = [Path(name).relative_to("docs") for name in tracked if name.startswith("docs/") and name.endswith(".md")]
+    assert [page for page in pages if f'"{page}"' not in navigation] == []
+
+
+@in_a_clone
+def test_every_link_between_pages_leads_somewhere() -> None:
+    broken = []
+    for page in (ROOT / name for name in tracked if name.endswith(".md")):
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            if not (page.parent / target).exists():
+                broken.append(f"{page.name}: {target}")
+    assert broken == []

@@ -1,0 +1,49 @@
+"""Settings come from the environment, once, and a wrong one is named."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from holdfast.errors import SettingInvalid
+from holdfast.kernel.settings import Settings, read_settings
+
+
+def test_everything_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+    for field in Settings.model_fields:
+        monkeypatch.delenv(f"HOLDFAST_{field}".upper(), raising=False)
+    assert read_settings() == Settings(url=None, home=Path(".holdfast"), host="127.0.0.1", port=7777)
+
+
+def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "")
+    assert read_settings().url is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("HOLDFAST_PORT", "seven", "valid integer"),
+        ("HOLDFAST_PORT", "65536", "less than or equal to 65535"),
+        ("HOLDFAST_URL", "mysql://root:secret@db/x", "starts with 'mysql'; write postgresql://"),
+        ("HOLDFAST_URL", "postgresql+asyncpg://root:secret@db/x", "starts with 'postgresql+asyncpg'"),
+        ("HOLDFAST_URL", "postgresql://me:secret/secret@db:5432/x", "its port is no number; a / or @ in the password"),
+        ("HOLDFAST_URL", "dbname=x password=secret", "starts with 'dbname'"),
+    ],
+)
+def test_a_wrong_value_is_named_and_its_secret_is_not(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingInvalid) as caught:
+        read_settings()
+    assert caught.value.detail.startswith(f"{name}: ")
+    assert says in caught.value.detail
+    assert "secret" not in str(caught.value)
+
+
+def test_settings_cannot_be_changed_and_do_not_show_the_password() -> None:
+    settings = Settings(url="postgresql://me:secret@db/x")
+    assert "secret" not in repr(settings)
+    with pytest.raises(ValidationError):
+        settings.port = 1
