@@ -8,8 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from holdfast.kernel import watchdog
-from holdfast.kernel.embedded import Embedded
+from holdfast.kernel.embedded import Embedded, is_watched
 
 ROUNDS = 5
 
@@ -26,6 +25,6 @@ def measure() -> dict[str, list[float]]:
                     start = time.perf_counter()
                     with Embedded(home):
                         variants["joined"].append(time.perf_counter() - start)
-                while watchdog.is_watched(home):
+                while is_watched(home):
                     threading.Event().wait(0.01)
     return variants

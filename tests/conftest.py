@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.embedded import binary_folders
-from holdfast.kernel.watchdog import major_version
+from holdfast.kernel.embedded import binary_folders, major_version
 from holdfast.testing import Clock, Database, Ground
 
 POSTGRES_VERSIONS = (15, 16, 18)

@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from holdfast.kernel.watchdog import is_watched, read_postmaster
+from holdfast.kernel.embedded import is_watched, read_postmaster
 from holdfast.testing import Database
 
 

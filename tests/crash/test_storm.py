@@ -52,7 +52,7 @@ async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
                 kills[victim] += 1
                 continue
             for process in processes_of(home):
-                if ("watchdog.py" in " ".join(process.cmdline())) == (victim == "watchdog"):
+                if ("embedded.watchdog" in " ".join(process.cmdline())) == (victim == "watchdog"):
                     process.kill()
                     kills[victim] += 1
 

@@ -1,6 +1,7 @@
 """`holdfast db`: the database behind it all."""
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -41,11 +42,14 @@ def psql(context: typer.Context, owner: Owner = False) -> None:
     from holdfast.kernel.postgres import locate
     from holdfast.kernel.settings import read_settings
 
-    places = os.pathsep.join(str(folder) for folder in binary_folders())
-    program = shutil.which("psql") or shutil.which("psql", path=places)
+    settings = read_settings()
+    bundled = os.pathsep.join(str(folder) for folder in binary_folders())
+    # The bundled one is of the embedded server's version, but speaks no TLS.
+    places = (os.get_exec_path(), [bundled]) if settings.url else ([bundled], os.get_exec_path())
+    program = shutil.which("psql", path=os.pathsep.join(itertools.chain(*places)))
     if not program:
         raise BinariesMissing("psql is not installed.", fix="Install the Postgres client of your system.")
-    with locate(read_settings()) as address:
+    with locate(settings) as address:
         bare, password = split_password(address.nearest_owner if owner else address.nearest)
         environment = {**os.environ, **({"PGPASSWORD": password} if password else {})}
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is psql's

@@ -11,11 +11,10 @@ from urllib.request import urlopen
 
 from holdfast import __version__
 from holdfast.errors import HoldfastError
-from holdfast.kernel.embedded import find_binaries
+from holdfast.kernel.embedded import find_binaries, major_version
 from holdfast.kernel.migrate import name_of, pending
 from holdfast.kernel.postgres import connected, locate
 from holdfast.kernel.settings import PREFIX, Settings, read_settings
-from holdfast.kernel.watchdog import major_version
 
 little_disk_bytes = 1 << 30
 

@@ -22,10 +22,22 @@ from typing import Self
 from urllib.parse import quote
 
 from holdfast.errors import BinariesMissing, FolderUnusable, ServerFailed
-from holdfast.kernel import watchdog
-from holdfast.kernel.watchdog import APPLICATION, DATABASE, OWNER, Plan, Postmaster, major_version
+from holdfast.kernel.embedded.cluster import major_version
+from holdfast.kernel.embedded.folder import (
+    APPLICATION,
+    DATABASE,
+    OWNER,
+    Plan,
+    Postmaster,
+    is_watched,
+    locked,
+    read_postmaster,
+)
 
 OLDEST_POSTGRES = 15
+
+SOURCE = Path(__file__).parents[3]
+START_WATCHDOG = "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.kernel.embedded.watchdog as w; w.main()"
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +70,15 @@ class Embedded:
         deadline = time.monotonic() + patience_seconds
         self._flock = self._wait_for_flock(deadline)
         try:
-            while not (watchdog.is_watched(self.home) and self._ready()):
-                if not watchdog.is_watched(self.home):
-                    self._start_watchdog()
-                elif time.monotonic() > deadline:
+            while not (is_watched(self.home) and self._ready()):
+                if time.monotonic() > deadline:
                     raise ServerFailed(
                         f"It was not ready after {patience_seconds:.0f} s.",
-                        fix=f"Its log is in {self.home}/postgres/log.",
+                        fix=f"Its logs are in {self.home}/postgres/log and {self.home}/watchdog.log.",
                     )
-                else:
-                    time.sleep(0.02)
+                if not is_watched(self.home):
+                    self._start_watchdog()
+                time.sleep(0.02)
         except BaseException:
             self.release()
             raise
@@ -85,7 +96,7 @@ class Embedded:
         """Whether anybody holds the server."""
         if not self.home.is_dir():
             return False
-        alone = watchdog.locked(self.home / "holders.lock", fcntl.LOCK_EX)
+        alone = locked(self.home / "holders.lock", fcntl.LOCK_EX)
         if alone is not None:
             os.close(alone)
         return alone is None
@@ -104,13 +115,13 @@ class Embedded:
         return self.url(OWNER, database, by_socket=by_socket)
 
     def _running(self) -> Postmaster:
-        running = watchdog.read_postmaster(self.home)
+        running = read_postmaster(self.home)
         if running is None:
             raise ServerFailed("It does not run.", fix="Hold it first.")
         return running
 
     def _ready(self) -> bool:
-        running = watchdog.read_postmaster(self.home)
+        running = read_postmaster(self.home)
         return running is not None and running.ready
 
     def _password(self, role: str) -> str:
@@ -142,7 +153,7 @@ class Embedded:
     def _wait_for_flock(self, deadline: float) -> int:
         """The shared flock. Only a watchdog that is just stopping the server stands against it."""
         while True:
-            descriptor = watchdog.locked(self.home / "holders.lock", fcntl.LOCK_SH)
+            descriptor = locked(self.home / "holders.lock", fcntl.LOCK_SH)
             if descriptor is not None:
                 return descriptor
             if time.monotonic() > deadline:
@@ -150,17 +161,18 @@ class Embedded:
             time.sleep(0.02)
 
     def _start_watchdog(self) -> None:
+        """Start a watchdog and wait for its word. Raises ServerFailed, unless it was just killed meanwhile."""
         plan = Plan(str(self.home), str(self.bindir or find_binaries(self.home)), self.settings)
-        command = [sys.executable, "-I", "-S", watchdog.__file__, json.dumps(plan)]
+        command = [sys.executable, "-I", "-S", "-c", START_WATCHDOG, str(SOURCE), json.dumps(plan)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
+        if done.returncode == 1:
             raise ServerFailed(done.stderr.strip())
 
     def _guard(self) -> None:
         """Start another watchdog if this one was killed. It in turn revives the server."""
         while not self._released.wait(0.25):
             try:
-                if not watchdog.is_watched(self.home):
+                if not is_watched(self.home):
                     self._start_watchdog()
             except (OSError, ServerFailed, BinariesMissing) as error:
                 log.error("embedded Postgres: %s", error)

@@ -1,0 +1,217 @@
+"""The cluster of an embedded server: made once, configured at every start, run by an account that is not root."""
+
+import os
+import pwd
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.kernel.embedded.folder import APPLICATION, DATABASE, OWNER, Plan
+
+# A socket's path must fit into sockaddr_un: 104 bytes on macOS, 108 on Linux, both with the closing zero.
+SOCKET_PATH_BYTES = 103
+
+HBA = """\
+local all all                scram-sha-256
+host  all all 127.0.0.1/32   scram-sha-256
+host  all all ::1/128        scram-sha-256
+"""
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "max_wal_size": "2GB",
+    "checkpoint_timeout": "15min",
+    "random_page_cost": "1.1",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # One file per day of the week, overwritten a week later: the log cannot fill the disk.
+    "logging_collector": "on",
+    "log_directory": "log",
+    "log_filename": "postgres-%a.log",
+    "log_truncate_on_rotation": "on",
+    "log_rotation_age": "1d",
+    "log_rotation_size": "0",
+}
+
+
+class Failure(Exception):
+    """Why there is no server; told to the process that asked for one."""
+
+
+def initialise(plan: Plan) -> None:
+    """Make the cluster beside its place and move it there whole: a kill in the middle leaves nothing half-made."""
+    new = Path(plan.home, "postgres.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(new, nobody.pw_uid, nobody.pw_gid)
+    prefix = setpriv(server_user(plan, new))
+    builtin = major_version(Path(plan.bindir)) >= 17
+    locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if builtin else ["--locale=C"]
+    unsynced = ["--no-sync"] if plan.settings.get("fsync") == "off" else []
+    run_tool(
+        [*prefix, plan.binary("initdb"), f"--pgdata={new}", f"--username={OWNER}", "--encoding=UTF8", *locale,
+         "--auth=trust", "--data-checksums", "--no-instructions", *unsynced]
+    )  # fmt: skip
+    passwords = {name: secrets.token_urlsafe(24) for name in (OWNER, APPLICATION)}
+    statements = [
+        f"alter role {OWNER} password '{passwords[OWNER]}'",
+        f"create role {APPLICATION} login password '{passwords[APPLICATION]}'",
+        f"create database {DATABASE}",
+    ]
+    said = run_tool(
+        [*prefix, plan.binary("postgres"), "--single", "-D", str(new), "postgres"],
+        text="".join(f"{statement};\n" for statement in statements),
+    )
+    if re.search(r"\b(ERROR|FATAL|PANIC):", said):
+        raise Failure(f"Postgres said:\n{said}")
+    (new / "pg_hba.conf").write_text(HBA)
+    with (new / "postgresql.conf").open("a") as file:
+        file.write("\ninclude_if_exists = 'holdfast.conf'  # written anew at every start\n")
+    write_private(Path(plan.home, "pgpass"), "".join(f"*:*:*:{name}:{word}\n" for name, word in passwords.items()))
+    new.rename(plan.data)
+
+
+def configure(plan: Plan, port: int) -> None:
+    """Write our settings. `alter system` still beats them, as a user of Postgres expects."""
+    fits = len(os.fsencode(plan.data / f".s.PGSQL.{port}")) <= SOCKET_PATH_BYTES
+    settings = {
+        **SETTINGS,
+        "port": str(port),
+        "unix_socket_directories": str(plan.data) if fits else "",
+        **plan.settings,
+    }
+    file = plan.data / "holdfast.conf"
+    file.write_text("".join(f"{name} = {quoted(value)}\n" for name, value in settings.items()))
+    os.chown(file, plan.data.stat().st_uid, plan.data.stat().st_gid)
+    write_private(Path(plan.home, "port"), f"{port}\n")
+
+
+def quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def choose_port(plan: Plan) -> int:
+    """The port of last time, so that an address once printed stays true; another one if it is taken."""
+    with suppress(OSError, ValueError):
+        port = int(Path(plan.home, "port").read_text())
+        if is_free(port):
+            return port
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def setpriv(options: list[str]) -> list[str]:
+    """What to put before a command so that it runs with these options; nothing for none."""
+    return ["setpriv", *options, "--"] if options else []
+
+
+def bound_to_parent() -> list[str]:
+    """The option by which the server stops (fast shutdown) when the watchdog dies, where the kernel knows it."""
+    option = ["--pdeathsig=INT"]
+    with suppress(OSError):
+        if subprocess.run([*setpriv(option), "true"], capture_output=True, check=False).returncode == 0:
+            return option
+    return []
+
+
+def server_user(plan: Plan, data: Path) -> list[str]:
+    """The options by which a command runs as the account that the data belongs to.
+
+    Postgres refuses to run as root. For root we take the account that owns the data (`nobody` for a new cluster): no
+    account is made and no permission changed. Where that account cannot reach the binaries or the data, because a
+    folder above them is private to root, it gets one capability, to pass closed folders.
+    """
+    if os.geteuid() != 0:
+        return []
+    if not shutil.which("setpriv"):
+        raise Failure(
+            "Postgres will not run as root, and `setpriv` (package util-linux), which would start it as another "
+            "account, is missing. Run as an ordinary user, or set HOLDFAST_URL to a server of your own."
+        )
+    owner = data.stat()
+    if owner.st_uid == 0:
+        raise Failure(f"{data} belongs to root, as whom Postgres will not run: give it to another account (chown -R).")
+    plain = [f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups", "--no-new-privs"]
+    closed_folders = [
+        [f"--inh-caps=-all,+{capability}", f"--ambient-caps=-all,+{capability}", "--securebits=+no_setuid_fixup"]
+        for capability in ("dac_read_search", "dac_override")
+    ]
+    for more in ([], *closed_folders):
+        if can_reach([*plain, *more], plan, data):
+            return [*plain, *more]
+    raise Failure(
+        f"Postgres will not run as root, and the account with number {owner.st_uid} cannot reach {data} or "
+        f"{plan.bindir}. Move the project to a folder that others may enter, run as an ordinary user, or set "
+        "HOLDFAST_URL to a server of your own."
+    )
+
+
+def can_reach(options: list[str], plan: Plan, data: Path) -> bool:
+    script = 'test -x "$0" && test -w "$1"'
+    command = [*setpriv(options), "sh", "-c", script, plan.binary("postgres"), str(data)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def check_version(plan: Plan) -> None:
+    made_by, found = (plan.data / "PG_VERSION").read_text().strip(), str(major_version(Path(plan.bindir)))
+    if made_by != found:
+        raise Failure(
+            f"{plan.data} was made by Postgres {made_by}, the binaries in {plan.bindir} are of {found}. "
+            f"Install Postgres {made_by}, or dump the data with it and start in a new folder."
+        )
+
+
+def major_version(bindir: Path) -> int:
+    """15 for a folder with the binaries of Postgres 15; 0 if there is no server in it."""
+    if not all(os.access(bindir / name, os.X_OK) for name in ("postgres", "initdb")):
+        return 0
+    said = subprocess.run([bindir / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\d+", said)
+    return int(found.group()) if found else 0
+
+
+def run_tool(command: list[str], text: str = "") -> str:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment(), check=False)
+    if done.returncode:
+        raise Failure(f"{Path(command[-1]).name} failed:\n{(done.stderr or done.stdout).strip()}")
+    return done.stdout + done.stderr
+
+
+def environment() -> dict[str, str]:
+    """The caller's environment without what would steer Postgres or translate its words."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+    return {**kept, "LC_ALL": "C"}
+
+
+def last_words(plan: Plan) -> str:
+    """The end of what the server wrote last, wherever it wrote it."""
+    logs = [Path(plan.home, "postgres.log"), *(plan.data / "log").glob("*.log")]
+    newest = max((log for log in logs if log.exists() and log.stat().st_size), key=lambda log: log.stat().st_mtime)
+    return "\n".join(newest.read_text(errors="replace").splitlines()[-8:])
+
+
+def write_private(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.new")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    part.rename(path)

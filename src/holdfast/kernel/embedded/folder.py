@@ -1,0 +1,85 @@
+"""The folder of an embedded server: what lies in it, and what that tells about who is alive."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+OWNER = "holdfast"
+APPLICATION = "holdfast_app"
+DATABASE = "holdfast"
+
+
+class Plan(NamedTuple):
+    """What a holder asks for: a server in `home`, made of the binaries in `bindir`."""
+
+    home: str
+    bindir: str
+    settings: dict[str, str]
+
+    @property
+    def data(self) -> Path:
+        return Path(self.home, "postgres")
+
+    def binary(self, name: str) -> str:
+        return str(Path(self.bindir, name))
+
+
+class Postmaster(NamedTuple):
+    """A running server, as its own pid file tells."""
+
+    pid: int
+    port: int
+    socket: str
+    ready: bool
+
+
+def read_postmaster(home: Path) -> Postmaster | None:
+    """The server that runs in `home`; None if there is none, or if the pid file only remembers a dead one."""
+    data = home / "postgres"
+    try:
+        lines = [line.strip() for line in (data / "postmaster.pid").read_text().splitlines()]
+        pid = int(lines[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    if not is_server(pid, data):
+        return None
+    lines += [""] * (8 - len(lines))
+    return Postmaster(pid, int(lines[3] or 0), lines[4], ready=lines[7] in ("ready", "standby"))
+
+
+def is_server(pid: int, data: Path) -> bool:
+    """Whether `pid` lives and is the postmaster of `data`, rather than a stranger who got its old number."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    if not Path("/proc/self/stat").exists():
+        return True
+    try:
+        dead = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+        return not dead and Path(f"/proc/{pid}/cwd").readlink() == data.resolve()
+    except PermissionError:
+        # Root in a container may be forbidden to look into the process it gave to another account.
+        return os.geteuid() == 0
+    except FileNotFoundError:
+        return False
+
+
+def locked(path: Path, kind: int) -> int | None:
+    """A file descriptor that holds the flock, or None if somebody else's stands against it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def is_watched(home: Path) -> bool:
+    """Whether a watchdog is alive."""
+    descriptor = locked(home / "watchdog.lock", fcntl.LOCK_SH)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is None
