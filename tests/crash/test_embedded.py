@@ -329,12 +329,15 @@ async def test_the_socket_is_used_where_its_path_fits_and_the_port_where_not(tmp
         assert_gone(home)
 
 
-def test_a_path_with_quotes_and_spaces_works(tmp_path: Path) -> None:
-    home = tmp_path / 'it\'s a "home"'
+@pytest.mark.parametrize(
+    "name", ["a space", "it's", 'a "quote"', "comma, then more", "back\\slash", "per%20cent", "größe"]
+)
+async def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    home = tmp_path / name
     with Embedded(home) as server:
-        assert read_postmaster(home)
-        assert server.url()
-    psutil.wait_procs([postmaster for postmaster in processes_of(home) if postmaster.is_running()], timeout=30)
+        for by_socket in (True, False):
+            async with connected(server.url(by_socket=by_socket)) as connection:
+                assert await connection.fetchval("select 1") == 1
     eventually(lambda: not is_watched(home))
 
 

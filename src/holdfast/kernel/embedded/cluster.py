@@ -85,7 +85,7 @@ def configure(plan: Plan, port: int) -> None:
     settings = {
         **SETTINGS,
         "port": str(port),
-        "unix_socket_directories": str(plan.data) if fits else "",
+        "unix_socket_directories": '"{}"'.format(str(plan.data).replace('"', '""')) if fits else "",
         **plan.settings,
     }
     file = plan.data / "holdfast.conf"
@@ -95,7 +95,7 @@ def configure(plan: Plan, port: int) -> None:
 
 
 def quoted(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def choose_port(plan: Plan) -> int:

@@ -5,6 +5,7 @@ by whatever way. A holder only holds a flock and looks after the watchdog, which
 What is lost at a kill -9 of all processes at once is nothing but time: Postgres recovers at the next start.
 """
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -37,7 +38,7 @@ from holdfast.kernel.embedded.folder import (
 OLDEST_POSTGRES = 15
 
 SOURCE = Path(__file__).parents[3]
-START_WATCHDOG = "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.kernel.embedded.watchdog as w; w.main()"
+START_WATCHDOG = "import sys; sys.path.append(sys.argv[1]); import holdfast.kernel.embedded.watchdog as w; w.main()"
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class Embedded:
                         fix=f"Its logs are in {self.home}/postgres/log and {self.home}/watchdog.log.",
                     )
                 if not is_watched(self.home):
-                    self._start_watchdog()
+                    self._start_watchdog(deadline - time.monotonic())
                 time.sleep(0.02)
         except BaseException:
             self.release()
@@ -160,22 +161,26 @@ class Embedded:
                 raise ServerFailed(f"The watchdog that stops the former server hangs; see {self.home}/watchdog.log.")
             time.sleep(0.02)
 
-    def _start_watchdog(self) -> None:
-        """Start a watchdog and wait for its word. Raises ServerFailed, unless it was just killed meanwhile."""
+    def _start_watchdog(self, patience_seconds: float | None = None) -> None:
+        """Start a watchdog and wait for its word. Raises ServerFailed, unless it was killed or is still at it."""
         plan = Plan(str(self.home), str(self.bindir or find_binaries(self.home)), self.settings)
         command = [sys.executable, "-I", "-S", "-c", START_WATCHDOG, str(SOURCE), json.dumps(plan)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode == 1:
-            raise ServerFailed(done.stderr.strip())
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience_seconds)
+            if done.returncode == 1:
+                raise ServerFailed(done.stderr.strip())
 
     def _guard(self) -> None:
         """Start another watchdog if this one was killed. It in turn revives the server."""
-        while not self._released.wait(0.25):
+        pause_seconds = 0.25
+        while not self._released.wait(pause_seconds):
+            pause_seconds = 0.25
             try:
                 if not is_watched(self.home):
                     self._start_watchdog()
             except (OSError, ServerFailed, BinariesMissing) as error:
                 log.error("embedded Postgres: %s", error)
+                pause_seconds = 5
 
 
 def find_binaries(home: Path) -> Path:
