@@ -9,13 +9,19 @@ UV := $(BIN)/uv
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# uv hard-links from its cache in the home folder; who has no such folder caches inside the clone.
-ifeq ($(shell mkdir -p "$${XDG_CACHE_HOME:-$$HOME/.cache}" 2>/dev/null && test -w "$${XDG_CACHE_HOME:-$$HOME/.cache}" && echo yes),)
+# uv hard-links from its cache in the home folder; who has no such folder caches inside the clone. Likewise for /tmp.
+CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(if $(HOME),$(HOME)/.cache))
+ifeq ($(shell test -n "$(CACHE)" && mkdir -p "$(CACHE)" 2>/dev/null && test -w "$(CACHE)" && echo yes),)
 export XDG_CACHE_HOME := $(CURDIR)/.cache
 endif
 ifeq ($(shell test -w "$${TMPDIR:-/tmp}" && echo yes),)
 export TMPDIR := $(CURDIR)/.cache/tmp
 $(shell mkdir -p "$(TMPDIR)")
+endif
+
+# An environment whose Python has gone, or that was made elsewhere and moved, is made anew.
+ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(CURDIR)/.venv)
+$(shell rm -f .venv/ready)
 endif
 
 .PHONY: help setup run test lint crash bench docs lock clean postgres-15
@@ -35,7 +41,8 @@ setup: .venv/ready
 
 .venv/ready: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'Holdfast needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)'; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; \
+	@test "$$($(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null)" = "$(CURDIR)/.venv" || \
+		{ rm -rf .venv && $(PYTHON) -m venv .venv; } || { rm -rf .venv; \
 		echo 'This Python cannot make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv).'; exit 1; }
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet "uv==$$(sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements.lock)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock

@@ -102,7 +102,7 @@ class MigrationChanged(MigrationError):
 
 
 class MigrationFailed(MigrationError):
-    """A migration failed and was rolled back."""
+    """A migration failed."""
 
 
 class MigrationBusy(MigrationError):

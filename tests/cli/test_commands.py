@@ -2,13 +2,16 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from holdfast import __version__
+from holdfast.cli.db import split_password
 from holdfast.testing import Database
 
 
@@ -98,6 +101,51 @@ def test_doctor_looks_at_everything_and_changes_nothing(empty_database: Database
     assert list(checks) == ["python", "settings", "database", "server"]
     assert "schema not yet: kernel/0001_clock" in checks["database"]["finding"]
     assert empty_database.ask_owner("select to_regnamespace('holdfast')") is None
+
+
+def test_doctor_makes_no_cluster(tmp_path: Path) -> None:
+    done = holdfast("doctor", folder=tmp_path)
+    assert done.returncode == 0
+    assert "none yet in" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_is_not_confused_by_another_service_on_the_port(database: Database) -> None:
+    def greet() -> None:
+        with other.accept()[0] as caller:
+            caller.sendall(b"220 mail\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        threading.Thread(target=greet, daemon=True).start()
+        port = str(other.getsockname()[1])
+        done = holdfast("doctor", HOLDFAST_URL=database.url, HOLDFAST_PORT=port)
+    assert done.returncode == 0
+    assert f"none at http://127.0.0.1:{port}" in done.stdout
+
+
+def test_doctor_knows_who_may_migrate(empty_database: Database) -> None:
+    done = holdfast("doctor", HOLDFAST_URL=empty_database.url)
+    assert done.returncode == 5
+    assert "may not change the schema" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("address", "bare", "password"),
+    [
+        ("postgresql://me:a%40b@db:5432/x?sslmode=require", "postgresql://me@db:5432/x?sslmode=require", "a@b"),
+        ("postgresql://me@db/x?password=s%20t&port=1", "postgresql://me@db/x?port=1", "s t"),
+        ("postgresql:///x?host=/run/pg", "postgresql:///x?host=%2Frun%2Fpg", None),
+    ],
+)
+def test_the_password_does_not_show_in_the_list_of_processes(address: str, bare: str, password: str | None) -> None:
+    assert split_password(address) == (bare, password)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may take any port")
+def test_a_port_of_roots_is_named_as_such(database: Database) -> None:
+    done = holdfast("up", HOLDFAST_URL=database.url, HOLDFAST_PORT="80")
+    assert done.returncode == 2
+    assert "HOLDFAST_PORT=80: Permission denied." in done.stderr
 
 
 @pytest.mark.parametrize(

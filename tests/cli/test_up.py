@@ -1,5 +1,6 @@
 """`holdfast up`: the banner comes when all of it answers, and Ctrl-C leaves nothing running and nothing lost."""
 
+import fcntl
 import json
 import os
 import re
@@ -15,7 +16,8 @@ import httpx
 import psutil
 import pytest
 
-from holdfast.kernel.embedded import is_watched, read_postmaster
+from holdfast.kernel.embedded import Embedded, is_watched, read_postmaster
+from holdfast.kernel.embedded.folder import locked
 from holdfast.testing import Database
 
 
@@ -110,6 +112,45 @@ def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
         assert b"Traceback" not in words
     while is_watched(tmp_path / ".holdfast"):
         threading.Event().wait(0.01)
+
+
+def test_ctrl_c_while_the_start_hangs_ends_it_at_once(tmp_path: Path) -> None:
+    home = tmp_path / ".holdfast"
+    home.mkdir()
+    stuck = locked(home / "watchdog.lock", fcntl.LOCK_EX)  # a watchdog that never gets its server ready
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    command = [sys.executable, "-m", "holdfast", "up"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**clean, "HOLDFAST_PORT": "0"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as starting:
+        while not Embedded(home).is_in_use():
+            threading.Event().wait(0.005)
+        starting.send_signal(signal.SIGINT)
+        assert b"Stopped." in starting.communicate(timeout=10)[1]
+        assert starting.returncode == 0
+    assert stuck is not None
+    os.close(stuck)
+
+
+def test_it_finds_an_embedded_server_that_had_to_move(tmp_path: Path) -> None:
+    home = tmp_path / ".holdfast"
+    up = Up(tmp_path)
+    running = read_postmaster(home)
+    assert running
+    server = psutil.Process(running.pid)
+    watchdog = server.parent()
+    assert watchdog
+    up.process.send_signal(signal.SIGSTOP)
+    watchdog.kill()
+    server.wait(30)
+    with socket.create_server(("127.0.0.1", running.port)):
+        up.process.send_signal(signal.SIGCONT)
+        while up.get("/ready").status_code != 200:
+            threading.Event().wait(0.02)
+        moved = read_postmaster(home)
+        assert moved
+        assert moved.port != running.port
+    up.stop()
 
 
 def test_a_taken_port_is_passed_over_and_named(tmp_path: Path, database: Database) -> None:

@@ -28,7 +28,7 @@ from holdfast.kernel.embedded import (
     read_postmaster,
 )
 from holdfast.kernel.embedded import holder as holder_module
-from holdfast.kernel.embedded.folder import locked
+from holdfast.kernel.embedded.folder import Plan, locked
 from holdfast.kernel.postgres import connected
 
 SOURCE = holder_module.SOURCE
@@ -114,14 +114,23 @@ def hold(home: Path) -> Iterator[Hold]:
 
 
 def processes_of(home: Path) -> list[psutil.Process]:
-    """Every watchdog and postmaster of `home` that lives."""
+    """Every process of `home` that lives: the watchdog, the postmaster, its backends."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = " ".join(process.info["cmdline"] or [])
-        ours = f"-D {home}/postgres" in words or ("embedded.watchdog" in words and f'"{home}"' in words)
+        ours = (
+            f"-D {home}/postgres" in words
+            or ("embedded.watchdog" in words and f'"{home}"' in words)
+            or words.startswith(f"postgres: {Plan(str(home), '', {}).mark}: ")
+        )
         if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process)
     return found
+
+
+def rulers_of(home: Path) -> list[psutil.Process]:
+    """The watchdog and the postmaster alone."""
+    return [process for process in processes_of(home) if not " ".join(process.cmdline()).startswith("postgres: ")]
 
 
 def postmaster_of(home: Path) -> psutil.Process:
@@ -187,7 +196,7 @@ async def test_several_processes_share_one_server_that_stops_with_the_last(home:
 def test_five_processes_that_start_at_once_make_one_server(home: Path, hold: Hold) -> None:
     holders = [hold() for _ in range(5)]
     assert len({holder.wait_until_held() for holder in holders}) == 1
-    eventually(lambda: len(processes_of(home)) == 2)  # one watchdog, one postmaster
+    eventually(lambda: len(rulers_of(home)) == 2)
 
 
 async def test_kill_9_of_each_holder_in_turn_hurts_no_other(home: Path, hold: Hold) -> None:
@@ -242,10 +251,10 @@ async def test_a_killed_postmaster_is_revived_at_the_same_address(home: Path, ho
 async def test_watchdog_and_postmaster_killed_together_come_back(home: Path, hold: Hold) -> None:
     url = hold().wait_until_held()
     await write(url, 1)
-    for process in processes_of(home):
+    for process in rulers_of(home):
         process.kill()
     assert await eventually_read(url) == [1]
-    eventually(lambda: len(processes_of(home)) == 2)
+    eventually(lambda: len(rulers_of(home)) == 2)
 
 
 async def test_all_killed_at_once_the_next_start_recovers(home: Path, hold: Hold) -> None:
@@ -511,13 +520,107 @@ def reachable_python(path: str) -> str | None:
 
 
 @only_as_root
-def test_root_opens_a_users_server_as_that_user(open_folder: Path) -> None:
+def test_root_does_not_write_where_others_may_have_laid_links(open_folder: Path) -> None:
     home = open_folder / ".holdfast"
     with Embedded(home):
         pass
     assert_gone(home)
-    for path in (home / "postgres", *(home / "postgres").rglob("*")):
-        os.lchown(path, 12345, 12345)
+    treasure = open_folder / "treasure"
+    treasure.write_text("root's")
+    treasure.chmod(0o600)
+    for name in ("holdfast.conf", "postgresql.conf.new", "postmaster.pid.new"):
+        (home / "postgres" / name).symlink_to(treasure)
     with Embedded(home):
-        assert postmaster_of(home).uids().real == 12345
+        pass
     assert_gone(home)
+    assert (treasure.read_text(), treasure.stat().st_uid) == ("root's", 0)
+
+
+@only_as_root
+def test_a_folder_of_another_user_is_refused_even_to_root(open_folder: Path) -> None:
+    shutil.chown(open_folder, "nobody")
+    with pytest.raises(FolderUnusable, match="belongs to another user"), Embedded(open_folder):
+        pass
+
+
+def test_a_cluster_without_its_version_is_left_as_it_is(home: Path) -> None:
+    with Embedded(home) as server:
+        before = server.url()
+    assert_gone(home)
+    version = home / "postgres" / "PG_VERSION"
+    version.rename(home / "kept")
+    with pytest.raises(ServerFailed, match="no PG_VERSION"), Embedded(home):
+        pass
+    (home / "kept").rename(version)
+    with Embedded(home) as server:
+        assert server.url() == before
+    assert_gone(home)
+
+
+def test_a_stranger_with_the_dead_servers_number_is_no_obstacle(home: Path) -> None:
+    with Embedded(home):
+        leftover = (home / "postgres" / "postmaster.pid").read_text().splitlines()
+    assert_gone(home)
+    prefix = AS_NOBODY if is_root else []
+    with subprocess.Popen([*prefix, "sleep", "60"]) as stranger:
+        pid_file = home / "postgres" / "postmaster.pid"
+        pid_file.write_text("\n".join([str(stranger.pid), *leftover[1:]]) + "\n")
+        shutil.chown(pid_file, (home / "postgres").stat().st_uid)
+        with Embedded(home):
+            assert postmaster_of(home).pid != stranger.pid
+        assert_gone(home)
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows whose the backends are")
+async def test_a_backend_that_only_computes_does_not_stand_in_the_way(home: Path, hold: Hold) -> None:
+    holder = hold()
+    url = holder.wait_until_held()
+    await write(url, 1)
+    for last in (False, True):
+        async with connected(url) as connection:
+            await connection.execute("select set_config('application_name', 'busy', false)")
+            busy = asyncio.create_task(connection.execute("do $$ begin loop end loop; end $$"))
+            pid = connection.get_server_pid()
+            await asyncio.wait([busy], timeout=0.2)
+            backend, server = psutil.Process(pid), postmaster_of(home)
+            if last:
+                watchdog_of(home).suspend()
+                holder.process.kill()
+            server.kill()
+            if last:
+                watchdog_of(home).resume()
+            with pytest.raises((OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+                await busy
+        backend.wait(30)
+        if not last:
+            assert await eventually_read(url) == [1]
+    assert_gone(home)
+
+
+def test_a_second_hold_needs_a_second_embedded(home: Path) -> None:
+    with Embedded(home) as server:
+        with pytest.raises(RuntimeError, match="held already"):
+            server.hold()
+        with Embedded(home):
+            pass
+    assert_gone(home)
+
+
+@only_as_user
+@pytest.mark.parametrize("name", ["holders.lock", "watchdog.log", "postgres.log", "postgres"])
+def test_a_file_that_cannot_be_opened_is_named(home: Path, name: str) -> None:
+    with Embedded(home):
+        pass
+    assert_gone(home)
+    mode = (home / name).stat().st_mode
+    (home / name).chmod(0)
+    with pytest.raises((FolderUnusable, ServerFailed), match=f"(?s){name}.*|Permission denied"), Embedded(home):
+        pass
+    (home / name).chmod(mode)
+
+
+def test_a_line_break_in_the_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FolderUnusable, match="line break"), Embedded(tmp_path / "a\nb"):
+        pass

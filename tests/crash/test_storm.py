@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import DatabaseError
 from holdfast.kernel.postgres import DRIVER_ERRORS, connected
-from tests.crash.test_embedded import Holder, assert_gone, processes_of
+from tests.crash.test_embedded import Holder, assert_gone, rulers_of
 
 storm_seconds = 60
 
@@ -51,7 +51,7 @@ async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
                 await asyncio.to_thread(holders[-1].wait_until_held)
                 kills[victim] += 1
                 continue
-            for process in processes_of(home):
+            for process in rulers_of(home):
                 if ("embedded.watchdog" in " ".join(process.cmdline())) == (victim == "watchdog"):
                     process.kill()
                     kills[victim] += 1

@@ -1,5 +1,6 @@
 """A database that cannot be used is refused with the reason and the remedy."""
 
+import asyncio
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,7 +9,7 @@ import pytest
 
 from holdfast.errors import DatabaseError, DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
 from holdfast.kernel import postgres
-from holdfast.kernel.embedded import Embedded
+from holdfast.kernel.embedded import Embedded, is_watched, read_postmaster
 from holdfast.kernel.postgres import connected, locate, refuse_unfit
 from holdfast.kernel.settings import Settings
 from holdfast.testing import Database, Ground
@@ -37,8 +38,9 @@ async def test_it_listens_but_never_answers(monkeypatch: pytest.MonkeyPatch) -> 
     assert "no answer within 0.2 s" in error.detail
 
 
-async def test_the_host_is_unknown() -> None:
-    assert isinstance(await refusal("postgresql://a@host.invalid/b"), DatabaseUnreachable)
+@pytest.mark.parametrize("host", ["host.invalid", ".x", "x" * 300])
+async def test_the_host_is_unknown(host: str) -> None:
+    assert isinstance(await refusal(f"postgresql://a@{host}/b"), DatabaseUnreachable)
 
 
 async def test_the_password_is_wrong(database: Database) -> None:
@@ -64,6 +66,8 @@ async def test_a_standby_is_not_the_primary(tmp_path: Path) -> None:
     home = tmp_path / "standby"
     with Embedded(home):
         pass
+    while is_watched(home):
+        await asyncio.wait([asyncio.create_task(asyncio.to_thread(read_postmaster, home))])
     (home / "postgres" / "standby.signal").touch()
     with Embedded(home) as standby:
         error = await refusal(standby.owner_url())
@@ -81,7 +85,7 @@ def test_an_old_postgres_is_named_with_what_is_needed() -> None:
 def test_holdfast_url_points_elsewhere_and_nothing_is_embedded(database: Database, tmp_path: Path) -> None:
     settings = Settings(url=database.url, home=tmp_path / "unused")
     with locate(settings) as address:
-        assert address.url == address.owner_url == database.url
+        assert address.url() == address.url(owner=True) == address.nearest() == database.url
         assert address.embedded is None
         assert database.name in address.label
         assert (urlsplit(database.url).password or "") not in address.label

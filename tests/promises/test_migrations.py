@@ -21,7 +21,7 @@ from holdfast.errors import (
     MigrationForbidden,
 )
 from holdfast.kernel.embedded import find_binaries
-from holdfast.kernel.migrate import KERNEL, Room, migrate, pending, read_room
+from holdfast.kernel.migrate import KERNEL, LOCK, Room, migrate, pending, read_room
 from holdfast.testing import Database, Ground
 
 STEPS = {
@@ -212,26 +212,88 @@ async def test_the_application_may_not_migrate(ground: Ground, database: Databas
         await migrate(empty.url)
 
 
-async def test_a_migration_waits_for_a_table_in_use_without_blocking_it(
-    empty_database: Database, library: Room
-) -> None:
+async def test_a_migration_gives_way_to_those_who_use_the_table(empty_database: Database, library: Room) -> None:
     await migrate(empty_database.owner_url, [KERNEL, replace(library, migrations=library.migrations[:3])])
-    async with empty_database.connect_owner() as user:
+    async with empty_database.connect_owner() as user, empty_database.connect_owner() as other:
         transaction = user.transaction()
         await transaction.start()
         await user.execute("select * from holdfast.shelf limit 1")
         with pytest.raises(MigrationBusy, match="long transactions"):
             await migrate(empty_database.owner_url, [KERNEL, library], patience_seconds=0)
         waiting = asyncio.create_task(migrate(empty_database.owner_url, [KERNEL, library]))
-        await asyncio.wait([waiting], timeout=0.2)
+        while not await other.fetchval("select count(*) from pg_locks where not granted and locktype = 'relation'"):
+            await asyncio.wait([waiting], timeout=0.02)
+        assert await other.fetchval("select count(*) from holdfast.shelf") == 1000  # behind the migration, yet served
         assert not waiting.done()
         await transaction.commit()
     assert await waiting == ["library/0004_column"]
 
 
+async def test_an_index_that_was_cut_off_is_built_anew(empty_database: Database, library: Room) -> None:
+    await migrate(empty_database.owner_url, [KERNEL, replace(library, migrations=library.migrations[:2], functions={})])
+    async with empty_database.connect_owner() as writer:
+        transaction = writer.transaction()
+        await transaction.start()
+        await writer.execute("insert into holdfast.shelf values (0, 'open')")
+        building = asyncio.create_task(migrate(empty_database.owner_url, [KERNEL, library]))
+        while not empty_database.ask_owner(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            " where datname = current_database() and query ~ 'concurrently' and wait_event_type = 'Lock'"
+        ):
+            await asyncio.wait([building], timeout=0.02)
+        with pytest.raises(MigrationFailed, match="library/0003_index"):
+            await building
+        await transaction.commit()
+    valid = "select indisvalid from pg_index where indexrelid = 'holdfast.shelf_label'::regclass"
+    assert empty_database.ask_owner(valid) is False
+    assert "library/0003_index" in await migrate(empty_database.owner_url, [KERNEL, library])
+    assert empty_database.ask_owner(valid) is True
+
+
+async def test_a_connection_lost_while_waiting_is_told(empty_database: Database) -> None:
+    async with empty_database.connect_owner() as other, other.transaction():
+        await other.execute(f"select pg_advisory_xact_lock({LOCK})")
+        waiting = asyncio.create_task(migrate(empty_database.owner_url))
+        while not empty_database.ask_owner(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            " where datname = current_database() and query ~ 'pg_try_advisory_xact_lock|ROLLBACK'"
+            " and pid <> pg_backend_pid()"
+        ):
+            await asyncio.wait([waiting], timeout=0.02)
+        with pytest.raises(MigrationFailed, match="run again"):
+            await waiting
+    assert await migrate(empty_database.owner_url)
+
+
+async def test_a_newer_release_may_say_more_of_what_is_installed(database: Database) -> None:
+    database.ask_owner(
+        "create or replace function holdfast.installed() returns jsonb language sql security definer as $$ select"
+        """ '{"migrations": {"kernel/99": "x"}, "version": "99.0", "functions": "x", "more": 1}'::jsonb $$"""
+    )
+    async with database.connect() as connection:
+        assert None not in await pending(connection)
+
+
+async def test_the_owner_of_the_schema_needs_no_right_on_the_database(empty_database: Database, library: Room) -> None:
+    await migrate(empty_database.owner_url)
+    async with empty_database.connect_owner() as owner:
+        await owner.execute("create role keeper")
+        try:
+            await owner.execute(
+                "alter schema holdfast owner to keeper; alter table holdfast.migration owner to keeper;"
+                "alter table holdfast.release owner to keeper; alter function holdfast.installed() owner to keeper;"
+                "alter function holdfast.now() owner to keeper; alter function holdfast.uuid7() owner to keeper;"
+                f"alter role keeper in database {empty_database.name} set search_path = public"
+            )
+            as_keeper = empty_database.owner_url + "&options=-c%20role%3Dkeeper"
+            assert len(await migrate(as_keeper, [KERNEL, replace(library, migrations=library.migrations[:2])])) == 3
+        finally:
+            await owner.execute("reassign owned by keeper to holdfast; drop owned by keeper; drop role keeper")
+
+
 async def test_another_process_at_work_is_waited_for_and_then_named(empty_database: Database) -> None:
     async with empty_database.connect_owner() as other, other.transaction():
-        await other.execute("select pg_advisory_xact_lock(x'686F6C6466617374'::bit(64)::bigint)")
+        await other.execute(f"select pg_advisory_xact_lock({LOCK})")
         with pytest.raises(MigrationBusy, match="Another process"):
             await migrate(empty_database.owner_url, patience_seconds=0.1)
     assert await migrate(empty_database.owner_url)

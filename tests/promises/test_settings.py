@@ -15,6 +15,11 @@ def test_everything_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_settings() == Settings(url=None, home=Path(".holdfast"), host="127.0.0.1", port=7777)
 
 
+@pytest.mark.parametrize("url", ["postgresql://a@one:5432,two:5433/x", "postgres://a@[::1]:5432/x", "postgresql:///x"])
+def test_any_address_that_libpq_knows_is_taken(url: str) -> None:
+    assert Settings(url=url).url == url
+
+
 def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_URL", "")
     assert read_settings().url is None
@@ -27,7 +32,11 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("HOLDFAST_PORT", "65536", "less than or equal to 65535"),
         ("HOLDFAST_URL", "mysql://root:secret@db/x", "starts with 'mysql'; write postgresql://"),
         ("HOLDFAST_URL", "postgresql+asyncpg://root:secret@db/x", "starts with 'postgresql+asyncpg'"),
-        ("HOLDFAST_URL", "postgresql://me:secret/secret@db:5432/x", "its port is no number; a / or @ in the password"),
+        (
+            "HOLDFAST_URL",
+            "postgresql://me:secret/secret@db:5432/x",
+            "has a port that is none; in a password, write / as %2F",
+        ),
         ("HOLDFAST_URL", "dbname=x password=secret", "starts with 'dbname'"),
     ],
 )

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from holdfast import __version__
 from holdfast.api.page import render_page
 from holdfast.api.readiness import Ready, ask_database
-from holdfast.errors import DatabaseUnreachable
+from holdfast.errors import DatabaseError
 from holdfast.http.problem import answer_errors
 
 
@@ -39,8 +39,8 @@ def make_app(pool: asyncpg.Pool, *, database: str) -> FastAPI:
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:
         try:
-            state: Ready | DatabaseUnreachable = await ask_database(pool)
-        except DatabaseUnreachable as error:
+            state: Ready | DatabaseError = await ask_database(pool)
+        except DatabaseError as error:
             state = error
         return render_page(state, database=database, started_at=started_at)
 

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from holdfast import __version__
 from holdfast.api.readiness import Ready
-from holdfast.errors import DatabaseUnreachable
+from holdfast.errors import DatabaseError
 
 PAGE = Template("""\
 <!doctype html>
@@ -51,9 +51,9 @@ $rows
 """)
 
 
-def render_page(state: Ready | DatabaseUnreachable, *, database: str, started_at: datetime) -> HTMLResponse:
+def render_page(state: Ready | DatabaseError, *, database: str, started_at: datetime) -> HTMLResponse:
     rows = {"Version": __version__, "Database": database}
-    if isinstance(state, DatabaseUnreachable):
+    if isinstance(state, DatabaseError):
         sign, headline, mark = "✕", "Not ready.", ' class="bad"'
         sentence = f"{state.title} It is asked again every ten seconds. {state.detail}"
     else:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 from typing import Annotated
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import typer
 
@@ -29,7 +29,7 @@ def url(owner: Owner = False, as_json: Annotated[bool, typer.Option("--json", he
     settings = read_settings()
     lasting = bool(settings.url) or Embedded(settings.home).is_in_use()
     with locate(settings) as address:
-        found = address.owner_url if owner else address.url
+        found = address.url(owner=owner)
     typer.echo(json.dumps({"url": found, "running": lasting}) if as_json else found)
     if not lasting:
         typer.echo("Nothing keeps this server running: start `holdfast up`, or use `holdfast db psql`.", err=True)
@@ -50,7 +50,7 @@ def psql(context: typer.Context, owner: Owner = False) -> None:
     if not program:
         raise BinariesMissing("psql is not installed.", fix="Install the Postgres client of your system.")
     with locate(settings) as address:
-        bare, password = split_password(address.nearest_owner if owner else address.nearest)
+        bare, password = split_password(address.nearest(owner=owner))
         environment = {**os.environ, **({"PGPASSWORD": password} if password else {})}
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is psql's
         try:
@@ -68,7 +68,7 @@ def migrate(as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON
     from holdfast.kernel.settings import read_settings
 
     with locate(read_settings()) as address:
-        applied = asyncio.run(migrate(address.nearest_owner))
+        applied = asyncio.run(migrate(address.nearest(owner=True)))
     if as_json:
         typer.echo(json.dumps({"applied": applied}))
     else:
@@ -80,5 +80,8 @@ def split_password(address: str) -> tuple[str, str | None]:
     parts = urlsplit(address)
     who, _, where = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
-    bare = urlunsplit(parts._replace(netloc=f"{user}@{where}" if user else where))
-    return bare, unquote(password) or None
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    given = unquote(password) or dict(query).get("password")
+    kept = urlencode([(name, value) for name, value in query if name != "password"], quote_via=quote)
+    bare = f"{parts.scheme}://{user}{'@' if user else ''}{where}{parts.path}{'?' if kept else ''}{kept}"
+    return bare, given

@@ -1,20 +1,21 @@
 """`holdfast doctor`: everything Holdfast needs, looked at in the order in which it is needed."""
 
 import asyncio
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from urllib.error import URLError
+from http.client import HTTPException
 from urllib.request import urlopen
 
 from holdfast import __version__
-from holdfast.errors import HoldfastError
-from holdfast.kernel.embedded import find_binaries, major_version
+from holdfast.errors import HoldfastError, MigrationForbidden
+from holdfast.kernel.embedded import Embedded, find_binaries, major_version
 from holdfast.kernel.migrate import name_of, pending
 from holdfast.kernel.postgres import connected, locate
-from holdfast.kernel.settings import PREFIX, Settings, read_settings
+from holdfast.kernel.settings import PREFIX, Settings, read_settings, web_address
 
 little_disk_bytes = 1 << 30
 
@@ -83,21 +84,31 @@ def check_disk(settings: Settings) -> Check:
 
 
 async def check_database(settings: Settings) -> Check:
+    if not settings.url and not Embedded(settings.home).is_made():
+        return Check("database", True, f"none yet in {settings.home.absolute()}; `holdfast up` makes it")
     with locate(settings) as address:
-        async with connected(address.nearest_owner) as connection:
+        async with connected(address.nearest(owner=True)) as connection:
             version = await connection.fetchval("select current_setting('server_version')")
-            steps = [name_of(step) for step in await pending(connection)]
+            steps = ", ".join(name_of(step) for step in await pending(connection))
+            may_migrate = await connection.fetchval(
+                "select coalesce((select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = 'holdfast'),"
+                " has_database_privilege(current_database(), 'create'))"
+            )
     finding = f"Postgres {version}, {address.label}"
+    if steps and not may_migrate:
+        raise MigrationForbidden(
+            f"{finding}; missing: {steps}.", fix="Run `holdfast db migrate` as the schema's owner."
+        )
     if steps:
-        return Check("database", True, f"{finding}; schema not yet: {', '.join(steps)}", "`holdfast up` does it.")
+        return Check("database", True, f"{finding}; schema not yet: {steps}", "`holdfast up` does it.")
     return Check("database", True, f"{finding}; schema up to date")
 
 
 def check_server(settings: Settings) -> Check:
-    where = f"http://{settings.host}:{settings.port}"
+    where = web_address(settings.host, settings.port)
     try:
         with urlopen(f"{where}/health", timeout=3) as answer:  # noqa: S310
-            running = answer.status == 200
-    except (URLError, OSError):
-        running = False
-    return Check("server", True, f"runs at {where}" if running else f"does not run at {where}; `holdfast up` starts it")
+            version = json.load(answer)["version"]
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return Check("server", True, f"none at {where}; `holdfast up` starts it")
+    return Check("server", True, f"runs at {where}, holdfast {version}")

@@ -10,7 +10,9 @@ import errno
 import ipaddress
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import structlog
 import typer
@@ -21,9 +23,11 @@ from holdfast.cli.logs import configure_logs
 from holdfast.errors import PortsTaken, SettingInvalid
 from holdfast.kernel.migrate import migrate
 from holdfast.kernel.postgres import Address, locate, pooled
-from holdfast.kernel.settings import Settings
+from holdfast.kernel.settings import Settings, web_address
 
 ports_tried = 100
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -41,15 +45,37 @@ def run(settings: Settings) -> None:
 async def serve(settings: Settings) -> None:
     listening = bind(settings.host, settings.port)
     with listening, stoppable() as on_stop, contextlib.ExitStack() as stack:
-        address = await asyncio.to_thread(stack.enter_context, locate(settings))
-        for name in await migrate(address.nearest_owner):
+        address = await abandonable(lambda: stack.enter_context(locate(settings)))
+        for name in await migrate(address.nearest(owner=True)):
             log.info("schema changed", applied=name)
-        async with pooled(address.nearest) as pool:
+        async with pooled(address) as pool:
             app = make_app(pool, database=address.label)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=10)
             server = Server(config, banner(listening, settings, address))
             on_stop(server.leave)
             await server.serve(sockets=[listening])
+
+
+async def abandonable(function: Callable[[], T]) -> T:
+    """What `function` returns, from a thread that does not keep the process from ending after a Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_answer: Callable[[Any], None], value: object) -> None:
+        if not answer.done():
+            set_answer(value)
+
+    def run() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            try:
+                value = function()
+            except Exception as error:
+                loop.call_soon_threadsafe(settle, answer.set_exception, error)
+            else:
+                loop.call_soon_threadsafe(settle, answer.set_result, value)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await answer
 
 
 class Server(uvicorn.Server):
@@ -116,7 +142,11 @@ def bind(host: str, port: int) -> socket.socket:
             listening.listen(2048)
         except OSError as error:
             listening.close()
-            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            if error.errno == errno.EACCES:
+                raise SettingInvalid(
+                    f"HOLDFAST_PORT={port}: {error.strerror}.", fix="Ports below 1024 are root's: take a higher one."
+                ) from None
+            if error.errno != errno.EADDRINUSE:
                 raise SettingInvalid(f"HOLDFAST_HOST={host}: {error.strerror}.") from None
         else:
             return listening
@@ -125,7 +155,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 def banner(listening: socket.socket, settings: Settings, address: Address) -> str:
     host, port = listening.getsockname()[:2]
-    lines = ["", f"  Holdfast is up:  http://{f'[{host}]' if ':' in host else host}:{port}"]
+    lines = ["", f"  Holdfast is up:  {web_address(host, port)}"]
     if settings.port not in (0, port):
         lines.append(f"                   (port {settings.port} is taken)")
     lines += [f"  Database:        {address.label}", "  Stop:            Ctrl-C", ""]

@@ -123,32 +123,26 @@ async def migrate(url: str, rooms: Sequence[Room] = (KERNEL,), *, patience_secon
     applied: list[str] = []
     deadline = time.monotonic() + patience_seconds
     async with connected(url) as connection:
-        steps = await pending(connection, rooms)
-        while steps:
-            try:
-                async with schema_lock(connection, deadline):
-                    await connection.execute(BOOKS)
-                    steps = plan(await read_books(connection), rooms)
-                    if steps:
-                        with told(steps[0]):
+        with told("schema"):
+            steps = await pending(connection, rooms)
+            while steps:
+                try:
+                    async with schema_lock(connection, deadline):
+                        steps = plan(await read_books(connection), rooms)
+                        if steps:
                             await apply(connection, url, steps[0], rooms)
-                        applied.append(name_of(steps[0]))
-            except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
-                await pause(deadline, "A table it must change is in use by long transactions.")
-            except asyncpg.InsufficientPrivilegeError as error:
-                raise forbidden(str(error)) from error
+                            applied.append(name_of(steps[0]))
+                except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+                    await pause(deadline, "A table it must change is in use by long transactions.")
     return applied
 
 
 async def pending(connection: asyncpg.Connection, rooms: Sequence[Room] = (KERNEL,)) -> list[Migration | None]:
     """What `migrate` would do, asked without any lock and as any role. None stands for the functions."""
-    try:
-        if await connection.fetchval("select to_regprocedure('holdfast.installed()') is null"):
-            return plan(Installed({}, None, None), rooms)
-        books = json.loads(await connection.fetchval("select holdfast.installed()"))
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise forbidden(str(error)) from error
-    return plan(Installed(**books), rooms)
+    if await connection.fetchval("select to_regprocedure('holdfast.installed()') is null"):
+        return plan(Installed({}, None, None), rooms)
+    books = json.loads(await connection.fetchval("select holdfast.installed()"))
+    return plan(Installed(books["migrations"], books["version"], books["functions"]), rooms)
 
 
 def plan(installed: Installed, rooms: Sequence[Room]) -> list[Migration | None]:
@@ -174,6 +168,9 @@ def digest(rooms: Sequence[Room]) -> str:
 
 
 async def read_books(connection: asyncpg.Connection) -> Installed:
+    """What is written in the books; they are opened if there are none."""
+    if await connection.fetchval("select to_regclass('holdfast.release') is null"):
+        await connection.execute(BOOKS)
     rows = await connection.fetch("select room || '/' || number as key, sha256 from holdfast.migration")
     release = await connection.fetchrow("select version, sha256 from holdfast.release")
     return Installed({row["key"]: row["sha256"] for row in rows}, *(release or (None, None)))
@@ -184,17 +181,31 @@ async def apply(connection: asyncpg.Connection, url: str, step: Migration | None
     if step is None:
         await replace_functions(connection, rooms)
         return
-    if step.in_transaction:
-        await connection.execute(step.sql)
-    else:
-        # What `connection` asked before may be an open portal with a snapshot, and this statement would wait for it.
-        await connection.execute("close all")
-        async with connected(url) as outside:
-            await outside.execute(step.sql)
+    with told(name_of(step), step.sql):
+        if step.in_transaction:
+            await connection.execute(step.sql)
+        else:
+            await apply_outside(connection, url, step)
     await connection.execute(
         "insert into holdfast.migration (room, number, name, sha256) values ($1, $2, $3, $4)",
         step.room, step.number, step.name, step.sha256,
     )  # fmt: skip
+
+
+async def apply_outside(connection: asyncpg.Connection, url: str, step: Migration) -> None:
+    """Run a statement that cannot run in a transaction, while `connection` keeps the lock in its own."""
+    # What `connection` asked before may be an open portal with a snapshot, and the statement would wait for it.
+    await connection.execute("close all")
+    async with connected(url) as outside:
+        # A `create index concurrently` that was cut off leaves an index that `if not exists` would take for a good one.
+        broken = await outside.fetch(
+            "select format('%I.%I', s.nspname, c.relname) as name from pg_index i"
+            " join pg_class c on c.oid = i.indexrelid join pg_namespace s on s.oid = c.relnamespace"
+            " where not i.indisvalid and s.nspname = 'holdfast' and c.relname !~ '_cc(new|old)\\d*$'"
+        )
+        for index in broken:
+            await outside.execute(f"drop index concurrently if exists {index['name']}")
+        await outside.execute(step.sql)
 
 
 async def replace_functions(connection: asyncpg.Connection, rooms: Sequence[Room]) -> None:
@@ -202,7 +213,7 @@ async def replace_functions(connection: asyncpg.Connection, rooms: Sequence[Room
     await connection.execute("set local check_function_bodies = off")  # files may call what a later file defines
     for room in rooms:
         for name, sql in room.functions.items():
-            with told(Migration(room.name, 0, name, sql)):
+            with told(f"{room.name}/sql/{name}", sql):
                 await connection.execute(sql)
     # A function of this transaction carries its number: no list of ours to keep in step with the files.
     mine = await connection.fetch(
@@ -252,30 +263,26 @@ async def pause(deadline: float, why: str) -> None:
 
 
 @contextlib.contextmanager
-def told(step: Migration | None) -> Iterator[None]:
-    """Name the file and the line in which Postgres found the mistake."""
-    retried = (
-        asyncpg.LockNotAvailableError,
-        asyncpg.DeadlockDetectedError,
-        asyncpg.InsufficientPrivilegeError,
-    )
+def told(what: str, sql: str = "") -> Iterator[None]:
+    """Name what failed, with the line in which Postgres found the mistake."""
     try:
         yield
-    except retried:
+    except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
         raise
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise MigrationForbidden(
+            f"{what}: {error}.",
+            fix="Run `holdfast db migrate` once with HOLDFAST_URL set to a role that may create schemas and roles, "
+            "then grant holdfast_app to the role of the application.",
+        ) from error
     except DRIVER_ERRORS as error:
         position = getattr(error, "position", None)
-        line = f", line {step.sql.count(chr(10), 0, int(position)) + 1}" if step and position else ""
-        raise MigrationFailed(f"{name_of(step)}{line}: {error}") from error
+        line = f", line {sql.count(chr(10), 0, int(position)) + 1}" if sql and position else ""
+        raise MigrationFailed(
+            f"{what}{line}: {error or type(error).__name__}",
+            fix="What was applied before stays; mend it and run again.",
+        ) from error
 
 
 def name_of(step: Migration | None) -> str:
     return f"{step.room}/{step.name}" if step else "functions"
-
-
-def forbidden(said: str) -> MigrationForbidden:
-    return MigrationForbidden(
-        f"Postgres said: {said}.",
-        fix="Run `holdfast db migrate` once with HOLDFAST_URL set to a role that may create schemas and roles, then "
-        "grant holdfast_app to the role of the application.",
-    )

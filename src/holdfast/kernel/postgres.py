@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import asyncpg
@@ -25,30 +26,35 @@ DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg
 
 @dataclass(frozen=True)
 class Address:
-    """Where the database is, for the application and for the owner of its schema.
+    """Where the database is: a server of the user's own (`given`), or the embedded one.
 
-    On a server of the user's own both are the address that was given. Each role has an address others may use (`url`,
-    `owner_url`) and one for this process (`nearest`, `nearest_owner`), which is the socket where there is one.
+    Asked anew for each connection, since a revived embedded server may have had to take another port.
     """
 
-    url: str = field(repr=False)
-    owner_url: str = field(repr=False)
-    nearest: str = field(repr=False)
-    nearest_owner: str = field(repr=False)
+    given: str = field(default="", repr=False)
     embedded: Embedded | None = None
+
+    def url(self, *, owner: bool = False, by_socket: bool = False) -> str:
+        """For the application, or for the owner of the schema; on a server of the user's own both are as given."""
+        if not self.embedded:
+            return self.given
+        return self.embedded.owner_url(by_socket=by_socket) if owner else self.embedded.url(by_socket=by_socket)
+
+    def nearest(self, *, owner: bool = False) -> str:
+        """The same for this process: the socket, where there is one."""
+        return self.url(owner=owner, by_socket=True)
 
     @property
     def label(self) -> str:
         """The place in words, without a password."""
-        if self.embedded:
-            return f"embedded in {self.embedded.home}"
-        return f"{place(self.url)}/{database_of(self.url)}"
+        return (
+            f"embedded in {self.embedded.home}" if self.embedded else f"{place(self.given)}/{database_of(self.given)}"
+        )
 
 
 def place(url: str) -> str:
-    """Host and port in words."""
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or 5432}" if parts.hostname else "the local socket"
+    """Host and port in words, as they are written."""
+    return urlsplit(url).netloc.rpartition("@")[2] or "the local socket"
 
 
 def database_of(url: str) -> str:
@@ -59,23 +65,17 @@ def database_of(url: str) -> str:
 def locate(settings: Settings) -> Iterator[Address]:
     """The database's address. An embedded server runs until the block ends."""
     if settings.url:
-        yield Address(settings.url, settings.url, settings.url, settings.url)
+        yield Address(given=settings.url)
         return
     with Embedded(settings.home) as server:
-        yield Address(
-            url=server.url(),
-            owner_url=server.owner_url(),
-            nearest=server.url(by_socket=True),
-            nearest_owner=server.owner_url(by_socket=True),
-            embedded=server,
-        )
+        yield Address(embedded=server)
 
 
 @contextlib.asynccontextmanager
 async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
     """One connection, closed at the end. Raises DatabaseUnreachable, DatabaseTooOld or DatabaseReadOnly."""
     with reachable(url):
-        connection = await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=0)
+        connection = await connect(url)
     try:
         await check_server(connection)
         yield connection
@@ -84,12 +84,23 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
             await connection.close(timeout=5)
 
 
+async def connect(url: str, **options: Any) -> asyncpg.Connection:
+    # No prepared statements: behind a transaction pooler the next statement may meet another server connection.
+    return await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=0, **options)
+
+
 @contextlib.asynccontextmanager
-async def pooled(url: str, *, connections: int = 10) -> AsyncIterator[asyncpg.Pool]:
-    """A pool of connections, opened as they are needed. Raises what `connected` raises."""
-    async with connected(url):
+async def pooled(address: Address, *, connections: int = 10) -> AsyncIterator[asyncpg.Pool]:
+    """A pool of the application's connections, opened as they are needed. Raises what `connected` raises."""
+    async with connected(address.nearest()):
         pass
-    pool = await asyncpg.create_pool(url, min_size=0, max_size=connections, timeout=connect_timeout_seconds)
+
+    async def connect_anew(*_: object, **options: Any) -> asyncpg.Connection:
+        if address.embedded and not address.embedded.is_ready():
+            raise ConnectionRefusedError("the embedded Postgres is just being started again")
+        return await connect(await asyncio.to_thread(address.nearest), **options)
+
+    pool = await asyncpg.create_pool(min_size=0, max_size=connections, connect=connect_anew)
     try:
         yield pool
     finally:
@@ -143,5 +154,5 @@ def reachable(url: str) -> Iterator[None]:
         raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct user and password in HOLDFAST_URL.") from error
     except asyncpg.TooManyConnectionsError as error:
         raise DatabaseUnreachable(f"{where}: {error}.", fix="Raise max_connections, or use a pooler.") from error
-    except DRIVER_ERRORS as error:
+    except (*DRIVER_ERRORS, ValueError) as error:
         raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct HOLDFAST_URL.") from error

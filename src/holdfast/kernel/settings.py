@@ -40,12 +40,15 @@ class Settings(BaseSettings):
         if not url.startswith(("postgresql://", "postgres://")):
             scheme = url.partition(":")[0].partition("=")[0]
             raise ValueError(f"starts with {scheme!r}; write postgresql://user:password@host:5432/database")
-        try:
-            urlsplit(url).port  # noqa: B018
-        except ValueError:
-            message = "its port is no number; a / or @ in the password must be written %2F or %40"
-            raise ValueError(message) from None
+        for host in urlsplit(url).netloc.rpartition("@")[2].split(","):
+            port = host.rpartition("]")[2].partition(":")[2]
+            if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+                raise ValueError("has a port that is none; in a password, write / as %2F, @ as %40 and : as %3A")
         return url
+
+
+def web_address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def read_settings() -> Settings:

@@ -5,6 +5,7 @@ import pwd
 import re
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 from contextlib import suppress
@@ -14,12 +15,6 @@ from holdfast.kernel.embedded.folder import APPLICATION, DATABASE, OWNER, Plan
 
 # A socket's path must fit into sockaddr_un: 104 bytes on macOS, 108 on Linux, both with the closing zero.
 SOCKET_PATH_BYTES = 103
-
-HBA = """\
-local all all                scram-sha-256
-host  all all 127.0.0.1/32   scram-sha-256
-host  all all ::1/128        scram-sha-256
-"""
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -45,53 +40,59 @@ class Failure(Exception):
 
 
 def initialise(plan: Plan) -> None:
-    """Make the cluster beside its place and move it there whole: a kill in the middle leaves nothing half-made."""
-    new = Path(plan.home, "postgres.new")
+    """Make the cluster beside its place and move it there whole: a kill in the middle leaves nothing half-made.
+
+    From then on its folder belongs to the server. We never write into it, since for root that would mean to follow
+    whatever links the server's account has put there.
+    """
+    home = Path(plan.home)
+    new, password_file = home / "postgres.new", home / "password.new"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
+    passwords = {name: secrets.token_urlsafe(24) for name in (OWNER, APPLICATION)}
+    write_private(password_file, passwords[OWNER])
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
-        os.chown(new, nobody.pw_uid, nobody.pw_gid)
+        for path in (new, password_file):
+            os.chown(path, nobody.pw_uid, nobody.pw_gid)
     prefix = setpriv(server_user(plan, new))
     builtin = major_version(Path(plan.bindir)) >= 17
     locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if builtin else ["--locale=C"]
     unsynced = ["--no-sync"] if plan.settings.get("fsync") == "off" else []
     run_tool(
-        [*prefix, plan.binary("initdb"), f"--pgdata={new}", f"--username={OWNER}", "--encoding=UTF8", *locale,
-         "--auth=trust", "--data-checksums", "--no-instructions", *unsynced]
+        [*prefix, plan.binary("initdb"), f"--pgdata={new}", f"--username={OWNER}", f"--pwfile={password_file}",
+         "--auth=scram-sha-256", "--encoding=UTF8", *locale, "--data-checksums", "--no-instructions", *unsynced]
     )  # fmt: skip
-    passwords = {name: secrets.token_urlsafe(24) for name in (OWNER, APPLICATION)}
-    statements = [
-        f"alter role {OWNER} password '{passwords[OWNER]}'",
-        f"create role {APPLICATION} login password '{passwords[APPLICATION]}'",
-        f"create database {DATABASE}",
-    ]
+    password_file.unlink()
     said = run_tool(
         [*prefix, plan.binary("postgres"), "--single", "-D", str(new), "postgres"],
-        text="".join(f"{statement};\n" for statement in statements),
+        text=f"create role {APPLICATION} login password '{passwords[APPLICATION]}';\ncreate database {DATABASE};\n",
     )
     if re.search(r"\b(ERROR|FATAL|PANIC):", said):
         raise Failure(f"Postgres said:\n{said}")
-    (new / "pg_hba.conf").write_text(HBA)
-    with (new / "postgresql.conf").open("a") as file:
-        file.write("\ninclude_if_exists = 'holdfast.conf'  # written anew at every start\n")
-    write_private(Path(plan.home, "pgpass"), "".join(f"*:*:*:{name}:{word}\n" for name, word in passwords.items()))
+    write_private(home / "pgpass", "".join(f"*:*:*:{name}:{word}\n" for name, word in passwords.items()))
     new.rename(plan.data)
 
 
-def configure(plan: Plan, port: int) -> None:
-    """Write our settings. `alter system` still beats them, as a user of Postgres expects."""
+def configure(plan: Plan, port: int) -> list[str]:
+    """Write our settings beside the cluster; what to tell the server so that it reads them.
+
+    They come after its own postgresql.conf and before what was set by `alter system`, which beats them.
+    """
     fits = len(os.fsencode(plan.data / f".s.PGSQL.{port}")) <= SOCKET_PATH_BYTES
     settings = {
         **SETTINGS,
         "port": str(port),
+        "cluster_name": plan.mark,
         "unix_socket_directories": '"{}"'.format(str(plan.data).replace('"', '""')) if fits else "",
         **plan.settings,
     }
-    file = plan.data / "holdfast.conf"
-    file.write_text("".join(f"{name} = {quoted(value)}\n" for name, value in settings.items()))
-    os.chown(file, plan.data.stat().st_uid, plan.data.stat().st_gid)
+    lines = ["include = 'postgres/postgresql.conf'", *(f"{name} = {quoted(value)}" for name, value in settings.items())]
+    file = Path(plan.home, "holdfast.conf")
+    write_private(file, "\n".join(lines) + "\n")
+    file.chmod(0o644)
     write_private(Path(plan.home, "port"), f"{port}\n")
+    return ["-c", f"config_file={file}"]
 
 
 def quoted(value: str) -> str:
@@ -171,13 +172,49 @@ def can_reach(options: list[str], plan: Plan, data: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def check_version(plan: Plan) -> None:
-    made_by, found = (plan.data / "PG_VERSION").read_text().strip(), str(major_version(Path(plan.bindir)))
+def check(plan: Plan) -> None:
+    """Refuse a folder that is no cluster, or that was made by another Postgres."""
+    try:
+        made_by = (plan.data / "PG_VERSION").read_text().strip()
+    except FileNotFoundError:
+        message = f"{plan.data} is there, but has no PG_VERSION: it is no whole cluster. Put it back, or move it away."
+        raise Failure(message) from None
+    found = str(major_version(Path(plan.bindir)))
     if made_by != found:
         raise Failure(
             f"{plan.data} was made by Postgres {made_by}, the binaries in {plan.bindir} are of {found}. "
             f"Install Postgres {made_by}, or dump the data with it and start in a new folder."
         )
+
+
+def clear_away(plan: Plan) -> None:
+    """Make room for a new server after the old one was killed.
+
+    Its backends leave by themselves when they next wait for something; one that only computes would go on for ever,
+    and the new server refuses to start beside it. They can do no harm any more, so they are killed.
+    """
+    for pid in leftovers(plan):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    pid_file = plan.data / "postmaster.pid"
+    with suppress(OSError, ValueError, IndexError):
+        pid = int(pid_file.read_text().splitlines()[0])
+        os.kill(pid, 0)
+        # The number now belongs to a stranger, whom Postgres would take for its predecessor. It knows its own parent
+        # from a predecessor. The other lines stay, by which it makes sure that no backend is left.
+        script = '{ echo "$1"; tail -n +2 "$0"; } > "$0.new" && mv "$0.new" "$0"'
+        run_tool([*setpriv(server_user(plan, plan.data)), "sh", "-c", script, str(pid_file), str(os.getpid())])
+
+
+def leftovers(plan: Plan) -> list[int]:
+    """The processes of a server of this folder, by the mark in their titles. Only Linux shows them."""
+    owner = plan.data.stat().st_uid
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes().startswith(f"postgres: {plan.mark}: ".encode()) and path.stat().st_uid == owner:
+                found.append(int(path.parent.name))
+    return found
 
 
 def major_version(bindir: Path) -> int:

@@ -1,6 +1,7 @@
 """The folder of an embedded server: what lies in it, and what that tells about who is alive."""
 
 import fcntl
+import hashlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,11 @@ class Plan(NamedTuple):
     @property
     def data(self) -> Path:
         return Path(self.home, "postgres")
+
+    @property
+    def mark(self) -> str:
+        """What the server's processes are called, so that they can be told from those of other servers."""
+        return f"holdfast-{hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]}"
 
     def binary(self, name: str) -> str:
         return str(Path(self.bindir, name))

@@ -44,7 +44,10 @@ log = logging.getLogger(__name__)
 
 
 class Embedded:
-    """A hold on the server in `home`: from `hold` to `release` it runs, and is revived if it dies."""
+    """A hold on the server in `home`: from `hold` to `release` it runs, and is revived if it dies.
+
+    A process that is forked off while it is held holds it too, until it ends.
+    """
 
     def __init__(self, home: Path, *, bindir: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self.home = home.absolute()
@@ -67,11 +70,13 @@ class Embedded:
 
         Raises BinariesMissing, FolderUnusable or ServerFailed; then nothing is held.
         """
+        if self._flock is not None:
+            raise RuntimeError("held already: make another Embedded for a second hold")
         self._make_home()
         deadline = time.monotonic() + patience_seconds
         self._flock = self._wait_for_flock(deadline)
         try:
-            while not (is_watched(self.home) and self._ready()):
+            while not (is_watched(self.home) and self.is_ready()):
                 if time.monotonic() > deadline:
                     raise ServerFailed(
                         f"It was not ready after {patience_seconds:.0f} s.",
@@ -92,6 +97,10 @@ class Embedded:
         if self._flock is not None:
             os.close(self._flock)
             self._flock = None
+
+    def is_made(self) -> bool:
+        """Whether there is a cluster in the folder."""
+        return (self.home / "postgres").exists()
 
     def is_in_use(self) -> bool:
         """Whether anybody holds the server."""
@@ -115,13 +124,17 @@ class Embedded:
     def owner_url(self, database: str = DATABASE, *, by_socket: bool = False) -> str:
         return self.url(OWNER, database, by_socket=by_socket)
 
-    def _running(self) -> Postmaster:
-        running = read_postmaster(self.home)
-        if running is None:
-            raise ServerFailed("It does not run.", fix="Hold it first.")
+    def _running(self, patience_seconds: float = 30) -> Postmaster:
+        """The server; one that was just killed is waited for until it is revived."""
+        deadline = time.monotonic() + patience_seconds
+        while (running := read_postmaster(self.home)) is None or not running.port:
+            if self._flock is None or time.monotonic() > deadline:
+                raise ServerFailed("It does not run.", fix=f"Its logs are in {self.home}/postgres/log.")
+            time.sleep(0.02)
         return running
 
-    def _ready(self) -> bool:
+    def is_ready(self) -> bool:
+        """Whether the server runs and takes connections at this moment."""
         running = read_postmaster(self.home)
         return running is not None and running.ready
 
@@ -140,6 +153,8 @@ class Embedded:
 
     def _make_home(self) -> None:
         elsewhere = "Work in another folder, name one with HOLDFAST_HOME, or set HOLDFAST_URL to a server of your own."
+        if "\n" in str(self.home):
+            raise FolderUnusable(f"{str(self.home)!r} has a line break in its name.", fix=elsewhere)
         try:
             self.home.mkdir(parents=True, exist_ok=True)
             ignore = self.home / ".gitignore"
@@ -148,13 +163,16 @@ class Embedded:
         except OSError as error:
             raise FolderUnusable(f"{self.home}: {error.strerror}.", fix=elsewhere) from None
         owner = self.home.stat().st_uid
-        if os.geteuid() not in (owner, 0):
+        if os.geteuid() != owner:
             raise FolderUnusable(f"{self.home} belongs to another user (number {owner}).", fix=elsewhere)
 
     def _wait_for_flock(self, deadline: float) -> int:
         """The shared flock. Only a watchdog that is just stopping the server stands against it."""
         while True:
-            descriptor = locked(self.home / "holders.lock", fcntl.LOCK_SH)
+            try:
+                descriptor = locked(self.home / "holders.lock", fcntl.LOCK_SH)
+            except OSError as error:
+                raise FolderUnusable(f"{error.filename}: {error.strerror}.", fix="Give it back to its owner.") from None
             if descriptor is not None:
                 return descriptor
             if time.monotonic() > deadline:

@@ -30,8 +30,9 @@ from pathlib import Path
 from holdfast.kernel.embedded.cluster import (
     Failure,
     bound_to_parent,
-    check_version,
+    check,
     choose_port,
+    clear_away,
     configure,
     environment,
     initialise,
@@ -60,7 +61,6 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(0 if report == READY else 1 if report else 2)
     os.close(heard)
-    detach(Path(plan.home, "watchdog.log"))
     with os.fdopen(says, "w") as caller:
 
         def ready() -> None:
@@ -68,6 +68,7 @@ def main() -> None:
             caller.close()
 
         try:
+            detach(Path(plan.home, "watchdog.log"))
             watch(plan, ready)
         except Exception as error:
             traceback.print_exc()
@@ -117,6 +118,7 @@ def watch(plan: Plan, ready: Callable[[], None]) -> None:
         server = launch(plan, port=running.port)
         report("server died", server.wait)
     server.stop()
+    clear_away(plan)
 
 
 def take_watch(home: Path) -> bool:
@@ -169,18 +171,19 @@ def launch(plan: Plan, port: int | None = None) -> Server:
     """
     if not Path(plan.home).is_dir():
         raise Failure(f"{plan.home} is gone.")
-    if not (plan.data / "PG_VERSION").exists():
+    if not plan.data.exists():
         initialise(plan)
-    check_version(plan)
+    check(plan)
     prefix = setpriv([*server_user(plan, plan.data), *bound_to_parent()])
     deadline = time.monotonic() + 30
     while True:
         crashed = (plan.data / "postmaster.pid").exists()
+        clear_away(plan)
         chosen = port or choose_port(plan)
-        configure(plan, chosen)
+        options = configure(plan, chosen)
         with Path(plan.home, "postgres.log").open("wb") as log:
             child = subprocess.Popen(
-                [*prefix, plan.binary("postgres"), "-D", str(plan.data)],
+                [*prefix, plan.binary("postgres"), "-D", str(plan.data), *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True,
             )  # fmt: skip
         while child.poll() is None:
