@@ -106,10 +106,16 @@ class Embedded:
         """Whether anybody holds the server."""
         if not self.home.is_dir():
             return False
-        alone = locked(self.home / "holders.lock", fcntl.LOCK_EX)
-        if alone is not None:
-            os.close(alone)
-        return alone is None
+        descriptor = locked(self.home / "holders.lock", fcntl.LOCK_SH)
+        if descriptor is None:  # a watchdog holds it alone and is stopping the server
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     def url(self, role: str = APPLICATION, database: str = DATABASE, *, by_socket: bool = False) -> str:
         """The server's address: on the loopback port, or on its socket where there is one."""
