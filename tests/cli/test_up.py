@@ -21,16 +21,20 @@ from holdfast.kernel.embedded.folder import locked
 from holdfast.testing import Database
 
 
+def start_up(folder: Path, **environment: str) -> subprocess.Popen[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "up"],
+        cwd=folder, env={**clean, "HOLDFAST_PORT": "0", **environment}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
 class Up:
     """A running `holdfast up`, past its banner."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "holdfast", "up"],
-            cwd=folder, env={**clean, "HOLDFAST_PORT": "0", **environment}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        self.process = start_up(folder, **environment)
         self.banner = ""
         assert self.process.stdout
         while not (found := re.search(r"http://\S+", self.banner)) or "Ctrl-C" not in self.banner:
@@ -99,17 +103,13 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, database: Database, number: in
 
 
 def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    command = [sys.executable, "-m", "holdfast", "up"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env={**clean, "HOLDFAST_PORT": "0"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as starting:
+    with start_up(tmp_path) as starting:
         while not (tmp_path / ".holdfast" / "watchdog.lock").exists():
             threading.Event().wait(0.005)
         starting.send_signal(signal.SIGINT)
         out, words = starting.communicate(timeout=30)
-        assert (out, starting.returncode) == (b"", 0)
-        assert b"Traceback" not in words
+        assert (out, starting.returncode) == ("", 0)
+        assert "Traceback" not in words
     while is_watched(tmp_path / ".holdfast"):
         threading.Event().wait(0.01)
 
@@ -118,15 +118,11 @@ def test_ctrl_c_while_the_start_hangs_ends_it_at_once(tmp_path: Path) -> None:
     home = tmp_path / ".holdfast"
     home.mkdir()
     stuck = locked(home / "watchdog.lock", fcntl.LOCK_EX)  # a watchdog that never gets its server ready
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    command = [sys.executable, "-m", "holdfast", "up"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, env={**clean, "HOLDFAST_PORT": "0"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as starting:
+    with start_up(tmp_path) as starting:
         while not Embedded(home).is_in_use():
             threading.Event().wait(0.005)
         starting.send_signal(signal.SIGINT)
-        assert b"Stopped." in starting.communicate(timeout=10)[1]
+        assert "Stopped." in starting.communicate(timeout=10)[1]
         assert starting.returncode == 0
     assert stuck is not None
     os.close(stuck)

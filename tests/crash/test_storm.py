@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import DatabaseError
 from holdfast.kernel.postgres import DRIVER_ERRORS, connected
-from tests.crash.test_embedded import Holder, assert_gone, rulers_of
+from tests.crash.holders import Holder, assert_gone, rulers_of
 
 storm_seconds = 60
 

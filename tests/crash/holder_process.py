@@ -1,6 +1,6 @@
 """A process that holds the embedded server until its standard input closes; needs none of our dependencies.
 
-python holder.py SRC HOME BINDIR
+python holder_process.py SRC HOME BINDIR
 """
 
 import sys

@@ -1,0 +1,132 @@
+"""Processes that hold an embedded server, and how to find, ask and outlive them."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+import pytest
+
+from holdfast.kernel.embedded import find_binaries, read_postmaster
+from holdfast.kernel.embedded import holder as holder_module
+from holdfast.kernel.embedded.folder import Plan
+from holdfast.kernel.postgres import connected
+
+SOURCE = holder_module.SOURCE
+HOLDER = Path(__file__).with_name("holder_process.py")
+AS_NOBODY = [
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--no-new-privs",
+    "--inh-caps=-all",
+    "--",
+    "sh",
+    "-c",
+    'exec "$@"',
+    "sh",
+]
+
+is_root = os.geteuid() == 0
+only_as_root = pytest.mark.skipif(not is_root, reason="needs root")
+only_as_user = pytest.mark.skipif(is_root, reason="root may write everywhere")
+
+
+class Holder:
+    """Another process that holds the server in `home`."""
+
+    def __init__(self, home: Path, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", HOLDER, SOURCE, home, find_binaries(home)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+        )  # fmt: skip
+
+    def wait_until_held(self) -> str:
+        """The owner's address, once the server is ready."""
+        assert self.process.stdout
+        assert self.process.stderr
+        return self.process.stdout.readline().decode().strip() or pytest.fail(self.process.stderr.read().decode())
+
+    def leave(self) -> None:
+        self.process.communicate()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class Hold(Protocol):
+    def __call__(self, environment: dict[str, str] | None = None) -> Holder: ...
+
+
+def processes_of(home: Path) -> list[psutil.Process]:
+    """Every process of `home` that lives: the watchdog, the postmaster, its backends."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = " ".join(process.info["cmdline"] or [])
+        ours = (
+            f"-D {home}/postgres" in words
+            or ("embedded.watchdog" in words and f'"{home}"' in words)
+            or words.startswith(f"postgres: {Plan(str(home), '', {}).mark}: ")
+        )
+        if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def rulers_of(home: Path) -> list[psutil.Process]:
+    """The watchdog and the postmaster alone."""
+    return [process for process in processes_of(home) if not " ".join(process.cmdline()).startswith("postgres: ")]
+
+
+def postmaster_of(home: Path) -> psutil.Process:
+    running = read_postmaster(home)
+    assert running
+    return psutil.Process(running.pid)
+
+
+def watchdog_of(home: Path) -> psutil.Process:
+    return next(process for process in processes_of(home) if "embedded.watchdog" in " ".join(process.cmdline()))
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until the condition holds, at most half a minute."""
+    never = threading.Event()
+    for _ in range(600):
+        if condition():
+            return
+        never.wait(0.05)
+    pytest.fail("it did not happen within 30 s")
+
+
+def assert_gone(home: Path) -> None:
+    left = psutil.wait_procs(processes_of(home), timeout=30)[1]
+    assert not left
+
+
+async def write(url: str, value: int) -> None:
+    async with connected(url) as connection:
+        await connection.execute("create table if not exists public.kept (value int)")
+        await connection.execute("insert into public.kept values ($1)", value)
+
+
+async def read(url: str) -> list[int]:
+    async with connected(url) as connection:
+        return [row["value"] for row in await connection.fetch("select value from public.kept order by value")]
+
+
+async def eventually_read(url: str) -> list[int]:
+    """What `read` says once the server answers again."""
+    never = threading.Event()
+    for _ in range(600):
+        try:
+            return await read(url)
+        except Exception:
+            never.wait(0.05)
+    return await read(url)
