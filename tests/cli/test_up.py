@@ -85,9 +85,7 @@ def test_the_embedded_server_comes_and_goes_with_it(tmp_path: Path) -> None:
     up = Up(tmp_path)
     assert f"embedded in {tmp_path}/.holdfast" in up.banner
     assert up.get("/ready").json()["migrations"] >= 1
-    running = read_postmaster(tmp_path / ".holdfast")
-    assert running
-    server = psutil.Process(running.pid)
+    server, _, _ = server_in(tmp_path / ".holdfast")
     words = up.stop()
     assert up.process.returncode == 0
     assert "Stopped." in words
@@ -129,24 +127,26 @@ def test_ctrl_c_while_the_start_hangs_ends_it_at_once(tmp_path: Path) -> None:
 
 
 def test_it_finds_an_embedded_server_that_had_to_move(tmp_path: Path) -> None:
-    home = tmp_path / ".holdfast"
     up = Up(tmp_path)
-    running = read_postmaster(home)
-    assert running
-    server = psutil.Process(running.pid)
-    watchdog = server.parent()
-    assert watchdog
+    server, watchdog, port = server_in(tmp_path / ".holdfast")
     up.process.send_signal(signal.SIGSTOP)
     watchdog.kill()
     server.wait(30)
-    with socket.create_server(("127.0.0.1", running.port)):
+    with socket.create_server(("127.0.0.1", port)):
         up.process.send_signal(signal.SIGCONT)
         while up.get("/ready").status_code != 200:
             threading.Event().wait(0.02)
-        moved = read_postmaster(home)
-        assert moved
-        assert moved.port != running.port
+        assert server_in(tmp_path / ".holdfast")[2] != port
     up.stop()
+
+
+def server_in(home: Path) -> tuple[psutil.Process, psutil.Process, int]:
+    """The postmaster, its watchdog and its port."""
+    running = read_postmaster(home)
+    assert running
+    watchdog = psutil.Process(running.pid).parent()
+    assert watchdog
+    return psutil.Process(running.pid), watchdog, running.port
 
 
 def test_a_taken_port_is_passed_over_and_named(tmp_path: Path, database: Database) -> None:
@@ -167,13 +167,8 @@ def test_two_servers_share_one_database(tmp_path: Path) -> None:
 
 
 def test_readiness_follows_the_database_and_health_does_not(tmp_path: Path) -> None:
-    home = tmp_path / ".holdfast"
     up = Up(tmp_path)
-    running = read_postmaster(home)
-    assert running
-    server = psutil.Process(running.pid)
-    watchdog = server.parent()
-    assert watchdog
+    server, watchdog, _ = server_in(tmp_path / ".holdfast")
     watchdog.suspend()
     server.kill()
     gone = up.get("/ready")

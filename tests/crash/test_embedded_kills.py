@@ -154,6 +154,13 @@ def test_leaving_and_coming_back_at_once_never_meets_a_stopping_server(home: Pat
     assert_gone(home)
 
 
+def test_one_server_by_whatever_link_its_folder_is_reached(home: Path, hold: Hold, tmp_path: Path) -> None:
+    url = hold().wait_until_held()
+    (tmp_path / "link").symlink_to(tmp_path)
+    with Embedded(tmp_path / "link" / home.name) as server:
+        assert server.owner_url() == url
+
+
 def test_a_start_killed_in_the_middle_leaves_nothing_half_made(home: Path, hold: Hold) -> None:
     started = threading.Event()
     holder = hold()

@@ -65,6 +65,16 @@ def dump(database: Database) -> str:
     )
 
 
+async def cut_off(database: Database, migrating: asyncio.Task[list[str]], where: str) -> None:
+    """Kill the connection of a migration once it is found in this situation."""
+    query = (
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+        f" where datname = current_database() and pid <> pg_backend_pid() and {where}"
+    )
+    while not database.ask_owner(query):
+        await asyncio.wait([migrating], timeout=0.02)
+
+
 async def test_migrating_step_by_step_equals_a_fresh_schema(ground: Ground, library: Room) -> None:
     rooms = [KERNEL, library]
     with ground.empty_database() as fresh:
@@ -147,11 +157,7 @@ async def test_a_starter_that_dies_in_a_migration_leaves_nothing_half_done(
 ) -> None:
     slow = write_room(tmp_path / "slow", {"0001_slow": "create table holdfast.half ();\nselect pg_sleep(60);"}, {})
     first = asyncio.create_task(migrate(empty_database.owner_url, [KERNEL, slow]))
-    while not empty_database.ask_owner(
-        "select count(pg_terminate_backend(pid)) from pg_stat_activity"
-        " where wait_event = 'PgSleep' and datname = current_database()"
-    ):
-        await asyncio.wait([first], timeout=0.02)
+    await cut_off(empty_database, first, "wait_event = 'PgSleep'")
     with pytest.raises(MigrationFailed, match="library/0001_slow"):
         await first
     assert empty_database.ask_owner("select to_regclass('holdfast.half')") is None
@@ -236,11 +242,7 @@ async def test_an_index_that_was_cut_off_is_built_anew(empty_database: Database,
         await transaction.start()
         await writer.execute("insert into holdfast.shelf values (0, 'open')")
         building = asyncio.create_task(migrate(empty_database.owner_url, [KERNEL, library]))
-        while not empty_database.ask_owner(
-            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
-            " where datname = current_database() and query ~ 'concurrently' and wait_event_type = 'Lock'"
-        ):
-            await asyncio.wait([building], timeout=0.02)
+        await cut_off(empty_database, building, "query ~ 'concurrently' and wait_event_type = 'Lock'")
         with pytest.raises(MigrationFailed, match="library/0003_index"):
             await building
         await transaction.commit()
@@ -254,12 +256,7 @@ async def test_a_connection_lost_while_waiting_is_told(empty_database: Database)
     async with empty_database.connect_owner() as other, other.transaction():
         await other.execute(f"select pg_advisory_xact_lock({LOCK})")
         waiting = asyncio.create_task(migrate(empty_database.owner_url))
-        while not empty_database.ask_owner(
-            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
-            " where datname = current_database() and query ~ 'pg_try_advisory_xact_lock|ROLLBACK'"
-            " and pid <> pg_backend_pid()"
-        ):
-            await asyncio.wait([waiting], timeout=0.02)
+        await cut_off(empty_database, waiting, "query ~ 'pg_try_advisory_xact_lock|ROLLBACK'")
         with pytest.raises(MigrationFailed, match="run again"):
             await waiting
     assert await migrate(empty_database.owner_url)

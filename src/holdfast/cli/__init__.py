@@ -7,12 +7,12 @@ Tables and answers go to stdout, everything else to stderr. A command imports wh
 import json
 import signal
 import sys
-from typing import Annotated
 
 import typer
 
 from holdfast import __version__
 from holdfast.cli import db
+from holdfast.cli.options import Json
 from holdfast.errors import HoldfastError
 
 INTERRUPTED = 130
@@ -26,8 +26,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(db.app, name="db")
-
-Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 
 
 def main() -> None:

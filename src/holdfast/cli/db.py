@@ -1,26 +1,23 @@
 """`holdfast db`: the database behind it all."""
 
 import asyncio
-import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
-from typing import Annotated
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import typer
 
+from holdfast.cli.options import Json, Owner
 from holdfast.errors import BinariesMissing
 
 app = typer.Typer(help="The database: its address, a shell in it, its schema.", no_args_is_help=True)
 
-Owner = Annotated[bool, typer.Option("--owner", help="As the owner of the schema, not as the application.")]
-
 
 @app.command()
-def url(owner: Owner = False, as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False) -> None:
+def url(owner: Owner = False, as_json: Json = False) -> None:
     """Print the database's address, password included."""
     from holdfast.kernel.embedded import Embedded
     from holdfast.kernel.postgres import locate
@@ -43,10 +40,10 @@ def psql(context: typer.Context, owner: Owner = False) -> None:
     from holdfast.kernel.settings import read_settings
 
     settings = read_settings()
-    bundled = os.pathsep.join(str(folder) for folder in binary_folders())
+    bundled, installed = [str(folder) for folder in binary_folders()], os.get_exec_path()
     # The bundled one is of the embedded server's version, but speaks no TLS.
-    places = (os.get_exec_path(), [bundled]) if settings.url else ([bundled], os.get_exec_path())
-    program = shutil.which("psql", path=os.pathsep.join(itertools.chain(*places)))
+    places = installed + bundled if settings.url else bundled + installed
+    program = shutil.which("psql", path=os.pathsep.join(places))
     if not program:
         raise BinariesMissing("psql is not installed.", fix="Install the Postgres client of your system.")
     with locate(settings) as address:
@@ -61,7 +58,7 @@ def psql(context: typer.Context, owner: Owner = False) -> None:
 
 
 @app.command()
-def migrate(as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False) -> None:
+def migrate(as_json: Json = False) -> None:
     """Bring the schema up to date. Safe to run at any time, by many at once."""
     from holdfast.kernel.migrate import migrate
     from holdfast.kernel.postgres import locate

@@ -279,7 +279,7 @@ def told(what: str, sql: str = "") -> Iterator[None]:
         position = getattr(error, "position", None)
         line = f", line {sql.count(chr(10), 0, int(position)) + 1}" if sql and position else ""
         raise MigrationFailed(
-            f"{what}{line}: {error or type(error).__name__}",
+            f"{what}{line}: {str(error) or type(error).__name__}",
             fix="What was applied before stays; mend it and run again.",
         ) from error
 

@@ -77,7 +77,8 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
     with reachable(url):
         connection = await connect(url)
     try:
-        await check_server(connection)
+        with reachable(url):
+            await check_server(connection)
         yield connection
     finally:
         with contextlib.suppress(*DRIVER_ERRORS):

@@ -50,7 +50,7 @@ def initialise(plan: Plan) -> None:
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
     passwords = {name: secrets.token_urlsafe(24) for name in (OWNER, APPLICATION)}
-    write_private(password_file, passwords[OWNER])
+    write_whole(password_file, passwords[OWNER])
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         for path in (new, password_file):
@@ -60,17 +60,19 @@ def initialise(plan: Plan) -> None:
     locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if builtin else ["--locale=C"]
     unsynced = ["--no-sync"] if plan.settings.get("fsync") == "off" else []
     run_tool(
+        "initdb",
         [*prefix, plan.binary("initdb"), f"--pgdata={new}", f"--username={OWNER}", f"--pwfile={password_file}",
-         "--auth=scram-sha-256", "--encoding=UTF8", *locale, "--data-checksums", "--no-instructions", *unsynced]
+         "--auth=scram-sha-256", "--encoding=UTF8", *locale, "--data-checksums", "--no-instructions", *unsynced],
     )  # fmt: skip
     password_file.unlink()
     said = run_tool(
+        "postgres --single",
         [*prefix, plan.binary("postgres"), "--single", "-D", str(new), "postgres"],
         text=f"create role {APPLICATION} login password '{passwords[APPLICATION]}';\ncreate database {DATABASE};\n",
     )
     if re.search(r"\b(ERROR|FATAL|PANIC):", said):
         raise Failure(f"Postgres said:\n{said}")
-    write_private(home / "pgpass", "".join(f"*:*:*:{name}:{word}\n" for name, word in passwords.items()))
+    write_whole(home / "pgpass", "".join(f"*:*:*:{name}:{word}\n" for name, word in passwords.items()))
     new.rename(plan.data)
 
 
@@ -89,9 +91,8 @@ def configure(plan: Plan, port: int) -> list[str]:
     }
     lines = ["include = 'postgres/postgresql.conf'", *(f"{name} = {quoted(value)}" for name, value in settings.items())]
     file = Path(plan.home, "holdfast.conf")
-    write_private(file, "\n".join(lines) + "\n")
-    file.chmod(0o644)
-    write_private(Path(plan.home, "port"), f"{port}\n")
+    write_whole(file, "\n".join(lines) + "\n", mode=0o644)
+    write_whole(Path(plan.home, "port"), f"{port}\n")
     return ["-c", f"config_file={file}"]
 
 
@@ -200,10 +201,11 @@ def clear_away(plan: Plan) -> None:
     with suppress(OSError, ValueError, IndexError):
         pid = int(pid_file.read_text().splitlines()[0])
         os.kill(pid, 0)
-        # The number now belongs to a stranger, whom Postgres would take for its predecessor. It knows its own parent
-        # from a predecessor. The other lines stay, by which it makes sure that no backend is left.
+        # The number now belongs to a stranger, whom Postgres would take for a running server; its own parent it would
+        # not. The other lines stay: by them it makes sure that no backend of the old server is left.
         script = '{ echo "$1"; tail -n +2 "$0"; } > "$0.new" && mv "$0.new" "$0"'
-        run_tool([*setpriv(server_user(plan, plan.data)), "sh", "-c", script, str(pid_file), str(os.getpid())])
+        command = [*setpriv(server_user(plan, plan.data)), "sh", "-c", script, str(pid_file), str(os.getpid())]
+        run_tool("mending postmaster.pid", command)
 
 
 def leftovers(plan: Plan) -> list[int]:
@@ -226,10 +228,10 @@ def major_version(bindir: Path) -> int:
     return int(found.group()) if found else 0
 
 
-def run_tool(command: list[str], text: str = "") -> str:
+def run_tool(name: str, command: list[str], text: str = "") -> str:
     done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment(), check=False)
     if done.returncode:
-        raise Failure(f"{Path(command[-1]).name} failed:\n{(done.stderr or done.stdout).strip()}")
+        raise Failure(f"{name} failed:\n{(done.stderr or done.stdout).strip()}")
     return done.stdout + done.stderr
 
 
@@ -246,9 +248,11 @@ def last_words(plan: Plan) -> str:
     return "\n".join(newest.read_text(errors="replace").splitlines()[-8:])
 
 
-def write_private(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, mode: int = 0o600) -> None:
+    """Put the whole file in its place at once, never through a link that lies there."""
     part = path.with_name(f"{path.name}.new")
     part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        os.fchmod(file.fileno(), mode)
         file.write(text)
     part.rename(path)

@@ -50,7 +50,7 @@ class Embedded:
     """
 
     def __init__(self, home: Path, *, bindir: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
-        self.home = home.absolute()
+        self.home = home.resolve()  # the same server, by whatever links one comes
         self.bindir = bindir
         self.settings = dict(settings or {})
         self._flock: int | None = None
