@@ -11,15 +11,36 @@
     │       ├── BinariesMissing
     │       ├── FolderUnusable
     │       └── ServerFailed
-    └── MigrationError
-        ├── MigrationFolderInvalid
-        ├── MigrationChanged
-        ├── MigrationFailed
-        ├── MigrationBusy
-        └── MigrationForbidden
+    ├── MigrationError
+    │   ├── MigrationFolderInvalid
+    │   ├── MigrationChanged
+    │   ├── MigrationFailed
+    │   ├── MigrationBusy
+    │   └── MigrationForbidden
+    ├── DeclarationError
+    │   ├── DeclarationInvalid
+    │   └── DeclarationConflict
+    ├── RequestInvalid
+    │   ├── LifecycleUnknown
+    │   ├── QueueUnknown
+    │   ├── VerbUnknown
+    │   ├── StateUnknown
+    │   ├── StepUnknown
+    │   ├── BudgetUnknown
+    │   ├── PayloadInvalid
+    │   ├── PayloadTooLarge
+    │   ├── KeyConflict
+    │   └── DependencyInvalid
+    └── TaskError
+        ├── TaskNotFound
+        ├── TaskExpired
+        ├── MoveRefused
+        └── LeaseLost
 
 A class's docstring is the start of its message: it says what is wrong. What is particular to this case, and what to
-do about it, follows. Each class also knows the exit code of the command line and the status of the HTTP answer.
+do about it, follows. Each class also knows the exit code of the command line and the status of the HTTP answer. Those
+with an `sqlstate` are decided in Postgres: its functions raise that code, with the detail as message and the fix as
+hint, so that every client gets the same error, with Python or without.
 """
 
 from inspect import cleandoc
@@ -31,6 +52,7 @@ class HoldfastError(Exception):
 
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
+    sqlstate: ClassVar[str | None] = None
 
     def __init__(self, detail: str = "", *, fix: str = "") -> None:
         self.title = " ".join(cleandoc(type(self).__doc__ or "").split())
@@ -111,3 +133,127 @@ class MigrationBusy(MigrationError):
 
 class MigrationForbidden(MigrationError):
     """This database role may not change the schema."""
+
+
+class DeclarationError(HoldfastError):
+    """A lifecycle cannot be declared."""
+
+    exit_code = 2
+    http_status = 422
+
+
+class DeclarationInvalid(DeclarationError):
+    """A lifecycle is not sound."""
+
+    sqlstate = "TK021"
+
+
+class DeclarationConflict(DeclarationError):
+    """A lifecycle contradicts the one that tasks are already using."""
+
+    http_status = 409
+    sqlstate = "TK022"
+
+
+class RequestInvalid(HoldfastError):
+    """The request cannot be carried out as it is written."""
+
+    exit_code = 2
+    http_status = 422
+    sqlstate = "TK010"
+
+
+class LifecycleUnknown(RequestInvalid):
+    """No lifecycle has this name."""
+
+    sqlstate = "TK011"
+
+
+class QueueUnknown(RequestInvalid):
+    """No queue has this name."""
+
+    sqlstate = "TK012"
+
+
+class VerbUnknown(RequestInvalid):
+    """The lifecycle has no such verb."""
+
+    sqlstate = "TK013"
+
+
+class StateUnknown(RequestInvalid):
+    """The lifecycle has no such state."""
+
+    sqlstate = "TK014"
+
+
+class StepUnknown(RequestInvalid):
+    """The task has not completed a step of this name."""
+
+    sqlstate = "TK015"
+
+
+class BudgetUnknown(RequestInvalid):
+    """No rate budget has this name."""
+
+    sqlstate = "TK016"
+
+
+class PayloadInvalid(RequestInvalid):
+    """This value cannot be kept as JSON."""
+
+    sqlstate = "TK017"
+
+
+class PayloadTooLarge(RequestInvalid):
+    """This value is too large to be kept with a task."""
+
+    http_status = 413
+    sqlstate = "TK018"
+
+
+class KeyConflict(RequestInvalid):
+    """This idempotency key was used before, for something else."""
+
+    sqlstate = "TK019"
+
+
+class DependencyInvalid(RequestInvalid):
+    """A task cannot wait for that."""
+
+    http_status = 409
+    sqlstate = "TK020"
+
+
+class TaskError(HoldfastError):
+    """The task does not allow that now."""
+
+    exit_code = 4
+    http_status = 409
+
+
+class TaskNotFound(TaskError):
+    """There is no such task."""
+
+    exit_code = 3
+    http_status = 404
+    sqlstate = "TK003"
+
+
+class TaskExpired(TaskError):
+    """The time limit of this state has passed."""
+
+    http_status = 410
+    sqlstate = "TK004"
+
+
+class MoveRefused(TaskError):
+    """The lifecycle does not allow this move."""
+
+    sqlstate = "TK002"
+
+
+class LeaseLost(TaskError):
+    """This lease is no longer held; drop the result."""
+
+    sqlstate = "TK001"

@@ -1,0 +1,9 @@
+"""The five lifecycles that come with Holdfast. Each folder is whole; none knows another."""
+
+from holdfast.lifecycles.analysis.declaration import ANALYSIS
+from holdfast.lifecycles.batch.declaration import BATCH
+from holdfast.lifecycles.dispatch.declaration import DISPATCH
+from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
+from holdfast.lifecycles.pipeline.declaration import PIPELINE
+
+LIFECYCLES = (BATCH, ANALYSIS, PIPELINE, DISPATCH, INGEST, INGEST_ITEM)
