@@ -1,12 +1,13 @@
 """The test ground: one Postgres server for the run, a database of its own for each test."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.kernel.embedded import binary_folders, major_version
+from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database, Ground
 
 POSTGRES_VERSIONS = (15, 16, 18)
@@ -65,3 +66,10 @@ def empty_database(ground: Ground) -> Iterator[Database]:
 @pytest.fixture
 def clock(database: Database) -> Clock:
     return database.clock
+
+
+@pytest.fixture
+async def store(database: Database) -> AsyncIterator[Store]:
+    """The kernel on that database, as the application's role."""
+    async with database.store() as store:
+        yield store

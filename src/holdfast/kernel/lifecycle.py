@@ -252,9 +252,7 @@ def clock(
     return State(name, "clock", _moves(due=due, cancel=cancel), limit, progress, display)
 
 
-def final(
-    name: str, outcome: Outcome, *, progress: int | None = None, display: Display | None = None
-) -> State:
+def final(name: str, outcome: Outcome, *, progress: int | None = None, display: Display | None = None) -> State:
     """Nobody acts any more; this is how it ended."""
     return State(name, "nobody", progress=progress, display=display, outcome=outcome)
 

@@ -18,6 +18,7 @@ from holdfast.kernel.embedded import OLDEST_POSTGRES, Embedded
 from holdfast.kernel.settings import Settings
 
 connect_timeout_seconds = 10
+statements_kept = 100
 
 # What the driver raises when the server is gone or says no. The last one is its own confusion when a connection breaks
 # between two messages.
@@ -85,23 +86,38 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
             await connection.close(timeout=5)
 
 
-async def connect(url: str, **options: Any) -> asyncpg.Connection:
-    # No prepared statements: behind a transaction pooler the next statement may meet another server connection.
-    return await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=0, **options)
+async def connect(url: str, *, prepared: bool = False, **options: Any) -> asyncpg.Connection:
+    """A connection that keeps prepared statements only if it is told to. Raises what the driver raises."""
+    size = statements_kept if prepared else 0
+    return await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=size, **options)
+
+
+async def is_pooler(connection: asyncpg.Connection) -> bool:
+    """Whether somebody stands between us and the server.
+
+    Behind a transaction pooler the next statement may meet another server process, where a prepared statement of the
+    same name may be somebody else's. A pooler greets its clients with a process number of its own making.
+    """
+    number = await connection.fetchval("select pg_backend_pid()")
+    return bool(number != connection.get_server_pid())
+
+
+async def leave_as_it_is(connection: asyncpg.Connection) -> None:
+    """Our statements leave nothing behind in a session, so giving a connection back needs no round trip."""
 
 
 @contextlib.asynccontextmanager
 async def pooled(address: Address, *, connections: int = 10) -> AsyncIterator[asyncpg.Pool]:
     """A pool of the application's connections, opened as they are needed. Raises what `connected` raises."""
-    async with connected(address.nearest()):
-        pass
+    async with connected(address.nearest()) as connection:
+        prepared = not await is_pooler(connection)
 
     async def connect_anew(*_: object, **options: Any) -> asyncpg.Connection:
         if address.embedded and not address.embedded.is_ready():
             raise ConnectionRefusedError("the embedded Postgres is just being started again")
-        return await connect(await asyncio.to_thread(address.nearest), **options)
+        return await connect(await asyncio.to_thread(address.nearest), prepared=prepared, **options)
 
-    pool = await asyncpg.create_pool(min_size=0, max_size=connections, connect=connect_anew)
+    pool = await asyncpg.create_pool(min_size=0, max_size=connections, connect=connect_anew, reset=leave_as_it_is)
     try:
         yield pool
     finally:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # The engine's own words. `to:` followed by a state is a worker's move.
 ENGINE_VERBS = frozenset(
-    "submit submit_blocked claim later retry lost done partial fail cancel ask_cancel"
-    " limit due unblock skip park admit".split()
+    {"submit", "submit_blocked", "claim", "later", "retry", "lost", "done", "partial", "fail", "cancel", "ask_cancel"}
+    | {"limit", "due", "unblock", "skip", "park", "admit"}
 )
 
 
@@ -78,7 +78,8 @@ def _check_figures(lifecycle: "Lifecycle") -> None:
         _refuse(lifecycle, "rate_wait must be more than nothing.", "Write rate_wait=timedelta(days=1).")
     if lifecycle.effects and not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", lifecycle.effects):
         _refuse(
-            lifecycle, f"effects={lifecycle.effects!r} names no function.", "Name one of the schema holdfast, without it."
+            lifecycle, f"effects={lifecycle.effects!r} names no function.",
+            "Name one of the schema holdfast, without the schema.",
         )  # fmt: skip
 
 
@@ -99,7 +100,9 @@ def _check_targets(lifecycle: "Lifecycle", state: "State", names: set[str]) -> N
     if state.actor == "nobody" and state.moves:
         _refuse(lifecycle, f"{state.name} is final, yet moves on.", "Nothing leaves a final state.")
     if (state.actor == "nobody") != (state.outcome is not None):
-        _refuse(lifecycle, f"{state.name}: a state has an outcome if and only if it is final.", "Use final(name, outcome).")
+        _refuse(
+            lifecycle, f"{state.name}: a state has an outcome if and only if it is final.", "Use final(name, outcome)."
+        )
     if state.actor != "nobody" and "cancel" not in seen:
         _refuse(
             lifecycle, f"{state.name} cannot be cancelled.",
@@ -124,7 +127,9 @@ def _check_limit(lifecycle: "Lifecycle", state: "State", names: set[str]) -> Non
     if limit is None:
         return
     if state.actor == "nobody":
-        _refuse(lifecycle, f"{state.name} is final and has a limit.", "Take the limit away; nothing leaves a final state.")
+        _refuse(
+            lifecycle, f"{state.name} is final and has a limit.", "Take the limit away; nothing leaves a final state."
+        )
     if limit.after.total_seconds() <= 0:
         _refuse(lifecycle, f"The limit of {state.name} is not above zero.", "Write after(minutes=15, ...).")
     if limit.to is not None and limit.to not in names:
@@ -148,7 +153,9 @@ def _check_limit(lifecycle: "Lifecycle", state: "State", names: set[str]) -> Non
 def _check_progress(lifecycle: "Lifecycle", state: "State") -> None:
     marks = state.progress if isinstance(state.progress, tuple) else (state.progress, state.progress)
     if state.progress is not None and not 0 <= marks[0] <= marks[1] <= 100:  # type: ignore[operator]
-        _refuse(lifecycle, f"The progress of {state.name} is {state.progress}.", "It goes from 0 to 100, and never back.")
+        _refuse(
+            lifecycle, f"The progress of {state.name} is {state.progress}.", "It goes from 0 to 100, and never back."
+        )
 
 
 def _check_actor(lifecycle: "Lifecycle", state: "State") -> None:
@@ -164,7 +171,9 @@ def _check_actor(lifecycle: "Lifecycle", state: "State") -> None:
                     "Take small letters, digits and _; the engine's own are: " + ", ".join(sorted(ENGINE_VERBS)) + ".",
                 )  # fmt: skip
             if not own:
-                _refuse(lifecycle, f"In {state.name} the owner can do nothing.", "Name verbs: acts={'approve': 'APPROVED'}.")
+                _refuse(
+                    lifecycle, f"In {state.name} the owner can do nothing.", "Name verbs: acts={'approve': 'APPROVED'}."
+                )
         case "worker":
             leased = state.name in lifecycle.leasable
             if leased and "fail" not in verbs:
@@ -173,7 +182,9 @@ def _check_actor(lifecycle: "Lifecycle", state: "State") -> None:
                     "Write Lifecycle(..., fail='FAILED') once, or fail= in that state.",
                 )  # fmt: skip
             if leased and not verbs & {"done", "partial"} and not any(verb.startswith("to:") for verb in verbs):
-                _refuse(lifecycle, f"From {state.name} a worker has nowhere to go.", "Give it done=, partial= or to=[...].")
+                _refuse(
+                    lifecycle, f"From {state.name} a worker has nowhere to go.", "Give it done=, partial= or to=[...]."
+                )
             for verb in verbs & {"claim", "retry"}:
                 there = lifecycle[state.target(verb) or ""]
                 if there.actor not in ({"worker"} if verb == "claim" else {"worker", "clock"}):

@@ -1,13 +1,14 @@
 """One server per test run, one template database, one clone of it per test.
 
 All processes of a run open the same folder and so share one embedded server. Whoever comes first makes the template:
-migrated, with the moved clock in place of the real one. A clone of it costs some 15 ms (`python -m bench clone`).
+migrated, with the lifecycles declared and the moved clock in place of the real one. A clone of it costs some 15 ms (`python -m bench clone`).
 The server trades durability for speed; a crash of the machine loses the run, and nothing else.
 """
 
 import contextlib
 import fcntl
 import hashlib
+import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ import asyncpg
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from holdfast.kernel.embedded import Embedded
+from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.migrate import KERNEL, Room, digest, migrate
-from holdfast.kernel.postgres import connected
+from holdfast.kernel.postgres import Address, connected, pooled
+from holdfast.kernel.store import Store
+from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing.clock import CLOCK_SQL, Clock
 
 FAST = {
@@ -33,9 +37,17 @@ FAST = {
 class Ground:
     """The server of a test run. Open it as a context; any number of processes may open the same folder."""
 
-    def __init__(self, folder: Path, *, bindir: Path | None = None, rooms: Sequence[Room] = (KERNEL,)) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bindir: Path | None = None,
+        rooms: Sequence[Room] = (KERNEL,),
+        lifecycles: Sequence[Lifecycle] = LIFECYCLES,
+    ) -> None:
         self.server = Embedded(folder, bindir=bindir, settings=FAST)
         self.rooms = rooms
+        self.lifecycles = lifecycles
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Ground":
@@ -75,7 +87,12 @@ class Ground:
         """The template's name. It is made by one process while the others wait at the flock."""
         mark = hashlib.sha256(
             "".join(
-                [digest(self.rooms), CLOCK_SQL, *(step.sha256 for room in self.rooms for step in room.migrations)]
+                [
+                    digest(self.rooms),
+                    CLOCK_SQL,
+                    *(step.sha256 for room in self.rooms for step in room.migrations),
+                    *(json.dumps(lifecycle.definition()) for lifecycle in self.lifecycles),
+                ]
             ).encode()
         ).hexdigest()
         name = f"template_{mark[:16]}"
@@ -92,6 +109,8 @@ class Ground:
         await migrate(self.server.owner_url(name, by_socket=True), self.rooms)
         async with self._connected(name) as connection:
             await connection.execute(CLOCK_SQL)
+            for lifecycle in self.lifecycles:
+                await Store(connection).declare(lifecycle)
 
     @contextlib.asynccontextmanager
     async def _connected(self, name: str) -> AsyncIterator[asyncpg.Connection]:
@@ -118,6 +137,12 @@ class Database:
     def connect_owner(self) -> contextlib.AbstractAsyncContextManager[asyncpg.Connection]:
         """A connection as the owner of the schema."""
         return connected(self.owner_url)
+
+    @contextlib.asynccontextmanager
+    async def store(self, *, connections: int = 10) -> AsyncIterator[Store]:
+        """The kernel, as the application reaches it."""
+        async with pooled(Address(given=self.url), connections=connections) as pool:
+            yield Store(pool)
 
     def ask_owner(self, query: str, *arguments: object) -> Any:
         """One value, asked as the owner from synchronous code."""

@@ -38,7 +38,8 @@ ANALYSIS = Lifecycle(
         final("FAILED", "failed", display=Display("Failed", "red", "error", "Analysis failed. See details below.")),
         final("CANCELLED", "cancelled", display=Display("Cancelled", "gray", "cancel", "Analysis was cancelled.")),
         final(
-            "EXPIRED", "failed", display=Display("Expired", "gray", "clock", "Task expired. Please create a new analysis.")
+            "EXPIRED", "failed",
+            display=Display("Expired", "gray", "clock", "Task expired. Please create a new analysis."),
         ),
     ],
 )  # fmt: skip

@@ -1,0 +1,37 @@
+-- cancel.sql: a task nobody holds is cancelled at once; one that a worker holds is told so by its next heartbeat.
+-- Called by owners and operators, one task per transaction. Locks its children before the task itself, as a child that
+-- ends does; then whoever waits for it.
+
+-- effect: cancelled, requested (a worker holds it), or too_late (it has ended).
+create or replace function holdfast.cancel(p_id uuid, p_reason text default null, p_by text default null)
+returns table (effect text, state text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_task record;
+  v_note jsonb := jsonb_strip_nulls(jsonb_build_object('kind', 'cancelled', 'reason', p_reason, 'by', p_by));
+begin
+  perform holdfast.check_value(v_note);
+  perform from holdfast.dependency d
+  cross join lateral (select from holdfast.task t where t.id = d.upstream for no key update) t
+  where d.downstream = p_id and d.policy = 'gather' and d.outcome is null;
+  select t.state, t.lease_token, t.cancel_requested into v_task from holdfast.task t where t.id = p_id for update;
+  if not found then
+    return query select 'too_late', t.state from holdfast.task_done t where t.id = p_id;
+    if not found then
+      perform holdfast.refuse_missing(p_id, 'cancel');
+    end if;
+  elsif v_task.lease_token is null then
+    perform holdfast.move(array[p_id], array['cancel'], null, array[v_note]);
+    return query select 'cancelled', t.state from holdfast.task_done t where t.id = p_id;
+  else
+    if not v_task.cancel_requested then
+      perform holdfast.move(array[p_id], array['ask_cancel'], null, array[v_note]);
+    end if;
+    return query select 'requested', v_task.state;
+  end if;
+end $$;
+
+grant execute on function holdfast.cancel(uuid, text, text) to holdfast_app;

@@ -1,0 +1,135 @@
+-- explain.sql: why a task is where it is: who acts next, since when, what it waits for, and what can be done about it.
+-- Called by `why`, the API and the dashboard. Takes no lock.
+
+create or replace function holdfast.explain(p_id uuid)
+returns table (reason text, actor holdfast.actor, state text, since timestamptz, until timestamptz, sentence text, fix text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := holdfast.now();
+  t record;
+begin
+  select t.*, (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) as beat,
+         q.paused_at, q.paused_by
+    into t
+  from holdfast.task t left join holdfast.queue q on q.name = t.queue where t.id = p_id;
+  if not found then
+    return query select 'final', d.actor, d.state, d.finished_at, null::timestamptz,
+      format('It ended as %s%s.', d.state, coalesce(': ' || coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind'), '')),
+      case when d.outcome in ('failed', 'cancelled') then 'To run it again, retry it as a new task.' else '' end
+    from holdfast.task_done d where d.id = p_id;
+    if not found then
+      perform holdfast.refuse_missing(p_id, 'explain');
+    end if;
+    return;
+  end if;
+  return query select r.reason, t.actor, t.state, t.entered_at, r.until, r.sentence, r.fix
+  from (
+    select case t.actor
+      when 'owner' then holdfast.explain_owner(t.lifecycle, t.state, t.note, t.deadline)
+      when 'tasks' then holdfast.explain_tasks(p_id)
+      else case
+        when t.lease_token is not null then holdfast.explain_lease(
+          t.cancel_requested, t.worker_id, greatest(t.lease_expires_at, t.beat))
+        when t.due_at > v_now or t.actor = 'clock' then holdfast.explain_due(t.verb, t.note, t.due_at, t.attempt)
+        when t.parked = 'unknown' then holdfast.because('unknown_task', null,
+          format('No worker that serves queue %s knows a task called %s.', t.queue, t.name),
+          'Start a worker that has it, or cancel the task.')
+        when t.paused_at is not null then holdfast.because('queue_paused', null,
+          format('Queue %s is paused since %s%s.', t.queue, t.paused_at, coalesce(' by ' || nullif(t.paused_by, ''), '')),
+          format('Resume it: holdfast.resume_queue(%L).', t.queue))
+        when t.parked = 'limit' then holdfast.explain_limit(t.limit_key)
+        else holdfast.explain_ready(t.queue, t.name) end
+      end as r
+  ) r_, lateral (select (r_.r).*) r;
+end $$;
+
+create or replace function holdfast.explain_owner(p_lifecycle smallint, p_state text, p_note jsonb, p_deadline timestamptz)
+returns holdfast.explanation
+language sql stable
+as $$
+  select holdfast.because(
+    case when p_note ->> 'kind' = 'files_missing' then 'files_missing' else 'owner' end, p_deadline,
+    case when p_note ->> 'kind' = 'files_missing'
+      then format('Files are missing: %s.', coalesce(
+        (select string_agg(m, ', ') from jsonb_array_elements_text(p_note -> 'missing') m), 'see the note'))
+      else 'Its owner acts next.' end || coalesce(format(' Until %s.', p_deadline), ''),
+    format('Possible now: %s.', holdfast.possible(p_lifecycle, p_state)))
+$$;
+
+create or replace function holdfast.explain_tasks(p_id uuid) returns holdfast.explanation
+language sql stable
+as $$
+  select holdfast.because('dependency', null,
+    format('It waits for %s other task%s, the first is %s.', case when count(*) > 100 then 'more than 100' else count(*)::text end,
+           case when count(*) = 1 then '' else 's' end, min(d.upstream::text)),
+    format('See why that one waits: explain %s.', min(d.upstream::text)))
+  from (select d.upstream from holdfast.dependency d where d.downstream = p_id and d.outcome is null limit 101) d
+$$;
+
+create or replace function holdfast.explain_lease(p_cancel bool, p_worker text, p_until timestamptz)
+returns holdfast.explanation
+language sql stable
+as $$
+  select case when p_until < holdfast.now()
+    then holdfast.because('leased', p_until, format('Worker %s has been silent since its lease ended at %s.', p_worker, p_until),
+             'Nothing: the next sweep gives it to another worker. If it stays, no Holdfast process is running.')
+    when p_cancel
+    then holdfast.because('cancel_pending', p_until, format('Cancelling was asked; worker %s is told by its next heartbeat.', p_worker),
+             'Nothing: it ends with the handler, or at the latest when the lease does.')
+    else holdfast.because('leased', p_until, format('Worker %s works on it; its lease lasts until %s.', p_worker, p_until),
+             'Nothing, or cancel it.') end
+$$;
+
+create or replace function holdfast.explain_due(p_verb text, p_note jsonb, p_due timestamptz, p_attempt int)
+returns holdfast.explanation
+language sql stable
+as $$
+  select case
+    when p_note ->> 'category' = 'RateLimited' or p_note ->> 'kind' = 'rate_budget'
+    then holdfast.because('rate_budget', p_due, format('It was told to slow down and goes on at %s.', p_due),
+             'Raise the budget, if the provider allows more.')
+    when p_verb in ('retry', 'lost')
+    then holdfast.because('backoff', p_due, format('Attempt %s failed (%s); it is tried again at %s.', p_attempt,
+                                      coalesce(p_note ->> 'message', p_note ->> 'kind', 'no message'), p_due),
+             'Nothing, or cancel it.')
+    when p_note ->> 'kind' = 'provider_poll'
+    then holdfast.because('provider_poll', p_due, format('The provider is working on it; it is asked again at %s.', p_due),
+             'Nothing, or cancel it.')
+    else holdfast.because('scheduled', p_due, format('It is due at %s.', p_due), 'Nothing, or cancel it.')
+    end
+$$;
+
+create or replace function holdfast.explain_limit(p_key text) returns holdfast.explanation
+language sql stable
+as $$
+  select holdfast.because('limit_reached', null,
+    format('Only %s task%s with the key %s may run at once.', s.allowed, case when s.allowed = 1 then '' else 's' end, p_key),
+    format('Wait, or allow more: holdfast.limit_concurrency(%L, %s).', p_key, s.allowed + 1))
+  from holdfast.slot s where s.key = p_key
+$$;
+
+create or replace function holdfast.explain_ready(p_queue text, p_name text) returns holdfast.explanation
+language sql stable
+as $$
+  select case
+    when count(*) = 0
+    then holdfast.because('no_worker', null, format('No worker serves queue %s.', p_queue),
+             format('Start one: holdfast worker --queue %s', p_queue))
+    when count(*) filter (where w.names is null or p_name = any (w.names)) = 0
+    then holdfast.because('unknown_task', null, format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
+             'Start a worker that has it, or cancel the task.')
+    else holdfast.because('limit_reached', null, format('It is next in line; the %s slots of queue %s are busy.', sum(w.slots), p_queue),
+             'Wait, or start more workers.')
+    end
+  from holdfast.worker w where p_queue = any (w.queues) and w.seen_at > holdfast.now() - interval '30 seconds'
+$$;
+
+create or replace function holdfast.because(p_reason text, p_until timestamptz, p_sentence text, p_fix text)
+returns holdfast.explanation
+language sql immutable
+as $$ select p_reason, p_until, p_sentence, p_fix $$;
+
+grant execute on function holdfast.explain(uuid) to holdfast_app;

@@ -1,0 +1,214 @@
+-- move.sql: the one way in which tasks that this transaction has locked go from one state to the next.
+-- Called by every verb but submit, claim and checkpoint. Locks the tasks that wait for those that end, in the order of
+-- their ids; every look at others is a statement of its own, so that it sees what was committed while we waited.
+
+-- Move each task by its verb. What a move means for the row follows from the verb, here and nowhere else. A due time of
+-- null leaves it as it was. Answers who has ended, who now waits for other tasks, and which limits have room.
+create or replace function holdfast.apply(
+  p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[],
+  p_result jsonb[] default null, p_token uuid[] default null, p_hash bytea[] default null,
+  out ended uuid[], out waiting uuid[], out limits text[])
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := holdfast.now();
+  v_moved bigint;
+begin
+  with m as materialized (
+    select t.*, i.move, i.due, i.told, i.outcome_result, i.held, i.hash,
+           x.to_state, x.to_actor, x.to_outcome, x.bump,
+           case when x.to_state <> t.state
+                  then v_now + case when x.to_limit_per_task then coalesce(t.time_limit, x.to_limit) else x.to_limit end
+                when i.move = 'limit' then null
+                when x.to_limit_in_all is not null then least(v_now + x.to_limit, t.entered_at + x.to_limit_in_all)
+                else t.deadline end as to_deadline
+    from unnest(p_id, p_verb, p_due, p_note, p_result, p_token, p_hash)
+      i(id, move, due, told, outcome_result, held, hash)
+    cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
+    cross join lateral (
+      select * from holdfast.transition x
+      where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move offset 0) x
+  ), gone as (
+    delete from holdfast.task t where t.id = any (array(select m.id from m where m.to_actor = 'nobody'))
+  ), done as (
+    insert into holdfast.task_done (
+      id, lifecycle, name, owner, state, actor, from_state, verb, version, note, queue, priority, due_at, deadline,
+      entered_at, time_limit, timed_out, cancel_requested, attempt, max_attempts, failures, crashes, limited_since,
+      worker_id, limit_key, created_at, started_at, finished_at, outcome, token, body_hash, result)
+    select m.id, m.lifecycle, m.name, m.owner, m.to_state, 'nobody', m.state, m.move, m.version + 1, m.told, m.queue,
+           m.priority, m.due_at, m.deadline, v_now, m.time_limit, m.move = 'limit', m.cancel_requested, m.attempt,
+           m.max_attempts, m.failures, m.crashes, m.limited_since, m.worker_id, m.limit_key, m.created_at, m.started_at,
+           v_now, m.to_outcome, m.held, m.hash, m.outcome_result
+    from m where m.to_actor = 'nobody'
+  ), failed as (
+    insert into holdfast.inbox (task_id, category, signature, error)
+    select m.id, coalesce(m.told ->> 'category', 'Fatal'), holdfast.signature(m.name, m.told), m.told
+    from m where m.to_outcome = 'failed' and m.actor = 'worker'
+  ), moved as (
+    update holdfast.task t set
+      from_state = t.state, verb = m.move, version = t.version + 1, note = m.told,
+      state = m.to_state, actor = m.to_actor, deadline = m.to_deadline,
+      entered_at = case when m.to_state = t.state then t.entered_at else v_now end,
+      due_at = coalesce(m.due, t.due_at),
+      timed_out = m.move = 'limit' or (t.timed_out and m.to_state = t.state),
+      cancel_requested = t.cancel_requested or m.move = 'ask_cancel',
+      attempt = t.attempt + m.bump,
+      failures = t.failures + (m.move = 'retry' and m.told ->> 'step' is null)::int,
+      crashes = t.crashes + (m.move = 'lost')::int,
+      limited_since = case when m.move in ('park', 'admit', 'ask_cancel') then t.limited_since
+                           when m.told ->> 'category' = 'RateLimited' then coalesce(t.limited_since, v_now) end,
+      lease_token = case when m.move = 'ask_cancel' then t.lease_token end,
+      lease_expires_at = case when m.move = 'ask_cancel' then t.lease_expires_at end,
+      parked = case when m.to_actor <> 'worker' or m.move = 'ask_cancel' then null
+                    when m.move = 'park' then 'unknown'
+                    when t.limit_key is null or (m.move = 'admit' and t.parked = 'limit') then null
+                    else 'limit' end
+    from m where t.id = m.id and m.to_actor <> 'nobody'
+      and t.id = any (array(select m.id from m where m.to_actor <> 'nobody'))  -- bounds the scan whatever the join order
+  )
+  select count(*),
+         array_agg(m.id) filter (where m.to_actor = 'nobody'),
+         array_agg(m.id) filter (where m.to_actor = 'tasks'),
+         array_agg(distinct m.limit_key) filter (where m.limit_key is not null and m.move not in ('admit', 'ask_cancel'))
+    into v_moved, ended, waiting, limits
+  from m;
+  if v_moved <> cardinality(p_id) then
+    raise exception 'This move is not declared: %.',
+      (select string_agg(distinct format('%s from %s', i.verb, coalesce(t.state, 'nowhere')), ', ')
+       from unnest(p_id, p_verb) i(id, verb) left join holdfast.task t on t.id = i.id)
+      using errcode = 'TK002', hint = 'Declare it in the lifecycle, or use a verb that it has.';
+  end if;
+end $$;
+
+-- Move, and let follow what follows.
+create or replace function holdfast.move(
+  p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[],
+  p_result jsonb[] default null, p_token uuid[] default null, p_hash bytea[] default null)
+returns void
+language plpgsql
+as $$
+begin
+  if cardinality(p_id) > 0 then
+    perform holdfast.follow(a.ended, a.waiting, a.limits)
+    from holdfast.apply(p_id, p_verb, p_due, p_note, p_result, p_token, p_hash) a;
+  end if;
+end $$;
+
+-- Tasks that waited for those that ended go on or end in turn, children whose parent is gone are cancelled, and the
+-- next in line takes a place that became free. A loop, not a recursion: a chain of ten thousand may end at once.
+create or replace function holdfast.follow(p_ended uuid[], p_waiting uuid[], p_limits text[]) returns void
+language plpgsql
+as $$
+declare
+  v_next record;
+begin
+  loop
+    v_next := holdfast.what_follows(p_ended, p_waiting);
+    exit when v_next.id is null;
+    select a.ended, a.waiting, p_limits || a.limits into p_ended, p_waiting, p_limits
+    from holdfast.apply(v_next.id, v_next.verb, null, v_next.note, v_next.result) a;
+  end loop;
+  if p_limits is not null then
+    perform holdfast.admit(p_limits);
+  end if;
+end $$;
+
+-- Which tasks move because these have ended, or because they have just begun to wait for others.
+create or replace function holdfast.what_follows(
+  p_ended uuid[], p_waiting uuid[], out id uuid[], out verb text[], out note jsonb[], out result jsonb[])
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_check uuid[] := coalesce(p_waiting, '{}');
+  v_orphans uuid[];
+begin
+  if p_ended is not null then
+    with told as (
+      update holdfast.dependency d
+      set outcome = (select q.outcome from holdfast.task_done q where q.id = d.upstream)
+      where d.upstream = any (p_ended) and d.outcome is null
+      returning d.downstream
+    )
+    select v_check || coalesce(array_agg(distinct t.downstream), '{}') into v_check from told t;
+    select array_agg(d.upstream) into v_orphans
+    from unnest(p_ended) e(id)
+    cross join lateral (
+      select d.upstream from holdfast.dependency d
+      where d.downstream = e.id and d.policy = 'gather' and d.outcome is null offset 0) d;
+  end if;
+  if cardinality(v_check) = 0 and v_orphans is null then
+    return;
+  end if;
+
+  -- Lock, then look: what a rival committed before it gave us the lock is seen only by a new statement.
+  select array_agg(t.id) into v_check
+  from (select distinct unnest(v_check) as id order by 1) c
+  cross join lateral (
+    select t.id from holdfast.task t where t.id = c.id and t.actor::text = 'tasks' for no key update) t;
+  select array_agg(r.id), array_agg(r.verb), array_agg(r.note), array_agg(r.result) into id, verb, note, result
+  from unnest(v_check) c(id) cross join lateral holdfast.verdict(c.id) r
+  where r.verb is not null;
+
+  if v_orphans is not null then
+    select id || array_agg(t.id), verb || array_agg(t.verb), note || array_agg(t.note), result || array_agg(null::jsonb)
+      into id, verb, note, result
+    from (select distinct unnest(v_orphans) as id order by 1) c
+    cross join lateral (
+      select t.id, case when t.lease_token is null then 'cancel' else 'ask_cancel' end as verb,
+             '{"kind": "parent_ended"}'::jsonb as note
+      from holdfast.task t where t.id = c.id and not t.cancel_requested for no key update) t;
+  end if;
+  if cardinality(id) = 0 then
+    id := null;
+  end if;
+end $$;
+
+-- What becomes of a locked task that waits for others: null while it has to wait on.
+create or replace function holdfast.verdict(p_id uuid, out id uuid, out verb text, out note jsonb, out result jsonb)
+language plpgsql
+as $$
+#variable_conflict use_variable
+declare
+  v_gathers bool;
+  v_bad record;
+begin
+  select p_id, (select x.to_state from holdfast.transition x
+                where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = 'unblock') is null
+    into id, v_gathers
+  from holdfast.task t where t.id = p_id;
+  if v_gathers then
+    if exists (select from holdfast.dependency d
+               where d.downstream = p_id and d.policy = 'gather' and d.outcome is null) then
+      return;
+    end if;
+    select jsonb_object_agg(c.outcome, c.number),
+           case when bool_and(c.outcome = 'done') is not false then 'done'
+                when bool_and(c.outcome in ('failed', 'cancelled')) then 'fail' else 'partial' end
+      into result, verb
+    from (select d.outcome, count(*) as number from holdfast.dependency d
+          where d.downstream = p_id and d.policy = 'gather' group by d.outcome) c;
+    return;
+  end if;
+  select d.policy, d.upstream, d.outcome into v_bad from holdfast.dependency d
+  where d.downstream = p_id and d.policy in ('cancel', 'skip') and d.outcome in ('failed', 'cancelled')
+  order by d.policy, d.upstream limit 1;
+  if found then
+    verb := v_bad.policy;
+    note := jsonb_build_object('kind', case v_bad.policy when 'skip' then 'skipped' else 'upstream_ended' end,
+                               'upstream', v_bad.upstream, 'outcome', v_bad.outcome);
+  elsif not exists (select from holdfast.dependency d
+                    where d.downstream = p_id and d.policy <> 'gather' and d.outcome is null) then
+    verb := 'unblock';
+  end if;
+end $$;
+
+-- What failures have in common: numbers and long identifiers in the message are left out.
+create or replace function holdfast.signature(p_name text, p_error jsonb) returns text
+language sql immutable
+as $$
+  select concat_ws(' · ', p_name, p_error ->> 'step', p_error ->> 'category', p_error ->> 'code',
+    left(regexp_replace(coalesce(p_error ->> 'message', p_error ->> 'kind', ''),
+                        '[0-9a-fA-F]{8}[0-9a-fA-F-]*|[0-9]+', '#', 'g'), 200))
+$$;

@@ -1,0 +1,49 @@
+-- partitions.sql: what is only ever added lies in partitions by day, so that forgetting a day is a drop.
+-- Called by every process at its start and then every hour. Waits for no lock; whatever has no partition goes to _rest.
+
+create or replace function holdfast.make_partitions(p_days int default 7) returns int
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '200ms'
+as $$
+declare
+  v_table text;
+  v_day timestamptz;
+  v_name text;
+  v_from uuid;
+  v_to uuid;
+  v_taken bool;
+  v_made int := 0;
+begin
+  foreach v_table in array array['task_done', 'input', 'event', 'step', 'step_event'] loop
+    for v_day in select d from generate_series(date_trunc('day', holdfast.now(), 'UTC'),
+                                               date_trunc('day', holdfast.now(), 'UTC') + make_interval(days => p_days),
+                                               interval '1 day') d loop
+      v_name := v_table || to_char(v_day at time zone 'UTC', '_YYYYMMDD');
+      continue when to_regclass('holdfast.' || v_name) is not null;
+      v_from := holdfast.first_uuid(v_day);
+      v_to := holdfast.first_uuid(v_day + interval '1 day');
+      execute format('select exists (select from holdfast.%I where %I >= $1 and %2$I < $2)', v_table || '_rest',
+                     case when v_table in ('task_done', 'input') then 'id' else 'task_id' end)
+        into v_taken using v_from, v_to;
+      continue when v_taken;
+      begin
+        execute format('create table holdfast.%I partition of holdfast.%I for values from (%L) to (%L)',
+                       v_name, v_table, v_from, v_to);
+        if v_table = 'task_done' then
+          execute format('create trigger record_ends after insert on holdfast.%I referencing new table as moved'
+                         ' for each statement execute function holdfast.record_ends()', v_name);
+        end if;
+        v_made := v_made + 1;
+      exception when duplicate_table or lock_not_available or check_violation then
+        null;  -- somebody else makes it, or was just writing: the next call sees
+      end;
+    end loop;
+  end loop;
+  return v_made;
+end $$;
+
+-- The lowest uuid v7 of a moment.
+create or replace function holdfast.first_uuid(p_at timestamptz) returns uuid
+language sql immutable
+as $$ select (lpad(to_hex(floor(extract(epoch from p_at) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid $$;
+
+grant execute on function holdfast.make_partitions(int) to holdfast_app;

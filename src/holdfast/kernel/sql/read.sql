@@ -1,0 +1,58 @@
+-- read.sql: one task, its history and its steps, for everybody who shows them. Takes no lock.
+
+create or replace function holdfast.read(p_id uuid) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_task jsonb;
+begin
+  select to_jsonb(t) || jsonb_build_object(
+      'payload', i.payload, 'retry_of', i.retry_of,
+      'progress', (select b.progress from holdfast.beat b where b.task_id = p_id),
+      'lease_expires_at', greatest(t.lease_expires_at, (select b.expires_at from holdfast.beat b where b.task_id = p_id
+                                                        and t.lease_expires_at is not null)))
+    into v_task
+  from (select t.*, null as outcome, null::timestamptz as finished_at, null::jsonb as result
+        from holdfast.task t where t.id = p_id) t
+  join holdfast.input i on i.id = t.id;
+  if not found then
+    select to_jsonb(t) || jsonb_build_object('payload', i.payload, 'retry_of', i.retry_of, 'progress', null) into v_task
+    from holdfast.task_done t join holdfast.input i on i.id = t.id where t.id = p_id;
+  end if;
+  if v_task is null then
+    perform holdfast.refuse_missing(p_id, 'read');
+  end if;
+  return (select v_task - 'lease_token' - 'token' - 'body_hash' - 'from_state' - 'verb'
+                 || jsonb_build_object('lifecycle', l.name, 'lifecycle_version', l.version)
+          from holdfast.lifecycle l where l.id = (v_task ->> 'lifecycle')::smallint);
+end $$;
+
+create or replace function holdfast.events(p_id uuid)
+returns table (version int, at timestamptz, verb text, from_state text, to_state text, attempt int, worker_id text,
+               data jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+  select e.version, e.at, e.verb, e.from_state, e.to_state, e.attempt, e.worker_id, e.data
+  from holdfast.event e where e.task_id = p_id order by e.version
+$$;
+
+-- What a worker that takes the task up again need not do again.
+create or replace function holdfast.steps(p_id uuid)
+returns table (name text, done bool, failures int, attempt int, at timestamptz, result jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+  select s.name, s.done, s.failures, s.attempt, s.at, s.result from holdfast.step s where s.task_id = p_id
+  order by s.at, s.name
+$$;
+
+create or replace function holdfast.step_events(p_id uuid)
+returns table (number int, at timestamptz, step text, kind text, attempt int, data jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+  select e.number, e.at, e.step, e.kind, e.attempt, e.data from holdfast.step_event e where e.task_id = p_id
+  order by e.number
+$$;
+
+grant execute on function holdfast.read(uuid), holdfast.events(uuid), holdfast.steps(uuid), holdfast.step_events(uuid)
+  to holdfast_app;

@@ -1,0 +1,245 @@
+-- settle.sql: the ways in which a lease ends by the worker's own word, and what the engine makes of each.
+-- Called by workers. Locks the tasks in the order of their ids; the token and the attempt in the WHERE are the fence.
+
+-- outcome: done, partial, moved (`to`), later (at `due`, or after `delay`), failed (`category`, in `step` if it was one),
+-- cancelled. The body is the result, or the error {code?, message}, or why it waits {kind}.
+-- status: ok; repeat (this very settle was accepted before: the same answer); lost (the lease); undeclared (the move);
+-- unknown_state. What is not ok has changed nothing.
+create or replace function holdfast.settle(
+  p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[] default null,
+  p_delay interval[] default null, p_due timestamptz[] default null, p_category text[] default null,
+  p_step text[] default null, p_body jsonb[] default null)
+returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := holdfast.now();
+  v_id uuid[];
+  v_held uuid[];
+  v_verb text[];
+  v_due timestamptz[];
+  v_note jsonb[];
+  v_result jsonb[];
+  v_token uuid[];
+  v_hash bytea[];
+  v_status text[];
+begin
+  perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
+  select array_agg(r.id), array_agg(r.status),
+         array_agg(r.id) filter (where r.status = 'ok'), array_agg(r.verb) filter (where r.status = 'ok'),
+         array_agg(r.due) filter (where r.status = 'ok'), array_agg(r.note) filter (where r.status = 'ok'),
+         array_agg(r.result) filter (where r.status = 'ok'), array_agg(r.token) filter (where r.status = 'ok'),
+         array_agg(r.hash) filter (where r.status = 'ok')
+    into v_id, v_status, v_held, v_verb, v_due, v_note, v_result, v_token, v_hash
+  from (
+    select i.id, i.token, d.verb, d.due, d.note, case when i.outcome in ('done', 'partial', 'moved') then i.body end as result,
+           holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) as hash,
+           case when x.to_state is not null then 'ok'
+                when i.outcome = 'moved' and s.name is null then 'unknown_state' else 'undeclared' end as status
+    from (select distinct on (i.id) *
+          from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
+            i(id, attempt, token, outcome, target, delay, due, category, step, body)
+          order by i.id) i
+    cross join lateral (
+      select * from holdfast.task t
+      where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update) t
+    cross join lateral holdfast.reaction(
+      t.lifecycle, t.state, t.cancel_requested, t.failures, t.max_attempts, t.limited_since, t.id,
+      i.outcome, i.target, coalesce(i.due, v_now + i.delay), i.category, i.step, i.body) d
+    left join lateral (
+      select x.to_state, x.to_actor from holdfast.transition x
+      where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = d.verb offset 0) x on true
+    left join lateral (
+      select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target offset 0) s on true
+  ) r;
+
+  if v_held is not null then
+    perform holdfast.log_failures(v_held, v_verb, v_due, v_note, v_token);
+    perform holdfast.move(v_held, v_verb, v_due, v_note, v_result, v_token, v_hash);
+  end if;
+
+  return query
+  select i.id, s.status, coalesce(d.state, t.state), coalesce(d.version, t.version), coalesce(d.attempt, t.attempt),
+         t.due_at
+  from unnest(v_id, v_status) s(id, status)
+  cross join lateral (select s.id) i
+  left join lateral (select * from holdfast.task t where t.id = s.id offset 0) t on true
+  left join lateral (select * from holdfast.task_done d where d.id = s.id and t.id is null offset 0) d on true;
+
+  if coalesce(cardinality(v_id), 0) < cardinality(p_id) then
+    return query
+    select i.id, case when d.id is null then 'lost' else 'repeat' end, d.state, d.version, d.attempt, null::timestamptz
+    from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
+      i(id, attempt, token, outcome, target, delay, due, category, step, body)
+    left join lateral (
+      select * from holdfast.task_done d
+      where d.id = i.id and d.token = i.token and d.attempt = i.attempt
+        and d.body_hash = holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)
+      offset 0) d on true
+    where i.id <> all (coalesce(v_id, '{}'));
+  end if;
+end $$;
+
+-- What the engine makes of an outcome, the same for every lifecycle: the verb, when it is due, and what is noted.
+create or replace function holdfast.reaction(
+  p_lifecycle smallint, p_state text, p_cancel_requested bool, p_failures int, p_max_attempts int, p_limited_since timestamptz,
+  p_id uuid, p_outcome text, p_to text, p_due timestamptz, p_category text, p_step text, p_body jsonb,
+  out verb text, out due timestamptz, out note jsonb)
+language plpgsql
+as $$
+#variable_conflict use_variable
+declare
+  v_now timestamptz := holdfast.now();
+  v_tries int;
+  v_most int;
+begin
+  due := v_now;
+  if p_outcome in ('done', 'partial') then
+    verb := p_outcome;
+    return;
+  elsif p_outcome = 'moved' then
+    verb := 'to:' || p_to;
+    due := coalesce(p_due, v_now);
+    if (select x.to_outcome from holdfast.transition x
+        where x.lifecycle = p_lifecycle and x.from_state = p_state and x.verb = 'to:' || p_to) is null then
+      note := p_body;
+      verb := case when p_cancel_requested then 'cancel' else verb end;
+    end if;
+    return;
+  elsif p_outcome = 'cancelled' then
+    verb := case when p_cancel_requested then 'cancel' end;
+    note := p_body;
+    return;
+  end if;
+
+  note := coalesce(p_body, '{}') || jsonb_strip_nulls(jsonb_build_object('step', p_step));
+  if p_outcome = 'later' then
+    verb := 'later';
+    due := coalesce(p_due, v_now);
+  else
+    -- A category that nobody gave is a surprise: tried again, but not often.
+    note := note || jsonb_build_object('category', coalesce(p_category, 'Transient'));
+    if p_category = 'RateLimited' then
+      verb := case when v_now - p_limited_since > (select l.rate_wait from holdfast.lifecycle l where l.id = p_lifecycle)
+                   then 'fail' else 'later' end;
+    elsif p_category is not null and p_category <> 'Transient' then
+      verb := 'fail';
+    else
+      v_tries := 1 + case when p_step is null then p_failures else coalesce((
+        select s.failures from holdfast.step s where s.task_id = p_id and s.name = p_step), 0) end;
+      v_most := case when p_category is null then least(p_max_attempts, 3) else p_max_attempts end;
+      verb := case when v_tries < v_most then 'retry' else 'fail' end;
+    end if;
+    if verb <> 'fail' then
+      due := coalesce(p_due, v_now + holdfast.backoff(p_lifecycle, coalesce(v_tries, 1)));
+      note := note || jsonb_build_object('retry_at', due);
+    end if;
+  end if;
+  -- Whoever was asked to cancel ends here instead of waiting for another turn.
+  if p_cancel_requested and verb <> 'fail' then
+    verb := 'cancel';
+  end if;
+end $$;
+
+create or replace function holdfast.backoff(p_lifecycle smallint, p_tries int) returns interval
+language sql volatile
+as $$
+  select least(l.backoff_most, l.backoff * power(2, least(p_tries - 1, 40))) * (1 + random() * 0.1)
+  from holdfast.lifecycle l where l.id = p_lifecycle
+$$;
+
+-- A failed step counts, and says so beside the task's own events.
+create or replace function holdfast.log_failures(
+  p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[], p_token uuid[]) returns void
+language plpgsql
+as $$
+begin
+  if not exists (select from unnest(p_note) n where n ? 'category') then
+    return;
+  end if;
+  insert into holdfast.step as s (task_id, name, done, failures, attempt, token)
+  select i.id, i.note ->> 'step', false, 1, t.attempt, i.token
+  from unnest(p_id, p_verb, p_note, p_token) i(id, verb, note, token)
+  cross join lateral (select t.attempt from holdfast.task t where t.id = i.id offset 0) t
+  where i.note ? 'category' and i.note ? 'step' and i.verb in ('retry', 'fail')
+  on conflict (task_id, name) do update set failures = s.failures + 1 where not s.done;
+  insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
+  select i.id, holdfast.last_step_event(i.id) + row_number() over (partition by i.id order by k.kind),
+         coalesce(i.note ->> 'step', ''), k.kind, t.attempt, i.note
+  from unnest(p_id, p_verb, p_note) i(id, verb, note)
+  cross join lateral (select t.attempt from holdfast.task t where t.id = i.id offset 0) t
+  cross join lateral (
+    select 'step_failed' as kind where i.note ->> 'category' <> 'RateLimited' or i.verb = 'fail'
+    union all select 'retry_scheduled' where i.verb in ('retry', 'later')
+    union all select 'item_failed' where i.verb = 'fail') k
+  where i.note ? 'category';
+end $$;
+
+-- Timestamps as seconds: their text depends on the session's time zone.
+create or replace function holdfast.settle_hash(
+  p_outcome text, p_to text, p_delay interval, p_due timestamptz, p_category text, p_step text, p_body jsonb)
+returns bytea
+language sql immutable
+as $$
+  select holdfast.body_hash(jsonb_build_array(
+    p_outcome, p_to, extract(epoch from p_delay), extract(epoch from p_due), p_category, p_step, p_body))
+$$;
+
+create or replace function holdfast.check_settle(
+  p_outcome text[], p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[])
+returns void
+language plpgsql immutable
+as $$
+declare
+  v_bad text;
+begin
+  select coalesce(o, 'null') into v_bad from unnest(p_outcome) o
+  where coalesce(o, '') not in ('done', 'partial', 'moved', 'later', 'failed', 'cancelled') limit 1;
+  if found then
+    perform holdfast.refuse('TK010', format('%L is no outcome.', v_bad),
+                            'Outcomes are done, partial, moved, later, failed and cancelled.');
+  end if;
+  select c into v_bad from unnest(p_category) c
+  where c not in ('RateLimited', 'Transient', 'SchemaInvalid', 'Fatal') limit 1;
+  if found then
+    perform holdfast.refuse('TK010', format('%L is no category.', v_bad),
+                            'A failure is RateLimited, Transient, SchemaInvalid or Fatal; null if nobody knows.');
+  end if;
+  if exists (select from unnest(p_delay) d where d < interval '0')
+     or exists (select from unnest(p_due) d where not isfinite(d)) then
+    perform holdfast.refuse('TK010', 'A task cannot wait for less than nothing, or for ever.',
+                            'Give a delay of zero or more.');
+  end if;
+  perform holdfast.check_steps(p_step);
+  perform holdfast.check_value(variadic coalesce(p_body, '{}'));
+end $$;
+
+-- Settle, then claim: one round trip, one commit. part: settled or claimed.
+create or replace function holdfast.turn(
+  p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
+  p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[],
+  p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null)
+returns table (part text, task_id uuid, status text, state text, version int, attempt int, due_at timestamptz,
+               lease holdfast.lease)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+#variable_conflict use_column
+begin
+  if cardinality(p_id) > 0 then
+    return query
+    select 'settled', s.task_id, s.status, s.state, s.version, s.attempt, s.due_at, null::holdfast.lease
+    from holdfast.settle(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s;
+  end if;
+  return query
+  select 'claimed', null::uuid, null, null, null::int, null::int, null::timestamptz, c
+  from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names) c;
+end $$;
+
+grant execute on function
+  holdfast.settle(uuid[], int[], uuid[], text[], text[], interval[], timestamptz[], text[], text[], jsonb[]),
+  holdfast.turn(uuid[], int[], uuid[], text[], text[], interval[], timestamptz[], text[], text[], jsonb[],
+                text[], int, interval, text, text[])
+  to holdfast_app;

@@ -1,0 +1,316 @@
+-- submit.sql: a task is born, with its payload, its dependencies and its first event.
+-- Called by anybody, in a transaction of their own if they like: the task commits or vanishes with it. Waits for whoever
+-- uses the same idempotency key; locks the tasks it depends on, so that none of them can end unnoticed.
+
+-- One task. `after` are tasks to wait for; if one ends badly this one is cancelled (`on_failure`: or skip, ignore).
+create or replace function holdfast.submit(
+  task text, payload jsonb default '{}', lifecycle text default 'dispatch', queue text default null,
+  priority int default 0, key text default null, delay interval default null, run_at timestamptz default null,
+  max_attempts int default null, owner text default '', after uuid[] default '{}', on_failure text default 'cancel',
+  parent uuid default null, limit_key text default null, limit_to int default null, time_limit interval default null)
+returns uuid
+language sql security definer set search_path = pg_catalog, pg_temp
+as $$
+  select s.id from holdfast.submit_many(
+    array[lifecycle], array[task], array[payload], array[queue], array[priority], array[key], array[delay],
+    array[run_at], array[max_attempts], array[owner], array[parent], null, array[limit_key], array[limit_to],
+    array[time_limit], array_fill(1, array[cardinality(after)]), after, null,
+    array_fill(on_failure, array[cardinality(after)])) s
+$$;
+
+-- Many tasks, whole or not at all. Parallel arrays, a task at each place; null leaves the default. Dependencies and
+-- parents are tasks that exist, or places earlier in this call: no cycle can be written.
+create or replace function holdfast.submit_many(
+  p_lifecycle text[], p_name text[], p_payload jsonb[], p_queue text[] default null, p_priority int[] default null,
+  p_key text[] default null, p_delay interval[] default null, p_run_at timestamptz[] default null,
+  p_max_attempts int[] default null, p_owner text[] default null, p_parent uuid[] default null,
+  p_parent_place int[] default null, p_limit_key text[] default null, p_limit_to int[] default null,
+  p_time_limit interval[] default null, p_waits_place int[] default null, p_waits_for uuid[] default null,
+  p_waits_for_place int[] default null, p_waits_policy text[] default null)
+returns table (place int, id uuid, created bool)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := holdfast.now();
+  v_id uuid[];
+  v_created bool[];
+  v_hash bytea[];
+  v_lifecycle smallint[];
+  v_problem text[];
+  v_unused smallint[];
+  v_limits text[];
+  v_waiting uuid[];
+begin
+  select array_agg(l.id order by i.place), array_agg(l.id) filter (where not l.used),
+         min(array[to_char(i.place, 'FM0000000000')] || p.problem) filter (where p.problem is not null)
+    into v_lifecycle, v_unused, v_problem
+  from unnest(p_lifecycle, p_name, p_payload, p_queue, p_priority, p_key, p_delay, p_run_at, p_max_attempts,
+              p_limit_key, p_limit_to, p_time_limit)
+    with ordinality i(lifecycle, name, payload, queue, priority, key, delay, run_at, max_attempts,
+                      limit_key, limit_to, time_limit, place)
+  left join lateral (
+    select l.id, l.name, l.used from holdfast.lifecycle l where l.name = i.lifecycle
+    order by l.version desc limit 1) l on true
+  cross join lateral holdfast.submit_problem(
+    i.lifecycle, l.name, i.name, i.payload, i.queue, i.priority, i.key, i.delay, i.run_at, i.max_attempts,
+    i.limit_key, i.limit_to, i.time_limit) p(problem);
+  if v_problem is not null then
+    perform holdfast.refuse(v_problem[2], v_problem[3], v_problem[4]);
+  end if;
+  if v_unused is not null then
+    perform holdfast.mark_used(v_unused);
+  end if;
+
+  v_id := array(select holdfast.uuid7() as u from generate_series(1, cardinality(p_lifecycle)) order by u);
+  v_created := array_fill(true, array[cardinality(v_id)]);
+  if array_length(array_remove(p_key, null), 1) > 0 then
+    select array_agg(holdfast.body_hash(jsonb_build_array(i.lifecycle, i.name, i.queue, i.payload)) order by i.place)
+      into v_hash
+    from unnest(p_lifecycle, p_name, p_queue, p_payload) with ordinality i(lifecycle, name, queue, payload, place);
+    select k.id, k.created into v_id, v_created
+    from holdfast.take_keys(p_owner, p_key, v_id, v_hash, p_parent_place) k;
+  end if;
+
+  if p_waits_place is not null or p_parent is not null or p_parent_place is not null then
+    perform holdfast.check_waits(cardinality(v_id), p_parent, p_parent_place,
+                                 p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy);
+  end if;
+
+  with born as materialized (
+    select v_id[i.place] as id, v_lifecycle[i.place] as lifecycle, coalesce(i.name, i.lifecycle) as name,
+           coalesce(i.owner, '') as owner, coalesce(i.queue, l.queue) as queue, coalesce(i.priority, 0) as priority,
+           coalesce(i.run_at, v_now + i.delay, v_now) as due_at, i.time_limit,
+           coalesce(i.max_attempts, l.max_attempts) as max_attempts, i.limit_key, i.limit_to,
+           coalesce(i.payload, '{}') as payload, x.verb, x.to_state, x.to_actor,
+           v_now + case when x.to_limit_per_task then coalesce(i.time_limit, x.to_limit) else x.to_limit end as deadline
+    from unnest(p_lifecycle, p_name, p_payload, p_queue, p_priority, p_delay, p_run_at, p_max_attempts, p_owner,
+                p_limit_key, p_limit_to, p_time_limit)
+      with ordinality i(lifecycle, name, payload, queue, priority, delay, run_at, max_attempts, owner,
+                        limit_key, limit_to, time_limit, place)
+    cross join lateral (select * from holdfast.lifecycle l where l.id = v_lifecycle[i.place] offset 0) l
+    cross join lateral (
+      select * from holdfast.transition x where x.lifecycle = l.id and x.from_state = ''
+        and x.verb = case when i.place = any (p_waits_place) then 'submit_blocked' else 'submit' end offset 0) x
+    where v_created[i.place]
+  ), input as (
+    insert into holdfast.input (id, payload) select b.id, b.payload from born b
+  ), slot as (
+    insert into holdfast.slot as s (key, allowed)
+    select b.limit_key,
+           coalesce(max(b.limit_to), (select s.allowed from holdfast.slot s where s.key = b.limit_key), 1)
+    from born b where b.limit_key is not null group by b.limit_key order by 1
+    on conflict (key) do update set allowed = excluded.allowed where s.allowed <> excluded.allowed
+  ), task as (
+    insert into holdfast.task (id, lifecycle, name, owner, state, actor, verb, queue, priority, due_at, deadline,
+                               entered_at, time_limit, max_attempts, limit_key, parked, created_at)
+    select b.id, b.lifecycle, b.name, b.owner, b.to_state, b.to_actor, b.verb, b.queue, b.priority, b.due_at, b.deadline,
+           v_now, b.time_limit, b.max_attempts, b.limit_key,
+           case when b.limit_key is not null and b.to_actor = 'worker' then 'limit' end, v_now
+    from born b
+  )
+  select array_agg(distinct b.limit_key) filter (where b.limit_key is not null),
+         array_agg(b.id) filter (where b.to_actor = 'tasks')
+    into v_limits, v_waiting
+  from born b;
+
+  if p_waits_place is not null or p_parent is not null or p_parent_place is not null or v_waiting is not null then
+    perform holdfast.write_waits(v_id, v_created, v_waiting, p_parent, p_parent_place,
+                                 p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy);
+  end if;
+  if v_waiting is not null or v_limits is not null then
+    perform holdfast.follow(null, v_waiting, v_limits);
+  end if;
+  return query select i.place::int, i.id, i.created from unnest(v_id, v_created) with ordinality i(id, created, place);
+end $$;
+
+-- What is wrong with a request, as sqlstate, message and hint; null if nothing is.
+create or replace function holdfast.submit_problem(
+  p_lifecycle text, p_known text, p_name text, p_payload jsonb, p_queue text, p_priority int, p_key text,
+  p_delay interval, p_run_at timestamptz, p_max_attempts int, p_limit_key text, p_limit_to int, p_time_limit interval)
+returns text[]
+language plpgsql stable
+as $$
+begin
+  return case
+    when p_known is null then array['TK011', format('Lifecycle %s is not declared.', quote_nullable(p_lifecycle)),
+      format('Declared are: %s.', (select coalesce(string_agg(distinct l.name, ', '), 'none') from holdfast.lifecycle l))]
+    when p_queue is not null and (select q.name from holdfast.queue q where q.name = p_queue) is null
+      then array['TK012', format('Queue %L does not exist.', p_queue),
+                 format('Make it with holdfast.make_queue(%L), or use one of: %s.', p_queue,
+                        (select string_agg(q.name, ', ' order by q.name) from holdfast.queue q))]
+    when length(p_name) not between 1 and 200 then array['TK010', 'A task''s name has 1 to 200 characters.', '']
+    when length(p_key) not between 1 and 200 then array['TK010', 'An idempotency key has 1 to 200 characters.',
+                                                        'Take a hash of what makes the request unique.']
+    when length(p_limit_key) not between 1 and 200 then array['TK010', 'A limit key has 1 to 200 characters.', '']
+    when p_priority not between 0 and 9
+      then array['TK010', format('Priority %s is not among 0 to 9.', p_priority), '9 goes first, 0 is the default.']
+    when p_delay < interval '0' or not isfinite(p_run_at)
+      then array['TK010', 'A task cannot be due before it is submitted, or never.', 'Give a delay of zero or more.']
+    when p_max_attempts < 1
+      then array['TK010', format('max_attempts is %s.', p_max_attempts), 'A task needs at least one attempt.']
+    when p_limit_to < 1
+      then array['TK010', format('limit_to is %s.', p_limit_to), 'At least one task must be allowed to run.']
+    when p_limit_to is not null and p_limit_key is null
+      then array['TK010', 'limit_to without a limit_key limits nothing.', 'Name the key that the tasks share.']
+    when p_time_limit <= interval '0' then array['TK010', 'A time limit is more than nothing.', '']
+    else holdfast.payload_problem(p_payload, 65536) end;
+end $$;
+
+-- A value that is too large, or that a client could not read back.
+create or replace function holdfast.payload_problem(p_payload jsonb, p_most_bytes int) returns text[]
+language plpgsql immutable
+as $$
+declare
+  v_bytes int := octet_length(p_payload::text);
+begin
+  if v_bytes > p_most_bytes then
+    return array['TK018', format('It is %s bytes long; at most %s are kept.', v_bytes, p_most_bytes),
+                 'Put it where files live and pass its address.'];
+  elsif v_bytes > 300 and jsonb_path_exists(p_payload, '$.** ? (@.type() == "number" && (@ > 1e308 || @ < -1e308))') then
+    return array['TK017', 'It holds a number beyond 1e308, which most clients cannot read.', 'Write it as a string.'];
+  end if;
+  return null;
+end $$;
+
+create or replace function holdfast.body_hash(p_body jsonb) returns bytea
+language sql immutable parallel safe
+as $$ select sha256(convert_to(p_body::text, 'UTF8')) $$;
+
+create or replace function holdfast.refuse(p_sqlstate text, p_message text, p_hint text) returns void
+language plpgsql
+as $$
+begin
+  raise exception '%', p_message using errcode = p_sqlstate, hint = p_hint;
+end $$;
+
+-- From its first task on, a version of a lifecycle does not change any more.
+create or replace function holdfast.mark_used(p_lifecycle smallint[]) returns void
+language plpgsql
+as $$
+declare
+  v_marked bigint;
+begin
+  perform l.id from holdfast.lifecycle l where l.id = any (p_lifecycle) order by l.id for update;
+  update holdfast.lifecycle l set used = true where l.id = any (p_lifecycle);
+  get diagnostics v_marked = row_count;
+  if v_marked <> (select count(distinct l) from unnest(p_lifecycle) l) then
+    raise exception 'The lifecycle was just declared anew.' using errcode = '40001', hint = 'Submit again.';
+  end if;
+end $$;
+
+-- Take the idempotency keys. A key that is taken gives the task it was taken for; another body is refused.
+create or replace function holdfast.take_keys(
+  p_owner text[], p_key text[], p_id uuid[], p_hash bytea[], p_parent_place int[], out id uuid[], out created bool[])
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_place int;
+  v_conflict text;
+begin
+  -- Sorted: two calls with the same keys wait for each other in one order.
+  insert into holdfast.key (owner, key, task_id, body_hash)
+  select coalesce(i.owner, ''), i.key, i.id, i.hash from unnest(p_owner, p_key, p_id, p_hash) i(owner, key, id, hash)
+  where i.key is not null order by 1, 2 on conflict do nothing;
+  select array_agg(coalesce(k.task_id, i.id) order by i.place),
+         array_agg(k.task_id is null or k.task_id = i.id order by i.place),
+         min(i.key) filter (where k.body_hash <> i.hash)
+    into id, created, v_conflict
+  from unnest(p_owner, p_key, p_id, p_hash) with ordinality i(owner, key, id, hash, place)
+  left join lateral (
+    select k.task_id, k.body_hash from holdfast.key k
+    where k.owner = coalesce(i.owner, '') and k.key = i.key offset 0) k on true
+  where i.id is not null;
+  if v_conflict is not null then
+    raise exception 'Key %: another task was submitted with it.', quote_literal(v_conflict)
+      using errcode = 'TK019', hint = 'Use a new key for a new request; the same key only for exactly the same one.';
+  end if;
+  -- A call that is repeated made its children the first time.
+  if p_parent_place is not null then
+    for v_place in 1 .. cardinality(p_id) loop
+      if created[v_place] and not created[p_parent_place[v_place]] then
+        created[v_place] := false;
+        id[v_place] := null;
+      end if;
+    end loop;
+  end if;
+end $$;
+
+-- What is waited for must exist, and come before. Whoever is waited for is locked against ending meanwhile.
+create or replace function holdfast.check_waits(
+  p_tasks int, p_parent uuid[], p_parent_place int[],
+  p_waits_place int[], p_waits_for uuid[], p_waits_for_place int[], p_waits_policy text[])
+returns void
+language plpgsql
+as $$
+declare
+  v_missing uuid;
+begin
+  if exists (select from unnest(p_waits_place, p_waits_for, p_waits_for_place) w(place, id, for_place)
+             where w.place is null or w.place not between 1 and p_tasks
+                or (w.id is null) = (w.for_place is null) or w.for_place not between 1 and w.place - 1)
+     or exists (select from unnest(p_parent_place) with ordinality w(for_place, place)
+                where w.for_place not between 1 and w.place - 1) then
+    raise exception 'A task can wait only for tasks that exist, or that come earlier in the same call.'
+      using errcode = 'TK020', hint = 'Order the tasks so that each comes after those it waits for: that excludes cycles.';
+  end if;
+  if exists (select from unnest(p_waits_policy) p where p not in ('cancel', 'skip', 'ignore')) then
+    raise exception 'The policy of a dependency is cancel, skip or ignore.' using errcode = 'TK020',
+      hint = 'It says what becomes of the waiting task when the other one ends badly.';
+  end if;
+  perform from (select distinct w as id from unnest(p_waits_for || p_parent) w where w is not null order by 1) w
+  cross join lateral (select from holdfast.task t where t.id = w.id for key share) t;
+  select w into v_missing from unnest(p_waits_for) w where w is not null
+    and (select t.version from holdfast.task t where t.id = w) is null
+    and (select t.version from holdfast.task_done t where t.id = w) is null limit 1;
+  if found then
+    raise exception 'Task % does not exist, so nothing can wait for it.', v_missing
+      using errcode = 'TK020', hint = 'Submit it first, or in the same call.';
+  end if;
+  select w into v_missing from unnest(p_parent) w where w is not null
+    and (select t.version from holdfast.task t where t.id = w) is null limit 1;
+  if found then
+    raise exception 'Task % cannot get children: it has ended, or never was.', v_missing
+      using errcode = 'TK020', hint = 'Submit children together with their parent, or while it still runs.';
+  end if;
+end $$;
+
+create or replace function holdfast.write_waits(
+  p_id uuid[], p_created bool[], p_waiting uuid[], p_parent uuid[], p_parent_place int[],
+  p_waits_place int[], p_waits_for uuid[], p_waits_for_place int[], p_waits_policy text[])
+returns void
+language plpgsql
+as $$
+begin
+  if exists (select from unnest(p_waits_place) w(place)
+             where p_created[w.place] and p_id[w.place] <> all (coalesce(p_waiting, '{}'))) then
+    raise exception 'Tasks of this lifecycle cannot wait for others.' using errcode = 'TK020',
+      hint = 'Give it a state for that: blocked=''BLOCKED'' and blocked(''BLOCKED'', unblock=...).';
+  end if;
+  insert into holdfast.dependency (upstream, downstream, policy, outcome)
+  select e.upstream, e.downstream, e.policy, (select q.outcome from holdfast.task_done q where q.id = e.upstream)
+  from (
+    select coalesce(w.id, p_id[w.for_place]) as upstream, p_id[w.place] as downstream,
+           coalesce(w.policy, 'cancel') as policy
+    from unnest(p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy) w(place, id, for_place, policy)
+    where p_created[w.place]
+    union all
+    select i.id, coalesce(i.parent, p_id[i.parent_place]), 'gather'
+    from unnest(p_id, p_created, p_parent, p_parent_place) i(id, created, parent, parent_place)
+    where i.created and coalesce(i.parent, p_id[i.parent_place]) is not null
+  ) e
+  order by 1, 2 on conflict do nothing;
+  if exists (select from unnest(p_waiting) w(id)
+             where (select d.policy from holdfast.dependency d where d.downstream = w.id limit 1) is null) then
+    raise exception 'This task gathers its children, and there are none.' using errcode = 'TK020',
+      hint = 'Submit its children in the same call, with their parent''s place.';
+  end if;
+end $$;
+
+grant execute on function
+  holdfast.submit(text, jsonb, text, text, int, text, interval, timestamptz, int, text, uuid[], text, uuid, text, int, interval),
+  holdfast.submit_many(text[], text[], jsonb[], text[], int[], text[], interval[], timestamptz[], int[], text[], uuid[],
+                       int[], text[], int[], interval[], int[], uuid[], int[], text[])
+  to holdfast_app;

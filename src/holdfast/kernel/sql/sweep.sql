@@ -1,0 +1,141 @@
+-- sweep.sql: what time alone decides. Dead leases, limits that have passed, times that have come, places that are free.
+-- Called by every process, all the time; there is no leader. Picks small batches and skips what others have locked;
+-- whatever was read before the lock is looked at again under it.
+
+create or replace function holdfast.sweep(
+  p_n int default 500, out reaped int, out expired int, out due int, out admitted int)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+  reaped := holdfast.reap(p_n);
+  expired := holdfast.expire(p_n);
+  due := holdfast.due(p_n);
+  admitted := holdfast.admit_due();
+  perform holdfast.forget_beats();
+end $$;
+
+-- Leases that ran out. A lost worker is a failed attempt with a budget of its own; the first loss is made good at once.
+create or replace function holdfast.reap(p_n int) returns int
+language plpgsql
+as $$
+declare
+  v_now timestamptz := holdfast.now();
+  v_id uuid[];
+  v_verb text[];
+  v_due timestamptz[];
+  v_note jsonb[];
+begin
+  select array_agg(t.id) into v_id from (
+    select t.id from holdfast.task t
+    where t.lease_token is not null and t.lease_expires_at < v_now
+      and (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true
+    limit p_n for update of t skip locked) t;
+  -- A heartbeat may have come between the first look and the lock.
+  select array_agg(t.id), array_agg(v.verb), array_agg(case when t.crashes > 0 then
+           v_now + holdfast.backoff(t.lifecycle, t.crashes) else v_now end),
+         array_agg(jsonb_build_object('kind', 'lease_lost', 'category', 'Transient', 'worker', t.worker_id,
+           'message', format('The worker was lost (%s of %s).', t.crashes + 1, l.crash_budget)))
+    into v_id, v_verb, v_due, v_note
+  from unnest(v_id) i(id)
+  cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
+  cross join lateral (select l.crash_budget from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
+  cross join lateral (select case when t.cancel_requested then 'cancel'
+                                  when t.crashes + 1 < l.crash_budget then 'lost' else 'fail' end as verb) v
+  where (select b.expires_at from holdfast.beat b
+         where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true;
+  v_id := holdfast.move_each(v_id, v_verb, v_due, v_note);
+  perform holdfast.due_these(v_id);
+  return coalesce(cardinality(v_id), 0);
+end $$;
+
+-- Limits that have passed: the task moves on, or wakes a worker, marked as timed out. A lease ends with it.
+create or replace function holdfast.expire(p_n int) returns int
+language plpgsql
+as $$
+declare
+  v_id uuid[];
+  v_note jsonb[];
+begin
+  select array_agg(t.id),
+         array_agg(jsonb_build_object('kind', 'time_limit', 'message', format('The time limit of %s has passed.', t.state)))
+    into v_id, v_note
+  from (select t.id, t.state from holdfast.task t where t.deadline <= holdfast.now()
+        order by t.deadline, t.id limit p_n for update skip locked) t;
+  if v_id is null then
+    return 0;
+  end if;
+  v_id := holdfast.move_each(v_id, array_fill('limit'::text, array[cardinality(v_id)]),
+                             array_fill(holdfast.now(), array[cardinality(v_id)]), v_note);
+  return coalesce(cardinality(v_id), 0);
+end $$;
+
+-- Times that have come.
+create or replace function holdfast.due(p_n int) returns int
+language plpgsql
+as $$
+begin
+  return holdfast.due_these(array(
+    select t.id from holdfast.task t where t.actor = 'clock' and t.due_at <= holdfast.now()
+    order by t.due_at, t.id limit p_n for no key update skip locked));
+end $$;
+
+create or replace function holdfast.due_these(p_id uuid[]) returns int
+language plpgsql
+as $$
+declare
+  v_id uuid[] := array(
+    select t.id from unnest(p_id) i(id) cross join lateral (
+      select t.id from holdfast.task t
+      where t.id = i.id and t.actor::text = 'clock' and t.due_at <= holdfast.now() offset 0) t);
+begin
+  v_id := holdfast.move_each(v_id, array_fill('due'::text, array[cardinality(v_id)]), null, null);
+  return coalesce(cardinality(v_id), 0);
+end $$;
+
+-- Move all of them; if the effects of one refuse, move the others one by one. Answers who moved.
+create or replace function holdfast.move_each(p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[])
+returns uuid[]
+language plpgsql
+as $$
+declare
+  v_moved uuid[];
+begin
+  if coalesce(cardinality(p_id), 0) = 0 then
+    return null;
+  end if;
+  begin
+    perform holdfast.move(p_id, p_verb, p_due, p_note);
+    return p_id;
+  exception
+    when deadlock_detected or serialization_failure or lock_not_available then
+      raise;
+    when others then
+      null;
+  end;
+  for i in 1 .. cardinality(p_id) loop
+    begin
+      perform holdfast.move(p_id[i:i], p_verb[i:i], p_due[i:i], p_note[i:i]);
+      v_moved := v_moved || p_id[i];
+    exception
+      when deadlock_detected or serialization_failure or lock_not_available then
+        raise;
+      when others then
+        raise warning 'task %: % failed: %', p_id[i], p_verb[i], sqlerrm;
+    end;
+  end loop;
+  return v_moved;
+end $$;
+
+-- Heartbeats of leases that are no more.
+create or replace function holdfast.forget_beats() returns void
+language sql
+as $$
+  delete from holdfast.beat b where b.task_id = any (array(
+    select b.task_id from holdfast.beat b
+    where b.expires_at < holdfast.now() - interval '1 minute'
+      and (select t.lease_token from holdfast.task t where t.id = b.task_id) is distinct from b.token
+    limit 1000 for update skip locked))
+$$;
+
+grant execute on function holdfast.sweep(int) to holdfast_app;

@@ -1,0 +1,53 @@
+-- verify.sql: the whole history replayed against the declared matrix. One row per thing that does not hold; no row is
+-- the proof. Reads everything it is asked about; takes no lock, and sees one moment.
+
+create or replace function holdfast.verify(p_id uuid[] default null)
+returns table (task_id uuid, problem text)
+language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off
+as $$
+  with tasks as materialized (
+    select t.id, t.lifecycle, t.state, t.version, t.attempt, false as ended from holdfast.task t
+    where p_id is null or t.id = any (p_id)
+    union all
+    select t.id, t.lifecycle, t.state, t.version, t.attempt, true from holdfast.task_done t
+    where p_id is null or t.id = any (p_id)
+  ), history as materialized (
+    select e.*, lag(e.to_state) over past as was, lag(e.version) over past as version_was,
+           lag(e.attempt) over past as attempt_was, lead(e.version) over past is null as is_last
+    from holdfast.event e where p_id is null or e.task_id = any (p_id)
+    window past as (partition by e.task_id order by e.version)
+  )
+  select t.id, 'it is both live and finished' from tasks t group by t.id having count(*) > 1
+  union all
+  select t.id, 'it has no events' from tasks t
+  where not exists (select from history h where h.task_id = t.id)
+  union all
+  select h.task_id, 'events without a task' from history h where h.is_last
+    and not exists (select from tasks t where t.id = h.task_id)
+  union all
+  select h.task_id, format('event %s follows %s', h.version, coalesce(h.version_was::text, 'nothing')) from history h
+  where h.version <> coalesce(h.version_was + 1, 0)
+  union all
+  select h.task_id, format('event %s leaves %s, but it was %s', h.version, h.from_state, coalesce(h.was, 'unborn'))
+  from history h where h.from_state <> coalesce(h.was, '')
+  union all
+  select h.task_id, format('event %s: attempt %s follows %s', h.version, h.attempt, coalesce(h.attempt_was, 1))
+  from history h where h.attempt not in (coalesce(h.attempt_was, 1), coalesce(h.attempt_was, 0) + 1)
+  union all
+  select h.task_id, format('event %s: %s -%s-> %s is not declared', h.version, h.from_state, h.verb, h.to_state)
+  from history h join tasks t on t.id = h.task_id
+  where not exists (select from holdfast.transition x where x.lifecycle = t.lifecycle and x.from_state = h.from_state
+                      and x.verb = h.verb and x.to_state = h.to_state)
+  union all
+  select t.id, format('its row says %s, version %s, attempt %s; its events say %s, %s, %s',
+                      t.state, t.version, t.attempt, h.to_state, h.version, h.attempt)
+  from tasks t join history h on h.task_id = t.id and h.is_last
+  where (t.state, t.version, t.attempt) is distinct from (h.to_state, h.version, h.attempt)
+  union all
+  select t.id, format('%s is %s', t.state, case when t.ended then 'not final' else 'final' end)
+  from tasks t join holdfast.state s on s.lifecycle = t.lifecycle and s.name = t.state
+  where t.ended <> (s.actor = 'nobody')
+  order by 1, 2
+$$;
+
+grant execute on function holdfast.verify(uuid[]) to holdfast_app;

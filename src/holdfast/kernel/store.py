@@ -1,0 +1,291 @@
+"""The kernel's functions, as Python: one short method for each, of the same name, in the same order.
+
+Nothing is decided here. A method sends its arguments and brings back the answer, or the error that Postgres raised, as
+the class of the same SQLSTATE. A call that was broken off by a deadlock is made again, and so is one whose connection
+was lost, if making it twice does no harm. Each call is one statement, so a transaction pooler may stand in between.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from holdfast.errors import DatabaseUnreachable, LeaseLost, MoveRefused, StateUnknown
+from holdfast.kernel import wire
+from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.kernel.postgres import DRIVER_ERRORS
+from holdfast.kernel.task import (
+    Beat,
+    Checkpoint,
+    Checkpointed,
+    Event,
+    Explanation,
+    Grant,
+    Json,
+    Lease,
+    Outcome,
+    Settled,
+    Settlement,
+    Step,
+    StepEvent,
+    Submission,
+    Submitted,
+    Swept,
+)
+
+calls_at_most = 8
+
+
+class Store:
+    """The kernel behind a pool, or behind one connection whose transaction the caller commits."""
+
+    def __init__(self, source: asyncpg.Pool | asyncpg.Connection) -> None:
+        self._source = source
+
+    # Lifecycles and queues
+
+    async def declare(self, lifecycle: Lifecycle) -> int:
+        """Write a lifecycle down and return its version. Raises DeclarationConflict if tasks use another one."""
+        return int(await self._value("select holdfast.declare($1)", wire.dump(lifecycle.definition())))
+
+    async def lifecycles(self) -> list[Lifecycle]:
+        """The newest version of each declared lifecycle."""
+        rows = await self._rows("select definition from holdfast.lifecycles()")
+        return [Lifecycle.from_definition(wire.load(row["definition"])) for row in rows]
+
+    async def make_queue(self, name: str) -> None:
+        """Make a queue, unless it is there."""
+        await self._value("select holdfast.make_queue($1)", name)
+
+    async def pause_queue(self, name: str, by: str = "") -> None:
+        """Let nothing of this queue be claimed. Raises QueueUnknown."""
+        await self._value("select holdfast.pause_queue($1, $2)", name, by)
+
+    async def resume_queue(self, name: str) -> None:
+        """Let workers claim from it again. Raises QueueUnknown."""
+        await self._value("select holdfast.resume_queue($1)", name)
+
+    async def limit_concurrency(self, key: str, allowed: int) -> None:
+        """Let so many tasks with this limit key be with workers at once."""
+        await self._value("select holdfast.limit_concurrency($1, $2)", key, allowed)
+
+    # Tasks, from the outside
+
+    async def submit(self, *tasks: Submission) -> list[Submitted]:
+        """Make these tasks, all or none. Raises a RequestInvalid, and then nothing was written."""
+        keyed = all(task.key for task in tasks)
+        rows = await self._rows(wire.SUBMIT, *wire.submissions(tasks), repeatable=keyed)
+        return [Submitted(row["id"], row["created"]) for row in rows]
+
+    async def act(self, task_id: UUID | str, verb: str, note: Json = None) -> str:
+        """Do what the owner may do here, and return the new state. Raises MoveRefused, VerbUnknown or TaskExpired."""
+        query = "select * from holdfast.act($1, $2, $3)"
+        row = (await self._rows(query, wire.task_id(task_id), verb, wire.dump(note), repeatable=False))[0]
+        wire.refuse_expired(row["status"], task_id, row["state"])
+        return str(row["state"])
+
+    async def cancel(self, task_id: UUID | str, reason: str | None = None, by: str | None = None) -> str:
+        """Cancel a task. Answers cancelled, requested (a worker holds it) or too_late."""
+        query = "select effect from holdfast.cancel($1, $2, $3)"
+        return str(await self._value(query, wire.task_id(task_id), wire.text(reason), wire.text(by)))
+
+    async def retry(
+        self, task_id: UUID | str, from_step: str | None = None, payload: Json = None, by: str | None = None
+    ) -> UUID:
+        """Run a finished task again as a new one, which is returned. Raises StepUnknown or MoveRefused."""
+        given = (wire.task_id(task_id), from_step, wire.dump(payload), by)
+        answer: UUID = await self._value("select holdfast.retry($1, $2, $3, $4)", *given, repeatable=False)
+        return answer
+
+    # Tasks, from a worker
+
+    async def claim(
+        self,
+        queues: Sequence[str],
+        n: int = 1,
+        *,
+        lasting: timedelta,
+        worker: str,
+        names: Sequence[str] | None = None,
+    ) -> list[Lease]:
+        """Take up to `n` tasks of these queues that are due; only those with one of these names, if any are given."""
+        rows = await self._rows("select * from holdfast.claim($1, $2, $3, $4, $5)", queues, n, lasting, worker, names)
+        return [wire.lease(row) for row in rows]
+
+    async def claim_these(self, ids: Iterable[UUID | str], *, lasting: timedelta, worker: str) -> list[Lease]:
+        """Take those of these tasks that can be taken now."""
+        given = ([wire.task_id(task) for task in ids], lasting, worker)
+        return [wire.lease(row) for row in await self._rows("select * from holdfast.claim_these($1, $2, $3)", *given)]
+
+    async def heartbeat(
+        self, leases: Sequence[Lease], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
+    ) -> dict[UUID, Beat]:
+        """Extend these leases. Those that are missing in the answer are lost."""
+        shown = [wire.dump((progress or {}).get(lease.task_id)) for lease in leases]
+        query = "select * from holdfast.heartbeat($1, $2, $3, $4, $5)"
+        rows = await self._rows(query, *wire.proofs(leases), lasting, shown)
+        return {row["task_id"]: Beat(row["expires_at"], row["cancel_requested"]) for row in rows}
+
+    async def checkpoint(self, *checkpoints: Checkpoint) -> list[Checkpointed]:
+        """Keep what is done. Each has its own answer; what is not ok or stored has changed nothing."""
+        rows = await self._rows(wire.CHECKPOINT, *wire.checkpoints(checkpoints))
+        return [Checkpointed(**{**row, "result": wire.load(row["result"])}) for row in rows]
+
+    async def keep(
+        self, lease: Lease, step: str | None = None, result: Json = None, *, to: str | None = None, usage: Json = None
+    ) -> Json:
+        """One checkpoint; the result that counts. Raises LeaseLost, MoveRefused or StateUnknown, and kept nothing."""
+        kept = (await self.checkpoint(Checkpoint(lease, step, result, to, usage)))[0]
+        refuse(kept.status, lease, to)
+        return kept.result
+
+    async def record(self, lease: Lease, kind: str, step: str | None = None, data: Json = None) -> None:
+        """Write an event of a step down. Raises LeaseLost."""
+        query = "select * from holdfast.record($1, $2, $3, $4, $5, $6)"
+        rows = await self._rows(
+            query, *wire.proofs([lease]), [step], [kind], [wire.dump(data)], repeatable=False
+        )  # fmt: skip
+        refuse("ok" if rows else "lost", lease, None)
+
+    async def settle(self, *settlements: Settlement) -> list[Settled]:
+        """End these leases. Each has its own answer; what is not ok or repeat has changed nothing."""
+        rows = await self._rows(wire.SETTLE, *wire.settlements(settlements))
+        return [Settled(**row) for row in rows]
+
+    async def finish(self, lease: Lease, outcome: Outcome) -> Settled:
+        """Settle one lease. Raises LeaseLost, MoveRefused or StateUnknown, and then nothing was written."""
+        settled = (await self.settle((lease, outcome)))[0]
+        refuse(settled.status, lease, outcome)
+        return settled
+
+    async def turn(
+        self,
+        settlements: Sequence[Settlement],
+        queues: Sequence[str],
+        n: int = 1,
+        *,
+        lasting: timedelta,
+        worker: str,
+        names: Sequence[str] | None = None,
+    ) -> tuple[list[Settled], list[Lease]]:
+        """Settle, then claim, in one round trip and one commit."""
+        rows = await self._rows(wire.TURN, *wire.settlements(settlements), queues, n, lasting, worker, names)
+        settled = [Settled(*(row[i] for i in range(1, 7))) for row in rows if row["part"] == "settled"]
+        return settled, [wire.lease(row["lease"]) for row in rows if row["part"] == "claimed"]
+
+    async def hello(
+        self, worker: str, *, label: str, queues: Sequence[str], names: Sequence[str] | None, slots: int
+    ) -> None:
+        """Say who works here and on what."""
+        await self._value("select holdfast.hello($1, $2, $3, $4, $5)", worker, label, queues, names, slots)
+
+    async def goodbye(self, worker: str) -> None:
+        """Say that this worker is gone. Its leases stay until they are settled or expire."""
+        await self._value("select holdfast.goodbye($1)", worker)
+
+    # Time and budgets
+
+    async def sweep(self, n: int = 500) -> Swept:
+        """Do what time alone decides, for up to `n` tasks of each kind."""
+        return Swept(**(await self._rows("select * from holdfast.sweep($1)", n))[0])
+
+    async def make_partitions(self, days: int = 7) -> int:
+        """Make the partitions for the days to come; returns how many were missing."""
+        return int(await self._value("select holdfast.make_partitions($1)", days))
+
+    async def set_budget(self, name: str, capacity: float, every: timedelta) -> None:
+        """Let `capacity` units be spent at once, and one more every so often."""
+        await self._value("select holdfast.set_budget($1, $2, $3)", name, wire.number(capacity), every)
+
+    async def spend(self, name: str, amount: float = 1) -> Grant:
+        """Take a share of a budget, or learn when to ask again. Raises BudgetUnknown."""
+        return Grant(**(await self._rows("select * from holdfast.spend($1, $2)", name, wire.number(amount)))[0])
+
+    async def block_budget(self, name: str, until: datetime) -> None:
+        """Let nobody spend until then. Raises BudgetUnknown."""
+        await self._value("select holdfast.block_budget($1, $2)", name, until)
+
+    # Looking
+
+    async def read(self, task_id: UUID | str) -> dict[str, Any]:
+        """A task, live or finished. Raises TaskNotFound."""
+        found: dict[str, Any] = wire.load(await self._value("select holdfast.read($1)", wire.task_id(task_id)))
+        return found
+
+    async def events(self, task_id: UUID | str) -> list[Event]:
+        """Its moves, oldest first."""
+        rows = await self._rows("select * from holdfast.events($1)", wire.task_id(task_id))
+        return [Event(**{**row, "data": wire.load(row["data"])}) for row in rows]
+
+    async def steps(self, task_id: UUID | str) -> list[Step]:
+        """Its steps, in the order in which they were completed."""
+        rows = await self._rows("select * from holdfast.steps($1)", wire.task_id(task_id))
+        return [Step(**{**row, "result": wire.load(row["result"])}) for row in rows]
+
+    async def step_events(self, task_id: UUID | str) -> list[StepEvent]:
+        """What happened within it, oldest first."""
+        rows = await self._rows("select * from holdfast.step_events($1)", wire.task_id(task_id))
+        return [StepEvent(**{**row, "data": wire.load(row["data"])}) for row in rows]
+
+    async def explain(self, task_id: UUID | str) -> Explanation:
+        """Why it is where it is, and what can be done about it. Raises TaskNotFound."""
+        return Explanation(**(await self._rows("select * from holdfast.explain($1)", wire.task_id(task_id)))[0])
+
+    async def verify(self, ids: Iterable[UUID | str] | None = None) -> list[tuple[UUID, str]]:
+        """What in the history of these tasks, or of all, does not hold. Nothing is the proof that all does."""
+        asked = None if ids is None else [wire.task_id(task) for task in ids]
+        return [tuple(row) for row in await self._rows("select * from holdfast.verify($1)", asked)]
+
+    async def inbox(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
+        """What failed for good and waits for a person, newest first."""
+        rows = await self._rows("select * from holdfast.inbox($1, $2)", everything, limit)
+        return [{**row, "error": wire.load(row["error"])} for row in rows]
+
+    async def resolve(self, entry: UUID | str, by: str, note: str | None = None) -> None:
+        """Say that nothing more is to be done about an inbox entry."""
+        await self._value("select holdfast.resolve($1, $2, $3)", wire.task_id(entry), by, note)
+
+    # The wire
+
+    async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
+        return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
+
+    async def _rows(self, query: str, *arguments: Any, repeatable: bool = True) -> list[asyncpg.Record]:
+        """Ask, and ask again where that is safe. Raises what Postgres raised, as a class of ours."""
+        for call in range(1, calls_at_most + 1):
+            try:
+                rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
+                return rows
+            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+                if call == calls_at_most or isinstance(self._source, asyncpg.Connection):
+                    raise
+            except asyncpg.PostgresError as error:
+                if not wire.is_lost_connection(error):
+                    raise wire.translated(error) from error
+                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
+                    raise wire.unreachable(error) from error
+            except DRIVER_ERRORS as error:
+                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
+                    raise wire.unreachable(error) from error
+            await asyncio.sleep(random.uniform(0, 0.02 * 2**call))  # noqa: S311
+        raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
+
+
+def refuse(status: str, lease: Lease, asked: object) -> None:
+    """Raise the error that a status stands for."""
+    match status:
+        case "lost":
+            raise LeaseLost(
+                f"Task {lease.task_id}, attempt {lease.attempt}.", fix="Whoever holds it now will settle it."
+            )
+        case "undeclared":
+            raise MoveRefused(
+                f"Task {lease.task_id} is {lease.state}, from where {asked} leads nowhere.",
+                fix=f"Declare the move in the lifecycle {lease.lifecycle}.",
+            )
+        case "unknown_state":
+            raise StateUnknown(f"{asked} is no state of {lease.lifecycle}.", fix="Name one that it declares.")

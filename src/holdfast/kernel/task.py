@@ -1,0 +1,229 @@
+"""What crosses the line between Python and the database: one frozen class per shape, nothing decided here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+Json = Any
+Category = Literal["RateLimited", "Transient", "SchemaInvalid", "Fatal"]
+Policy = Literal["cancel", "skip", "ignore"]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A task to be. `after` and `parent` are tasks that exist, or the places of earlier ones in the same call."""
+
+    name: str | None = None
+    payload: Json = None
+    lifecycle: str = "dispatch"
+    queue: str | None = None
+    priority: int = 0
+    key: str | None = None
+    delay: timedelta | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    owner: str = ""
+    after: Sequence[UUID | int] = ()
+    on_failure: Policy = "cancel"
+    parent: UUID | int | None = None
+    limit_key: str | None = None
+    limit_to: int | None = None
+    time_limit: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """The task's id, and whether this call made it or an earlier one with the same key."""
+
+    id: UUID | None
+    created: bool
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to run one attempt of one task, until it expires. Token and attempt prove it."""
+
+    task_id: UUID
+    attempt: int
+    token: UUID
+    expires_at: datetime
+    lifecycle: str
+    name: str
+    owner: str
+    state: str
+    queue: str
+    priority: int
+    due_at: datetime
+    deadline: datetime | None
+    timed_out: bool
+    max_attempts: int
+    version: int
+    payload: Json = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The lease lasts on; and whether somebody wants the task cancelled."""
+
+    expires_at: datetime
+    cancel_requested: bool
+
+
+@dataclass(frozen=True)
+class Done:
+    """All of it is done."""
+
+    result: Json = None
+
+
+@dataclass(frozen=True)
+class Partial:
+    """Some of it is done, and that is the end of it."""
+
+    result: Json = None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """It goes on in another state of its lifecycle."""
+
+    to: str
+    body: Json = None
+    delay: timedelta | None = None
+
+
+@dataclass(frozen=True)
+class Later:
+    """It waits where it is, at no cost: for a poll, a budget, or because its worker shuts down."""
+
+    delay: timedelta | None = None
+    at: datetime | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """It failed. The category decides what follows; None is a failure that nobody has put into one."""
+
+    category: Category | None
+    message: str
+    code: str | None = None
+    step: str | None = None
+    retry_after: timedelta | None = None
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The handler stopped because it was asked to."""
+
+    reason: str | None = None
+
+
+Outcome = Done | Partial | Moved | Later | Failed | Cancelled
+Settlement = tuple[Lease, Outcome]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of a settlement. `repeat` is the answer to the very same one, given again."""
+
+    task_id: UUID
+    status: Literal["ok", "repeat", "lost", "undeclared", "unknown_state"]
+    state: str | None
+    version: int | None
+    attempt: int | None
+    due_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A step that is done, a move to another state under the same lease, or both."""
+
+    lease: Lease
+    step: str | None = None
+    result: Json = None
+    to: str | None = None
+    usage: Json = None
+
+
+@dataclass(frozen=True)
+class Checkpointed:
+    """What became of it; `result` is what the first to write this step has written."""
+
+    task_id: UUID
+    step: str | None
+    status: Literal["ok", "stored", "lost", "undeclared", "unknown_state"]
+    result: Json
+    cancel_requested: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Who acts next, since when, what the task waits for, and what can be done about it."""
+
+    reason: str
+    actor: str
+    state: str
+    since: datetime
+    until: datetime | None
+    sentence: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """One move of a task."""
+
+    version: int
+    at: datetime
+    verb: str
+    from_state: str
+    to_state: str
+    attempt: int
+    worker_id: str | None
+    data: Json
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a task: done with its result, or failed so many times until now."""
+
+    name: str
+    done: bool
+    failures: int
+    attempt: int
+    at: datetime
+    result: Json
+
+
+@dataclass(frozen=True)
+class StepEvent:
+    """Something that happened within a task: a step began, ended, failed, or waits to be tried again."""
+
+    number: int
+    at: datetime
+    step: str
+    kind: str
+    attempt: int
+    data: Json
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep moved."""
+
+    reaped: int
+    expired: int
+    due: int
+    admitted: int
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A share of a budget, or the time to ask again."""
+
+    granted: bool
+    retry_at: datetime | None

@@ -1,0 +1,200 @@
+"""How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from holdfast import errors
+from holdfast.errors import DatabaseUnreachable, HoldfastError, PayloadInvalid, RequestInvalid, TaskExpired
+from holdfast.kernel.task import (
+    Cancelled,
+    Checkpoint,
+    Done,
+    Failed,
+    Json,
+    Later,
+    Lease,
+    Moved,
+    Partial,
+    Settlement,
+    Submission,
+)
+
+SUBMIT = (
+    "select id, created from holdfast.submit_many("
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) order by place"
+)
+SETTLE = "select * from holdfast.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+CHECKPOINT = "select * from holdfast.checkpoint($1, $2, $3, $4, $5, $6, $7)"
+
+BY_SQLSTATE = {
+    kind.sqlstate: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, HoldfastError) and kind.sqlstate
+}
+
+
+def dump(value: Json) -> str | None:
+    """JSON that Postgres takes. None stays null. Raises PayloadInvalid."""
+    if value is None:
+        return None
+    try:
+        return json.dumps(value, allow_nan=False)
+    except RecursionError as error:
+        raise PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.") from error
+    except (TypeError, ValueError) as error:
+        raise PayloadInvalid(
+            f"{error}.", fix="Pass strings, numbers, booleans, None, and lists and dictionaries of these."
+        ) from error
+
+
+def load(text: str | None) -> Json:
+    return None if text is None else json.loads(text)
+
+
+def text(value: str | None) -> str | None:
+    """A string that Postgres takes. Raises PayloadInvalid."""
+    if value is not None and ("\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value)):
+        raise PayloadInvalid("It holds a character that is none (NUL or half of a pair).", fix="Leave it out.")
+    return value
+
+
+def number(value: float) -> Decimal:
+    """A number that Postgres takes exactly. Raises RequestInvalid."""
+    try:
+        return Decimal(str(value))
+    except InvalidOperation as error:
+        raise RequestInvalid(f"{value!r} is no number.", fix="Pass an int, a float or a Decimal.") from error
+
+
+def task_id(value: UUID | str) -> UUID:
+    """An id. Raises RequestInvalid for what is none."""
+    try:
+        return value if isinstance(value, UUID) else UUID(value)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise RequestInvalid(
+            f"{value!r} is not the id of a task.", fix="Ids look like 01b8dac5-b400-730f-8c80-71bbed710aed."
+        ) from error
+
+
+def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
+    """The arguments of SUBMIT."""
+    edges = [(place, other, task.on_failure) for place, task in enumerate(tasks, 1) for other in task.after]
+    parents = [task.parent for task in tasks]
+    return (
+        [task.lifecycle for task in tasks],
+        [text(task.name) for task in tasks],
+        [dump({} if task.payload is None else task.payload) for task in tasks],
+        *([getattr(task, name) for task in tasks] for name in ("queue", "priority")),
+        [text(task.key) for task in tasks],
+        *([getattr(task, name) for task in tasks] for name in ("delay", "run_at", "max_attempts")),
+        [text(task.owner) for task in tasks],
+        *(_ids_and_places(parents) if any(parent is not None for parent in parents) else (None, None)),
+        [text(task.limit_key) for task in tasks],
+        *([getattr(task, name) for task in tasks] for name in ("limit_to", "time_limit")),
+        [place for place, _, _ in edges] or None,
+        *(_ids_and_places([other for _, other, _ in edges]) if edges else (None, None)),
+        [policy for _, _, policy in edges] or None,
+    )
+
+
+def _ids_and_places(given: Sequence[UUID | int | str | None]) -> tuple[list[UUID | None], list[int | None]]:
+    """Tasks that exist, and tasks by their place in this call (counted from 0 in Python, from 1 in SQL)."""
+    places = [one + 1 if isinstance(one, int) else None for one in given]
+    ids = [None if one is None or isinstance(one, int) else task_id(one) for one in given]
+    return ids, places
+
+
+def proofs(leases: Sequence[Lease]) -> tuple[list[UUID], list[int], list[UUID]]:
+    return [one.task_id for one in leases], [one.attempt for one in leases], [one.token for one in leases]
+
+
+def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
+    """The arguments of CHECKPOINT."""
+    return (
+        *proofs([one.lease for one in given]),
+        [text(one.step) for one in given],
+        [dump(one.result) for one in given],
+        [one.to for one in given],
+        [dump(one.usage) for one in given],
+    )
+
+
+def settlements(given: Sequence[Settlement]) -> tuple[Any, ...]:
+    """The arguments of SETTLE: outcome, to, delay, due, category, step and body behind the proofs."""
+    columns = list(zip(*(_columns(outcome) for _, outcome in given), strict=True)) or [()] * 7
+    return (*proofs([lease for lease, _ in given]), *map(list, columns))
+
+
+def _columns(outcome: object) -> tuple[Any, ...]:
+    match outcome:
+        case Done(result):
+            return "done", None, None, None, None, None, dump(result)
+        case Partial(result):
+            return "partial", None, None, None, None, None, dump(result)
+        case Moved(to, body, delay):
+            return "moved", to, delay, None, None, None, dump(body)
+        case Later(delay, at, kind):
+            return "later", None, delay, at, None, None, dump({"kind": kind} if kind else None)
+        case Failed(category, message, code, step, delay, at):
+            error = {"message": message} | ({"code": code} if code else {})
+            return "failed", None, delay, at, category, text(step), dump(error)
+        case Cancelled(reason):
+            return "cancelled", None, None, None, None, None, dump({"reason": reason} if reason else None)
+    raise RequestInvalid(f"{outcome!r} is no outcome.", fix="Use Done, Partial, Moved, Later, Failed or Cancelled.")
+
+
+def lease(row: asyncpg.Record) -> Lease:
+    return Lease(**{**row, "payload": load(row["payload"])})
+
+
+def refuse_expired(status: str, given: UUID | str, state: str) -> None:
+    if status == "expired":
+        raise TaskExpired(f"Task {given} is {state} now.", fix="Begin anew with a new task.")
+
+
+def translated(error: asyncpg.PostgresError) -> HoldfastError:
+    """What Postgres raised, as the class of its SQLSTATE. What is no error of ours is raised as it is."""
+    kind = BY_SQLSTATE.get(error.sqlstate)
+    if kind:
+        return kind(str(error.message), fix=error.hint or "")
+    if isinstance(error, asyncpg.exceptions.StatementTooComplexError):
+        return PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.")
+    if isinstance(error, asyncpg.DataError):
+        return unsendable(error)
+    raise error
+
+
+def unsendable(error: Exception) -> HoldfastError:
+    """A value that the driver or Postgres could not make sense of."""
+    said = str(getattr(error, "detail", None) or error)
+    if isinstance(
+        error, (asyncpg.exceptions.UntranslatableCharacterError, asyncpg.exceptions.InvalidTextRepresentationError)
+    ):
+        return PayloadInvalid(said, fix="Leave out NUL and half pairs of surrogates; write huge numbers as strings.")
+    return RequestInvalid(said, fix="Check the types and the size of what you pass.")
+
+
+def is_lost_connection(error: asyncpg.PostgresError) -> bool:
+    """The server is going away, or has just come: nothing of what was asked is wrong."""
+    return isinstance(
+        error,
+        (
+            asyncpg.exceptions.AdminShutdownError,
+            asyncpg.exceptions.CrashShutdownError,
+            asyncpg.exceptions.CannotConnectNowError,
+            asyncpg.exceptions.PostgresConnectionError,
+            asyncpg.exceptions.TooManyConnectionsError,
+        ),
+    )
+
+
+def unreachable(error: Exception) -> DatabaseUnreachable:
+    return DatabaseUnreachable(
+        str(error) or type(error).__name__, fix="What was asked may have happened: look before you ask again."
+    )
