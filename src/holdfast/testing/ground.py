@@ -1,7 +1,8 @@
 """One server per test run, one template database, one clone of it per test.
 
 All processes of a run open the same folder and so share one embedded server. Whoever comes first makes the template:
-migrated, with the lifecycles declared and the moved clock in place of the real one. A clone of it costs some 15 ms (`python -m bench clone`).
+migrated, with the lifecycles declared and the moved clock in place of the real one. A clone of it costs some 15 ms
+(`python -m bench clone`).
 The server trades durability for speed; a crash of the machine loses the run, and nothing else.
 """
 

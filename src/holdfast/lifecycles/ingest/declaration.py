@@ -11,7 +11,7 @@ INGEST = Lifecycle(
             "RUNNING", done="COMPLETED", partial="PARTIAL", fail="FAILED",
             display=Display("Running", "indigo", "play", "Its documents are being worked on"),
         ),
-        final("COMPLETED", "done", progress=100, display=Display("Completed", "green", "check", "All documents are in")),
+        final("COMPLETED", "done", progress=100, display=Display("Completed", "green", "check", "All are in")),
         final("PARTIAL", "partial", progress=100, display=Display("Partial", "yellow", "check", "Some are missing")),
         final("FAILED", "failed", display=Display("Failed", "red", "x", "No document could be read")),
         final("CANCELLED", "cancelled", display=Display("Cancelled", "gray", "ban", "Cancelled")),

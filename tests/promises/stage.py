@@ -1,0 +1,69 @@
+"""What many tests begin with: a task in a given state, a lease, a worker's hands."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Lease, Submission
+
+MINUTE = timedelta(minutes=1)
+
+
+async def submit(store: Store, name: str | None = "work", **options: Any) -> UUID:
+    """One task; its id."""
+    task = (await store.submit(Submission(name, **options)))[0].id
+    assert task is not None
+    return task
+
+
+async def take(
+    store: Store, *queues: str, n: int = 1, worker: str = "worker", lasting: timedelta = MINUTE
+) -> list[Lease]:
+    return await store.claim(queues or ("default",), n, lasting=lasting, worker=worker)
+
+
+async def take_one(store: Store, *queues: str, worker: str = "worker", lasting: timedelta = MINUTE) -> Lease:
+    (lease,) = await take(store, *queues, worker=worker, lasting=lasting)
+    return lease
+
+
+async def state_of(store: Store, task: UUID) -> str:
+    return str((await store.read(task))["state"])
+
+
+async def place(owner: asyncpg.Connection, lifecycle: str, state: str, *, leased: bool = False) -> UUID:
+    """A task put into any state at all, past the triggers, with the one event that says so."""
+    task, token = uuid4(), uuid4() if leased else None
+    async with owner.transaction():
+        await owner.execute("set local session_replication_role = replica")
+        await owner.execute(
+            "insert into holdfast.task (id, lifecycle, name, state, actor, queue, max_attempts, lease_token,"
+            " lease_expires_at, worker_id)"
+            " select $1, l.id, 'placed', s.name, s.actor, l.queue, 3, $4::uuid,"
+            " case when $4 is not null then holdfast.now() + interval '1 minute' end, 'worker'"
+            " from holdfast.lifecycle l join holdfast.state s on s.lifecycle = l.id where l.name = $2 and s.name = $3",
+            task, lifecycle, state, token,
+        )  # fmt: skip
+        await owner.execute("insert into holdfast.input (id, payload) values ($1, '{}')", task)
+        await owner.execute(
+            "insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt)"
+            " values ($1, 0, 'submit', '', $2, 1)",
+            task, state,
+        )  # fmt: skip
+    return task
+
+
+async def lease_of(owner: asyncpg.Connection, task: UUID) -> Lease:
+    """The lease that a placed task is under, as its worker would hold it."""
+    row = await owner.fetchrow(
+        "select t.*, l.name as machine from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle where t.id = $1",
+        task,
+    )
+    return Lease(
+        task, row["attempt"], row["lease_token"], row["lease_expires_at"], row["machine"], row["name"], row["owner"],
+        row["state"], row["queue"], row["priority"], row["due_at"], row["deadline"], row["timed_out"],
+        row["max_attempts"], row["version"], {},
+    )  # fmt: skip

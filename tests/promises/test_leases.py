@@ -1,0 +1,187 @@
+"""One task, one lease: who holds it, how long, and what everybody else may do to it, which is nothing."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from holdfast.errors import LeaseLost
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed, Later, Lease, Moved, Outcome, Partial, Submission
+from holdfast.testing import Clock, Database
+from tests.promises.stage import MINUTE, state_of, submit, take, take_one
+
+
+async def test_a_task_is_claimed_by_one_worker_alone(store: Store) -> None:
+    task = await submit(store)
+    claims = await asyncio.gather(*(take(store, worker=f"worker-{n}") for n in range(10)))
+    assert [lease.task_id for lease in sum(claims, [])] == [task]
+
+
+async def test_each_claim_has_a_token_of_its_own(store: Store) -> None:
+    await submit(store)
+    first = await take_one(store)
+    await store.finish(first, Later())
+    second = await take_one(store)
+    assert (first.attempt, first.token != second.token) == (second.attempt, True)
+
+
+async def test_a_lease_lasts_as_long_as_heartbeats_come(store: Store, clock: Clock) -> None:
+    await submit(store)
+    lease = await take_one(store)
+    for _ in range(5):
+        clock.advance(seconds=50)
+        assert (await store.heartbeat([lease], lasting=MINUTE))[lease.task_id].expires_at == clock.now() + MINUTE
+        assert (await store.sweep()).reaped == 0
+    await store.finish(lease, Done())
+
+
+async def test_a_lease_without_heartbeats_ends_to_the_second(store: Store, clock: Clock) -> None:
+    await submit(store)
+    await take_one(store)
+    clock.advance(seconds=60)
+    assert (await store.sweep()).reaped == 0
+    clock.advance(seconds=1)
+    assert (await store.sweep()).reaped == 1
+
+
+async def test_a_worker_that_lost_its_lease_cannot_complete(store: Store, clock: Clock) -> None:
+    await submit(store)
+    first = await take_one(store, worker="first")
+    clock.advance(seconds=61)
+    await store.sweep()
+    second = await take_one(store, worker="second")
+    with pytest.raises(LeaseLost):
+        await store.finish(first, Done("stale"))
+    await store.finish(second, Done("fresh"))
+    assert (await store.read(second.task_id))["result"] == "fresh"
+
+
+async def test_a_settle_that_comes_before_the_sweep_still_counts(store: Store, clock: Clock) -> None:
+    await submit(store)
+    lease = await take_one(store)
+    clock.advance(hours=1)
+    assert (await store.finish(lease, Done())).state == "Completed"
+
+
+def stale(lease: Lease) -> dict[str, Lease]:
+    return {
+        "another token": replace(lease, token=uuid4()),
+        "the attempt before": replace(lease, attempt=lease.attempt - 1),
+        "the attempt after": replace(lease, attempt=lease.attempt + 1),
+        "another task": replace(lease, task_id=uuid4()),
+    }
+
+
+OUTCOMES: list[Outcome] = [
+    Done(), Partial(), Moved("Queued"), Later(), Cancelled(), Failed("Fatal", "x"), Failed("Transient", "x", step="s"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["another token", "the attempt before", "the attempt after", "another task"])
+async def test_a_stale_token_or_attempt_changes_no_row(kind: str, store: Store, database: Database) -> None:
+    await submit(store)
+    await submit(store)
+    lease, _ = await take(store, n=2)
+    old = stale(lease)[kind]
+    before = await everything(database)
+    assert {one.status for one in await store.settle(*((old, outcome) for outcome in OUTCOMES))} == {"lost"}
+    assert await store.heartbeat([old], lasting=MINUTE) == {}
+    assert (await store.checkpoint(Checkpoint(old, "step", 1)))[0].status == "lost"
+    with pytest.raises(LeaseLost):
+        await store.record(old, "step_started", "step")
+    assert await everything(database) == before
+    await store.finish(lease, Done())
+
+
+async def everything(database: Database) -> dict[str, object]:
+    """All rows of all tables of the schema."""
+    async with database.connect_owner() as owner:
+        tables = await owner.fetch("select tablename from pg_tables where schemaname = 'holdfast' order by 1")
+        return {
+            name: await owner.fetchval(f"select jsonb_agg(to_jsonb(t) order by to_jsonb(t)) from holdfast.{name} t")
+            for (name,) in tables
+        }
+
+
+async def test_the_winning_settle_repeated_gets_the_same_answer_and_does_nothing(
+    store: Store, database: Database
+) -> None:
+    await submit(store)
+    lease = await take_one(store)
+    first = await store.finish(lease, Done({"pages": 3}))
+    before = await everything(database)
+    again = await store.finish(lease, Done({"pages": 3}))
+    assert (again.status, again.state, again.version, again.attempt) == ("repeat", first.state, first.version, 1)
+    for other in (Done({"pages": 4}), Partial({"pages": 3}), Failed("Fatal", "x"), Later()):
+        with pytest.raises(LeaseLost):
+            await store.finish(lease, other)
+    assert await everything(database) == before
+
+
+async def test_a_repeat_is_known_in_every_time_zone(store: Store, database: Database) -> None:
+    await submit(store, lifecycle="batch")
+    lease = await take_one(store, "batch")
+    outcome = Failed("Fatal", "bad", retry_at=lease.due_at + timedelta(days=1))
+    await store.finish(lease, outcome)
+    async with database.connect() as elsewhere:
+        await elsewhere.execute("set time zone 'Asia/Kathmandu'")
+        assert (await Store(elsewhere).finish(lease, outcome)).status == "repeat"
+
+
+async def test_releasing_a_lease_costs_nothing(store: Store, clock: Clock) -> None:
+    task = await submit(store, max_attempts=1)
+    for _ in range(20):
+        lease = await take_one(store)
+        assert lease.attempt == 1
+        await store.finish(lease, Later())
+    await store.finish(await take_one(store), Done())
+    assert (await store.read(task))["attempt"] == 1
+
+
+async def test_settling_and_claiming_are_one_call(store: Store) -> None:
+    await store.submit(*(Submission("work") for _ in range(3)))
+    first = await take(store, n=2)
+    settled, leases = await store.turn(
+        [(lease, Done()) for lease in first], ["default"], 2, lasting=MINUTE, worker="worker"
+    )
+    assert [one.status for one in settled] == ["ok", "ok"]
+    assert {lease.task_id for lease in leases}.isdisjoint({lease.task_id for lease in first})
+    assert len(leases) == 1
+
+
+async def test_a_batch_answers_for_each_of_its_items(store: Store) -> None:
+    await store.submit(*(Submission("work") for _ in range(3)))
+    good, stale_one, wrong = await take(store, n=3)
+    answers = await store.settle(
+        (good, Done()), (replace(stale_one, token=uuid4()), Done()), (wrong, Moved("NOWHERE")), (wrong, Moved("Failed"))
+    )
+    assert {(one.task_id, one.status) for one in answers} == {
+        (good.task_id, "ok"), (stale_one.task_id, "lost"), (wrong.task_id, "unknown_state"),
+    }  # fmt: skip
+    assert await state_of(store, stale_one.task_id) == "Running"
+    assert [one.status for one in await store.settle((stale_one, Done()), (wrong, Done()))] == ["ok", "ok"]
+
+
+async def test_a_claim_by_id_takes_only_what_can_be_taken(store: Store) -> None:
+    free, held, done = [await submit(store) for _ in range(3)]
+    later = await submit(store, delay=MINUTE)
+    (_, lease) = await store.claim_these([held, done], lasting=MINUTE, worker="other")
+    await store.finish(lease, Done())
+    claimed = await store.claim_these([free, held, str(done), later, uuid4()], lasting=MINUTE, worker="worker")
+    assert [lease.task_id for lease in claimed] == [free]
+
+
+async def test_a_worker_never_gets_a_task_it_does_not_know(store: Store, database: Database) -> None:
+    strange = await submit(store, "strange")
+    known = await submit(store, "known")
+    leases = await store.claim(["default"], 10, lasting=MINUTE, worker="w", names=["known"])
+    assert [lease.task_id for lease in leases] == [known]
+    assert (await store.explain(strange)).reason == "unknown_task"
+    assert (await store.read(strange))["attempt"] == 1
+    assert await take(store) == []
+    await store.hello("new", label="new", queues=["default"], names=["strange"], slots=1)
+    assert (await take_one(store)).task_id == strange
+    assert await store.verify() == []
