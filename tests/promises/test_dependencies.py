@@ -22,7 +22,7 @@ async def graph(store: Store, *tasks: Submission) -> list[UUID]:
     return [one.id for one in await store.submit(*tasks) if one.id]
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)), ids=str)
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 async def test_the_last_of_its_dependencies_releases_a_task_in_any_order(order: tuple[int, ...], store: Store) -> None:
     *ids, joined = await graph(store, *(Submission("part") for _ in range(3)), Submission("join", after=[0, 1, 2]))
     leases = await leases_of(store, *ids)

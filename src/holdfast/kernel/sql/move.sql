@@ -123,6 +123,8 @@ as $$
 declare
   v_check uuid[] := coalesce(p_waiting, '{}');
   v_orphans uuid[];
+  v_verbs text[];
+  v_notes jsonb[];
 begin
   if p_ended is not null then
     with told as (
@@ -152,16 +154,15 @@ begin
   where r.verb is not null;
 
   if v_orphans is not null then
-    select id || array_agg(t.id), verb || array_agg(t.verb), note || array_agg(t.note), result || array_agg(null::jsonb)
-      into id, verb, note, result
+    select array_agg(t.id), array_agg(t.verb), array_agg(t.note) into v_orphans, v_verbs, v_notes
     from (select distinct unnest(v_orphans) as id order by 1) c
     cross join lateral (
       select t.id, case when t.lease_token is null then 'cancel' else 'ask_cancel' end as verb,
              '{"kind": "parent_ended"}'::jsonb as note
       from holdfast.task t where t.id = c.id and not t.cancel_requested for no key update) t;
-  end if;
-  if cardinality(id) = 0 then
-    id := null;
+    id := id || v_orphans;
+    verb := verb || v_verbs;
+    note := note || v_notes;
   end if;
 end $$;
 
