@@ -34,6 +34,15 @@ async def state_of(store: Store, task: UUID) -> str:
     return str((await store.read(task))["state"])
 
 
+async def until_somebody_waits_for_a_lock(owner: asyncpg.Connection) -> None:
+    """Return once a session of this database is blocked by another."""
+    waits = (
+        "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
+    )
+    while not await owner.fetchval(waits):
+        pass
+
+
 async def place(owner: asyncpg.Connection, lifecycle: str, state: str, *, leased: bool = False) -> UUID:
     """A task put into any state at all, past the triggers, with the one event that says so."""
     task, token = uuid4(), uuid4() if leased else None
@@ -59,7 +68,8 @@ async def place(owner: asyncpg.Connection, lifecycle: str, state: str, *, leased
 async def lease_of(owner: asyncpg.Connection, task: UUID) -> Lease:
     """The lease that a placed task is under, as its worker would hold it."""
     row = await owner.fetchrow(
-        "select t.*, l.name as machine from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle where t.id = $1",
+        "select t.*, l.name as machine from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle"
+        " where t.id = $1",
         task,
     )
     return Lease(

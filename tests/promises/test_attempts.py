@@ -13,7 +13,10 @@ from tests.promises.stage import MINUTE, state_of, submit, take, take_one
 PATIENT = Lifecycle(
     "patient", start="OPEN", cancel="CANCELLED", fail="FAILED", max_attempts=8, crash_budget=5,
     backoff=Backoff(timedelta(seconds=2), timedelta(seconds=60)), rate_wait=timedelta(hours=1),
-    states=[work("OPEN", done="DONE"), final("DONE", "done"), final("FAILED", "failed"), final("CANCELLED", "cancelled")],
+    states=[
+        work("OPEN", done="DONE"),
+        final("DONE", "done"), final("FAILED", "failed"), final("CANCELLED", "cancelled"),
+    ],
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Lease, Policy, Submission
 from holdfast.testing import Clock, Database
-from tests.promises.stage import MINUTE, state_of, submit, take, take_one
+from tests.promises.stage import MINUTE, state_of, submit, take, take_one, until_somebody_waits_for_a_lock
 
 
 async def leases_of(store: Store, *ids: UUID) -> list[Lease]:
@@ -63,11 +63,7 @@ async def test_the_second_of_two_that_end_at_once_waits_for_the_first_and_then_r
 
 async def blocked_on_a_lock(database: Database) -> None:
     async with database.connect_owner() as owner:
-        while not await owner.fetchval(
-            "select exists (select from pg_stat_activity where datname = $1 and wait_event_type = 'Lock')",
-            database.name,
-        ):
-            await asyncio.sleep(0)
+        await until_somebody_waits_for_a_lock(owner)
 
 
 @pytest.mark.parametrize("commits_first", ["the child", "the parent"])

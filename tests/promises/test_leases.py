@@ -17,7 +17,7 @@ from tests.promises.stage import MINUTE, state_of, submit, take, take_one
 async def test_a_task_is_claimed_by_one_worker_alone(store: Store) -> None:
     task = await submit(store)
     claims = await asyncio.gather(*(take(store, worker=f"worker-{n}") for n in range(10)))
-    assert [lease.task_id for lease in sum(claims, [])] == [task]
+    assert [lease.task_id for leases in claims for lease in leases] == [task]
 
 
 async def test_each_claim_has_a_token_of_its_own(store: Store) -> None:

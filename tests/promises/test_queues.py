@@ -64,7 +64,7 @@ async def test_queues_must_be_made_before_they_are_used(store: Store) -> None:
 async def test_no_more_tasks_with_one_key_are_with_workers_than_allowed(allowed: int, database: Database) -> None:
     async with database.store(connections=8) as store:
         await store.submit(*(Submission("work", limit_key="tenant-1", limit_to=allowed) for _ in range(40)))
-        running: Counter[int] = Counter()
+        running: Counter[str] = Counter()
 
         async def work(worker: int) -> int:
             done = 0

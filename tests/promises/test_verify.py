@@ -17,9 +17,9 @@ LIES = {
     "a move that is not declared": (
         "update holdfast.event set to_state = 'Completed', verb = 'magic' where verb = 'retry'", "is not declared"),
     "an end that was taken back": (
-        "with gone as (delete from holdfast.task_done returning *) insert into holdfast.task (id, lifecycle, name, state,"
-        " actor, queue, max_attempts, version, attempt) select id, lifecycle, name, state, 'worker', queue, max_attempts,"
-        " version, attempt from gone", "Completed is final"),
+        "with gone as (delete from holdfast.task_done returning *) insert into holdfast.task (id, lifecycle, name,"
+        " state, actor, queue, max_attempts, version, attempt) select id, lifecycle, name, state, 'worker', queue,"
+        " max_attempts, version, attempt from gone", "Completed is final"),
     "a task in two places": (
         "insert into holdfast.task (id, lifecycle, name, state, actor, queue, max_attempts) select id, lifecycle, name,"
         " state, 'worker', queue, max_attempts from holdfast.task_done", "both live and finished"),

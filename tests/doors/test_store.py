@@ -1,0 +1,162 @@
+"""The store between Python and Postgres: on every version, through a pooler, over deadlocks and lost connections."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from holdfast.errors import DatabaseUnreachable
+from holdfast.kernel.postgres import Address, connected, is_pooler, pooled
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Done, Failed, Later, Submission
+from holdfast.testing import Database, Ground
+from tests.promises.stage import MINUTE, state_of, submit, take, take_one, until_somebody_waits_for_a_lock
+
+
+async def live(store: Store, database: Database) -> None:
+    """A bit of everything, and the proof that it holds."""
+    run, item, *rest = [one.id for one in await store.submit(
+        Submission(lifecycle="ingest"), Submission(lifecycle="ingest_item", parent=0),
+        Submission("a", limit_key="k"), Submission("b", limit_key="k"), Submission("c", after=[2, 3]),
+    )]  # fmt: skip
+    assert run is not None
+    assert item is not None
+    lease = await take_one(store, "ingest_item")
+    for state in ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED"):
+        await store.keep(lease, state, {"state": state}, to=state)
+    await store.heartbeat([lease], lasting=MINUTE, progress={item: {"done": 4}})
+    assert (await store.finish(lease, Done())).state == "DONE"
+    assert await state_of(store, run) == "COMPLETED"
+    await store.finish(await take_one(store), Failed("Transient", "no"))
+    await store.finish(await take_one(store), Later(timedelta(seconds=5)))
+    for _ in range(6):
+        database.clock.advance(minutes=2)
+        await store.sweep()
+        await store.settle(*((lease, Done()) for lease in await take(store, n=10)))
+    assert {await state_of(store, task) for task in rest if task} == {"Completed"}
+    assert await store.verify() == []
+    assert await store.make_partitions(1) > 0
+    await submit(store)
+    assert await store.verify() == []
+
+
+async def test_the_kernel_works_on_every_postgres(every_ground: Ground) -> None:
+    with every_ground.database() as database:
+        async with database.store() as store:
+            await live(store, database)
+
+
+async def test_a_task_commits_or_vanishes_with_the_callers_transaction(store: Store, database: Database) -> None:
+    async with database.connect() as connection:
+        for commit in (False, True):
+            transaction = connection.transaction()
+            await transaction.start()
+            task = await submit(Store(connection))
+            assert await take(store) == []
+            await (transaction.commit() if commit else transaction.rollback())
+        assert (await take_one(store)).task_id == task
+
+
+async def test_a_deadlock_is_not_the_callers_worry(store: Store, database: Database) -> None:
+    await store.submit(Submission("a"), Submission("b"))
+    first, second = sorted(await take(store, n=2), key=lambda lease: lease.task_id)
+    lock = "select from holdfast.task where id = $1 for update"
+    async with database.connect_owner() as owner:
+        await owner.execute("set deadlock_timeout = '10min'")  # the other one is to notice, and to be the victim
+        transaction = owner.transaction()
+        await transaction.start()
+        await owner.execute(lock, second.task_id)
+        settling = asyncio.create_task(store.settle((first, Done()), (second, Done())))
+        await until_somebody_waits_for_a_lock(owner)
+        await owner.execute(lock, first.task_id)
+        await transaction.commit()
+        assert [one.status for one in await settling] == ["ok", "ok"]
+
+
+async def test_a_connection_that_is_lost_is_not_the_callers_worry(store: Store, database: Database) -> None:
+    task = await submit(store, key="once")
+    for lost in range(5):
+        database.ask_owner(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = $1"
+            " and usename = 'holdfast_app'",
+            database.name,
+        )
+        assert await submit(store, key="once") == task, lost
+    lease = await take_one(store)
+    await store.finish(lease, Done())
+
+
+async def test_a_server_that_stays_away_is_named(tmp_path: Path) -> None:
+    pool = await asyncpg.create_pool("postgresql://nobody@127.0.0.1:1/none", min_size=0, max_size=1)
+    with pytest.raises(DatabaseUnreachable):
+        await Store(pool).submit(Submission("work"))
+    await pool.close()
+
+
+@contextlib.contextmanager
+def transaction_pooler(target: str) -> Iterator[str]:
+    """pgbouncer in transaction mode before `target`, with fewer server connections than its clients have."""
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if not program:
+        pytest.skip("pgbouncer is not installed")
+    server = urlsplit(target)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        config = Path(folder, "pgbouncer.ini")
+        config.write_text(
+            f"[databases]\ntest = host={server.hostname} port={server.port} dbname={server.path[1:]}"
+            f" user={server.username} password={server.password}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
+            f"pool_mode = transaction\ndefault_pool_size = 3\nunix_socket_dir =\nlogfile =\npidfile =\n"
+        )
+        config.chmod(0o644)
+        command = [program, *(["-u", "nobody"] if os.getuid() == 0 else []), str(config)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                yield f"postgresql://any@127.0.0.1:{port}/test"
+            finally:
+                process.terminate()
+
+
+async def answers(url: str) -> None:
+    while True:
+        with contextlib.suppress(DatabaseUnreachable):
+            async with connected(url) as connection:
+                assert await is_pooler(connection)
+                return
+
+
+async def test_the_kernel_works_through_a_transaction_pooler(ground: Ground, database: Database) -> None:
+    with transaction_pooler(ground.server.url(database=database.name)) as url:
+        await answers(url)
+        async with pooled(Address(given=url), connections=8) as pool:
+            store = Store(pool)
+            await live(store, database)
+            await store.submit(*(Submission("work") for _ in range(200)))
+
+            async def work(worker: str) -> int:
+                done = 0
+                while leases := await take(store, n=5, worker=worker):
+                    done += len(await store.settle(*((lease, Done()) for lease in leases)))
+                return done
+
+            assert sum(await asyncio.gather(*(work(f"worker-{n}") for n in range(8)))) == 201
+            assert await store.verify() == []
+
+
+async def test_a_direct_connection_is_told_from_a_pooler(database: Database) -> None:
+    async with database.connect() as connection:
+        assert not await is_pooler(connection)
