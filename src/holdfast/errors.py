@@ -166,6 +166,8 @@ class RequestInvalid(HoldfastError):
 class LifecycleUnknown(RequestInvalid):
     """No lifecycle has this name."""
 
+    exit_code = 3
+    http_status = 404
     sqlstate = "TK011"
 
 

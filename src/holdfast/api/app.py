@@ -9,10 +9,12 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from holdfast import __version__
+from holdfast.api import lifecycles
 from holdfast.api.page import render_page
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError
 from holdfast.http.problem import answer_errors
+from holdfast.kernel.store import Store
 
 
 class Health(BaseModel):
@@ -25,6 +27,8 @@ def make_app(pool: asyncpg.Pool, *, database: str) -> FastAPI:
     app = FastAPI(title="Holdfast", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
     answer_errors(app)
     started_at = datetime.now(UTC)
+    store = Store(pool)
+    app.include_router(lifecycles.routes(store))
 
     @app.get("/health", tags=["server"])
     async def health() -> Health:
@@ -40,8 +44,9 @@ def make_app(pool: asyncpg.Pool, *, database: str) -> FastAPI:
     async def page() -> HTMLResponse:
         try:
             state: Ready | DatabaseError = await ask_database(pool)
+            names = [lifecycle.name for lifecycle in await store.lifecycles()]
         except DatabaseError as error:
-            state = error
-        return render_page(state, database=database, started_at=started_at)
+            state, names = error, []
+        return render_page(state, names, database=database, started_at=started_at)
 
     return app

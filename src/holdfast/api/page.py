@@ -2,6 +2,7 @@
 
 import html
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 from string import Template
 
@@ -26,7 +27,7 @@ PAGE = Template("""\
   --line: #2e3733; --good: #5fd0a8; --bad: #ff9780; } }
 * { box-sizing: border-box; margin: 0; }
 body { background: var(--ground); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; padding: 8vh 1.25rem; }
-main { max-width: 40rem; margin: auto; }
+main { max-width: 72rem; margin: auto; }
 h1 { font-size: 1.75rem; letter-spacing: -0.02em; }
 .state { margin: 0.5rem 0 2rem; color: var(--faint); }
 .state b { color: var(--good); } .state b.bad { color: var(--bad); }
@@ -34,6 +35,11 @@ dl { background: var(--card); border: 1px solid var(--line); border-radius: 10px
 dl div { display: grid; grid-template-columns: 9rem 1fr; gap: 1rem; padding: 0.65rem 0; }
 dl div + div { border-top: 1px solid var(--line); }
 dt { color: var(--faint); } dd { overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+h2 { font-size: 1.1rem; margin: 2rem 0 0.75rem; }
+figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1rem 1.25rem;
+  margin-bottom: 1rem; }
+figcaption { font-weight: 600; margin-bottom: 0.5rem; } figcaption a { font-weight: 400; margin-left: 0.75rem; }
+img { display: block; max-width: 100%; height: auto; }
 nav { margin-top: 1.5rem; display: flex; flex-wrap: wrap; gap: 0.25rem 1.5rem; }
 a { color: var(--good); } a:focus-visible { outline: 2px solid; outline-offset: 3px; border-radius: 2px; }
 @media (max-width: 30rem) { dl div { grid-template-columns: 1fr; gap: 0; } }
@@ -45,13 +51,23 @@ a { color: var(--good); } a:focus-visible { outline: 2px solid; outline-offset: 
 <dl>
 $rows
 </dl>
+$pictures
 <nav><a href="health">Health</a><a href="ready">Readiness</a><a href="api/openapi.json">OpenAPI</a></nav>
 </main></body>
 </html>
 """)
 
 
-def render_page(state: Ready | DatabaseError, *, database: str, started_at: datetime) -> HTMLResponse:
+PICTURE = Template("""\
+<figure><figcaption>$name<a href="api/v1/lifecycles/$name?format=matrix">matrix</a></figcaption>
+<a href="api/v1/lifecycles/$name?format=svg">
+<img src="api/v1/lifecycles/$name?format=svg" alt="The lifecycle $name, drawn"></a>
+</figure>""")
+
+
+def render_page(
+    state: Ready | DatabaseError, lifecycles: Sequence[str], *, database: str, started_at: datetime
+) -> HTMLResponse:
     rows = {"Version": __version__, "Database": database}
     if isinstance(state, DatabaseError):
         sign, headline, mark = "✕", "Not ready.", ' class="bad"'
@@ -70,9 +86,13 @@ def render_page(state: Ready | DatabaseError, *, database: str, started_at: date
         sign=sign,
         mark=mark,
         sentence=html.escape(sentence),
+        pictures="\n".join(
+            ["<h2>Lifecycles</h2>" if lifecycles else "", *(PICTURE.substitute(name=name) for name in lifecycles)]
+        ),
         rows="\n".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in rows.items()),
     )
     policy = (
-        f"default-src 'none'; style-src 'nonce-{nonce}'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     )
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})

@@ -11,7 +11,7 @@ import sys
 import typer
 
 from holdfast import __version__
-from holdfast.cli import db
+from holdfast.cli import db, lifecycle
 from holdfast.cli.options import Json
 from holdfast.errors import HoldfastError
 
@@ -26,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(db.app, name="db")
+app.add_typer(lifecycle.app, name="lifecycle")
 
 
 def main() -> None:

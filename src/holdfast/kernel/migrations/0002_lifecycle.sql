@@ -18,7 +18,7 @@ create table holdfast.lifecycle (
   id smallint primary key generated always as identity,
   name text not null,
   version smallint not null check (version >= 1),
-  definition jsonb not null,
+  definition json not null,  -- not jsonb: the order in which it was written is the order in which it is drawn
   queue text not null references holdfast.queue,
   max_attempts int not null check (max_attempts >= 1),
   crash_budget int not null check (crash_budget >= 1),

@@ -32,6 +32,8 @@ begin
   end if;
   if v_id is not null then
     return query select l.* from holdfast.lease_tasks(v_id, p_lease, p_worker) l;
+  else
+    perform holdfast.check_queues(p_queues);  -- a worker that waits for a queue that is not there waits for ever
   end if;
 end $$;
 
@@ -89,7 +91,8 @@ begin
          l.due_at, l.deadline, l.timed_out, l.max_attempts, l.version, i.payload
   from leased l
   cross join lateral (select c.name from holdfast.lifecycle c where c.id = l.lifecycle offset 0) c
-  cross join lateral (select i.payload from holdfast.input i where i.id = l.id offset 0) i;
+  cross join lateral (select i.payload from holdfast.input i where i.id = l.id offset 0) i
+  order by l.priority desc, l.due_at, l.id;
 end $$;
 
 create or replace function holdfast.check_claim(p_n int, p_lease interval, p_worker text) returns void

@@ -4,46 +4,50 @@
 
 -- The definition is what `Lifecycle.definition()` makes. Answers the version. A version that tasks were submitted under
 -- never changes, since their history is read by it; one that nobody used yet is simply replaced.
-create or replace function holdfast.declare(p_definition jsonb) returns int
+create or replace function holdfast.declare(p_declaration json) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_name text := p_definition ->> 'name';
-  v_version int := p_definition ->> 'version';
+  v_definition jsonb;
+  v_name text;
+  v_version int;
   v_before record;
   v_id smallint;
 begin
-  insert into holdfast.queue (name) values (p_definition ->> 'queue') on conflict do nothing;
+  v_definition := p_declaration;
+  v_name := v_definition ->> 'name';
+  v_version := v_definition ->> 'version';
+  insert into holdfast.queue (name) values (v_definition ->> 'queue') on conflict do nothing;
   insert into holdfast.lifecycle (name, version, definition, queue, max_attempts, crash_budget, backoff, backoff_most,
                                   rate_wait, effects)
-  values (v_name, v_version, p_definition, p_definition ->> 'queue', (p_definition ->> 'max_attempts')::int,
-          (p_definition ->> 'crash_budget')::int, make_interval(secs => (p_definition ->> 'backoff_seconds')::float8),
-          make_interval(secs => (p_definition ->> 'backoff_most_seconds')::float8),
-          make_interval(secs => (p_definition ->> 'rate_wait_seconds')::float8), p_definition ->> 'effects')
+  values (v_name, v_version, p_declaration, v_definition ->> 'queue', (v_definition ->> 'max_attempts')::int,
+          (v_definition ->> 'crash_budget')::int, make_interval(secs => (v_definition ->> 'backoff_seconds')::float8),
+          make_interval(secs => (v_definition ->> 'backoff_most_seconds')::float8),
+          make_interval(secs => (v_definition ->> 'rate_wait_seconds')::float8), v_definition ->> 'effects')
   on conflict (name, version) do nothing
   returning id into v_id;
   if v_id is null then
-    select l.id, l.definition, l.used into v_before from holdfast.lifecycle l
+    select l.id, l.definition::jsonb as definition, l.used into v_before from holdfast.lifecycle l
     where l.name = v_name and l.version = v_version for update;
-    if v_before.definition = p_definition then
+    if v_before.definition = v_definition then
       return v_version;
     elsif v_before.used then
       raise exception 'Version % of % is in use and says otherwise: %.', v_version, v_name,
-        (select string_agg(k.key, ', ' order by k.key) from jsonb_each(p_definition) k
+        (select string_agg(k.key, ', ' order by k.key) from jsonb_each(v_definition) k
          where k.value is distinct from v_before.definition -> k.key)
         using errcode = 'TK022', hint = format('Raise its version to %s: tasks in flight keep the one they have.',
           (select max(l.version) + 1 from holdfast.lifecycle l where l.name = v_name));
     end if;
     delete from holdfast.lifecycle l where l.id = v_before.id;
-    return holdfast.declare(p_definition);
+    return holdfast.declare(p_declaration);
   end if;
-  if p_definition ->> 'effects' is not null
-     and to_regprocedure(format('holdfast.%I(holdfast.moved[])', p_definition ->> 'effects')) is null then
-    raise exception 'There is no function holdfast.%(holdfast.moved[]).', p_definition ->> 'effects'
+  if v_definition ->> 'effects' is not null
+     and to_regprocedure(format('holdfast.%I(holdfast.moved[])', v_definition ->> 'effects')) is null then
+    raise exception 'There is no function holdfast.%(holdfast.moved[]).', v_definition ->> 'effects'
       using errcode = 'TK021', hint = 'Create it with a migration before the lifecycle is declared.';
   end if;
-  perform holdfast.declare_states(v_id, p_definition);
-  perform holdfast.declare_moves(v_id, p_definition);
+  perform holdfast.declare_states(v_id, v_definition);
+  perform holdfast.declare_moves(v_id, v_definition);
   perform holdfast.check_declared(v_id, v_name);
   return v_version;
 exception when check_violation or not_null_violation or foreign_key_violation or invalid_text_representation
@@ -158,7 +162,7 @@ end $$;
 
 -- The definitions of the newest versions, or of all.
 create or replace function holdfast.lifecycles(p_all bool default false)
-returns table (name text, version int, definition jsonb, declared_at timestamptz)
+returns table (name text, version int, definition json, declared_at timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
   select l.name, l.version::int, l.definition, l.declared_at from holdfast.lifecycle l
@@ -166,4 +170,4 @@ as $$
   order by l.name, l.version
 $$;
 
-grant execute on function holdfast.declare(jsonb), holdfast.lifecycles(bool) to holdfast_app;
+grant execute on function holdfast.declare(json), holdfast.lifecycles(bool) to holdfast_app;

@@ -33,6 +33,13 @@ begin
   end if;
 end $$;
 
+create or replace function holdfast.check_queues(p_queues text[]) returns void
+language sql stable
+as $$
+  select holdfast.refuse_queue(n.name) from unnest(p_queues) n(name)
+  where (select q.name from holdfast.queue q where q.name = n.name) is null
+$$;
+
 create or replace function holdfast.refuse_queue(p_name text) returns void
 language sql
 as $$

@@ -117,7 +117,7 @@ begin
   note := coalesce(p_body, '{}') || jsonb_strip_nulls(jsonb_build_object('step', p_step));
   if p_outcome = 'later' then
     verb := 'later';
-    due := coalesce(p_due, v_now);
+    due := p_due;  -- without one it keeps its place in the queue
   else
     -- A category that nobody gave is a surprise: tried again, but not often.
     note := note || jsonb_build_object('category', coalesce(p_category, 'Transient'));

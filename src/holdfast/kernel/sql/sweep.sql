@@ -32,8 +32,7 @@ begin
       and (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true
     limit p_n for update of t skip locked) t;
   -- A heartbeat may have come between the first look and the lock.
-  select array_agg(t.id), array_agg(v.verb), array_agg(case when t.crashes > 0 then
-           v_now + holdfast.backoff(t.lifecycle, t.crashes) else v_now end),
+  select array_agg(t.id), array_agg(v.verb), array_agg(case when t.crashes > 0 then v_now + holdfast.backoff(t.lifecycle, t.crashes) end),
          array_agg(jsonb_build_object('kind', 'lease_lost', 'category', 'Transient', 'worker', t.worker_id,
            'message', format('The worker was lost (%s of %s).', t.crashes + 1, l.crash_budget)))
     into v_id, v_verb, v_due, v_note

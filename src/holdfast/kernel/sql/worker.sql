@@ -12,6 +12,7 @@ begin
   if p_slots is null or p_slots < 1 or coalesce(cardinality(p_queues), 0) = 0 then
     perform holdfast.refuse('TK010', 'A worker has at least one slot and one queue.', '');
   end if;
+  perform holdfast.check_queues(p_queues);
   insert into holdfast.worker as w (id, label, queues, names, slots)
   values (p_id, p_label, p_queues, p_names, p_slots)
   on conflict (id) do update set label = excluded.label, queues = excluded.queues, names = excluded.names,

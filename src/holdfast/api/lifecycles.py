@@ -1,0 +1,50 @@
+"""The declared lifecycles: as JSON, as a matrix, as Mermaid, as a picture."""
+
+from typing import Any, Literal
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from holdfast.errors import LifecycleUnknown
+from holdfast.kernel import drawing
+from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.kernel.store import Store
+
+Format = Literal["json", "matrix", "mermaid", "svg"]
+
+
+class Lifecycles(BaseModel):
+    items: list[dict[str, Any]]
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/lifecycles", tags=["lifecycles"])
+
+    @router.get("")
+    async def list_lifecycles() -> Lifecycles:
+        """The newest version of each."""
+        return Lifecycles(items=[lifecycle.definition() for lifecycle in await store.lifecycles()])
+
+    @router.get("/{name}", response_model=None, responses={404: {"description": "Not declared."}})
+    async def read_lifecycle(name: str, format: Format = "json") -> Response | dict[str, Any]:  # noqa: A002
+        """One lifecycle, in the form that is asked for."""
+        lifecycle = choose(name, await store.lifecycles())
+        match format:
+            case "json":
+                return lifecycle.definition()
+            case "svg":
+                policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+                return Response(drawing.svg(lifecycle), media_type="image/svg+xml", headers=policy)
+            case "mermaid":
+                return Response(drawing.mermaid(lifecycle), media_type="text/plain")
+            case "matrix":
+                return Response(drawing.matrix(lifecycle), media_type="text/plain")
+
+    return router
+
+
+def choose(name: str, lifecycles: list[Lifecycle]) -> Lifecycle:
+    for lifecycle in lifecycles:
+        if lifecycle.name == name:
+            return lifecycle
+    raise LifecycleUnknown(name, fix=f"Declared are: {', '.join(lifecycle.name for lifecycle in lifecycles)}.")

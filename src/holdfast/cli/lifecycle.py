@@ -1,0 +1,150 @@
+"""`holdfast lifecycle`: what is declared, drawn and proven.
+
+NAME is a lifecycle that the database knows, or one in a file of your own: `review.py:REVIEW`, `package.module:REVIEW`.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import typer
+
+from holdfast.cli.options import Json
+from holdfast.errors import DeclarationInvalid, LifecycleUnknown
+
+if TYPE_CHECKING:
+    from holdfast.kernel.lifecycle import Lifecycle
+    from holdfast.kernel.store import Store
+
+app = typer.Typer(help="Lifecycles: list, show, draw, declare, verify.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A declared name, or one of your own as review.py:REVIEW.")]
+T = TypeVar("T")
+
+
+@app.command("ls")
+def list_all(as_json: Json = False) -> None:
+    """List the declared lifecycles."""
+    from rich.console import Console
+    from rich.table import Table
+
+    lifecycles = ask(lambda store: store.lifecycles())
+    if as_json:
+        typer.echo(json.dumps([lifecycle.definition() for lifecycle in lifecycles]))
+        return
+    table = Table("name", "version", "queue", "states", "starts in", box=None, pad_edge=False)
+    for one in lifecycles:
+        table.add_row(one.name, str(one.version), one.queue, str(len(one.states)), one.start)
+    Console().print(table)
+
+
+@app.command()
+def show(name: Name, as_json: Json = False) -> None:
+    """Show who acts in each state, and which verb leads where."""
+    from holdfast.kernel import drawing
+
+    lifecycle = find(name)
+    typer.echo(json.dumps(lifecycle.definition(), indent=2) if as_json else drawing.matrix(lifecycle).rstrip("\n"))
+
+
+@app.command()
+def draw(
+    name: Name,
+    form: Annotated[Literal["svg", "mermaid"], typer.Option("--as", help="The form of the picture.")] = "svg",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of stdout.")] = None,
+    state: Annotated[str | None, typer.Option(help="Mark this state as the current one (svg).")] = None,
+) -> None:
+    """Draw a lifecycle."""
+    from holdfast.kernel import drawing
+
+    lifecycle = find(name)
+    try:
+        picture = drawing.mermaid(lifecycle) if form == "mermaid" else drawing.svg(lifecycle, state)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if output:
+        output.write_text(picture)
+        typer.echo(f"Drawn into {output}.", err=True)
+    else:
+        typer.echo(picture.rstrip("\n"))
+
+
+@app.command()
+def declare(name: Annotated[str, typer.Argument(help="One of your own, as review.py:REVIEW.")]) -> None:
+    """Write a lifecycle of your own into the database, which enforces it from then on."""
+    lifecycle = load(name)
+    version = ask(lambda store: store.declare(lifecycle))
+    typer.echo(f"{lifecycle.name} is declared, version {version}.")
+
+
+@app.command()
+def verify(as_json: Json = False) -> None:
+    """Replay the history of every task against the declared moves."""
+    problems = ask(lambda store: store.verify())
+    if as_json:
+        typer.echo(json.dumps([{"task_id": str(task), "problem": problem} for task, problem in problems]))
+    else:
+        typer.echo("\n".join(f"{task}  {problem}" for task, problem in problems) or "Every history holds.")
+    raise typer.Exit(1 if problems else 0)
+
+
+def find(name: str) -> "Lifecycle":
+    """The lifecycle of that name, from a file or from the database. Raises LifecycleUnknown or DeclarationInvalid."""
+    if ":" in name:
+        return load(name)
+    declared = {lifecycle.name: lifecycle for lifecycle in ask(lambda store: store.lifecycles())}
+    if name not in declared:
+        raise LifecycleUnknown(name, fix=f"Declared are: {', '.join(declared) or 'none'}. Your own: file.py:NAME.")
+    return declared[name]
+
+
+def load(name: str) -> "Lifecycle":
+    """The lifecycle under that name in a file or a module. Raises LifecycleUnknown or DeclarationInvalid."""
+    from holdfast.kernel.lifecycle import Lifecycle
+
+    place, _, attribute = name.rpartition(":")
+    try:
+        if place.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+            if spec is None or spec.loader is None:
+                raise FileNotFoundError(place)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            sys.path.insert(0, "")
+            module = importlib.import_module(place)
+        found = getattr(module, attribute)
+    except DeclarationInvalid:
+        raise
+    except Exception as error:
+        raise LifecycleUnknown(
+            f"{name}: {type(error).__name__}: {error}", fix="Name it as file.py:NAME or package.module:NAME."
+        ) from error
+    if not isinstance(found, Lifecycle):
+        raise LifecycleUnknown(f"{name} is a {type(found).__name__}.", fix="Name a Lifecycle.")
+    return found
+
+
+def ask(question: "Callable[[Store], Awaitable[T]]") -> T:
+    """The answer of the database, which is brought up to date first."""
+    from holdfast.kernel.migrate import migrate
+    from holdfast.kernel.postgres import locate, pooled
+    from holdfast.kernel.settings import read_settings
+    from holdfast.kernel.store import Store
+    from holdfast.lifecycles import LIFECYCLES
+
+    async def run() -> T:
+        await migrate(address.nearest(owner=True))
+        async with pooled(address) as pool:
+            store = Store(pool)
+            for lifecycle in LIFECYCLES:
+                await store.declare(lifecycle)
+            return await question(store)
+
+    with locate(read_settings()) as address:
+        return asyncio.run(run())
