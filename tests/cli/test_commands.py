@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import __version__
 from holdfast.cli.db import split_password
+from holdfast.kernel.migrate import KERNEL
 from holdfast.testing import Database
 
 
@@ -31,7 +32,7 @@ def test_version() -> None:
 def test_help_names_every_command() -> None:
     done = holdfast("--help")
     assert done.returncode == 0
-    for word in ("up", "db", "doctor", "version"):
+    for word in ("up", "db", "lifecycle", "doctor", "version"):
         assert word in done.stdout
 
 
@@ -65,7 +66,8 @@ def test_serving_to_other_machines_is_refused() -> None:
 
 def test_migrate_tells_what_it_did(empty_database: Database) -> None:
     first = holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url)
-    assert first.stdout.splitlines() == ["applied kernel/0001_clock", "applied functions"]
+    steps = [f"applied kernel/{migration.name}" for migration in KERNEL.migrations]
+    assert first.stdout.splitlines() == [*steps, "applied functions"]
     assert holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url).stdout == "The schema is up to date.\n"
 
 

@@ -72,6 +72,21 @@ def test_health_ready_and_the_page_answer(up: Up, database: Database) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
+def test_the_lifecycles_are_there_in_every_form(up: Up) -> None:
+    names = [item["name"] for item in up.get("/api/v1/lifecycles").json()["items"]]
+    assert names == ["analysis", "batch", "dispatch", "ingest", "ingest_item", "pipeline"]
+    page = up.get("/").text
+    for name in names:
+        path = f"/api/v1/lifecycles/{name}"
+        assert f"{path[1:]}?format=svg" in page
+        assert up.get(path).json()["name"] == name
+        assert up.get(f"{path}?format=svg").headers["content-type"] == "image/svg+xml"
+        assert up.get(f"{path}?format=mermaid").text.startswith("stateDiagram-v2")
+        assert up.get(f"{path}?format=matrix").text.startswith("| from")
+    missing = up.get("/api/v1/lifecycles/nope")
+    assert (missing.status_code, missing.json()["type"]) == (404, "urn:holdfast:lifecycle-unknown")
+
+
 def test_errors_are_problems(up: Up) -> None:
     missing = up.get("/nowhere")
     assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")

@@ -132,19 +132,12 @@ def load(name: str) -> "Lifecycle":
 
 def ask(question: "Callable[[Store], Awaitable[T]]") -> T:
     """The answer of the database, which is brought up to date first."""
-    from holdfast.kernel.migrate import migrate
-    from holdfast.kernel.postgres import locate, pooled
-    from holdfast.kernel.settings import read_settings
-    from holdfast.kernel.store import Store
-    from holdfast.lifecycles import LIFECYCLES
+    from holdfast.kernel.opening import open_store
+    from holdfast.lifecycles import declare_all
 
     async def run() -> T:
-        await migrate(address.nearest(owner=True))
-        async with pooled(address) as pool:
-            store = Store(pool)
-            for lifecycle in LIFECYCLES:
-                await store.declare(lifecycle)
+        async with open_store() as store:
+            await declare_all(store)
             return await question(store)
 
-    with locate(read_settings()) as address:
-        return asyncio.run(run())
+    return asyncio.run(run())

@@ -25,7 +25,7 @@ from holdfast.kernel.migrate import migrate
 from holdfast.kernel.postgres import Address, locate, pooled
 from holdfast.kernel.settings import Settings, web_address
 from holdfast.kernel.store import Store
-from holdfast.lifecycles import LIFECYCLES
+from holdfast.lifecycles import declare_all
 
 ports_tried = 100
 
@@ -51,19 +51,14 @@ async def serve(settings: Settings) -> None:
         for name in await migrate(address.nearest(owner=True)):
             log.info("schema changed", applied=name)
         async with pooled(address) as pool:
-            await prepare(Store(pool))
+            store = Store(pool)
+            await declare_all(store)
+            await store.make_partitions()
             app = make_app(pool, database=address.label)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=10)
             server = Server(config, banner(listening, settings, address))
             on_stop(server.leave)
             await server.serve(sockets=[listening])
-
-
-async def prepare(store: Store) -> None:
-    """Declare the lifecycles that come with Holdfast, and make room for the days to come."""
-    for lifecycle in LIFECYCLES:
-        await store.declare(lifecycle)
-    await store.make_partitions()
 
 
 async def abandonable(function: Callable[[], T]) -> T:
