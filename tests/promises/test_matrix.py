@@ -261,8 +261,8 @@ async def test_an_end_cannot_be_forged_beside_the_live_task_nor_out_of_nothing(t
             with pytest.raises(asyncpg.PostgresError, match="not declared"):
                 await owner.execute(
                     f"insert into holdfast.{table} (id, lifecycle, name, state, actor, from_state, verb, version,"
-                    " queue, max_attempts, outcome) select $1, l.id, 'x', 'COMPLETED', 'nobody', 'IN_PROGRESS', 'done', $2,"
-                    " l.queue, 1, 'done' from holdfast.lifecycle l where l.name = 'batch'",
+                    " queue, max_attempts, outcome) select $1, l.id, 'x', 'COMPLETED', 'nobody', 'IN_PROGRESS', 'done',"
+                    " $2, l.queue, 1, 'done' from holdfast.lifecycle l where l.name = 'batch'",
                     task, version,
                 )  # fmt: skip
 

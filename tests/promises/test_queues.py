@@ -33,12 +33,17 @@ async def test_a_task_is_not_claimed_before_its_time(store: Store, clock: Clock)
 
 
 async def test_a_recovered_task_keeps_its_place(store: Store, clock: Clock) -> None:
-    first = await submit(store)
-    await take_one(store)
+    tasks = []
+    for _ in range(3):
+        tasks.append(await submit(store))
+        clock.advance(seconds=1)
+    lost, released, last = tasks
+    _, lease = await take(store, n=2)
+    assert lease.task_id == released
     clock.advance(seconds=61)
-    await submit(store)
+    await store.finish(lease, Later())
     await store.sweep()
-    assert (await take_one(store)).task_id == first
+    assert [one.task_id for one in await take(store, n=3)] == [lost, released, last]
 
 
 async def test_nothing_of_a_paused_queue_is_claimed(store: Store) -> None:
@@ -55,7 +60,7 @@ async def test_nothing_of_a_paused_queue_is_claimed(store: Store) -> None:
 
 
 async def test_queues_must_be_made_before_they_are_used(store: Store) -> None:
-    for use in (submit(store, queue="mial"), store.pause_queue("mial"), store.resume_queue("mial")):
+    for use in (submit(store, queue="mial"), store.pause_queue("mial"), store.resume_queue("mial"), take(store, "mial")):
         with pytest.raises(QueueUnknown):
             await use
 

@@ -13,16 +13,14 @@ A task keeps the version it was submitted under. Whoever changes a lifecycle tha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from holdfast.kernel import soundness
 
 Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
 Outcome = Literal["done", "partial", "failed", "cancelled"]
-ACTORS: tuple[Actor, ...] = get_args(Actor)
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
 @dataclass(frozen=True)
@@ -90,9 +88,9 @@ class Lifecycle:
     name: str
     start: str
     states: Sequence[State]
-    cancel: str | None = None
+    cancel: str | None = field(default=None, compare=False)
     """Where cancelling leads from every state that is not final and does not say otherwise."""
-    fail: str | None = None
+    fail: str | None = field(default=None, compare=False)
     """Where failing for good leads from every state in which a worker may hold the task."""
     blocked: str | None = None
     """Where a task is born that must wait for other tasks."""
@@ -121,7 +119,7 @@ class Lifecycle:
             moves.append(Move("cancel", self.cancel))
             if state.target("unblock") and not state.target("skip"):
                 moves.append(Move("skip", self.cancel))
-        if self.fail and state.name in self.leasable and not state.target("fail"):
+        if self.fail and state.actor == "worker" and state.name in self.leasable and not state.target("fail"):
             moves.append(Move("fail", self.fail))
         return replace(state, moves=tuple(moves))
 
@@ -158,7 +156,7 @@ class Lifecycle:
             given["name"],
             given["start"],
             [_state_from(state) for state in given["states"]],
-            blocked=given["blocked"],
+            blocked=given.get("blocked"),
             version=given["version"],
             queue=given["queue"],
             max_attempts=given["max_attempts"],
@@ -167,7 +165,7 @@ class Lifecycle:
                 timedelta(seconds=given["backoff_seconds"]), timedelta(seconds=given["backoff_most_seconds"])
             ),
             rate_wait=timedelta(seconds=given["rate_wait_seconds"]),
-            effects=given["effects"],
+            effects=given.get("effects"),
         )
 
 
@@ -297,8 +295,8 @@ def _state_definition(state: State) -> dict[str, Any]:
 
 
 def _state_from(given: Mapping[str, Any]) -> State:
-    limit, progress = given["limit"], given["progress"]
-    total = limit and limit["renewed_up_to_seconds"]
+    limit, progress, display = given.get("limit"), given.get("progress"), given.get("display")
+    total = limit and limit.get("renewed_up_to_seconds")
     return State(
         given["name"],
         given["actor"],
@@ -306,11 +304,11 @@ def _state_from(given: Mapping[str, Any]) -> State:
         limit
         and Limit(
             timedelta(seconds=limit["seconds"]),
-            limit["to"],
+            limit.get("to"),
             timedelta(seconds=total) if total else None,
-            limit["per_task"],
+            limit.get("per_task", False),
         ),
         (progress[0], progress[1]) if isinstance(progress, list) else progress,
-        given["display"] and Display(**given["display"]),
-        given["outcome"],
+        display and Display(**display),
+        given.get("outcome"),
     )

@@ -13,6 +13,9 @@ from holdfast.errors import DeclarationInvalid
 if TYPE_CHECKING:
     from holdfast.kernel.lifecycle import Lifecycle, State
 
+ACTORS = ("owner", "tasks", "worker", "clock", "nobody")
+OUTCOMES = ("done", "partial", "failed", "cancelled")
+
 # The engine's own words. `to:` followed by a state is a worker's move.
 ENGINE_VERBS = frozenset(
     {"submit", "submit_blocked", "claim", "later", "retry", "lost", "done", "partial", "fail", "cancel", "ask_cancel"}
@@ -22,15 +25,20 @@ ENGINE_VERBS = frozenset(
 
 def check_names(lifecycle: "Lifecycle") -> None:
     """What must hold before anything else can be said."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", lifecycle.name):
+    if not _is_name(r"[a-z][a-z0-9_]{0,62}", lifecycle.name):
         _refuse(
             lifecycle, f"{lifecycle.name!r} cannot be its name.",
             "Take small letters, digits and _, starting with a letter.",
         )  # fmt: skip
     seen: set[str] = set()
     for state in lifecycle.states:
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,62}", state.name):
+        if not _is_name(r"[A-Za-z][A-Za-z0-9_]{0,62}", state.name):
             _refuse(lifecycle, f"{state.name!r} cannot be a state.", "Take letters, digits and _, a letter first.")
+        if state.actor not in ACTORS or state.outcome not in (None, *OUTCOMES):
+            _refuse(
+                lifecycle, f"{state.name}: {state.actor!r} with outcome {state.outcome!r} is no way to be.",
+                f"Acting are {', '.join(ACTORS)}; outcomes are {', '.join(OUTCOMES)}.",
+            )  # fmt: skip
         if state.name in seen:
             _refuse(lifecycle, f"The state {state.name} is declared twice.", "Give one of them another name.")
         seen.add(state.name)
@@ -76,7 +84,7 @@ def _check_figures(lifecycle: "Lifecycle") -> None:
         )  # fmt: skip
     if lifecycle.rate_wait.total_seconds() <= 0:
         _refuse(lifecycle, "rate_wait must be more than nothing.", "Write rate_wait=timedelta(days=1).")
-    if lifecycle.effects and not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", lifecycle.effects):
+    if lifecycle.effects and not _is_name(r"[a-z][a-z0-9_]{0,62}", lifecycle.effects):
         _refuse(
             lifecycle, f"effects={lifecycle.effects!r} names no function.",
             "Name one of the schema holdfast, without the schema.",
@@ -130,8 +138,11 @@ def _check_limit(lifecycle: "Lifecycle", state: "State", names: set[str]) -> Non
         _refuse(
             lifecycle, f"{state.name} is final and has a limit.", "Take the limit away; nothing leaves a final state."
         )
-    if limit.after.total_seconds() <= 0:
-        _refuse(lifecycle, f"The limit of {state.name} is not above zero.", "Write after(minutes=15, ...).")
+    if not 0 < limit.after.total_seconds() <= 36_500 * 86_400:
+        _refuse(
+            lifecycle, f"The limit of {state.name} is not above zero and within a hundred years.",
+            "Write after(minutes=15, ...).",
+        )  # fmt: skip
     if limit.to is not None and limit.to not in names:
         _refuse(lifecycle, f"The limit of {state.name} leads to {limit.to!r}, which is no state of it.", _one_of(names))
     if limit.to == state.name:
@@ -151,8 +162,10 @@ def _check_limit(lifecycle: "Lifecycle", state: "State", names: set[str]) -> Non
 
 
 def _check_progress(lifecycle: "Lifecycle", state: "State") -> None:
+    if state.progress is None:
+        return
     marks = state.progress if isinstance(state.progress, tuple) else (state.progress, state.progress)
-    if state.progress is not None and not 0 <= marks[0] <= marks[1] <= 100:  # type: ignore[operator]
+    if len(marks) != 2 or not all(type(mark) is int for mark in marks) or not 0 <= marks[0] <= marks[1] <= 100:
         _refuse(
             lifecycle, f"The progress of {state.name} is {state.progress}.", "It goes from 0 to 100, and never back."
         )
@@ -237,6 +250,10 @@ def _closure(start: set[str], onward: dict[str, set[str]]) -> set[str]:
         fresh = {there for name in fresh for there in onward[name]} - reached
         reached |= fresh
     return reached
+
+
+def _is_name(pattern: str, given: object) -> bool:
+    return isinstance(given, str) and re.fullmatch(pattern, given) is not None
 
 
 def _one_of(names: set[str]) -> str:

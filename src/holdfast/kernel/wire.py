@@ -24,6 +24,8 @@ from holdfast.kernel.task import (
     Submission,
 )
 
+longest_message = 20_000
+
 SUBMIT = (
     "select id, created from holdfast.submit_many("
     "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) order by place"
@@ -58,18 +60,32 @@ def load(text: str | None) -> Json:
 
 
 def text(value: str | None) -> str | None:
-    """A string that Postgres takes. Raises PayloadInvalid."""
+    """A string that Postgres takes. Raises RequestInvalid or PayloadInvalid."""
+    if value is not None and not isinstance(value, str):
+        raise RequestInvalid(f"{value!r} is no string.", fix="Pass text.")
     if value is not None and ("\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value)):
         raise PayloadInvalid("It holds a character that is none (NUL or half of a pair).", fix="Leave it out.")
     return value
+
+
+def readable(message: str) -> str:
+    """The text of an error as it can be kept: a failure must be settled, whatever its message holds."""
+    return str(message).replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:longest_message]
 
 
 def number(value: float) -> Decimal:
     """A number that Postgres takes exactly. Raises RequestInvalid."""
     try:
         return Decimal(str(value))
-    except InvalidOperation as error:
-        raise RequestInvalid(f"{value!r} is no number.", fix="Pass an int, a float or a Decimal.") from error
+    except (InvalidOperation, ValueError) as error:
+        raise RequestInvalid("That is no number to reckon with.", fix="Pass an int, a float or a Decimal.") from error
+
+
+def whole(value: int | None) -> int | None:
+    """A whole number. Raises RequestInvalid, where the driver would cut a fraction off."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise RequestInvalid(f"{value!r} is no whole number.", fix="Pass an int.")
+    return value
 
 
 def task_id(value: UUID | str) -> UUID:
@@ -84,19 +100,26 @@ def task_id(value: UUID | str) -> UUID:
 
 def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
     """The arguments of SUBMIT."""
+    for task in tasks:
+        if isinstance(task.after, str) or not isinstance(task.after, Sequence):
+            raise RequestInvalid(f"after={task.after!r} is no list of tasks.", fix="Pass a list of ids or places.")
     edges = [(place, other, task.on_failure) for place, task in enumerate(tasks, 1) for other in task.after]
     parents = [task.parent for task in tasks]
     return (
-        [task.lifecycle for task in tasks],
+        [text(task.lifecycle) for task in tasks],
         [text(task.name) for task in tasks],
         [dump({} if task.payload is None else task.payload) for task in tasks],
-        *([getattr(task, name) for task in tasks] for name in ("queue", "priority")),
+        [text(task.queue) for task in tasks],
+        [whole(task.priority) for task in tasks],
         [text(task.key) for task in tasks],
-        *([getattr(task, name) for task in tasks] for name in ("delay", "run_at", "max_attempts")),
+        [task.delay for task in tasks],
+        [task.run_at for task in tasks],
+        [whole(task.max_attempts) for task in tasks],
         [text(task.owner) for task in tasks],
         *(_ids_and_places(parents) if any(parent is not None for parent in parents) else (None, None)),
         [text(task.limit_key) for task in tasks],
-        *([getattr(task, name) for task in tasks] for name in ("limit_to", "time_limit")),
+        [whole(task.limit_to) for task in tasks],
+        [task.time_limit for task in tasks],
         [place for place, _, _ in edges] or None,
         *(_ids_and_places([other for _, other, _ in edges]) if edges else (None, None)),
         [policy for _, _, policy in edges] or None,
@@ -142,7 +165,7 @@ def _columns(outcome: object) -> tuple[Any, ...]:
         case Later(delay, at, kind):
             return "later", None, delay, at, None, None, dump({"kind": kind} if kind else None)
         case Failed(category, message, code, step, delay, at):
-            error = {"message": message} | ({"code": code} if code else {})
+            error = {"message": readable(message)} | ({"code": readable(code)} if code else {})
             return "failed", None, delay, at, category, text(step), dump(error)
         case Cancelled(reason):
             return "cancelled", None, None, None, None, None, dump({"reason": reason} if reason else None)

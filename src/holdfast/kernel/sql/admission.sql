@@ -79,6 +79,9 @@ begin
     raise exception 'At least one task must be allowed, not %.', limit_concurrency.allowed
       using errcode = 'TK010', hint = 'To stop all of them, pause their queue.';
   end if;
+  if limit_concurrency.key is null or length(limit_concurrency.key) not between 1 and 200 then
+    perform holdfast.refuse('TK010', 'A limit key has 1 to 200 characters.', 'Name what the tasks share.');
+  end if;
   insert into holdfast.slot as s (key, allowed) values (limit_concurrency.key, limit_concurrency.allowed)
   on conflict on constraint slot_pkey do update set allowed = excluded.allowed;
   perform holdfast.admit(array[limit_concurrency.key]);

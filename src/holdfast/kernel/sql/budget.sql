@@ -7,7 +7,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   if set_budget.capacity is null or not (set_budget.capacity > 0 and set_budget.capacity < 1e12)
-     or set_budget.every is null or set_budget.every <= interval '0'
+     or set_budget.every is null or set_budget.every <= interval '0' or set_budget.every > interval '36500 days'
      or set_budget.name is null or length(set_budget.name) not between 1 and 200 then
     perform holdfast.refuse('TK010', 'A budget needs a name, a capacity above zero and a time above zero per unit.',
                             'For 60 calls a minute: set_budget(''azure'', 60, ''1 second'').');
@@ -55,8 +55,8 @@ create or replace function holdfast.block_budget(name text, until timestamptz) r
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if block_budget.until is null or not isfinite(block_budget.until) then
-    perform holdfast.refuse('TK010', 'A budget is blocked until a moment in time.', '');
+  if block_budget.until is null or not holdfast.is_soon(null, block_budget.until) then
+    perform holdfast.refuse('TK010', 'A budget is blocked until a moment within a hundred years.', '');
   end if;
   update holdfast.budget b
   set blocked_until = greatest(b.blocked_until, block_budget.until), tokens = 0,

@@ -22,6 +22,8 @@ declare
   v_effects text[];
   v_told holdfast.moved[];
 begin
+  perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
+    cardinality(p_step), cardinality(p_result), cardinality(p_to), cardinality(p_usage));
   perform holdfast.check_steps(p_step);
   perform holdfast.check_value(variadic coalesce(p_result || p_usage, '{}'));
   perform from (select distinct unnest(p_id) as id order by 1) i
@@ -94,6 +96,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bit
 as $$
 #variable_conflict use_column
 begin
+  perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
+    cardinality(p_step), coalesce(cardinality(p_kind), 0), cardinality(p_data));
   perform holdfast.check_steps(p_step);
   perform holdfast.check_value(variadic coalesce(p_data, '{}'));
   if exists (select from unnest(p_kind) k where k is null or k !~ '^[a-z][a-z0-9_]{0,62}$') then

@@ -17,6 +17,19 @@ begin
   v_definition := p_declaration;
   v_name := v_definition ->> 'name';
   v_version := v_definition ->> 'version';
+  perform holdfast.check_value(v_definition);
+  select l.definition::jsonb as definition, l.used into v_before from holdfast.lifecycle l
+  where l.name = v_name and l.version = v_version;
+  if v_before.definition = v_definition then
+    return v_version;
+  elsif v_before.used then
+    raise exception 'Version % of % is in use and says otherwise: %.', v_version, v_name,
+      (select string_agg(k.key, ', ' order by k.key) from jsonb_each(v_definition) k
+       where k.value is distinct from v_before.definition -> k.key)
+      using errcode = 'TK022', hint = format('Raise its version to %s: tasks in flight keep the one they have.',
+        (select max(l.version) + 1 from holdfast.lifecycle l where l.name = v_name));
+  end if;
+  delete from holdfast.lifecycle l where l.name = v_name and l.version = v_version and not l.used;
   insert into holdfast.queue (name) values (v_definition ->> 'queue') on conflict do nothing;
   insert into holdfast.lifecycle (name, version, definition, queue, max_attempts, crash_budget, backoff, backoff_most,
                                   rate_wait, effects)
@@ -27,19 +40,7 @@ begin
   on conflict (name, version) do nothing
   returning id into v_id;
   if v_id is null then
-    select l.id, l.definition::jsonb as definition, l.used into v_before from holdfast.lifecycle l
-    where l.name = v_name and l.version = v_version for update;
-    if v_before.definition = v_definition then
-      return v_version;
-    elsif v_before.used then
-      raise exception 'Version % of % is in use and says otherwise: %.', v_version, v_name,
-        (select string_agg(k.key, ', ' order by k.key) from jsonb_each(v_definition) k
-         where k.value is distinct from v_before.definition -> k.key)
-        using errcode = 'TK022', hint = format('Raise its version to %s: tasks in flight keep the one they have.',
-          (select max(l.version) + 1 from holdfast.lifecycle l where l.name = v_name));
-    end if;
-    delete from holdfast.lifecycle l where l.id = v_before.id;
-    return holdfast.declare(p_declaration);
+    return holdfast.declare(p_declaration);  -- somebody else declares it at this moment: compare with theirs
   end if;
   if v_definition ->> 'effects' is not null
      and to_regprocedure(format('holdfast.%I(holdfast.moved[])', v_definition ->> 'effects')) is null then
@@ -50,8 +51,7 @@ begin
   perform holdfast.declare_moves(v_id, v_definition);
   perform holdfast.check_declared(v_id, v_name);
   return v_version;
-exception when check_violation or not_null_violation or foreign_key_violation or invalid_text_representation
-  or numeric_value_out_of_range or cardinality_violation or datetime_field_overflow or invalid_parameter_value then
+exception when data_exception or integrity_constraint_violation or program_limit_exceeded or cardinality_violation then
   raise exception '%: %', coalesce(v_name, 'a lifecycle without a name'), sqlerrm
     using errcode = 'TK021', hint = 'Write it with holdfast.kernel.lifecycle.Lifecycle, which says what is wrong.';
 end $$;
@@ -122,7 +122,18 @@ declare
   v_what text;
 begin
   select min(w.what) into v_what from (
-    select format('%s cannot be cancelled', s.name) as what from holdfast.state s
+    select 'its name is not made of small letters, digits and _' as what where p_name !~ '^[a-z][a-z0-9_]{0,62}$'
+    union all
+    select format('%L cannot be a state', s.name) from holdfast.state s
+    where s.lifecycle = p_id and s.name !~ '^[A-Za-z][A-Za-z0-9_]{0,62}$'
+    union all
+    select format('%L cannot be a verb', x.verb) from holdfast.transition x
+    where x.lifecycle = p_id and x.verb !~ '^[a-z][a-z0-9_]{0,62}$' and x.verb <> 'to:' || x.to_state
+    union all
+    select format('the limit of %s is longer than a hundred years', s.name) from holdfast.state s
+    where s.lifecycle = p_id and s.time_limit > interval '36500 days'
+    union all
+    select format('%s cannot be cancelled', s.name) from holdfast.state s
     where s.lifecycle = p_id and s.actor <> 'nobody' and not exists (
       select from holdfast.transition x where x.lifecycle = p_id and x.from_state = s.name and x.verb = 'cancel'
         and x.to_outcome = 'cancelled')

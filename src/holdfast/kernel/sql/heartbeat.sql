@@ -11,6 +11,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bit
 as $$
 #variable_conflict use_column
 begin
+  perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
+    cardinality(p_progress));
   perform holdfast.check_claim(1, p_lease, 'heartbeat');
   perform holdfast.check_value(variadic coalesce(p_progress, '{}'));
   return query

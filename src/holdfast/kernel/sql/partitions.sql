@@ -13,6 +13,9 @@ declare
   v_taken bool;
   v_made int := 0;
 begin
+  if p_days is null or p_days not between 0 and 60 then
+    perform holdfast.refuse('TK010', 'Partitions are made for 0 to 60 days ahead.', 'A week is enough.');
+  end if;
   foreach v_table in array array['task_done', 'input', 'event', 'step', 'step_event'] loop
     for v_day in select d from generate_series(date_trunc('day', holdfast.now(), 'UTC'),
                                                date_trunc('day', holdfast.now(), 'UTC') + make_interval(days => p_days),

@@ -27,7 +27,7 @@ begin
   end if;
   if p_from_step is not null then
     select e.number into v_number from holdfast.step_event e
-    where e.task_id = p_id and e.step = p_from_step order by e.number limit 1;
+    where e.task_id = p_id and e.step = p_from_step and e.step <> '' order by e.number limit 1;
     if not found then
       raise exception 'Task % never came to a step %.', p_id, quote_literal(p_from_step) using errcode = 'TK015',
         hint = format('Its steps are: %s.', (

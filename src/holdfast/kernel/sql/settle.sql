@@ -26,6 +26,9 @@ declare
   v_hash bytea[];
   v_status text[];
 begin
+  perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
+    coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
+    cardinality(p_category), cardinality(p_step), cardinality(p_body));
   perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
   select array_agg(r.id), array_agg(r.status),
          array_agg(r.id) filter (where r.status = 'ok'), array_agg(r.verb) filter (where r.status = 'ok'),
@@ -146,7 +149,9 @@ end $$;
 create or replace function holdfast.backoff(p_lifecycle smallint, p_tries int) returns interval
 language sql volatile
 as $$
-  select least(l.backoff_most, l.backoff * power(2, least(p_tries - 1, 40))) * (1 + random() * 0.1)
+  select make_interval(secs => least(extract(epoch from l.backoff_most)::float8,
+                                     extract(epoch from l.backoff)::float8 * power(2, least(p_tries - 1, 60)))
+                               * (1 + random() * 0.1))
   from holdfast.lifecycle l where l.id = p_lifecycle
 $$;
 
@@ -190,7 +195,7 @@ $$;
 create or replace function holdfast.check_settle(
   p_outcome text[], p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[])
 returns void
-language plpgsql immutable
+language plpgsql stable
 as $$
 declare
   v_bad text;
@@ -207,9 +212,8 @@ begin
     perform holdfast.refuse('TK010', format('%L is no category.', v_bad),
                             'A failure is RateLimited, Transient, SchemaInvalid or Fatal; null if nobody knows.');
   end if;
-  if exists (select from unnest(p_delay) d where d < interval '0')
-     or exists (select from unnest(p_due) d where not isfinite(d)) then
-    perform holdfast.refuse('TK010', 'A task cannot wait for less than nothing, or for ever.',
+  if exists (select from unnest(p_delay, p_due) i(delay, due) where not holdfast.is_soon(i.delay, i.due)) then
+    perform holdfast.refuse('TK010', 'A task cannot wait for less than nothing, or for more than a hundred years.',
                             'Give a delay of zero or more.');
   end if;
   perform holdfast.check_steps(p_step);

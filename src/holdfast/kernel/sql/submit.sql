@@ -14,8 +14,8 @@ as $$
   select s.id from holdfast.submit_many(
     array[lifecycle], array[task], array[payload], array[queue], array[priority], array[key], array[delay],
     array[run_at], array[max_attempts], array[owner], array[parent], null, array[limit_key], array[limit_to],
-    array[time_limit], array_fill(1, array[cardinality(after)]), after, null,
-    array_fill(on_failure, array[cardinality(after)])) s
+    array[time_limit], array_fill(1, array[cardinality(coalesce(after, '{}'))]), coalesce(after, '{}'), null,
+    array_fill(on_failure, array[cardinality(coalesce(after, '{}'))])) s
 $$;
 
 -- Many tasks, whole or not at all. Parallel arrays, a task at each place; null leaves the default. Dependencies and
@@ -43,19 +43,25 @@ declare
   v_limits text[];
   v_waiting uuid[];
 begin
+  perform holdfast.check_lengths(cardinality(p_lifecycle), cardinality(p_name), cardinality(p_payload), cardinality(p_queue),
+    cardinality(p_priority), cardinality(p_key), cardinality(p_delay), cardinality(p_run_at), cardinality(p_max_attempts),
+    cardinality(p_owner), cardinality(p_parent), cardinality(p_parent_place), cardinality(p_limit_key),
+    cardinality(p_limit_to), cardinality(p_time_limit));
+  perform holdfast.check_lengths(cardinality(p_waits_place), cardinality(p_waits_for), cardinality(p_waits_for_place),
+    cardinality(p_waits_policy));
   select array_agg(l.id order by i.place), array_agg(l.id) filter (where not l.used),
          min(array[to_char(i.place, 'FM0000000000')] || p.problem) filter (where p.problem is not null)
     into v_lifecycle, v_unused, v_problem
   from unnest(p_lifecycle, p_name, p_payload, p_queue, p_priority, p_key, p_delay, p_run_at, p_max_attempts,
-              p_limit_key, p_limit_to, p_time_limit)
+              p_limit_key, p_limit_to, p_time_limit, p_owner)
     with ordinality i(lifecycle, name, payload, queue, priority, key, delay, run_at, max_attempts,
-                      limit_key, limit_to, time_limit, place)
+                      limit_key, limit_to, time_limit, owner, place)
   left join lateral (
     select l.id, l.name, l.used from holdfast.lifecycle l where l.name = i.lifecycle
     order by l.version desc limit 1) l on true
   cross join lateral holdfast.submit_problem(
     i.lifecycle, l.name, i.name, i.payload, i.queue, i.priority, i.key, i.delay, i.run_at, i.max_attempts,
-    i.limit_key, i.limit_to, i.time_limit) p(problem);
+    i.limit_key, i.limit_to, i.time_limit, i.owner) p(problem);
   if v_problem is not null then
     perform holdfast.refuse(v_problem[2], v_problem[3], v_problem[4]);
   end if;
@@ -65,7 +71,7 @@ begin
 
   v_id := array(select holdfast.uuid7() as u from generate_series(1, cardinality(p_lifecycle)) order by u);
   v_created := array_fill(true, array[cardinality(v_id)]);
-  if array_length(array_remove(p_key, null), 1) > 0 then
+  if exists (select from unnest(p_key) k where k is not null) then
     select array_agg(holdfast.body_hash(jsonb_build_array(i.lifecycle, i.name, i.queue, i.payload)) order by i.place)
       into v_hash
     from unnest(p_lifecycle, p_name, p_queue, p_payload) with ordinality i(lifecycle, name, queue, payload, place);
@@ -128,7 +134,7 @@ end $$;
 -- What is wrong with a request, as sqlstate, message and hint; null if nothing is.
 create or replace function holdfast.submit_problem(
   p_lifecycle text, p_known text, p_name text, p_payload jsonb, p_queue text, p_priority int, p_key text,
-  p_delay interval, p_run_at timestamptz, p_max_attempts int, p_limit_key text, p_limit_to int, p_time_limit interval)
+  p_delay interval, p_run_at timestamptz, p_max_attempts int, p_limit_key text, p_limit_to int, p_time_limit interval, p_owner text)
 returns text[]
 language plpgsql stable
 as $$
@@ -146,15 +152,19 @@ begin
     when length(p_limit_key) not between 1 and 200 then array['TK010', 'A limit key has 1 to 200 characters.', '']
     when p_priority not between 0 and 9
       then array['TK010', format('Priority %s is not among 0 to 9.', p_priority), '9 goes first, 0 is the default.']
-    when p_delay < interval '0' or not isfinite(p_run_at)
-      then array['TK010', 'A task cannot be due before it is submitted, or never.', 'Give a delay of zero or more.']
+    when not holdfast.is_soon(p_delay, p_run_at)
+      then array['TK010', 'A task cannot be due before it is submitted, or after a hundred years.',
+                 'Give a delay of zero or more.']
     when p_max_attempts < 1
       then array['TK010', format('max_attempts is %s.', p_max_attempts), 'A task needs at least one attempt.']
     when p_limit_to < 1
       then array['TK010', format('limit_to is %s.', p_limit_to), 'At least one task must be allowed to run.']
     when p_limit_to is not null and p_limit_key is null
       then array['TK010', 'limit_to without a limit_key limits nothing.', 'Name the key that the tasks share.']
-    when p_time_limit <= interval '0' then array['TK010', 'A time limit is more than nothing.', '']
+    when p_time_limit <= interval '0' or p_time_limit > interval '36500 days'
+      then array['TK010', 'A time limit is more than nothing and at most a hundred years.', 'For example 2 hours.']
+    when length(p_owner) > 200
+      then array['TK010', 'The name of an owner has at most 200 characters.', 'Take an id.']
     else holdfast.payload_problem(p_payload, 65536) end;
 end $$;
 
@@ -168,11 +178,33 @@ begin
   if v_bytes > p_most_bytes then
     return array['TK018', format('It is %s bytes long; at most %s are kept.', v_bytes, p_most_bytes),
                  'Put it where files live and pass its address.'];
+  elsif v_bytes > 200 and jsonb_path_exists(p_payload, '$.**{100}') then
+    return array['TK017', 'It is nested more than 100 levels deep, which not every client can read.', 'Flatten it.'];
   elsif v_bytes > 300 and jsonb_path_exists(p_payload, '$.** ? (@.type() == "number" && (@ > 1e308 || @ < -1e308))') then
     return array['TK017', 'It holds a number beyond 1e308, which most clients cannot read.', 'Write it as a string.'];
   end if;
   return null;
 end $$;
+
+-- Parallel arrays tell of the same tasks; those that are left out are null.
+create or replace function holdfast.check_lengths(p_tasks int, variadic p_lengths int[]) returns void
+language plpgsql immutable
+as $$
+begin
+  if exists (select from unnest(p_lengths) l where l <> coalesce(p_tasks, 0)) then
+    perform holdfast.refuse('TK010', format('The arrays are of different lengths: %s and %s.', coalesce(p_tasks, 0),
+                                            array_to_string(p_lengths, ', ')),
+                            'Give one element per task in each, or leave an array out.');
+  end if;
+end $$;
+
+-- Not before now, and within a hundred years. (From Postgres 17 on an interval may be infinite.)
+create or replace function holdfast.is_soon(p_delay interval, p_at timestamptz) returns bool
+language sql stable
+as $$
+  select coalesce(p_delay between interval '0' and interval '36500 days', true)
+     and coalesce(isfinite(p_at) and p_at < holdfast.now() + interval '36500 days', true)
+$$;
 
 create or replace function holdfast.body_hash(p_body jsonb) returns bytea
 language sql immutable parallel safe

@@ -8,6 +8,10 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 begin
+  if p_n is null or p_n not between 1 and 10000 then
+    perform holdfast.refuse('TK010', format('%s tasks cannot be swept at once.', coalesce(p_n::text, 'null')),
+                            'Give 1 to 10000.');
+  end if;
   reaped := holdfast.reap(p_n);
   expired := holdfast.expire(p_n);
   due := holdfast.due(p_n);

@@ -9,6 +9,10 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 begin
+  if p_id is null or length(p_id) not between 1 and 200 or p_label is null or length(p_label) > 200 then
+    perform holdfast.refuse('TK010', 'A worker has an id of 1 to 200 characters, and a label.',
+                            'Give each process an id of its own.');
+  end if;
   if p_slots is null or p_slots < 1 or coalesce(cardinality(p_queues), 0) = 0 then
     perform holdfast.refuse('TK010', 'A worker has at least one slot and one queue.', '');
   end if;
