@@ -90,7 +90,8 @@ async def drain_bare(connection: asyncpg.Connection, _: Store, batch: int) -> No
     while rows := await connection.fetch(
         "with picked as materialized (select id from bare where queue = 'default' and priority = 0 and due_at <= now()"
         " and token is null order by due_at, id limit $1 for update skip locked)"
-        " update bare set token = gen_random_uuid() where id = any (array(select id from picked)) returning id, payload",
+        " update bare set token = gen_random_uuid() where id = any (array(select id from picked))"
+        " returning id, payload",
         batch,
     ):
         await connection.execute(

@@ -21,13 +21,15 @@ def test_the_declared_ones_are_listed(database: Database) -> None:
 
 
 def test_one_of_ones_own_is_shown_and_drawn_without_a_database(tmp_path: Path) -> None:
-    nowhere = {"HOLDFAST_URL": "postgresql://a@127.0.0.1:1/b"}
-    shown = holdfast("lifecycle", "show", f"{OWN}:REVIEW", **nowhere)
+    nowhere = "postgresql://a@127.0.0.1:1/b"
+    shown = holdfast("lifecycle", "show", f"{OWN}:REVIEW", HOLDFAST_URL=nowhere)
     assert "| CHECKING" in shown.stdout
-    drawn = holdfast("lifecycle", "draw", f"{OWN}:REVIEW", "--state", "DRAFT", "-o", str(tmp_path / "r.svg"), **nowhere)
+    drawn = holdfast(
+        "lifecycle", "draw", f"{OWN}:REVIEW", "--state", "DRAFT", "-o", str(tmp_path / "r.svg"), HOLDFAST_URL=nowhere
+    )
     assert (drawn.returncode, drawn.stdout) == (0, "")
     assert "it is here now" in (tmp_path / "r.svg").read_text()
-    assert holdfast("lifecycle", "draw", f"{OWN}:REVIEW", "--as", "mermaid", **nowhere).stdout.startswith(
+    assert holdfast("lifecycle", "draw", f"{OWN}:REVIEW", "--as", "mermaid", HOLDFAST_URL=nowhere).stdout.startswith(
         "stateDiagram"
     )
 

@@ -277,9 +277,15 @@ async def test_the_owner_of_the_schema_needs_no_right_on_the_database(empty_data
         await owner.execute("create role keeper")
         try:
             await owner.execute(
-                "alter schema holdfast owner to keeper; alter table holdfast.migration owner to keeper;"
-                "alter table holdfast.release owner to keeper; alter function holdfast.installed() owner to keeper;"
-                "alter function holdfast.now() owner to keeper; alter function holdfast.uuid7() owner to keeper;"
+                "alter schema holdfast owner to keeper;"
+                "do $$ declare what text; begin"
+                "  for what in select format('table holdfast.%I', relname) from pg_class"
+                "      where relnamespace = 'holdfast'::regnamespace and relkind in ('r', 'p', 'v')"
+                "    union all select format('type holdfast.%I', typname) from pg_type"
+                "      where typnamespace = 'holdfast'::regnamespace and typtype = 'e'"
+                "    union all select format('function %s', oid::regprocedure) from pg_proc"
+                "      where pronamespace = 'holdfast'::regnamespace"
+                "  loop execute format('alter %s owner to keeper', what); end loop; end $$;"
                 f"alter role keeper in database {empty_database.name} set search_path = public"
             )
             as_keeper = empty_database.owner_url + "&options=-c%20role%3Dkeeper"

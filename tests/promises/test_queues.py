@@ -60,7 +60,8 @@ async def test_nothing_of_a_paused_queue_is_claimed(store: Store) -> None:
 
 
 async def test_queues_must_be_made_before_they_are_used(store: Store) -> None:
-    for use in (submit(store, queue="mial"), store.pause_queue("mial"), store.resume_queue("mial"), take(store, "mial")):
+    uses = [submit(store, queue="mial"), store.pause_queue("mial"), store.resume_queue("mial"), take(store, "mial")]
+    for use in uses:
         with pytest.raises(QueueUnknown):
             await use
 
