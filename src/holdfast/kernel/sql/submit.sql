@@ -132,8 +132,8 @@ begin
   return query select i.place::int, i.id, i.created from unnest(v_id, v_created) with ordinality i(id, created, place);
 end $$;
 
--- What is wrong with a request, as sqlstate, message and hint; null if nothing is. Plain conditions one by one: as one
--- expression with sub-selects it took four times as long (bench/kernel.py).
+-- What is wrong with a request, as sqlstate, message and hint; null if nothing is. Plain conditions one by one,
+-- which plpgsql evaluates by itself; one expression with sub-selects would be a query per task.
 create or replace function holdfast.submit_problem(
   p_lifecycle text, p_known text, p_name text, p_payload jsonb, p_queue text, p_known_queue text, p_priority int,
   p_key text, p_delay interval, p_run_at timestamptz, p_max_attempts int, p_limit_key text, p_limit_to int,
