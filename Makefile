@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(C
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: help setup run test lint crash bench docs lock clean postgres-15
+.PHONY: help setup run test lint crash bench docs lock clean packages
 
 help:
 	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
@@ -52,7 +52,7 @@ setup: .venv/ready
 run: setup
 	@exec $(BIN)/holdfast up
 
-test: setup lint postgres-15
+test: setup lint packages
 	$(BIN)/pytest -n auto -m 'not long'
 
 lint: setup
@@ -61,11 +61,12 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The oldest Postgres we promise. Without it the tests on it say that they are skipped.
-postgres-15:
-	@test -x /usr/lib/postgresql/15/bin/postgres || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
-		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-15 >/dev/null \
-		|| echo 'Postgres 15 could not be installed: its tests are skipped'; }
+# The oldest Postgres we promise, and a pooler to stand before it. Without them their tests say that they are skipped.
+packages:
+	@{ test -x /usr/lib/postgresql/15/bin/postgres && test -x /usr/sbin/pgbouncer; } || test "$$(id -u)" != 0 \
+		|| ! command -v apt-get >/dev/null || { \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-15 pgbouncer >/dev/null \
+		|| echo 'Postgres 15 or pgbouncer could not be installed: their tests are skipped'; }
 
 crash: setup
 	$(BIN)/pytest -n 0 -m long -s

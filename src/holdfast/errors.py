@@ -7,6 +7,8 @@
     │   ├── DatabaseUnreachable
     │   ├── DatabaseTooOld
     │   ├── DatabaseReadOnly
+    │   ├── DatabaseForbidden
+    │   ├── SchemaMissing
     │   └── EmbeddedError
     │       ├── BinariesMissing
     │       ├── FolderUnusable
@@ -90,6 +92,14 @@ class DatabaseTooOld(DatabaseError):
 
 class DatabaseReadOnly(DatabaseError):
     """This Postgres accepts no writes."""
+
+
+class DatabaseForbidden(DatabaseError):
+    """This database role may not use Holdfast."""
+
+
+class SchemaMissing(DatabaseError):
+    """This database has no Holdfast in it, or an older one."""
 
 
 class EmbeddedError(DatabaseError):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from holdfast.errors import DatabaseUnreachable
+from holdfast.errors import DatabaseForbidden, DatabaseUnreachable, SchemaMissing
 from holdfast.kernel.postgres import Address, connected, is_pooler, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Later, Submission
@@ -101,6 +101,22 @@ async def test_a_server_that_stays_away_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatabaseUnreachable):
         await Store(pool).submit(Submission("work"))
     await pool.close()
+
+
+async def test_a_database_without_the_schema_says_what_to_run(empty_database: Database) -> None:
+    async with empty_database.connect() as connection:
+        with pytest.raises(SchemaMissing, match="holdfast db migrate"):
+            await Store(connection).sweep()
+
+
+async def test_a_role_without_the_right_says_what_to_grant(database: Database) -> None:
+    async with database.connect_owner() as owner:
+        await owner.execute(f"create role stranger_{database.name}; set role stranger_{database.name}")
+        try:
+            with pytest.raises(DatabaseForbidden, match="grant holdfast_app"):
+                await Store(owner).sweep()
+        finally:
+            await owner.execute(f"reset role; drop role stranger_{database.name}")
 
 
 @contextlib.contextmanager

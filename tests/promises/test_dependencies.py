@@ -194,6 +194,15 @@ async def test_cancelling_a_parent_cancels_its_children_and_tells_who_works_on_o
     assert await state_of(store, run) == "CANCELLED"
 
 
+async def test_children_outlive_a_parent_that_ended_well_but_not_one_that_failed(store: Store) -> None:
+    for outcome, lives in ((Done(), "Queued"), (Failed("Fatal", "no"), "Canceled")):
+        parent = await submit(store, "parent")
+        (lease,) = await leases_of(store, parent)
+        child = await submit(store, "child", parent=parent)
+        await store.finish(lease, outcome)
+        assert await state_of(store, child) == lives
+
+
 async def test_a_child_can_join_a_parent_that_still_runs(store: Store, database: Database) -> None:
     async with database.connect_owner() as owner:
         await hasten(owner)

@@ -9,7 +9,15 @@ from uuid import UUID
 import asyncpg
 
 from holdfast import errors
-from holdfast.errors import DatabaseUnreachable, HoldfastError, PayloadInvalid, RequestInvalid, TaskExpired
+from holdfast.errors import (
+    DatabaseForbidden,
+    DatabaseUnreachable,
+    HoldfastError,
+    PayloadInvalid,
+    RequestInvalid,
+    SchemaMissing,
+    TaskExpired,
+)
 from holdfast.kernel.task import (
     Cancelled,
     Checkpoint,
@@ -186,6 +194,10 @@ def translated(error: asyncpg.PostgresError) -> HoldfastError:
     kind = BY_SQLSTATE.get(error.sqlstate)
     if kind:
         return kind(str(error.message), fix=error.hint or "")
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return DatabaseForbidden(f"{error}.", fix="As the owner of the schema: grant holdfast_app to <role>")
+    if isinstance(error, (asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError)):
+        return SchemaMissing(f"{error}.", fix="Run `holdfast db migrate`.")
     if isinstance(error, asyncpg.exceptions.StatementTooComplexError):
         return PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.")
     if isinstance(error, asyncpg.DataError):

@@ -226,7 +226,7 @@ create type holdfast.moved as (
 create function holdfast.refuse_move() returns trigger language plpgsql as 'begin return null; end';
 create function holdfast.refuse_change() returns trigger language plpgsql as 'begin return null; end';
 create function holdfast.record_moves() returns trigger language plpgsql as 'begin return null; end';
-create function holdfast.record_ends() returns trigger language plpgsql as 'begin return null; end';
+create function holdfast.check_ends() returns trigger language plpgsql as 'begin return null; end';
 
 -- What needs the row as it was. Only a condition, so a legal move costs nothing here. A lease is born by a claim on a
 -- free task; claims, checkpoints and the wish to cancel are the only moves that leave a lease behind.
@@ -247,22 +247,26 @@ create trigger record_births after insert on holdfast.task
 referencing new table as moved for each statement execute function holdfast.record_moves();
 create trigger record_moves after update on holdfast.task
 referencing new table as moved for each statement execute function holdfast.record_moves();
+create trigger check_ends after insert on holdfast.task_done
+referencing new table as moved for each statement execute function holdfast.check_ends();
 create trigger record_ends after insert on holdfast.task_done
-referencing new table as moved for each statement execute function holdfast.record_ends();
+referencing new table as moved for each statement execute function holdfast.record_moves();
 create trigger refuse_change before update on holdfast.task_done
 for each row execute function holdfast.refuse_change();
 create trigger refuse_change before update on holdfast.event
 for each row execute function holdfast.refuse_change();
 
 -- The partition for everything that no day's partition takes. Statement triggers of the parent do not see rows that are
--- written into a partition by name, so a partition of finished tasks has the trigger too.
+-- written into a partition by name, so a partition of finished tasks has the triggers too.
 create table holdfast.task_done_rest partition of holdfast.task_done default;
 create table holdfast.input_rest partition of holdfast.input default;
 create table holdfast.event_rest partition of holdfast.event default;
 create table holdfast.step_rest partition of holdfast.step default;
 create table holdfast.step_event_rest partition of holdfast.step_event default;
+create trigger check_ends after insert on holdfast.task_done_rest
+referencing new table as moved for each statement execute function holdfast.check_ends();
 create trigger record_ends after insert on holdfast.task_done_rest
-referencing new table as moved for each statement execute function holdfast.record_ends();
+referencing new table as moved for each statement execute function holdfast.record_moves();
 
 -- Live and finished tasks as one.
 create view holdfast.tasks as

@@ -18,8 +18,8 @@ begin
     using errcode = 'TK002', hint = 'A finished task is final; retry it as a new task with holdfast.retry.';
 end $$;
 
--- Births and moves of live tasks. The trigger refuse_move has compared an update with the row before it, so this one
--- reads only the new rows: joining old and new ones costs six times as much in large batches.
+-- Every birth, move and end: declared, and written down. Reads only the new rows: what an update changed is compared by
+-- the trigger refuse_move, and joining old and new rows here costs six times as much in large batches.
 create or replace function holdfast.record_moves() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -40,19 +40,21 @@ begin
       select x.effects from holdfast.transition x
       where x.lifecycle = n.lifecycle and x.from_state = n.from_state and x.verb = n.verb
         and x.to_state = n.state and x.to_actor = n.actor offset 0) x
-    where case when tg_op = 'INSERT'
+    where case when tg_op = 'INSERT' and tg_table_name = 'task'
       then n.version = 0 and n.from_state = '' and n.attempt = 1 and n.lease_token is null
-      else n.from_state <> '' end
+      else n.version > 0 and n.from_state <> '' end
   ), written as (
     insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt, worker_id, data)
     select d.id, d.version, d.verb, d.from_state, d.state, d.attempt, d.worker_id, d.note from declared d
   )
   select count(*), (select count(*) from moved), array_agg(d.effects) filter (where d.effects is not null),
          array_agg((d.id, l.name, d.name, d.owner, d.verb, null, d.from_state, d.state, d.attempt, d.lease_token,
-                    d.note)::holdfast.moved) filter (where d.effects is not null)
+                    coalesce(q.result, d.note))::holdfast.moved) filter (where d.effects is not null)
     into v_declared, v_all, v_effects, v_told
   from declared d
-  left join holdfast.lifecycle l on d.effects is not null and l.id = d.lifecycle;
+  left join lateral (select l.name from holdfast.lifecycle l where l.id = d.lifecycle offset 0) l
+    on d.effects is not null
+  left join lateral (select q.result from holdfast.task_done q where q.id = d.id offset 0) q on d.effects is not null;
   if v_declared <> v_all then
     raise exception 'This move is not declared: %.',
       (select string_agg(distinct format('%s -%s-> %s', n.from_state, n.verb, n.state), ', ') from moved n)
@@ -64,52 +66,30 @@ begin
   return null;
 end $$;
 
--- Ends. Nothing compared these rows with the live ones, so the log itself must say that the task was where this move
--- starts, and the live row must be gone. (A scalar sub-select: EXISTS here reads all events.)
-create or replace function holdfast.record_ends() returns trigger
+-- Nothing compared a finished row with the live one, so the log itself must say that the task was where its last move
+-- starts, the live row must be gone, and the outcome must be the state's. (Scalar sub-selects: EXISTS reads all events.)
+create or replace function holdfast.check_ends() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_declared bigint;
-  v_all bigint;
-  v_effects text[];
-  v_told holdfast.moved[];
+  v_forged uuid;
 begin
-  if not exists (select from moved) then
-    return null;
-  end if;
-  with declared as materialized (
-    select n.id, n.version, n.verb, n.from_state, n.state, n.attempt, n.worker_id, n.note, n.result,
-           n.lifecycle, n.name, n.owner, n.token, x.effects
-    from moved n
-    cross join lateral (
-      select x.effects from holdfast.transition x
-      where x.lifecycle = n.lifecycle and x.from_state = n.from_state and x.verb = n.verb
-        and x.to_state = n.state and x.to_actor = n.actor and x.to_outcome = n.outcome offset 0) x
-    where n.from_state = (select e.to_state from holdfast.event e where e.task_id = n.id and e.version = n.version - 1)
-      and (select t.version from holdfast.task t where t.id = n.id) is null
-  ), written as (
-    insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt, worker_id, data)
-    select d.id, d.version, d.verb, d.from_state, d.state, d.attempt, d.worker_id, d.note from declared d
-  )
-  select count(*), (select count(*) from moved), array_agg(d.effects) filter (where d.effects is not null),
-         array_agg((d.id, l.name, d.name, d.owner, d.verb, null, d.from_state, d.state, d.attempt, d.token,
-                    coalesce(d.result, d.note))::holdfast.moved) filter (where d.effects is not null)
-    into v_declared, v_all, v_effects, v_told
-  from declared d
-  left join holdfast.lifecycle l on d.effects is not null and l.id = d.lifecycle;
-  if v_declared <> v_all then
-    raise exception 'This end is not declared: %.',
-      (select string_agg(distinct format('%s -%s-> %s', n.from_state, n.verb, n.state), ', ') from moved n)
-      using errcode = 'TK002', hint = 'Declare it in the lifecycle, or use a verb that it has.';
-  end if;
-  if v_effects is not null then
-    perform holdfast.run_effects(v_effects, v_told);
+  select n.id into v_forged from moved n
+  where (select e.to_state from holdfast.event e where e.task_id = n.id and e.version = n.version - 1)
+          is distinct from n.from_state
+     or (select t.version from holdfast.task t where t.id = n.id) is not null
+     or (select s.outcome from holdfast.state s where s.lifecycle = n.lifecycle and s.name = n.state)
+          is distinct from n.outcome
+  limit 1;
+  if found then
+    raise exception 'Task %: this end is not declared, or not where the task was.', v_forged
+      using errcode = 'TK002', hint = 'Move tasks with the functions of the schema holdfast, not by writing its tables.';
   end if;
   return null;
 end $$;
 
--- Tell each lifecycle's own function what happened to its tasks. What it raises undoes the move.
+-- Tell each lifecycle's own function what happened to its tasks: the note of a move, the result of an end or of a step.
+-- What it raises undoes the move.
 create or replace function holdfast.run_effects(p_function text[], p_moved holdfast.moved[]) returns void
 language plpgsql
 as $$

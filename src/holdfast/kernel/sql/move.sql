@@ -95,8 +95,8 @@ begin
   end if;
 end $$;
 
--- Tasks that waited for those that ended go on or end in turn, children whose parent is gone are cancelled, and the
--- next in line takes a place that became free. A loop, not a recursion: a chain of ten thousand may end at once.
+-- Tasks that waited for those that ended go on or end in turn, children of a parent that ended badly are cancelled, and
+-- the next in line takes a place that became free. A loop, not a recursion: a chain of ten thousand may end at once.
 create or replace function holdfast.follow(p_ended uuid[], p_waiting uuid[], p_limits text[]) returns void
 language plpgsql
 as $$
@@ -138,7 +138,8 @@ begin
     from unnest(p_ended) e(id)
     cross join lateral (
       select d.upstream from holdfast.dependency d
-      where d.downstream = e.id and d.policy = 'gather' and d.outcome is null offset 0) d;
+      where d.downstream = e.id and d.policy = 'gather' and d.outcome is null offset 0) d
+    where (select q.outcome from holdfast.task_done q where q.id = e.id) in ('failed', 'cancelled');
   end if;
   if cardinality(v_check) = 0 and v_orphans is null then
     return;

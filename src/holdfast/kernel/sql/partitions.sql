@@ -32,8 +32,10 @@ begin
         execute format('create table holdfast.%I partition of holdfast.%I for values from (%L) to (%L)',
                        v_name, v_table, v_from, v_to);
         if v_table = 'task_done' then
-          execute format('create trigger record_ends after insert on holdfast.%I referencing new table as moved'
-                         ' for each statement execute function holdfast.record_ends()', v_name);
+          execute format('create trigger check_ends after insert on holdfast.%1$I referencing new table as moved'
+                         ' for each statement execute function holdfast.check_ends();'
+                         'create trigger record_ends after insert on holdfast.%1$I referencing new table as moved'
+                         ' for each statement execute function holdfast.record_moves()', v_name);
         end if;
         v_made := v_made + 1;
       exception when duplicate_table or lock_not_available or check_violation then
