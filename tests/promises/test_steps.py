@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.errors import LeaseLost, MoveRefused, StateUnknown, StepUnknown
+from holdfast.errors import LeaseLost, MoveRefused, RequestInvalid, StateUnknown, StepUnknown
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Done, Failed
 from holdfast.testing import Clock
@@ -79,6 +79,16 @@ async def test_a_checkpoint_into_the_wrong_state_keeps_nothing(store: Store) -> 
             await store.keep(lease, "fetched", 1, to=to)
     assert await store.steps(lease.task_id) == []
     await store.keep(lease, "fetched", 1, to="FETCHED")
+
+
+async def test_a_task_does_not_move_to_two_states_in_one_call(store: Store) -> None:
+    await submit(store, None, lifecycle="ingest_item")
+    lease = await take_one(store, "ingest_item")
+    with pytest.raises(RequestInvalid):
+        await store.checkpoint(Checkpoint(lease, "a", 1, "FETCHED"), Checkpoint(lease, "b", 1, "CONTENT_EXTRACTED"))
+    await store.checkpoint(Checkpoint(lease, "a", 1, "FETCHED"), Checkpoint(lease, "b", 1, "FETCHED"))
+    assert await state_of(store, lease.task_id) == "FETCHED"
+    assert len(await store.events(lease.task_id)) == 3
 
 
 async def test_what_a_model_cost_is_kept_with_the_step(store: Store) -> None:

@@ -12,7 +12,7 @@ declare
   v_admitted int := 0;
 begin
   for v_key in select distinct k from unnest(p_keys) k order by k loop
-    select s.allowed into v_free from holdfast.slot s where s.key = v_key for update;
+    select s.allowed into strict v_free from holdfast.slot s where s.key = v_key for update;
     select v_free - count(*) into v_free from (
       select from holdfast.task t
       where t.limit_key = v_key and t.parked is null and t.actor = 'worker' limit v_free) taken;
@@ -57,11 +57,12 @@ declare
   v_keys text[];
 begin
   select array_agg(w.id), array_agg(w.limit_key) filter (where w.limit_key is not null) into v_id, v_keys
-  from unnest(p_queues) q(name) cross join unnest(p_names) n(name)
+  from unnest(p_queues) q(name)
+  cross join unnest(coalesce(p_names, array[null])) n(name)  -- null: it runs everything
   cross join lateral (
     select t.id, t.limit_key from holdfast.task t
-    where t.parked = 'unknown' and t.queue = q.name and t.name = n.name
-    order by t.id limit 1000 for no key update skip locked) w;
+    where t.parked = 'unknown' and t.queue = q.name and (t.name = n.name or n.name is null)
+    order by t.queue, t.name, t.id limit 1000 for no key update skip locked) w;
   if v_id is null then
     return 0;
   end if;

@@ -26,6 +26,9 @@ begin
     cardinality(p_step), cardinality(p_result), cardinality(p_to), cardinality(p_usage));
   perform holdfast.check_steps(p_step);
   perform holdfast.check_value(variadic coalesce(p_result || p_usage, '{}'));
+  if exists (select from unnest(p_id, p_to) i(id, target) group by i.id having count(distinct i.target) > 1) then
+    perform holdfast.refuse('TK010', 'A task cannot move to two states at once.', 'Checkpoint one after the other.');
+  end if;
   perform from (select distinct unnest(p_id) as id order by 1) i
   cross join lateral (select from holdfast.task t where t.id = i.id for no key update) t;
 
@@ -34,10 +37,10 @@ begin
            x.to_actor, x.to_limit, x.to_limit_per_task, c.name as machine, c.effects,
            coalesce(i.target is null or x.to_state is not null or t.state = i.target, false) as legal,
            (select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target) as known
-    from (select distinct on (i.id, i.step) *
+    from (select distinct on (i.id, i.token, i.attempt, i.step) *
           from unnest(p_id, p_attempt, p_token, p_step, p_result, p_to, p_usage)
             i(id, attempt, token, step, result, target, usage)
-          order by i.id, i.step) i
+          order by i.id, i.token, i.attempt, i.step) i
     left join lateral (
       select * from holdfast.task t
       where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt offset 0) t on true
@@ -58,7 +61,7 @@ begin
     insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
     select w.task_id, holdfast.last_step_event(w.task_id) + row_number() over (partition by w.task_id order by w.name),
            w.name, 'step_completed', a.attempt, a.usage
-    from written w join asked a on a.id = w.task_id and a.step = w.name
+    from written w join asked a on a.id = w.task_id and a.step = w.name and a.held
   ), moved as (
     update holdfast.task t set
       from_state = t.state, verb = 'to:' || a.target, version = t.version + 1, note = null,
@@ -67,7 +70,7 @@ begin
     from asked a where t.id = a.id and a.held and a.to_state is not null and t.id = any (p_id)
   ), told as (
     select a.*, w.task_id is not null as first from asked a
-    left join written w on w.task_id = a.id and w.name = a.step
+    left join written w on w.task_id = a.id and w.name = a.step and a.held
   )
   select array_agg(a.id), array_agg(a.step),
          array_agg(case when not a.held then 'lost' when not a.legal and a.known is null then 'unknown_state'

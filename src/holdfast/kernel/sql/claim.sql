@@ -18,14 +18,16 @@ begin
   select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known) into v_id, v_unknown from (
     select c.id, p_names is null or c.name = any (p_names) as known from unnest(p_queues) q(name)
     cross join lateral (select from holdfast.queue o where o.name = q.name and o.paused_at is null offset 0) o
-    cross join generate_series(9, 0, -1) p(level)
     cross join lateral (
-      select t.id, t.name from holdfast.task t
-      where t.queue = q.name and t.priority = p.level
-        and t.actor = 'worker' and t.lease_token is null and t.parked is null
-        and t.due_at <= holdfast.now() and (t.deadline is null or t.deadline > holdfast.now())
-      order by t.due_at, t.id limit p_n
-      for no key update skip locked) c
+      select c.id, c.name from generate_series(9, 0, -1) p(level)
+      cross join lateral (
+        select t.id, t.name from holdfast.task t
+        where t.queue = q.name and t.priority = p.level
+          and t.actor = 'worker' and t.lease_token is null and t.parked is null
+          and t.due_at <= holdfast.now() and (t.deadline is null or t.deadline > holdfast.now())
+        order by t.due_at, t.id limit p_n
+        for no key update skip locked) c
+      limit p_n) c
     limit p_n) c;
   if v_unknown is not null then
     perform holdfast.move(v_unknown, array_fill('park'::text, array[cardinality(v_unknown)]), null, null);
@@ -34,6 +36,7 @@ begin
     return query select l.* from holdfast.lease_tasks(v_id, p_lease, p_worker) l;
   else
     perform holdfast.check_queues(p_queues);  -- a worker that waits for a queue that is not there waits for ever
+    perform holdfast.admit_known(p_queues, p_names);
   end if;
 end $$;
 

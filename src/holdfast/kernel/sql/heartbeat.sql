@@ -18,8 +18,9 @@ begin
   return query
   with held as materialized (
     select t.id, t.lease_token, t.cancel_requested, i.progress
-    from (select distinct on (i.id) * from unnest(p_id, p_attempt, p_token, p_progress) i(id, attempt, token, progress)
-          order by i.id) i
+    from (select distinct on (i.id, i.token, i.attempt) *
+          from unnest(p_id, p_attempt, p_token, p_progress) i(id, attempt, token, progress)
+          order by i.id, i.token, i.attempt) i
     cross join lateral (
       select t.id, t.lease_token, t.cancel_requested from holdfast.task t
       where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt offset 0) t

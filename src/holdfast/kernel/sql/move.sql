@@ -122,9 +122,8 @@ as $$
 #variable_conflict use_column
 declare
   v_check uuid[] := coalesce(p_waiting, '{}');
-  v_orphans uuid[];
-  v_verbs text[];
-  v_notes jsonb[];
+  v_orphans uuid[] := '{}';
+  v_locked uuid[];
 begin
   if p_ended is not null then
     with told as (
@@ -134,37 +133,33 @@ begin
       returning d.downstream
     )
     select v_check || coalesce(array_agg(distinct t.downstream), '{}') into v_check from told t;
-    select array_agg(d.upstream) into v_orphans
+    select coalesce(array_agg(d.upstream), '{}') into v_orphans
     from unnest(p_ended) e(id)
     cross join lateral (
       select d.upstream from holdfast.dependency d
       where d.downstream = e.id and d.policy = 'gather' and d.outcome is null offset 0) d
     where (select q.outcome from holdfast.task_done q where q.id = e.id) in ('failed', 'cancelled');
   end if;
-  if cardinality(v_check) = 0 and v_orphans is null then
+  if cardinality(v_check || v_orphans) = 0 then
     return;
   end if;
 
   -- Lock, then look: what a rival committed before it gave us the lock is seen only by a new statement.
-  select array_agg(t.id) into v_check
-  from (select distinct unnest(v_check) as id order by 1) c
+  select array_agg(t.id) into v_locked
+  from (select distinct unnest(v_check || v_orphans) as id order by 1) c
+  cross join lateral (select t.id from holdfast.task t where t.id = c.id for no key update) t;
+  select array_agg(f.id), array_agg(f.verb), array_agg(f.note), array_agg(f.result) into id, verb, note, result
+  from unnest(v_locked) l(id)
+  cross join lateral (select * from holdfast.task t where t.id = l.id offset 0) t
+  cross join lateral (select t.id = any (v_orphans) and not t.cancel_requested as orphaned) o
   cross join lateral (
-    select t.id from holdfast.task t where t.id = c.id and t.actor::text = 'tasks' for no key update) t;
-  select array_agg(r.id), array_agg(r.verb), array_agg(r.note), array_agg(r.result) into id, verb, note, result
-  from unnest(v_check) c(id) cross join lateral holdfast.verdict(c.id) r
-  where r.verb is not null;
-
-  if v_orphans is not null then
-    select array_agg(t.id), array_agg(t.verb), array_agg(t.note) into v_orphans, v_verbs, v_notes
-    from (select distinct unnest(v_orphans) as id order by 1) c
-    cross join lateral (
-      select t.id, case when t.lease_token is null then 'cancel' else 'ask_cancel' end as verb,
-             '{"kind": "parent_ended"}'::jsonb as note
-      from holdfast.task t where t.id = c.id and not t.cancel_requested for no key update) t;
-    id := id || v_orphans;
-    verb := verb || v_verbs;
-    note := note || v_notes;
-  end if;
+    select t.id, case when t.lease_token is null then 'cancel' else 'ask_cancel' end as verb,
+           '{"kind": "parent_ended"}'::jsonb as note, null::jsonb as result
+    where o.orphaned
+    union all
+    select v.* from holdfast.verdict(t.id) v where t.actor::text = 'tasks' and not o.orphaned
+  ) f
+  where f.verb is not null;
 end $$;
 
 -- What becomes of a locked task that waits for others: null while it has to wait on.

@@ -11,7 +11,6 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bit
 as $$
 declare
   v_old record;
-  v_before timestamptz;
   v_number int;
   v_new uuid;
 begin
@@ -39,11 +38,21 @@ begin
     max_attempts => v_old.max_attempts, owner => v_old.owner, limit_key => v_old.limit_key,
     time_limit => v_old.time_limit);
   update holdfast.input i set retry_of = p_id where i.id = v_new;
-  insert into holdfast.step (task_id, name, done, attempt, token, result, at)
-  select v_new, s.name, true, s.attempt, s.token, s.result, s.at from holdfast.step s
-  where s.task_id = p_id and s.done and (v_number is null or (
-    select max(e.number) from holdfast.step_event e
-    where e.task_id = p_id and e.step = s.name and e.kind = 'step_completed') < v_number);
+  with inherited as (
+    insert into holdfast.step (task_id, name, done, attempt, token, result, at)
+    select v_new, s.name, true, s.attempt, s.token, s.result, s.at
+    from holdfast.step s
+    cross join lateral (
+      select max(e.number) as number from holdfast.step_event e
+      where e.task_id = p_id and e.step = s.name and e.kind in ('step_completed', 'step_inherited')) e
+    where s.task_id = p_id and s.done and (v_number is null or e.number < v_number)
+    order by e.number
+    returning name, at, attempt
+  )
+  insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
+  select v_new, row_number() over (order by i.at, i.name), i.name, 'step_inherited', i.attempt,
+         jsonb_build_object('from', p_id)
+  from inherited i;
   update holdfast.inbox n set resolved_at = holdfast.now(), resolved_by = p_by, resolution = 'retried',
     note = format('Retried as %s.', v_new)
   where n.task_id = p_id and n.resolved_at is null;

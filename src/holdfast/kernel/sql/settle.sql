@@ -25,26 +25,27 @@ declare
   v_token uuid[];
   v_hash bytea[];
   v_status text[];
+  v_tokens uuid[];
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
     coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
     cardinality(p_category), cardinality(p_step), cardinality(p_body));
   perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
-  select array_agg(r.id), array_agg(r.status),
+  select array_agg(r.id), array_agg(r.status), array_agg(r.token),
          array_agg(r.id) filter (where r.status = 'ok'), array_agg(r.verb) filter (where r.status = 'ok'),
          array_agg(r.due) filter (where r.status = 'ok'), array_agg(r.note) filter (where r.status = 'ok'),
          array_agg(r.result) filter (where r.status = 'ok'), array_agg(r.token) filter (where r.status = 'ok'),
          array_agg(r.hash) filter (where r.status = 'ok')
-    into v_id, v_status, v_held, v_verb, v_due, v_note, v_result, v_token, v_hash
+    into v_id, v_status, v_tokens, v_held, v_verb, v_due, v_note, v_result, v_token, v_hash
   from (
     select i.id, i.token, d.verb, d.due, d.note, case when i.outcome in ('done', 'partial', 'moved') then i.body end as result,
            holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) as hash,
            case when x.to_state is not null then 'ok'
                 when i.outcome = 'moved' and s.name is null then 'unknown_state' else 'undeclared' end as status
-    from (select distinct on (i.id) *
+    from (select distinct on (i.id, i.token, i.attempt) *
           from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
             i(id, attempt, token, outcome, target, delay, due, category, step, body)
-          order by i.id) i
+          order by i.id, i.token, i.attempt) i
     cross join lateral (
       select * from holdfast.task t
       where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update) t
@@ -81,7 +82,7 @@ begin
       where d.id = i.id and d.token = i.token and d.attempt = i.attempt
         and d.body_hash = holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)
       offset 0) d on true
-    where i.id <> all (coalesce(v_id, '{}'));
+    where not exists (select from unnest(v_id, v_tokens) h(id, token) where h.id = i.id and h.token = i.token);
   end if;
 end $$;
 
@@ -169,7 +170,7 @@ begin
   from unnest(p_id, p_verb, p_note, p_token) i(id, verb, note, token)
   cross join lateral (select t.attempt from holdfast.task t where t.id = i.id offset 0) t
   where i.note ? 'category' and i.note ? 'step' and i.verb in ('retry', 'fail')
-  on conflict (task_id, name) do update set failures = s.failures + 1 where not s.done;
+  on conflict (task_id, name) do update set failures = s.failures + 1;
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
   select i.id, holdfast.last_step_event(i.id) + row_number() over (partition by i.id order by k.kind),
          coalesce(i.note ->> 'step', ''), k.kind, t.attempt, i.note

@@ -76,8 +76,13 @@ begin
     select array_agg(holdfast.body_hash(jsonb_build_array(i.lifecycle, i.name, i.queue, i.payload)) order by i.place)
       into v_hash
     from unnest(p_lifecycle, p_name, p_queue, p_payload) with ordinality i(lifecycle, name, queue, payload, place);
-    select k.id, k.created into v_id, v_created
-    from holdfast.take_keys(p_owner, p_key, v_id, v_hash, p_parent_place) k;
+    select k.id, k.created into v_id, v_created from holdfast.take_keys(p_owner, p_key, v_id, v_hash) k;
+    if not true = all (v_created) then
+      select r.* into v_id, v_created, p_parent, p_parent_place,
+                      p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy
+      from holdfast.repeated_places(v_id, v_created, p_key, p_parent, p_parent_place,
+                                    p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy) r;
+    end if;
   end if;
 
   if p_waits_place is not null or p_parent is not null or p_parent_place is not null then
@@ -240,12 +245,11 @@ end $$;
 
 -- Take the idempotency keys. A key that is taken gives the task it was taken for; another body is refused.
 create or replace function holdfast.take_keys(
-  p_owner text[], p_key text[], p_id uuid[], p_hash bytea[], p_parent_place int[], out id uuid[], out created bool[])
+  p_owner text[], p_key text[], p_id uuid[], p_hash bytea[], out id uuid[], out created bool[])
 language plpgsql
 as $$
 #variable_conflict use_column
 declare
-  v_place int;
   v_conflict text;
 begin
   -- Sorted: two calls with the same keys wait for each other in one order.
@@ -265,15 +269,39 @@ begin
     raise exception 'Key %: another task was submitted with it.', quote_literal(v_conflict)
       using errcode = 'TK019', hint = 'Use a new key for a new request; the same key only for exactly the same one.';
   end if;
-  -- A call that is repeated made its children the first time.
-  if p_parent_place is not null then
-    for v_place in 1 .. cardinality(p_id) loop
-      if created[v_place] and not created[p_parent_place[v_place]] then
-        created[v_place] := false;
-        id[v_place] := null;
-      end if;
-    end loop;
-  end if;
+end $$;
+
+-- Some places of this call stand for tasks that exist. Whoever refers to such a place refers to that task. A task
+-- without a key whose parent is such a one was made the first time, together with it, and so was one that waits for it.
+create or replace function holdfast.repeated_places(
+  p_id uuid[], p_created bool[], p_key text[], p_parent uuid[], p_parent_place int[],
+  p_waits_place int[], p_waits_for uuid[], p_waits_for_place int[], p_waits_policy text[],
+  out id uuid[], out created bool[], out parent uuid[], out parent_place int[],
+  out waits_place int[], out waits_for uuid[], out waits_for_place int[], out waits_policy text[])
+language plpgsql immutable
+as $$
+#variable_conflict use_variable
+begin
+  id := p_id;
+  created := p_created;
+  for i in 1 .. cardinality(p_id) loop
+    if p_key[i] is null and (not created[p_parent_place[i]] or exists (
+         select from unnest(p_waits_place, p_waits_for_place) w(place, for_place)
+         where w.place = i and w.for_place is not null and id[w.for_place] is null)) then
+      created[i] := false;
+      id[i] := null;
+    end if;
+  end loop;
+  select array_agg(coalesce(r.known, case when not created[r.place] then id[r.place] end) order by r.at),
+         array_agg(case when created[r.place] then r.place end order by r.at)
+    into parent, parent_place
+  from unnest(coalesce(p_parent, array_fill(null::uuid, array[cardinality(p_id)])), p_parent_place)
+    with ordinality r(known, place, at);
+  select array_agg(r.who), array_agg(coalesce(r.known, case when not created[r.place] then id[r.place] end)),
+         array_agg(case when created[r.place] then r.place end), array_agg(r.policy)
+    into waits_place, waits_for, waits_for_place, waits_policy
+  from unnest(p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy) r(who, known, place, policy)
+  where created[r.who];
 end $$;
 
 -- What is waited for must exist, and come before. Whoever is waited for is locked against ending meanwhile.
@@ -340,10 +368,44 @@ begin
     where i.created and coalesce(i.parent, p_id[i.parent_place]) is not null
   ) e
   order by 1, 2 on conflict do nothing;
+  if p_waits_place is not null and (p_parent is not null or p_parent_place is not null) then
+    perform holdfast.refuse_cycles(p_id, p_created);
+  end if;
   if exists (select from unnest(p_waiting) w(id)
              where (select d.policy from holdfast.dependency d where d.downstream = w.id limit 1) is null) then
     raise exception 'This task gathers its children, and there are none.' using errcode = 'TK020',
       hint = 'Submit its children in the same call, with their parent''s place.';
+  end if;
+end $$;
+
+-- A new task is waited for only by the parent that gathers it. If it waits, directly or not, for that parent, both would
+-- wait for ever.
+create or replace function holdfast.refuse_cycles(p_id uuid[], p_created bool[]) returns void
+language plpgsql
+as $$
+declare
+  v_child uuid;
+begin
+  with recursive child as (
+    select d.upstream as id, d.downstream as parent
+    from unnest(p_id, p_created) i(id, created)
+    cross join lateral (
+      select d.* from holdfast.dependency d where d.upstream = i.id and d.policy = 'gather' offset 0) d
+    join holdfast.task t on t.id = d.downstream
+    where i.created and exists (
+      select from holdfast.state s join holdfast.transition x on x.lifecycle = s.lifecycle and x.from_state = s.name
+      where s.lifecycle = t.lifecycle and s.actor = 'tasks' and x.verb = 'done')
+  ), waits as (
+    select distinct c.parent as root, c.parent as id from child c
+    union
+    select w.root, d.downstream from waits w
+    cross join lateral (
+      select d.downstream from holdfast.dependency d where d.upstream = w.id and d.outcome is null offset 0) d
+  )
+  select c.id into v_child from child c join waits w on w.root = c.parent and w.id = c.id limit 1;
+  if found then
+    raise exception 'A child would wait for the parent that waits for it.'
+      using errcode = 'TK020', hint = 'Let it wait for other children instead.';
   end if;
 end $$;
 

@@ -58,18 +58,23 @@ language plpgsql
 as $$
 declare
   v_id uuid[];
+  v_verb text[];
   v_note jsonb[];
 begin
   select array_agg(t.id),
+         -- Who is to be cancelled is not woken for another turn.
+         array_agg(case when t.cancel_requested and x.to_actor <> 'nobody' then 'cancel' else 'limit' end),
          array_agg(jsonb_build_object('kind', 'time_limit', 'message', format('The time limit of %s has passed.', t.state)))
-    into v_id, v_note
-  from (select t.id, t.state from holdfast.task t where t.deadline <= holdfast.now()
-        order by t.deadline, t.id limit p_n for update skip locked) t;
+    into v_id, v_verb, v_note
+  from (select * from holdfast.task t where t.deadline <= holdfast.now()
+        order by t.deadline, t.id limit p_n for update skip locked) t
+  cross join lateral (
+    select x.to_actor from holdfast.transition x
+    where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = 'limit' offset 0) x;
   if v_id is null then
     return 0;
   end if;
-  v_id := holdfast.move_each(v_id, array_fill('limit'::text, array[cardinality(v_id)]),
-                             array_fill(holdfast.now(), array[cardinality(v_id)]), v_note);
+  v_id := holdfast.move_each(v_id, v_verb, array_fill(holdfast.now(), array[cardinality(v_id)]), v_note);
   return coalesce(cardinality(v_id), 0);
 end $$;
 
