@@ -99,6 +99,38 @@ async def test_whoever_is_told_to_slow_down_for_too_long_fails(store: Store, clo
     assert await state_of(store, task) == "FAILED"
 
 
+async def test_who_is_told_to_slow_down_and_not_for_how_long_waits_longer_and_longer(
+    store: Store, clock: Clock
+) -> None:
+    await store.declare(PATIENT)
+    await submit(store, lifecycle="patient")
+    waits = []
+    for _ in range(8):
+        settled = await store.finish(await take_one(store, "patient"), Failed("RateLimited", "429"))
+        assert settled.due_at is not None
+        waits.append((settled.due_at - clock.now()).total_seconds())
+        clock.set(settled.due_at)
+    assert waits[0] <= 2.2
+    assert waits[-1] >= 60
+    assert waits == sorted(waits) or max(waits) <= 66
+
+
+async def test_who_gets_on_between_two_rate_limits_has_not_waited_all_the_time(store: Store, clock: Clock) -> None:
+    await store.declare(PATIENT)
+    task = await submit(store, lifecycle="patient")
+    for step in range(4):
+        await store.finish(
+            await take_one(store, "patient"), Failed("RateLimited", "429", retry_after=timedelta(minutes=50))
+        )
+        clock.advance(minutes=50)
+        lease = await take_one(store, "patient")
+        clock.advance(seconds=1)
+        await store.keep(lease, f"step-{step}")
+        await store.finish(lease, Failed("RateLimited", "429", retry_after=MINUTE))
+        clock.advance(minutes=1)
+    assert await state_of(store, task) == "OPEN"
+
+
 async def test_failures_are_counted_per_step(store: Store, clock: Clock) -> None:
     task = await submit(store, lifecycle="ingest_item", max_attempts=2)
     for step in ("fetched", "chunked", "entities"):

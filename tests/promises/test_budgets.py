@@ -39,7 +39,34 @@ async def test_whoever_comes_back_at_the_time_it_was_told_is_served_in_turn(stor
     for moment in told:
         assert moment is not None
         clock.set(moment)
-        assert (await store.spend("azure")).granted
+        assert (await store.spend("azure", told=moment)).granted
+
+
+async def test_whoever_comes_back_in_vain_goes_to_the_head_of_the_line(store: Store, clock: Clock) -> None:
+    await store.set_budget("azure", 1, SECOND)
+    await store.spend("azure")
+    told, *_others = [(await store.spend("azure")).retry_at for _ in range(10)]
+    assert told is not None
+    clock.set(told)
+    assert (await store.spend("azure")).granted  # somebody else was quicker
+    again = await store.spend("azure", told=told)
+    assert (again.granted, again.retry_at) == (False, clock.now() + SECOND)
+
+
+async def test_those_who_never_come_back_make_nobody_wait_for_long(store: Store, clock: Clock) -> None:
+    await store.set_budget("azure", 1, SECOND)
+    for _ in range(1000):
+        refused = await store.spend("azure")
+    assert refused.retry_at is not None
+    assert refused.retry_at - clock.now() <= timedelta(minutes=5)
+
+
+async def test_a_new_rate_counts_from_now_on(store: Store, clock: Clock) -> None:
+    await store.set_budget("azure", 100, timedelta(hours=1))
+    await store.spend("azure", 100)
+    clock.advance(minutes=30)
+    await store.set_budget("azure", 100, SECOND)
+    assert not (await store.spend("azure")).granted
 
 
 async def test_a_provider_that_says_when_silences_everybody_until_then(store: Store, clock: Clock) -> None:

@@ -1,17 +1,18 @@
 """What a lifecycle writes beside the task commits with the move, or neither does."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
 import pytest
 
 from holdfast.errors import DeclarationInvalid
-from holdfast.kernel.lifecycle import Lifecycle, after, final, owner, work
+from holdfast.kernel.lifecycle import Lifecycle, after, blocked, final, owner, work
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Submission
 from holdfast.testing import Clock, Database
-from tests.promises.stage import state_of, submit, take_one
+from tests.promises.stage import MINUTE, state_of, submit, take_one
 
 PAID = Lifecycle(
     "paid", start="CART", cancel="CANCELLED", fail="FAILED", effects="paid_effects",
@@ -82,14 +83,71 @@ async def test_one_task_whose_effects_refuse_does_not_hold_up_the_sweep(
     store: Store, ledger: asyncpg.Connection, clock: Clock
 ) -> None:
     tasks = [one.id for one in await store.submit(*(Submission(lifecycle="paid") for _ in range(5)))]
-    await ledger.execute(
-        "create function holdfast.refuse_one() returns trigger language plpgsql as $$ begin"
-        f" if new.task_id = '{tasks[2]}' then raise exception 'never'; end if; return new; end $$;"
-        "create trigger refuse_one before insert on holdfast.ledger for each row execute function holdfast.refuse_one()"
-    )
+    await refuse(ledger, f"new.task_id = '{tasks[2]}'")
     clock.advance(hours=1)
     assert (await store.sweep()).expired == 4
     assert [await state_of(store, task) for task in tasks if task] == ["FAILED", "FAILED", "CART", "FAILED", "FAILED"]
+
+
+async def refuse(ledger: asyncpg.Connection, condition: str) -> None:
+    """From now on the effects refuse what meets the condition."""
+    await ledger.execute(
+        "create or replace function holdfast.refuse_one() returns trigger language plpgsql as $$ begin"
+        f" if {condition} then raise exception 'never'; end if; return new; end $$;"
+        "create or replace trigger refuse_one before insert on holdfast.ledger for each row"
+        " execute function holdfast.refuse_one()"
+    )
+
+
+async def test_tasks_whose_effects_refuse_do_not_stand_before_the_others(
+    store: Store, ledger: asyncpg.Connection, clock: Clock
+) -> None:
+    bad = [one.id for one in await store.submit(*(Submission(lifecycle="paid") for _ in range(3)))]
+    clock.advance(seconds=1)
+    good = await submit(store, lifecycle="paid")
+    await refuse(ledger, " or ".join(f"new.task_id = '{one}'" for one in bad))
+    clock.advance(hours=1)
+    assert [(await store.sweep(3)).expired for _ in range(2)] == [0, 1]
+    assert await state_of(store, good) == "FAILED"
+    assert {entry["error"]["kind"] for entry in await store.inbox()} == {"effects_refused"}
+    assert len(await store.inbox()) == 3
+    await refuse(ledger, "false")
+    clock.advance(seconds=10)
+    assert (await store.sweep()).expired == 3
+
+
+async def test_effects_that_refuse_to_go_on_do_not_undo_what_was_waited_for(
+    store: Store, ledger: asyncpg.Connection, clock: Clock
+) -> None:
+    await store.declare(replace(PAID, name="chained", start="OPEN", blocked="BLOCKED", states=[
+        blocked("BLOCKED", unblock="OPEN", cancel="CANCELLED", skip="CANCELLED"),
+        *(state for state in PAID.states if state.name != "CART"),
+    ]))  # fmt: skip
+    first = await submit(store)
+    waiting = await submit(store, lifecycle="chained", after=[first])
+    await refuse(ledger, "new.what = 'unblock'")
+    await store.finish(await take_one(store), Done())
+    assert await state_of(store, first) == "Completed"
+    why = await store.explain(waiting)
+    assert (why.state, "never" in why.sentence) == ("BLOCKED", True)
+    await refuse(ledger, "false")
+    clock.advance(seconds=10)
+    await store.sweep()
+    assert await state_of(store, waiting) == "OPEN"
+
+
+async def test_in_a_batch_only_the_one_that_is_refused_is_refused(store: Store, ledger: asyncpg.Connection) -> None:
+    tasks = [await submit(store, lifecycle="paid") for _ in range(3)]
+    for task in tasks:
+        await store.act(task, "pay")
+    leases = await store.claim(["paid"], 3, lasting=MINUTE, worker="w")
+    prices = [1, "too high", 3]
+    answers = await store.settle(
+        *((lease, Done({"price": price})) for lease, price in zip(leases, prices, strict=True))
+    )
+    assert sorted(answer.status for answer in answers) == ["ok", "ok", "refused"]
+    assert sorted([await state_of(store, lease.task_id) for lease in leases]) == ["DONE", "DONE", "OPEN"]
+    await store.finish(leases[1], Done({"price": 2}))
 
 
 async def test_effects_that_are_not_there_cannot_be_declared(store: Store) -> None:

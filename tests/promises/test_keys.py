@@ -1,6 +1,7 @@
 """The same key gives the same task, however many ask at once."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -69,3 +70,26 @@ async def test_a_run_submitted_again_makes_no_second_set_of_children(store: Stor
     assert [one.created for one in first] == [True] * 4
     assert ([one.created for one in again], again[0].id) == ([False] * 4, first[0].id)
     assert database.ask_owner("select count(*) from holdfast.task") == 4
+
+
+async def test_a_run_submitted_again_with_other_children_is_refused(store: Store) -> None:
+    def run(*files: str) -> list[Submission]:
+        items = (Submission(payload=file, lifecycle="ingest_item", parent=0) for file in files)
+        return [Submission(lifecycle="ingest", key="run"), *items]
+
+    await store.submit(*run("a", "b"))
+    for other in (("a",), ("a", "c"), ("a", "b", "c")):
+        with pytest.raises(KeyConflict):
+            await store.submit(*run(*other))
+    assert [one.created for one in await store.submit(*run("a", "b"))] == [False, False, False]
+
+
+async def test_a_child_with_a_key_of_its_own_joins_its_parent_once(store: Store) -> None:
+    run = Submission(lifecycle="ingest", key="run")
+    first = Submission(lifecycle="ingest_item", parent=0, key="first")
+    parent, one = await store.submit(run, first)
+    _, again, two = await store.submit(run, first, Submission(lifecycle="ingest_item", parent=0, key="second"))
+    assert (again, two.created) == (replace(one, created=False), True)
+    assert parent.id
+    await store.cancel(parent.id)
+    assert (await store.submit(Submission(lifecycle="ingest_item", parent=parent.id, key="second")))[0].id == two.id

@@ -167,6 +167,22 @@ UNTYPED: dict[str, tuple[Callable[[], Lifecycle], str]] = {
 }
 
 
+MISTYPED: list[Callable[[], object]] = [
+    lambda: work("A", to="DONE"),
+    lambda: owner("A", acts="go"),  # type: ignore[arg-type]
+    lambda: owner("A", acts=5),  # type: ignore[arg-type]
+    lambda: review(work("LAST", done="DONE", limit=timedelta(hours=1)), start="LAST"),  # type: ignore[arg-type]
+    lambda: review(backoff=5),
+    lambda: review(rate_wait=5),
+]
+
+
+@pytest.mark.parametrize("make", MISTYPED)
+def test_what_is_of_another_kind_is_refused_with_how_to_write_it(make: Callable[[], object]) -> None:
+    with pytest.raises(DeclarationInvalid, match="Write"):
+        make()
+
+
 @pytest.mark.parametrize("make_and_culprit", cases(UNSOUND | UNTYPED))
 def test_what_is_not_sound_is_refused_with_its_name_and_a_remedy(
     make_and_culprit: tuple[Callable[[], Lifecycle], str],

@@ -1,11 +1,11 @@
 """Time limits count from the entry into a state and hold to the second."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from holdfast.errors import LeaseLost, TaskExpired
-from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.kernel.lifecycle import Lifecycle, after, final, work
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Later, Partial
 from holdfast.lifecycles import LIFECYCLES
@@ -118,3 +118,51 @@ async def test_a_task_may_bring_its_own_limit(store: Store, clock: Clock) -> Non
     clock.advance(seconds=1)
     assert (await store.sweep()).expired == 1
     assert await state_of(store, task) == "FAILED"
+
+
+async def test_a_day_has_24_hours_in_every_time_zone(store: Store, database: Database, clock: Clock) -> None:
+    clock.set(datetime(2030, 3, 30, 12, tzinfo=UTC))  # the night after, clocks in Berlin lose an hour
+    async with database.connect() as connection:
+        await connection.execute("set time zone 'Europe/Berlin'")
+        berlin = Store(connection)
+        day = timedelta(days=1)
+        task = await submit(berlin, delay=day, lifecycle="pipeline", time_limit=day)
+        assert (await store.explain(task)).until == clock.now() + day
+        assert await berlin.make_partitions(3) == 5 * 4 - 2  # today's input and event lie in _rest already
+    assert await store.make_partitions(3) == 0
+
+
+async def test_who_is_to_be_cancelled_is_cancelled_at_its_limit_unless_that_ends_it(store: Store, clock: Clock) -> None:
+    task = await submit(store, lifecycle="batch", time_limit=timedelta(minutes=1))
+    lease = await take_one(store, "batch", lasting=timedelta(hours=1))
+    await store.keep(lease, to="IN_PROGRESS")
+    await store.cancel(task)
+    clock.advance(minutes=1)
+    await store.sweep()
+    assert await state_of(store, task) == "CANCELLED"
+
+
+async def test_cancelling_what_has_run_out_of_time_comes_too_late(store: Store, clock: Clock) -> None:
+    task = await submit(store, lifecycle="analysis")
+    clock.advance(minutes=15)
+    assert (await store.cancel(task), await state_of(store, task)) == ("too_late", "EXPIRED")
+
+
+async def test_a_new_state_is_not_timed_out(store: Store, clock: Clock) -> None:
+    await store.declare(WOKEN)
+    await submit(store, lifecycle="woken")
+    clock.advance(minutes=1)
+    await store.sweep()
+    lease = await take_one(store, "woken")
+    assert lease.timed_out
+    await store.keep(lease, to="NEXT")
+    assert not (await store.read(lease.task_id))["timed_out"]
+
+
+WOKEN = Lifecycle(
+    "woken", start="FIRST", cancel="CANCELLED", fail="FAILED",
+    states=[
+        work("FIRST", to=["NEXT"], limit=after(minutes=1, wake=True)), work("NEXT", done="DONE"),
+        final("DONE", "done"), final("FAILED", "failed"), final("CANCELLED", "cancelled"),
+    ],
+)  # fmt: skip

@@ -15,12 +15,13 @@ from tests.promises.stage import MINUTE, submit, take, take_one
 
 async def test_the_most_urgent_goes_first_then_the_longest_due(store: Store, clock: Clock) -> None:
     late = await submit(store, priority=0)
-    clock.advance(seconds=1)
-    urgent_second = await submit(store, priority=9)
+    urgent_second = await submit(store, priority=9, delay=timedelta(seconds=5))
+    urgent_first = await submit(store, priority=9, delay=timedelta(seconds=4))
+    clock.advance(seconds=6)
     middle = await submit(store, priority=5)
-    urgent_first = await submit(store, priority=9, run_at=clock.now() - timedelta(seconds=10))
-    claimed = [(await take_one(store)).task_id for _ in range(4)]
-    assert claimed == [urgent_first, urgent_second, middle, late]
+    urgent_third = await submit(store, priority=9, run_at=clock.now() - timedelta(days=10))
+    claimed = [(await take_one(store)).task_id for _ in range(5)]
+    assert claimed == [urgent_first, urgent_second, urgent_third, middle, late]
 
 
 async def test_a_task_is_not_claimed_before_its_time(store: Store, clock: Clock) -> None:

@@ -179,6 +179,7 @@ def owner(
     display: Display | None = None,
 ) -> State:
     """A person or client acts next, with one of these verbs."""
+    soundness.check_list(name, "acts", acts)
     pairs = acts.items() if isinstance(acts, Mapping) else acts
     moves = [Move(verb, to) for verb, to in pairs]
     return State(name, "owner", (*moves, *_moves(cancel=cancel)), limit, progress, display)
@@ -202,6 +203,7 @@ def work(
 
     `to` are the states a worker may move on to by itself. A failed attempt waits here, or in `retry`.
     """
+    soundness.check_list(name, "to", to)
     own = _moves(claim=claim, done=done, partial=partial, retry=retry, fail=fail, cancel=cancel)
     return State(name, "worker", (*own, *(Move(f"to:{target}", target) for target in to)), limit, progress, display)
 

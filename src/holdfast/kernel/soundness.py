@@ -5,7 +5,8 @@ is checked there a second time when a lifecycle is declared (`sql/declare.sql`),
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.errors import DeclarationInvalid
@@ -52,6 +53,14 @@ def check_limit_target(*, to: str | None, wake: bool) -> None:
         )
 
 
+def check_list(state: str, what: str, given: object) -> None:
+    """One name where a list of them belongs would be read letter by letter."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise DeclarationInvalid(
+            f"{state}: {what} is {given!r}.", fix=f"Write {what} with brackets, as in the examples."
+        )
+
+
 def check(lifecycle: "Lifecycle") -> None:
     """Raise DeclarationInvalid for the first thing that is not sound."""
     _check_figures(lifecycle)
@@ -72,6 +81,11 @@ def check(lifecycle: "Lifecycle") -> None:
 
 
 def _check_figures(lifecycle: "Lifecycle") -> None:
+    if not hasattr(lifecycle.backoff, "first") or not isinstance(lifecycle.rate_wait, timedelta):
+        _refuse(
+            lifecycle, f"backoff is {lifecycle.backoff!r} and rate_wait {lifecycle.rate_wait!r}.",
+            "Write backoff=Backoff(timedelta(seconds=1), timedelta(hours=1)), rate_wait=timedelta(days=1).",
+        )  # fmt: skip
     for name in ("version", "max_attempts", "crash_budget"):
         value = getattr(lifecycle, name)
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 32_767:
@@ -134,6 +148,8 @@ def _check_limit(lifecycle: "Lifecycle", state: "State", names: set[str]) -> Non
     limit = state.limit
     if limit is None:
         return
+    if not hasattr(limit, "renewed_up_to"):
+        _refuse(lifecycle, f"The limit of {state.name} is {limit!r}.", "Write limit=after(minutes=15, to='STATE').")
     if state.actor == "nobody":
         _refuse(
             lifecycle, f"{state.name} is final and has a limit.", "Take the limit away; nothing leaves a final state."

@@ -27,6 +27,7 @@ from holdfast.kernel.task import (
     Grant,
     Json,
     Lease,
+    Moved,
     Outcome,
     Settled,
     Settlement,
@@ -140,7 +141,7 @@ class Store:
     ) -> Json:
         """One checkpoint; the result that counts. Raises LeaseLost, MoveRefused or StateUnknown, and kept nothing."""
         kept = (await self.checkpoint(Checkpoint(lease, step, result, to, usage)))[0]
-        refuse(kept.status, lease, to)
+        refuse(kept.status, lease, f"a checkpoint to {to}")
         return kept.result
 
     async def record(self, lease: Lease, kind: str, step: str | None = None, data: Json = None) -> None:
@@ -149,17 +150,18 @@ class Store:
         rows = await self._rows(
             query, *wire.proofs([lease]), [step], [kind], [wire.dump(data)], repeatable=False
         )  # fmt: skip
-        refuse("ok" if rows else "lost", lease, None)
+        refuse("ok" if rows else "lost", lease, "")
 
     async def settle(self, *settlements: Settlement) -> list[Settled]:
-        """End these leases. Each has its own answer; what is not ok or repeat has changed nothing."""
+        """End these leases. Each has its own answer, in any order; what is not ok or repeat has changed nothing."""
         rows = await self._rows(wire.SETTLE, *wire.settlements(settlements))
         return [Settled(**row) for row in rows]
 
     async def finish(self, lease: Lease, outcome: Outcome) -> Settled:
         """Settle one lease. Raises LeaseLost, MoveRefused or StateUnknown, and then nothing was written."""
         settled = (await self.settle((lease, outcome)))[0]
-        refuse(settled.status, lease, outcome)
+        name = type(outcome).__name__
+        refuse(settled.status, lease, f"{name}({outcome.to!r})" if isinstance(outcome, Moved) else name)
         return settled
 
     async def turn(
@@ -195,15 +197,20 @@ class Store:
 
     async def make_partitions(self, days: int = 7) -> int:
         """Make the partitions for the days to come; returns how many were missing."""
-        return int(await self._value("select holdfast.make_partitions($1)", days))
+        made = 0
+        while await self._value("select holdfast.make_partitions($1)", days):
+            made += 1
+        return made
 
     async def set_budget(self, name: str, capacity: float, every: timedelta) -> None:
         """Let `capacity` units be spent at once, and one more every so often."""
         await self._value("select holdfast.set_budget($1, $2, $3)", name, wire.number(capacity), every)
 
-    async def spend(self, name: str, amount: float = 1) -> Grant:
-        """Take a share of a budget, or learn when to ask again. Raises BudgetUnknown."""
-        return Grant(**(await self._rows("select * from holdfast.spend($1, $2)", name, wire.number(amount)))[0])
+    async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
+        """Take a share of a budget, or learn when to ask again; then say what you were `told`. Raises BudgetUnknown."""
+        return Grant(
+            **(await self._rows("select * from holdfast.spend($1, $2, $3)", name, wire.number(amount), told))[0]
+        )
 
     async def block_budget(self, name: str, until: datetime) -> None:
         """Let nobody spend until then. Raises BudgetUnknown."""
@@ -275,7 +282,7 @@ class Store:
         raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
 
 
-def refuse(status: str, lease: Lease, asked: object) -> None:
+def refuse(status: str, lease: Lease, asked: str) -> None:
     """Raise the error that a status stands for."""
     match status:
         case "lost":
@@ -284,8 +291,13 @@ def refuse(status: str, lease: Lease, asked: object) -> None:
             )
         case "undeclared":
             raise MoveRefused(
-                f"Task {lease.task_id} is {lease.state}, from where {asked} leads nowhere.",
-                fix=f"Declare the move in the lifecycle {lease.lifecycle}.",
+                f"Task {lease.task_id}: from where it is, {asked} leads nowhere.",
+                fix=f"Declare the move in the lifecycle {lease.lifecycle}: holdfast lifecycle show {lease.lifecycle}",
+            )
+        case "settle_only":
+            raise MoveRefused(
+                f"Task {lease.task_id}: {asked} would keep the lease where no worker holds tasks.",
+                fix="Settle instead: store.finish(lease, Moved('STATE')).",
             )
         case "unknown_state":
-            raise StateUnknown(f"{asked} is no state of {lease.lifecycle}.", fix="Name one that it declares.")
+            raise StateUnknown(f"{lease.lifecycle} has no state for {asked}.", fix="Name one that it declares.")

@@ -131,7 +131,7 @@ class Settled:
     """What became of a settlement. `repeat` is the answer to the very same one, given again."""
 
     task_id: UUID
-    status: Literal["ok", "repeat", "lost", "undeclared", "unknown_state"]
+    status: Literal["ok", "repeat", "lost", "undeclared", "unknown_state", "refused"]
     state: str | None
     version: int | None
     attempt: int | None
@@ -155,7 +155,7 @@ class Checkpointed:
 
     task_id: UUID
     step: str | None
-    status: Literal["ok", "stored", "lost", "undeclared", "unknown_state"]
+    status: Literal["ok", "stored", "lost", "undeclared", "settle_only", "unknown_state"]
     result: Json
     cancel_requested: bool
 

@@ -1,4 +1,4 @@
-"""The five lifecycles that come with Holdfast. Each folder is whole; none knows another."""
+"""The lifecycles that come with Holdfast, a folder per application. Each folder is whole; none knows another."""
 
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis.declaration import ANALYSIS

@@ -175,6 +175,15 @@ create table holdfast.inbox (
 create index inbox_task on holdfast.inbox (task_id);
 create index inbox_open on holdfast.inbox (signature, at) where resolved_at is null;
 
+-- Tasks whose move the effects of their lifecycle refused, and until when they are left alone.
+create table holdfast.setback (
+  task_id uuid primary key,
+  verb text not null,
+  error text not null,
+  times int not null default 1,
+  until timestamptz not null
+);
+
 create table holdfast.worker (
   id text primary key,
   label text not null,
@@ -236,7 +245,10 @@ for each row when (
   or new.lifecycle <> old.lifecycle
   or new.version <> old.version + 1
   or new.from_state <> old.state
+  or new.name <> old.name
+  or new.owner <> old.owner
   or new.attempt not in (old.attempt, old.attempt + 1)
+  or (new.attempt <> old.attempt and new.verb not in ('retry', 'lost', 'due'))
   or (new.verb = 'claim') <> (new.lease_token is not null and new.lease_token is distinct from old.lease_token)
   or (new.verb = 'claim' and old.lease_token is not null)
   or (new.verb = 'ask_cancel' and new.lease_token is distinct from old.lease_token)

@@ -5,7 +5,7 @@
 create or replace function holdfast.act(p_id uuid, p_verb text, p_note jsonb default null)
 returns table (status text, state text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -18,7 +18,7 @@ begin
     perform holdfast.refuse_missing(p_id, p_verb);
   end if;
   if v_task.actor = 'owner' and v_task.deadline <= holdfast.now() then
-    perform holdfast.move(array[p_id], array['limit'], null, array['{"kind": "time_limit"}'::jsonb]);
+    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.state)]);
     return query select 'expired', t.state from holdfast.task_done t where t.id = p_id
       union all select 'expired', t.state from holdfast.task t where t.id = p_id;
     return;
@@ -63,7 +63,7 @@ begin
     raise exception 'Task % is %, which is final: % is not possible any more.', p_id, v_state, p_verb
       using errcode = 'TK002', hint = 'Retry it as a new task, if it must run again.';
   end if;
-  raise exception 'No task has the id %.', p_id using errcode = 'TK003', hint = 'Look at the ids in holdfast.tasks.';
+  raise exception 'No task has the id %.', p_id using errcode = 'TK003', hint = 'submit answers with the id.';
 end $$;
 
 -- A value that a move brings along: what is kept with the task must stay small.

@@ -3,7 +3,7 @@
 -- wait are parked outside the index that workers claim from, so they cost a claim nothing.
 
 create or replace function holdfast.admit(p_keys text[]) returns int
-language plpgsql
+language plpgsql set lock_timeout = '200ms'
 as $$
 declare
   v_key text;
@@ -11,8 +11,13 @@ declare
   v_id uuid[];
   v_admitted int := 0;
 begin
+  perform holdfast.need_read_committed();
   for v_key in select distinct k from unnest(p_keys) k order by k loop
-    select s.allowed into strict v_free from holdfast.slot s where s.key = v_key for update;
+    begin
+      select s.allowed into strict v_free from holdfast.slot s where s.key = v_key for update;
+    exception when lock_not_available then
+      continue;  -- somebody holds it in a long transaction; the next sweep sees what is free
+    end;
     select v_free - count(*) into v_free from (
       select from holdfast.task t
       where t.limit_key = v_key and t.parked is null and t.actor = 'worker' limit v_free) taken;
@@ -21,11 +26,19 @@ begin
       select t.id from holdfast.task t
       where t.limit_key = v_key and t.parked = 'limit' and t.due_at <= holdfast.now()
         and (t.deadline is null or t.deadline > holdfast.now())
+        and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
       order by t.priority desc, t.due_at, t.id limit v_free
       for no key update skip locked) w;
     continue when v_id is null;
-    perform holdfast.apply(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
-    v_admitted := v_admitted + cardinality(v_id);
+    begin
+      perform holdfast.apply(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
+      v_admitted := v_admitted + cardinality(v_id);
+    exception
+      when deadlock_detected or serialization_failure then
+        raise;
+      when others then
+        perform holdfast.set_back(i, 'admit', sqlerrm) from unnest(v_id) i;
+    end;
   end loop;
   return v_admitted;
 end $$;

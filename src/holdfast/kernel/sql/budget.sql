@@ -3,7 +3,7 @@
 
 -- `capacity` calls at once, one more `every` so often.
 create or replace function holdfast.set_budget(name text, capacity numeric, every interval) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 begin
   if set_budget.capacity is null or not (set_budget.capacity > 0 and set_budget.capacity < 1e12)
@@ -15,12 +15,24 @@ begin
   insert into holdfast.budget as b (name, capacity, every, tokens, at, line)
   values (set_budget.name, set_budget.capacity, set_budget.every, set_budget.capacity, holdfast.now(), holdfast.now())
   on conflict on constraint budget_pkey do update
-    set capacity = excluded.capacity, every = excluded.every, tokens = least(b.tokens, excluded.capacity);
+    set capacity = excluded.capacity, every = excluded.every, at = greatest(b.at, holdfast.now()),
+        tokens = least(excluded.capacity, holdfast.tokens(b));  -- what was saved up until now, at the rate until now
 end $$;
 
--- Take `amount` now, or learn when to come back. Those who come back at different times do not find each other there.
-create or replace function holdfast.spend(name text, amount numeric default 1, out granted bool, out retry_at timestamptz)
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+-- What is in the bucket at this moment.
+create or replace function holdfast.tokens(p_budget holdfast.budget) returns numeric
+language sql stable
+as $$
+  select least((p_budget).capacity, (p_budget).tokens
+    + extract(epoch from greatest(holdfast.now() - (p_budget).at, interval '0')) / extract(epoch from (p_budget).every))
+$$;
+
+-- Take `amount` now, or learn when to come back: one after the other, so that they do not all come at once. Whoever comes
+-- back says when it was `told` to, and if it is refused again it goes to the head of the line and not to its end. The line
+-- is never longer than five minutes, since not everybody comes back.
+create or replace function holdfast.spend(
+  name text, amount numeric default 1, told timestamptz default null, out granted bool, out retry_at timestamptz)
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 #variable_conflict use_variable
 declare
@@ -36,23 +48,25 @@ begin
                                             coalesce(amount::text, 'null'), name, v_budget.capacity),
                             'Split the work, or raise the capacity.');
   end if;
-  v_tokens := least(v_budget.capacity, v_budget.tokens
-    + extract(epoch from greatest(v_now - v_budget.at, interval '0')) / extract(epoch from v_budget.every));
+  v_tokens := holdfast.tokens(v_budget);
   granted := v_tokens >= amount and coalesce(v_budget.blocked_until <= v_now, true);
   if granted then
     v_tokens := v_tokens - amount;
   else
-    retry_at := greatest(v_budget.blocked_until, v_now + greatest(amount - v_tokens, 0)::float8 * v_budget.every,
-                         v_budget.line + amount::float8 * v_budget.every);
+    retry_at := greatest(v_budget.blocked_until, v_now + greatest(amount - v_tokens, 0)::float8 * v_budget.every);
+    if told is null or told > v_now then
+      v_budget.line := greatest(retry_at, least(v_budget.line + amount::float8 * v_budget.every,
+                                                v_now + interval '5 minutes'));
+      retry_at := v_budget.line;
+    end if;
   end if;
-  update holdfast.budget b set tokens = v_tokens, at = greatest(v_now, v_budget.at),
-    line = greatest(coalesce(retry_at, v_now), b.line)
+  update holdfast.budget b set tokens = v_tokens, at = greatest(v_now, v_budget.at), line = v_budget.line
   where b.name = spend.name;
 end $$;
 
 -- The provider said when it will listen again: until then nobody spends.
 create or replace function holdfast.block_budget(name text, until timestamptz) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 begin
   if block_budget.until is null or not holdfast.is_soon(null, block_budget.until) then
@@ -75,5 +89,5 @@ as $$
            (select coalesce(string_agg(b.name, ', ' order by b.name), 'none') from holdfast.budget b)))
 $$;
 
-grant execute on function holdfast.set_budget(text, numeric, interval), holdfast.spend(text, numeric),
+grant execute on function holdfast.set_budget(text, numeric, interval), holdfast.spend(text, numeric, timestamptz),
   holdfast.block_budget(text, timestamptz) to holdfast_app;

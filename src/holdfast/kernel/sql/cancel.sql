@@ -2,11 +2,11 @@
 -- Called by owners and operators, one task per transaction. Locks its children before the task itself, as a child that
 -- ends does; then whoever waits for it.
 
--- effect: cancelled, requested (a worker holds it), or too_late (it has ended).
+-- effect: cancelled, requested (a worker holds it), or too_late (it has ended, or its time limit has passed).
 create or replace function holdfast.cancel(p_id uuid, p_reason text default null, p_by text default null)
 returns table (effect text, state text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -17,12 +17,19 @@ begin
   perform from holdfast.dependency d
   cross join lateral (select from holdfast.task t where t.id = d.upstream for no key update) t
   where d.downstream = p_id and d.policy = 'gather' and d.outcome is null;
-  select t.state, t.lease_token, t.cancel_requested into v_task from holdfast.task t where t.id = p_id for update;
+  select t.state, t.lease_token, t.cancel_requested, t.deadline,
+         (select x.to_actor from holdfast.transition x
+          where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = 'limit') = 'nobody' as limit_ends
+    into v_task
+  from holdfast.task t where t.id = p_id for update;
   if not found then
     return query select 'too_late', t.state from holdfast.task_done t where t.id = p_id;
     if not found then
       perform holdfast.refuse_missing(p_id, 'cancel');
     end if;
+  elsif v_task.lease_token is null and v_task.deadline <= holdfast.now() and v_task.limit_ends then
+    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.state)]);
+    return query select 'too_late', t.state from holdfast.task_done t where t.id = p_id;
   elsif v_task.lease_token is null then
     perform holdfast.move(array[p_id], array['cancel'], null, array[v_note]);
     return query select 'cancelled', t.state from holdfast.task_done t where t.id = p_id;

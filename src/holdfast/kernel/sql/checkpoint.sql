@@ -3,13 +3,13 @@
 -- what the first one wrote.
 
 -- A step, a move, or both. status: ok; stored (the step was written before: `result` is that); lost (the lease);
--- undeclared (the move); unknown_state.
+-- undeclared (the move); settle_only (no worker holds tasks where it leads); unknown_state.
 create or replace function holdfast.checkpoint(
   p_id uuid[], p_attempt int[], p_token uuid[], p_step text[], p_result jsonb[] default null,
   p_to text[] default null, p_usage jsonb[] default null)
 returns table (task_id uuid, step text, status text, result jsonb, cancel_requested bool)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -35,7 +35,7 @@ begin
   with asked as materialized (
     select i.*, t.id is not null as held, t.lifecycle, t.name, t.owner, t.state, t.cancel_requested, x.to_state,
            x.to_actor, x.to_limit, x.to_limit_per_task, c.name as machine, c.effects,
-           coalesce(i.target is null or x.to_state is not null or t.state = i.target, false) as legal,
+           coalesce(i.target is null or x.to_leasable or t.state = i.target, false) as legal,
            (select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target) as known
     from (select distinct on (i.id, i.token, i.attempt, i.step) *
           from unnest(p_id, p_attempt, p_token, p_step, p_result, p_to, p_usage)
@@ -48,7 +48,7 @@ begin
     left join lateral (
       select * from holdfast.transition x
       where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = 'to:' || i.target
-        and x.to_state <> t.state and x.to_leasable offset 0) x on true
+        and x.to_state <> t.state offset 0) x on true
   ), written as (
     insert into holdfast.step as s (task_id, name, done, attempt, token, result, at)
     select a.id, a.step, true, a.attempt, a.token, a.result, v_now from asked a
@@ -65,16 +65,16 @@ begin
   ), moved as (
     update holdfast.task t set
       from_state = t.state, verb = 'to:' || a.target, version = t.version + 1, note = null,
-      state = a.to_state, actor = a.to_actor, entered_at = v_now,
+      state = a.to_state, actor = a.to_actor, entered_at = v_now, timed_out = false,
       deadline = v_now + case when a.to_limit_per_task then coalesce(t.time_limit, a.to_limit) else a.to_limit end
-    from asked a where t.id = a.id and a.held and a.to_state is not null and t.id = any (p_id)
+    from asked a where t.id = a.id and a.held and a.legal and a.to_state is not null and t.id = any (p_id)
   ), told as (
     select a.*, w.task_id is not null as first from asked a
     left join written w on w.task_id = a.id and w.name = a.step and a.held
   )
   select array_agg(a.id), array_agg(a.step),
          array_agg(case when not a.held then 'lost' when not a.legal and a.known is null then 'unknown_state'
-                        when not a.legal then 'undeclared' when a.first or a.step is null then 'ok' else 'stored' end),
+                        when not a.legal and a.to_state is not null then 'settle_only' when not a.legal then 'undeclared' when a.first or a.step is null then 'ok' else 'stored' end),
          array_agg(case when a.first then a.result when a.held then (
            select o.result from holdfast.step o where o.task_id = a.id and o.name = a.step) end),
          array_agg(coalesce(a.cancel_requested, false)),
@@ -95,7 +95,7 @@ create or replace function holdfast.record(
   p_id uuid[], p_attempt int[], p_token uuid[], p_step text[], p_kind text[], p_data jsonb[] default null)
 returns table (task_id uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 begin

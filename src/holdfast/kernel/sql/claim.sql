@@ -8,7 +8,7 @@ create or replace function holdfast.claim(
   p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null)
 returns setof holdfast.lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_id uuid[];
@@ -44,7 +44,7 @@ end $$;
 create or replace function holdfast.claim_these(p_id uuid[], p_lease interval, p_worker text)
 returns setof holdfast.lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_id uuid[];
@@ -79,8 +79,8 @@ begin
       from_state = t.state, verb = 'claim', version = t.version + 1, note = null,
       lease_token = v_token, lease_expires_at = v_now + p_lease, worker_id = p_worker,
       started_at = coalesce(t.started_at, v_now),
-      (state, actor, deadline, entered_at) = (
-        select x.to_state, x.to_actor,
+      (state, actor, timed_out, deadline, entered_at) = (
+        select x.to_state, x.to_actor, x.to_state = t.state and t.timed_out,
                case when x.to_state = t.state then t.deadline
                     else v_now + case when x.to_limit_per_task then coalesce(t.time_limit, x.to_limit)
                                       else x.to_limit end end,

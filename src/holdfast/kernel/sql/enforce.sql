@@ -6,7 +6,7 @@ create or replace function holdfast.refuse_move() returns trigger
 language plpgsql
 as $$
 begin
-  raise exception 'Task %: % from % to % is no move of it.', old.id, new.verb, old.state, new.state
+  raise exception 'Task % is %, and does not become % like that.', old.id, old.state, new.state
     using errcode = 'TK002', hint = 'Move tasks with the functions of the schema holdfast, not by writing its tables.';
 end $$;
 

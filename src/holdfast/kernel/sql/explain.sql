@@ -4,7 +4,7 @@
 create or replace function holdfast.explain(p_id uuid)
 returns table (reason text, actor holdfast.actor, state text, since timestamptz, until timestamptz, sentence text, fix text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -27,16 +27,17 @@ begin
   end if;
   return query select r.reason, t.actor, t.state, t.entered_at, r.until, r.sentence, r.fix
   from (
-    select case t.actor
-      when 'owner' then holdfast.explain_owner(t.lifecycle, t.state, t.note, t.deadline)
-      when 'tasks' then holdfast.explain_tasks(p_id)
+    select case
+      when t.lease_token is null and t.deadline <= v_now then holdfast.because('scheduled', t.deadline,
+        format('Its time limit has passed at %s; the next sweep moves it on.', t.deadline),
+        'Nothing. If it stays, no process is sweeping: start one.')
+      when t.actor = 'owner' then holdfast.explain_owner(t.lifecycle, t.state, t.note, t.deadline)
+      when t.actor = 'tasks' then holdfast.explain_tasks(p_id, t.lifecycle, t.state)
       else case
         when t.lease_token is not null then holdfast.explain_lease(
           t.cancel_requested, t.worker_id, greatest(t.lease_expires_at, t.beat))
         when t.due_at > v_now or t.actor = 'clock' then holdfast.explain_due(t.verb, t.note, t.due_at, t.attempt)
-        when t.parked = 'unknown' then holdfast.because('unknown_task', null,
-          format('No worker that serves queue %s knows a task called %s.', t.queue, t.name),
-          'Start a worker that has it, or cancel the task.')
+        when t.parked = 'unknown' then holdfast.explain_unknown(t.queue, t.name)
         when t.paused_at is not null then holdfast.because('queue_paused', null,
           format('Queue %s is paused since %s%s.', t.queue, t.paused_at, coalesce(' by ' || nullif(t.paused_by, ''), '')),
           format('Resume it: holdfast.resume_queue(%L).', t.queue))
@@ -59,14 +60,38 @@ as $$
     format('Possible now: %s.', holdfast.possible(p_lifecycle, p_state)))
 $$;
 
-create or replace function holdfast.explain_tasks(p_id uuid) returns holdfast.explanation
+create or replace function holdfast.explain_unknown(p_queue text, p_name text) returns holdfast.explanation
 language sql stable
 as $$
-  select holdfast.because('dependency', null,
+  select case when exists (
+      select from holdfast.worker w where p_queue = any (w.queues) and (w.names is null or p_name = any (w.names))
+        and w.seen_at > holdfast.now() - interval '30 seconds')
+    then holdfast.because('limit_reached', null,
+      format('It was set aside by a worker that does not know %s; one that does takes it up at its next turn.', p_name),
+      'Nothing. Workers that know different tasks are better off with queues of their own.')
+    else holdfast.because('unknown_task', null,
+      format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
+      'Start a worker that has it, or cancel the task.') end
+$$;
+
+create or replace function holdfast.explain_tasks(p_id uuid, p_lifecycle smallint, p_state text)
+returns holdfast.explanation
+language sql stable
+as $$
+  select case when count(*) = 0
+    then holdfast.because('dependency', null, coalesce(
+      (select format('All it waited for has ended, but its effects refuse to go on: %s', s.error)
+       from holdfast.setback s where s.task_id = p_id), 'All it waited for has ended.'),
+      'See the inbox. It is tried again by the sweep.')
+    else holdfast.because('dependency', null,
     format('It waits for %s other task%s, the first is %s.', case when count(*) > 100 then 'more than 100' else count(*)::text end,
            case when count(*) = 1 then '' else 's' end, min(d.upstream::text)),
-    format('See why that one waits: explain %s.', min(d.upstream::text)))
-  from (select d.upstream from holdfast.dependency d where d.downstream = p_id and d.outcome is null limit 101) d
+    format('See why that one waits: explain %s.', min(d.upstream::text))) end
+  from (select d.upstream from holdfast.dependency d
+        where d.downstream = p_id and d.outcome is null and (d.policy = 'gather') = ((
+          select x.to_state from holdfast.transition x
+          where x.lifecycle = p_lifecycle and x.from_state = p_state and x.verb = 'unblock') is null)
+        limit 101) d
 $$;
 
 create or replace function holdfast.explain_lease(p_cancel bool, p_worker text, p_until timestamptz)
@@ -75,7 +100,7 @@ language sql stable
 as $$
   select case when p_until < holdfast.now()
     then holdfast.because('leased', p_until, format('Worker %s has been silent since its lease ended at %s.', p_worker, p_until),
-             'Nothing: the next sweep gives it to another worker. If it stays, no Holdfast process is running.')
+             'Nothing: the next sweep gives it to another worker. If it stays, no process is sweeping: start one.')
     when p_cancel
     then holdfast.because('cancel_pending', p_until, format('Cancelling was asked; worker %s is told by its next heartbeat.', p_worker),
              'Nothing: it ends with the handler, or at the latest when the lease does.')
@@ -91,6 +116,9 @@ as $$
     when p_note ->> 'category' = 'RateLimited' or p_note ->> 'kind' = 'rate_budget'
     then holdfast.because('rate_budget', p_due, format('It was told to slow down and goes on at %s.', p_due),
              'Raise the budget, if the provider allows more.')
+    when p_due <= holdfast.now()
+    then holdfast.because('scheduled', p_due, format('Its time came at %s; the next sweep moves it on.', p_due),
+             'Nothing. If it stays, no process is sweeping: start one.')
     when p_verb in ('retry', 'lost')
     then holdfast.because('backoff', p_due, format('Attempt %s failed (%s); it is tried again at %s.', p_attempt,
                                       coalesce(p_note ->> 'message', p_note ->> 'kind', 'no message'), p_due),
@@ -105,10 +133,18 @@ $$;
 create or replace function holdfast.explain_limit(p_key text) returns holdfast.explanation
 language sql stable
 as $$
-  select holdfast.because('limit_reached', null,
-    format('Only %s task%s with the key %s may run at once.', s.allowed, case when s.allowed = 1 then '' else 's' end, p_key),
-    format('Wait, or allow more: holdfast.limit_concurrency(%L, %s).', p_key, s.allowed + 1))
-  from holdfast.slot s where s.key = p_key
+  select case when t.taken < s.allowed
+    then holdfast.because('limit_reached', null, format('A place for the key %s is free; the next sweep gives it away.', p_key),
+      'Nothing. If it stays, no process is sweeping: start one.')
+    else holdfast.because('limit_reached', null,
+      format('Only %s task%s with the key %s may be with workers or next in line at once, and %s %s.', s.allowed,
+             case when s.allowed = 1 then '' else 's' end, p_key, t.taken, case when t.taken = 1 then 'is' else 'are' end),
+      format('Wait, or allow more: holdfast.limit_concurrency(%L, %s).', p_key, s.allowed + 1)) end
+  from holdfast.slot s
+  cross join lateral (
+    select count(*) as taken from holdfast.task t
+    where t.limit_key = p_key and t.parked is null and t.actor = 'worker') t
+  where s.key = p_key
 $$;
 
 create or replace function holdfast.explain_ready(p_queue text, p_name text) returns holdfast.explanation

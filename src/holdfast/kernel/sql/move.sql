@@ -18,10 +18,9 @@ begin
   with m as materialized (
     select t.*, i.move, i.due, i.told, i.outcome_result, i.held, i.hash,
            x.to_state, x.to_actor, x.to_outcome, x.bump,
-           case when x.to_state <> t.state
-                  then v_now + case when x.to_limit_per_task then coalesce(t.time_limit, x.to_limit) else x.to_limit end
+           case when x.to_state <> t.state then v_now + l.time_limit
                 when i.move = 'limit' then null
-                when x.to_limit_in_all is not null then least(v_now + x.to_limit, t.entered_at + x.to_limit_in_all)
+                when x.to_limit_in_all is not null then least(v_now + l.time_limit, t.entered_at + x.to_limit_in_all)
                 else t.deadline end as to_deadline
     from unnest(p_id, p_verb, p_due, p_note, p_result, p_token, p_hash)
       i(id, move, due, told, outcome_result, held, hash)
@@ -29,6 +28,8 @@ begin
     cross join lateral (
       select * from holdfast.transition x
       where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move offset 0) x
+    cross join lateral (
+      select case when x.to_limit_per_task then coalesce(t.time_limit, x.to_limit) else x.to_limit end as time_limit) l
   ), gone as (
     delete from holdfast.task t where t.id = any (array(select m.id from m where m.to_actor = 'nobody'))
   ), done as (
@@ -43,8 +44,9 @@ begin
     from m where m.to_actor = 'nobody'
   ), failed as (
     insert into holdfast.inbox (task_id, category, signature, error)
-    select m.id, coalesce(m.told ->> 'category', 'Fatal'), holdfast.signature(m.name, m.told), m.told
-    from m where m.to_outcome = 'failed' and m.actor = 'worker'
+    select m.id, coalesce(e.error ->> 'category', 'Fatal'), holdfast.signature(m.name, e.error), e.error
+    from m cross join lateral (select coalesce(m.told, m.outcome_result) as error) e
+    where m.to_outcome = 'failed' and m.actor = 'worker'
   ), moved as (
     update holdfast.task t set
       from_state = t.state, verb = m.move, version = t.version + 1, note = m.told,
@@ -57,7 +59,8 @@ begin
       failures = t.failures + (m.move = 'retry' and m.told ->> 'step' is null)::int,
       crashes = t.crashes + (m.move = 'lost')::int,
       limited_since = case when m.move in ('park', 'admit', 'ask_cancel') then t.limited_since
-                           when m.told ->> 'category' = 'RateLimited' then coalesce(t.limited_since, v_now) end,
+                           when m.told ->> 'category' = 'RateLimited'
+                             then coalesce(holdfast.limited_since(t.id, t.limited_since), v_now) end,
       lease_token = case when m.move = 'ask_cancel' then t.lease_token end,
       lease_expires_at = case when m.move = 'ask_cancel' then t.lease_expires_at end,
       parked = case when m.to_actor <> 'worker' or m.move = 'ask_cancel' then null
@@ -81,6 +84,14 @@ begin
   end if;
 end $$;
 
+-- Since when a task is told to slow down, unless it has got on with a step meanwhile.
+create or replace function holdfast.limited_since(p_id uuid, p_since timestamptz) returns timestamptz
+language sql stable
+as $$
+  select p_since where not exists (
+    select from holdfast.step s where s.task_id = p_id and s.done and s.at > p_since)
+$$;
+
 -- Move, and let follow what follows.
 create or replace function holdfast.move(
   p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[],
@@ -102,12 +113,34 @@ language plpgsql
 as $$
 declare
   v_next record;
+  v_ended uuid[];
+  v_waiting uuid[];
+  v_limits text[];
 begin
   loop
     v_next := holdfast.what_follows(p_ended, p_waiting);
     exit when v_next.id is null;
-    select a.ended, a.waiting, p_limits || a.limits into p_ended, p_waiting, p_limits
-    from holdfast.apply(v_next.id, v_next.verb, null, v_next.note, v_next.result) a;
+    begin
+      select a.ended, a.waiting, p_limits || a.limits into p_ended, p_waiting, p_limits
+      from holdfast.apply(v_next.id, v_next.verb, null, v_next.note, v_next.result) a;
+    exception
+      when deadlock_detected or serialization_failure or lock_not_available then
+        raise;
+      when others then  -- the effects of one of them refuse: that must not undo what it waited for
+        p_ended := null;
+        p_waiting := null;
+        for i in 1 .. cardinality(v_next.id) loop
+          begin
+            select a.ended, a.waiting, a.limits into v_ended, v_waiting, v_limits
+            from holdfast.apply(v_next.id[i:i], v_next.verb[i:i], null, v_next.note[i:i], v_next.result[i:i]) a;
+            p_ended := p_ended || v_ended;
+            p_waiting := p_waiting || v_waiting;
+            p_limits := p_limits || v_limits;
+          exception when others then
+            perform holdfast.set_back(v_next.id[i], v_next.verb[i], sqlerrm);
+          end;
+        end loop;
+    end;
   end loop;
   if p_limits is not null then
     perform holdfast.admit(p_limits);
@@ -143,11 +176,14 @@ begin
   if cardinality(v_check || v_orphans) = 0 then
     return;
   end if;
+  perform holdfast.need_read_committed();
 
-  -- Lock, then look: what a rival committed before it gave us the lock is seen only by a new statement.
+  -- Lock, then look: what a rival committed before it gave us the lock is seen only by a new statement. By id alone: a
+  -- state in this condition would be the one before somebody moved it, and the row would not be waited for. FOR UPDATE,
+  -- because whoever submits a child holds KEY SHARE on its parent.
   select array_agg(t.id) into v_locked
   from (select distinct unnest(v_check || v_orphans) as id order by 1) c
-  cross join lateral (select t.id from holdfast.task t where t.id = c.id for no key update) t;
+  cross join lateral (select t.id from holdfast.task t where t.id = c.id for update) t;
   select array_agg(f.id), array_agg(f.verb), array_agg(f.note), array_agg(f.result) into id, verb, note, result
   from unnest(v_locked) l(id)
   cross join lateral (select * from holdfast.task t where t.id = l.id offset 0) t
@@ -198,6 +234,39 @@ begin
   elsif not exists (select from holdfast.dependency d
                     where d.downstream = p_id and d.policy <> 'gather' and d.outcome is null) then
     verb := 'unblock';
+  end if;
+end $$;
+
+-- A task whose move was refused by its lifecycle's effects: it is tried again later, does not stand in the way of others
+-- meanwhile, and a person is told.
+create or replace function holdfast.set_back(p_id uuid, p_verb text, p_error text) returns void
+language plpgsql
+as $$
+declare
+  v_first bool;
+begin
+  insert into holdfast.setback as s (task_id, verb, error, until)
+  values (p_id, p_verb, p_error, holdfast.now() + interval '10 seconds')
+  on conflict (task_id) do update set verb = excluded.verb, error = excluded.error, times = s.times + 1,
+    until = holdfast.now() + least(interval '1 hour', interval '10 seconds' * power(2, least(s.times, 10)))
+  returning s.times = 1 into v_first;
+  if v_first then
+    insert into holdfast.inbox (task_id, category, signature, error)
+    select t.id, 'Fatal', holdfast.signature(t.name, e.error), e.error
+    from holdfast.task t, jsonb_build_object('kind', 'effects_refused', 'verb', p_verb, 'message', p_error) e(error)
+    where t.id = p_id;
+  end if;
+end $$;
+
+-- "Lock, then look" needs a snapshot per statement.
+create or replace function holdfast.need_read_committed() returns void
+language plpgsql
+as $$
+begin
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    raise exception 'This needs a transaction at READ COMMITTED, not at %.', upper(current_setting('transaction_isolation'))
+      using errcode = 'TK010', hint = 'begin isolation level read committed; or: alter role <role> set'
+        ' default_transaction_isolation = ''read committed''.';
   end if;
 end $$;
 

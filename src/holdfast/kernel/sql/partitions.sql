@@ -1,8 +1,9 @@
 -- partitions.sql: what is only ever added lies in partitions by day, so that forgetting a day is a drop.
--- Called by every process at its start and then every hour. Waits for no lock; whatever has no partition goes to _rest.
+-- Called by every process at its start. Waits for no lock; whatever has no partition goes to _rest.
 
+-- Makes the next one that is missing and answers 1, or 0 if none is. One per call, so that writers wait for a moment only.
 create or replace function holdfast.make_partitions(p_days int default 7) returns int
-language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '200ms'
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '200ms' set timezone = 'UTC'
 as $$
 declare
   v_table text;
@@ -11,16 +12,13 @@ declare
   v_from uuid;
   v_to uuid;
   v_taken bool;
-  v_made int := 0;
 begin
   if p_days is null or p_days not between 0 and 60 then
     perform holdfast.refuse('TK010', 'Partitions are made for 0 to 60 days ahead.', 'A week is enough.');
   end if;
   foreach v_table in array array['task_done', 'input', 'event', 'step', 'step_event'] loop
-    for v_day in select d from generate_series(date_trunc('day', holdfast.now(), 'UTC'),
-                                               date_trunc('day', holdfast.now(), 'UTC') + make_interval(days => p_days),
-                                               interval '1 day') d loop
-      v_name := v_table || to_char(v_day at time zone 'UTC', '_YYYYMMDD');
+    for v_day in select date_trunc('day', holdfast.now()) + make_interval(days => d) from generate_series(0, p_days) d loop
+      v_name := v_table || to_char(v_day, '_YYYYMMDD');
       continue when to_regclass('holdfast.' || v_name) is not null;
       v_from := holdfast.first_uuid(v_day);
       v_to := holdfast.first_uuid(v_day + interval '1 day');
@@ -37,13 +35,13 @@ begin
                          'create trigger record_ends after insert on holdfast.%1$I referencing new table as moved'
                          ' for each statement execute function holdfast.record_moves()', v_name);
         end if;
-        v_made := v_made + 1;
-      exception when duplicate_table or lock_not_available or check_violation then
+        return 1;
+      exception when duplicate_table or lock_not_available or check_violation or invalid_object_definition then
         null;  -- somebody else makes it, or was just writing: the next call sees
       end;
     end loop;
   end loop;
-  return v_made;
+  return 0;
 end $$;
 
 -- The lowest uuid v7 of a moment.

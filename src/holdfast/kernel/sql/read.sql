@@ -2,20 +2,19 @@
 
 create or replace function holdfast.read(p_id uuid) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_task jsonb;
 begin
   select to_jsonb(t) || jsonb_build_object(
-      'payload', i.payload, 'retry_of', i.retry_of,
-      'progress', (select b.progress from holdfast.beat b where b.task_id = p_id),
-      'lease_expires_at', greatest(t.lease_expires_at, (select b.expires_at from holdfast.beat b where b.task_id = p_id
-                                                        and t.lease_expires_at is not null)))
+      'payload', i.payload, 'retry_of', i.retry_of, 'progress', b.progress,
+      'lease_expires_at', greatest(t.lease_expires_at, b.expires_at))
     into v_task
   from (select t.*, null as outcome, null::timestamptz as finished_at, null::jsonb as result
         from holdfast.task t where t.id = p_id) t
-  join holdfast.input i on i.id = t.id;
+  join holdfast.input i on i.id = t.id
+  left join holdfast.beat b on b.task_id = t.id and b.token = t.lease_token;
   if not found then
     select to_jsonb(t) || jsonb_build_object('payload', i.payload, 'retry_of', i.retry_of, 'progress', null) into v_task
     from holdfast.task_done t join holdfast.input i on i.id = t.id where t.id = p_id;

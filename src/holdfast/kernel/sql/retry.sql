@@ -1,13 +1,13 @@
 -- retry.sql: a finished task runs again, as a new task that remembers the old one. Nothing leaves a final state.
 -- Called by owners and operators. Reads the old task, which never changes; marks its inbox entry as handled.
 
--- The steps that were completed before `from_step` are inherited (all of them without one), and so is the payload
--- unless another is given. Retrying the same task twice at the same moment makes one new task (`by` the first).
+-- The steps that were completed before `from_step` began are inherited (all of them without one), and so is the payload
+-- unless another is given.
 create or replace function holdfast.retry(
   p_id uuid, p_from_step text default null, p_payload jsonb default null, p_by text default null)
 returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_old record;

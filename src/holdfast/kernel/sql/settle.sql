@@ -4,14 +4,14 @@
 -- outcome: done, partial, moved (`to`), later (at `due`, or after `delay`), failed (`category`, in `step` if it was one),
 -- cancelled. The body is the result, or the error {code?, message}, or why it waits {kind}.
 -- status: ok; repeat (this very settle was accepted before: the same answer); lost (the lease); undeclared (the move);
--- unknown_state. What is not ok has changed nothing.
+-- unknown_state; refused (by the lifecycle's effects; alone in a call it is raised). What is not ok has changed nothing.
 create or replace function holdfast.settle(
   p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[] default null,
   p_delay interval[] default null, p_due timestamptz[] default null, p_category text[] default null,
   p_step text[] default null, p_body jsonb[] default null)
 returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -26,6 +26,7 @@ declare
   v_hash bytea[];
   v_status text[];
   v_tokens uuid[];
+  v_effects bool;
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
     coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
@@ -35,11 +36,12 @@ begin
          array_agg(r.id) filter (where r.status = 'ok'), array_agg(r.verb) filter (where r.status = 'ok'),
          array_agg(r.due) filter (where r.status = 'ok'), array_agg(r.note) filter (where r.status = 'ok'),
          array_agg(r.result) filter (where r.status = 'ok'), array_agg(r.token) filter (where r.status = 'ok'),
-         array_agg(r.hash) filter (where r.status = 'ok')
-    into v_id, v_status, v_tokens, v_held, v_verb, v_due, v_note, v_result, v_token, v_hash
+         array_agg(r.hash) filter (where r.status = 'ok'), bool_or(r.effects)
+    into v_id, v_status, v_tokens, v_held, v_verb, v_due, v_note, v_result, v_token, v_hash, v_effects
   from (
     select i.id, i.token, d.verb, d.due, d.note, case when i.outcome in ('done', 'partial', 'moved') then i.body end as result,
            holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) as hash,
+           x.effects is not null as effects,
            case when x.to_state is not null then 'ok'
                 when i.outcome = 'moved' and s.name is null then 'unknown_state' else 'undeclared' end as status
     from (select distinct on (i.id, i.token, i.attempt) *
@@ -53,13 +55,25 @@ begin
       t.lifecycle, t.state, t.cancel_requested, t.failures, t.max_attempts, t.limited_since, t.id,
       i.outcome, i.target, coalesce(i.due, v_now + i.delay), i.category, i.step, i.body) d
     left join lateral (
-      select x.to_state, x.to_actor from holdfast.transition x
+      select x.to_state, x.effects from holdfast.transition x
       where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = d.verb offset 0) x on true
     left join lateral (
       select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target offset 0) s on true
   ) r;
 
-  if v_held is not null then
+  if v_effects and cardinality(v_held) > 1 then  -- one that refuses must not hold up the others
+    for i in 1 .. cardinality(v_held) loop
+      begin
+        perform holdfast.log_failures(v_held[i:i], v_verb[i:i], v_due[i:i], v_note[i:i], v_token[i:i]);
+        perform holdfast.move(v_held[i:i], v_verb[i:i], v_due[i:i], v_note[i:i], v_result[i:i], v_token[i:i], v_hash[i:i]);
+      exception
+        when deadlock_detected or serialization_failure or lock_not_available then
+          raise;
+        when others then
+          v_status[array_position(v_id, v_held[i])] := 'refused';
+      end;
+    end loop;
+  elsif v_held is not null then
     perform holdfast.log_failures(v_held, v_verb, v_due, v_note, v_token);
     perform holdfast.move(v_held, v_verb, v_due, v_note, v_result, v_token, v_hash);
   end if;
@@ -98,6 +112,7 @@ declare
   v_now timestamptz := holdfast.now();
   v_tries int;
   v_most int;
+  v_since timestamptz;
 begin
   due := v_now;
   if p_outcome in ('done', 'partial') then
@@ -126,7 +141,8 @@ begin
     -- A category that nobody gave is a surprise: tried again, but not often.
     note := note || jsonb_build_object('category', coalesce(p_category, 'Transient'));
     if p_category = 'RateLimited' then
-      verb := case when v_now - p_limited_since > (select l.rate_wait from holdfast.lifecycle l where l.id = p_lifecycle)
+      v_since := holdfast.limited_since(p_id, p_limited_since);
+      verb := case when v_now - v_since > (select l.rate_wait from holdfast.lifecycle l where l.id = p_lifecycle)
                    then 'fail' else 'later' end;
     elsif p_category is not null and p_category <> 'Transient' then
       verb := 'fail';
@@ -137,7 +153,10 @@ begin
       verb := case when v_tries < v_most then 'retry' else 'fail' end;
     end if;
     if verb <> 'fail' then
-      due := coalesce(p_due, v_now + holdfast.backoff(p_lifecycle, coalesce(v_tries, 1)));
+      -- Whoever is told to slow down, and not for how long, waits as long again as it has waited.
+      due := coalesce(p_due, v_now + case when p_category = 'RateLimited'
+        then greatest(holdfast.backoff(p_lifecycle, 1), least(coalesce(v_now - v_since, interval '0'), holdfast.backoff(p_lifecycle, 60)))
+        else holdfast.backoff(p_lifecycle, v_tries) end);
       note := note || jsonb_build_object('retry_at', due);
     end if;
   end if;
@@ -229,7 +248,7 @@ create or replace function holdfast.turn(
 returns table (part text, task_id uuid, status text, state text, version int, attempt int, due_at timestamptz,
                lease holdfast.lease)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 begin

@@ -29,7 +29,7 @@ create or replace function holdfast.submit_many(
   p_waits_for_place int[] default null, p_waits_policy text[] default null)
 returns table (place int, id uuid, created bool)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -76,6 +76,11 @@ begin
     select array_agg(holdfast.body_hash(jsonb_build_array(i.lifecycle, i.name, i.queue, i.payload)) order by i.place)
       into v_hash
     from unnest(p_lifecycle, p_name, p_queue, p_payload) with ordinality i(lifecycle, name, queue, payload, place);
+    for i in reverse coalesce(cardinality(p_parent_place), 0) .. 1 loop  -- children without a key are part of what their parent is
+      if p_parent_place[i] < i and p_key[i] is null then
+        v_hash[p_parent_place[i]] := sha256(v_hash[p_parent_place[i]] || v_hash[i]);
+      end if;
+    end loop;
     select k.id, k.created into v_id, v_created from holdfast.take_keys(p_owner, p_key, v_id, v_hash) k;
     if not true = all (v_created) then
       select r.* into v_id, v_created, p_parent, p_parent_place,
@@ -93,7 +98,7 @@ begin
   with born as materialized (
     select v_id[i.place] as id, v_lifecycle[i.place] as lifecycle, coalesce(i.name, i.lifecycle) as name,
            coalesce(i.owner, '') as owner, coalesce(i.queue, l.queue) as queue, coalesce(i.priority, 0) as priority,
-           coalesce(i.run_at, v_now + i.delay, v_now) as due_at, i.time_limit,
+           greatest(coalesce(i.run_at, v_now + i.delay), v_now) as due_at, i.time_limit,
            coalesce(i.max_attempts, l.max_attempts) as max_attempts, i.limit_key, i.limit_to,
            coalesce(i.payload, '{}') as payload, x.verb, x.to_state, x.to_actor,
            v_now + case when x.to_limit_per_task then coalesce(i.time_limit, x.to_limit) else x.to_limit end as deadline
@@ -108,12 +113,14 @@ begin
     where v_created[i.place]
   ), input as (
     insert into holdfast.input (id, payload) select b.id, b.payload from born b
-  ), slot as (
-    insert into holdfast.slot as s (key, allowed)
-    select b.limit_key,
-           coalesce(max(b.limit_to), (select s.allowed from holdfast.slot s where s.key = b.limit_key), 1)
-    from born b where b.limit_key is not null group by b.limit_key order by 1
-    on conflict (key) do update set allowed = excluded.allowed where s.allowed <> excluded.allowed
+  ), limited as (
+    select b.limit_key as key, max(b.limit_to) as allowed from born b where b.limit_key is not null group by 1
+  ), told as (
+    insert into holdfast.slot as s (key, allowed) select l.key, l.allowed from limited l where l.allowed is not null
+    order by 1 on conflict (key) do update set allowed = excluded.allowed where s.allowed <> excluded.allowed
+  ), new as (
+    insert into holdfast.slot (key, allowed) select l.key, 1 from limited l where l.allowed is null
+    order by 1 on conflict do nothing
   ), task as (
     insert into holdfast.task (id, lifecycle, name, owner, state, actor, verb, queue, priority, due_at, deadline,
                                entered_at, time_limit, max_attempts, limit_key, parked, created_at)
@@ -292,8 +299,9 @@ begin
       id[i] := null;
     end if;
   end loop;
-  select array_agg(coalesce(r.known, case when not created[r.place] then id[r.place] end) order by r.at),
-         array_agg(case when created[r.place] then r.place end order by r.at)
+  select array_agg(case when created[r.at] then coalesce(r.known, case when not created[r.place] then id[r.place] end) end
+                   order by r.at),
+         array_agg(case when created[r.at] and created[r.place] then r.place end order by r.at)
     into parent, parent_place
   from unnest(coalesce(p_parent, array_fill(null::uuid, array[cardinality(p_id)])), p_parent_place)
     with ordinality r(known, place, at);
@@ -314,6 +322,7 @@ as $$
 declare
   v_missing uuid;
 begin
+  perform holdfast.need_read_committed();
   if exists (select from unnest(p_waits_place, p_waits_for, p_waits_for_place) w(place, id, for_place)
              where w.place is null or w.place not between 1 and p_tasks
                 or (w.id is null) = (w.for_place is null) or w.for_place not between 1 and w.place - 1)

@@ -5,7 +5,7 @@
 create or replace function holdfast.sweep(
   p_n int default 500, out reaped int, out expired int, out due int, out admitted int)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC' set lock_timeout = '500ms'
 as $$
 begin
   if p_n is null or p_n not between 1 and 10000 then
@@ -16,7 +16,26 @@ begin
   expired := holdfast.expire(p_n);
   due := holdfast.due(p_n);
   admitted := holdfast.admit_due();
+  perform holdfast.try_again(p_n);
   perform holdfast.forget_beats();
+end $$;
+
+-- Tasks that wait for others and whose release was refused; and what is left of those that got on.
+create or replace function holdfast.try_again(p_n int) returns void
+language plpgsql
+as $$
+declare
+  v_id uuid[] := array(
+    select s.task_id from holdfast.setback s where s.until <= holdfast.now()
+    order by s.until, s.task_id limit p_n for update skip locked);
+begin
+  if cardinality(v_id) > 0 then
+    perform holdfast.follow(null, v_id, null);
+    delete from holdfast.setback s where s.task_id = any (v_id) and s.until <= holdfast.now()
+      and (select t.deadline <= holdfast.now() or t.lease_expires_at < holdfast.now()
+             or (t.actor in ('clock', 'tasks') and t.due_at <= holdfast.now())
+           from holdfast.task t where t.id = s.task_id) is not true;
+  end if;
 end $$;
 
 -- Leases that ran out. A lost worker is a failed attempt with a budget of its own; the first loss is made good at once.
@@ -34,6 +53,7 @@ begin
     select t.id from holdfast.task t
     where t.lease_token is not null and t.lease_expires_at < v_now
       and (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true
+      and (select s.until from holdfast.setback s where s.task_id = t.id) > v_now is not true
     limit p_n for update of t skip locked) t;
   -- A heartbeat may have come between the first look and the lock.
   select array_agg(t.id), array_agg(v.verb), array_agg(case when t.crashes > 0 then v_now + holdfast.backoff(t.lifecycle, t.crashes) end),
@@ -64,9 +84,10 @@ begin
   select array_agg(t.id),
          -- Who is to be cancelled is not woken for another turn.
          array_agg(case when t.cancel_requested and x.to_actor <> 'nobody' then 'cancel' else 'limit' end),
-         array_agg(jsonb_build_object('kind', 'time_limit', 'message', format('The time limit of %s has passed.', t.state)))
+         array_agg(holdfast.limit_note(t.state))
     into v_id, v_verb, v_note
   from (select * from holdfast.task t where t.deadline <= holdfast.now()
+          and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
         order by t.deadline, t.id limit p_n for update skip locked) t
   cross join lateral (
     select x.to_actor from holdfast.transition x
@@ -78,6 +99,12 @@ begin
   return coalesce(cardinality(v_id), 0);
 end $$;
 
+create or replace function holdfast.limit_note(p_state text) returns jsonb
+language sql immutable
+as $$
+  select jsonb_build_object('kind', 'time_limit', 'message', format('The time limit of %s has passed.', p_state))
+$$;
+
 -- Times that have come.
 create or replace function holdfast.due(p_n int) returns int
 language plpgsql
@@ -85,7 +112,8 @@ as $$
 begin
   return holdfast.due_these(array(
     select t.id from holdfast.task t where t.actor = 'clock' and t.due_at <= holdfast.now()
-    order by t.due_at, t.id limit p_n for no key update skip locked));
+      and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
+    order by t.due_at, t.id limit p_n for update skip locked));
 end $$;
 
 create or replace function holdfast.due_these(p_id uuid[]) returns int
@@ -101,7 +129,8 @@ begin
   return coalesce(cardinality(v_id), 0);
 end $$;
 
--- Move all of them; if the effects of one refuse, move the others one by one. Answers who moved.
+-- Move all of them; if one is refused by its effects, or waits for a lock that somebody holds on to, move the others one
+-- by one and leave it for the next time. Answers who moved.
 create or replace function holdfast.move_each(p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[])
 returns uuid[]
 language plpgsql
@@ -116,20 +145,22 @@ begin
     perform holdfast.move(p_id, p_verb, p_due, p_note);
     return p_id;
   exception
-    when deadlock_detected or serialization_failure or lock_not_available then
+    when deadlock_detected or serialization_failure then
       raise;
     when others then
-      null;
+      perform set_config('lock_timeout', '20ms', true);
   end;
   for i in 1 .. cardinality(p_id) loop
     begin
       perform holdfast.move(p_id[i:i], p_verb[i:i], p_due[i:i], p_note[i:i]);
       v_moved := v_moved || p_id[i];
     exception
-      when deadlock_detected or serialization_failure or lock_not_available then
+      when deadlock_detected or serialization_failure then
         raise;
+      when lock_not_available then
+        null;
       when others then
-        raise warning 'task %: % failed: %', p_id[i], p_verb[i], sqlerrm;
+        perform holdfast.set_back(p_id[i], p_verb[i], sqlerrm);
     end;
   end loop;
   return v_moved;

@@ -3,7 +3,7 @@
 
 create or replace function holdfast.verify(p_id uuid[] default null)
 returns table (task_id uuid, problem text)
-language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off
+language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off set timezone = 'UTC'
 as $$
   with tasks as materialized (
     select t.id, t.lifecycle, t.state, t.version, t.attempt, false as ended from holdfast.task t
@@ -47,6 +47,16 @@ as $$
   select t.id, format('%s is %s', t.state, case when t.ended then 'not final' else 'final' end)
   from tasks t join holdfast.state s on s.lifecycle = t.lifecycle and s.name = t.state
   where t.ended <> (s.actor = 'nobody')
+  union all
+  select t.id, 'it waits for others, and none is open' from holdfast.task t
+  where t.actor = 'tasks' and (p_id is null or t.id = any (p_id))
+    and not exists (select from holdfast.dependency d where d.downstream = t.id and d.outcome is null)
+    and not exists (select from holdfast.setback s where s.task_id = t.id)
+  union all
+  select min(t.id::text)::uuid, format('%s tasks with the key %s are admitted, %s are allowed', count(*), t.limit_key, s.allowed)
+  from holdfast.task t join holdfast.slot s on s.key = t.limit_key
+  where t.actor = 'worker' and t.parked is null and p_id is null
+  group by t.limit_key, s.allowed having count(*) > s.allowed
   order by 1, 2
 $$;
 

@@ -1,0 +1,163 @@
+"""Two transactions at once, in forced order: nobody is forgotten, and nobody is held up by a stranger."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable
+
+import asyncpg
+import pytest
+
+from holdfast.errors import RequestInvalid
+from holdfast.kernel.lifecycle import Lifecycle, clock, final, gather, work
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Done, Failed, Moved, Submission
+from holdfast.testing import Clock, Database
+from tests.promises.stage import MINUTE, state_of, submit, take_one, until_somebody_waits_for_a_lock
+
+TREE = Lifecycle(
+    "tree", start="SPLIT", cancel="CANCELLED", fail="FAILED",
+    states=[
+        work("SPLIT", done="DONE", to=["JOIN", "REST"]),
+        clock("REST", due="JOIN"),
+        gather("JOIN", done="DONE", partial="DONE", fail="FAILED"),
+        final("DONE", "done"), final("FAILED", "failed"), final("CANCELLED", "cancelled"),
+    ],
+)  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def open_transaction(database: Database) -> AsyncIterator[tuple[Store, asyncpg.transaction.Transaction]]:
+    async with database.connect() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        yield Store(connection), transaction
+
+
+async def beside(database: Database, transaction: asyncpg.transaction.Transaction, asked: Awaitable[object]) -> None:
+    """Ask while the transaction is open; it commits once the other waits for it, or has its answer."""
+    asking = asyncio.ensure_future(asked)
+    async with database.connect_owner() as owner:
+        waiting = asyncio.create_task(until_somebody_waits_for_a_lock(owner))
+        await asyncio.wait([asking, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    await transaction.commit()
+    await asking
+
+
+@pytest.mark.parametrize("first", ["the parent", "the child"])
+async def test_a_parent_that_begins_to_wait_while_its_child_ends_is_not_forgotten(
+    first: str, store: Store, database: Database
+) -> None:
+    await store.declare(TREE)
+    parent = await submit(store, lifecycle="tree")
+    split = await take_one(store, "tree")
+    await submit(store, parent=parent)
+    child = await take_one(store)
+    async with open_transaction(database) as (own, transaction):
+        if first == "the parent":
+            await own.finish(split, Moved("JOIN"))
+            await beside(database, transaction, store.finish(child, Done()))
+        else:
+            await own.finish(child, Done())
+            await beside(database, transaction, store.finish(split, Moved("JOIN")))
+    assert await state_of(store, parent) == "DONE"
+
+
+async def test_a_parent_that_time_lets_wait_while_its_child_ends_is_not_forgotten(
+    store: Store, database: Database, clock: Clock
+) -> None:
+    await store.declare(TREE)
+    parent = await submit(store, lifecycle="tree")
+    split = await take_one(store, "tree")
+    await submit(store, parent=parent)
+    child = await take_one(store)
+    await store.finish(split, Moved("REST"))
+    async with open_transaction(database) as (own, transaction):
+        assert (await own.sweep()).due == 1
+        await beside(database, transaction, store.finish(child, Done()))
+    assert await state_of(store, parent) == "DONE"
+
+
+async def test_many_parents_and_children_at_once_leave_nobody_waiting(database: Database) -> None:
+    async with database.store(connections=12) as store:
+        await store.declare(TREE)
+        for _ in range(60):
+            parent = await submit(store, lifecycle="tree")
+            split = await take_one(store, "tree")
+            await submit(store, parent=parent)
+            child = await take_one(store)
+            await asyncio.gather(store.finish(split, Moved("JOIN")), store.finish(child, Done()))
+            assert await state_of(store, parent) == "DONE"
+
+
+async def test_a_child_that_joins_while_the_last_one_ends_is_waited_for(store: Store, database: Database) -> None:
+    await store.declare(TREE)
+    parent = await submit(store, lifecycle="tree")
+    split = await take_one(store, "tree")
+    await submit(store, parent=parent)
+    last = await take_one(store)
+    await store.finish(split, Moved("JOIN"))
+    async with open_transaction(database) as (own, transaction):
+        joined = await submit(own, parent=parent)
+        await beside(database, transaction, store.finish(last, Done()))
+    assert (await state_of(store, parent), await state_of(store, joined)) == ("JOIN", "Queued")
+
+
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+async def test_what_would_be_overlooked_with_an_old_snapshot_is_refused(
+    level: str, store: Store, database: Database
+) -> None:
+    parent = await submit(store)
+    async with database.connect() as connection, connection.transaction(isolation=level):
+        own = Store(connection)
+        assert await submit(own)  # a task of its own is no trouble
+        for wrong in ({"after": [parent]}, {"limit_key": "k"}):
+            with pytest.raises(RequestInvalid, match="READ COMMITTED"):
+                async with connection.transaction():
+                    await submit(own, "child", **wrong)
+
+
+async def test_a_stranger_who_holds_a_place_open_holds_up_no_sweep(
+    store: Store, database: Database, clock: Clock
+) -> None:
+    await submit(store, limit_key="k")
+    waiting = await submit(store, limit_key="k")
+    lost = await submit(store, "lost", priority=9)
+    await take_one(store)
+    clock.advance(seconds=61)
+    async with open_transaction(database) as (own, _):
+        await submit(own, limit_key="k")
+        assert (await store.sweep()).reaped == 1
+        assert await state_of(store, lost) == "Queued"
+    assert (await store.explain(waiting)).reason == "limit_reached"
+
+
+async def test_a_stranger_who_waits_for_a_task_that_time_ends_holds_up_no_other(
+    store: Store, database: Database, clock: Clock
+) -> None:
+    held, other = await submit(store, lifecycle="analysis"), await submit(store, lifecycle="analysis")
+    clock.advance(minutes=15)
+    async with open_transaction(database) as (own, _):
+        await submit(own, after=[held])
+        assert (await store.sweep()).expired == 1
+        assert await state_of(store, other) == "EXPIRED"
+    await store.sweep()
+    assert await state_of(store, held) == "EXPIRED"
+
+
+async def test_a_raised_limit_is_not_lowered_by_a_task_that_names_none(store: Store, database: Database) -> None:
+    await store.submit(*(Submission("work", limit_key="k", limit_to=2) for _ in range(2)))
+    async with open_transaction(database) as (own, transaction):
+        await own.limit_concurrency("k", 10)
+        await beside(database, transaction, submit(store, limit_key="k"))
+    assert database.ask_owner("select allowed from holdfast.slot") == 10
+
+
+async def test_a_failing_child_and_its_dependent_sibling_end_together(store: Store) -> None:
+    parent, child, _ = [one.id for one in await store.submit(
+        Submission("parent"), Submission("child", parent=0), Submission("sibling", parent=0, after=[1])
+    )]  # fmt: skip
+    leases = await store.claim_these([one for one in (parent, child) if one], lasting=MINUTE, worker="w")
+    await store.settle(*((lease, Failed("Fatal", "no")) for lease in leases))
+    assert await store.verify() == []
