@@ -387,6 +387,17 @@ begin
   end if;
 end $$;
 
+-- Whether a live task ever waits for its children.
+create or replace function holdfast.gathers(p_id uuid) returns bool
+language sql stable
+as $$
+  select exists (
+    select from holdfast.task t
+    join holdfast.state s on s.lifecycle = t.lifecycle and s.actor = 'tasks'
+    join holdfast.transition x on x.lifecycle = s.lifecycle and x.from_state = s.name and x.verb = 'done'
+    where t.id = p_id)
+$$;
+
 -- A new task is waited for only by the parent that gathers it. If it waits, directly or not, for that parent, both would
 -- wait for ever.
 create or replace function holdfast.refuse_cycles(p_id uuid[], p_created bool[]) returns void
@@ -400,16 +411,14 @@ begin
     from unnest(p_id, p_created) i(id, created)
     cross join lateral (
       select d.* from holdfast.dependency d where d.upstream = i.id and d.policy = 'gather' offset 0) d
-    join holdfast.task t on t.id = d.downstream
-    where i.created and exists (
-      select from holdfast.state s join holdfast.transition x on x.lifecycle = s.lifecycle and x.from_state = s.name
-      where s.lifecycle = t.lifecycle and s.actor = 'tasks' and x.verb = 'done')
+    where i.created and holdfast.gathers(d.downstream)
   ), waits as (
     select distinct c.parent as root, c.parent as id from child c
     union
     select w.root, d.downstream from waits w
     cross join lateral (
-      select d.downstream from holdfast.dependency d where d.upstream = w.id and d.outcome is null offset 0) d
+      select d.downstream from holdfast.dependency d where d.upstream = w.id and d.outcome is null
+        and (d.policy <> 'gather' or holdfast.gathers(d.downstream)) offset 0) d
   )
   select c.id into v_child from child c join waits w on w.root = c.parent and w.id = c.id limit 1;
   if found then

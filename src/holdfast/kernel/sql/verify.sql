@@ -52,11 +52,6 @@ as $$
   where t.actor = 'tasks' and (p_id is null or t.id = any (p_id))
     and not exists (select from holdfast.dependency d where d.downstream = t.id and d.outcome is null)
     and not exists (select from holdfast.setback s where s.task_id = t.id)
-  union all
-  select min(t.id::text)::uuid, format('%s tasks with the key %s are admitted, %s are allowed', count(*), t.limit_key, s.allowed)
-  from holdfast.task t join holdfast.slot s on s.key = t.limit_key
-  where t.actor = 'worker' and t.parked is null and p_id is null
-  group by t.limit_key, s.allowed having count(*) > s.allowed
   order by 1, 2
 $$;
 
