@@ -19,7 +19,7 @@ begin
 end $$;
 
 -- Every birth, move and end: declared, and written down. Reads only the new rows: what an update changed is compared by
--- the trigger refuse_move, and joining old and new rows here costs six times as much in large batches.
+-- the trigger refuse_move, and joining old and new rows here costs several times as much in large batches.
 create or replace function holdfast.record_moves() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
