@@ -1,0 +1,146 @@
+"""The stage of an example: whom a call can be about, how it is made, and how its effects are watched."""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine
+
+from holdfast.errors import HoldfastError
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Done, Lease, Moved, Outcome, Submission
+from tests.machine import laws
+from tests.machine.model import Call, Model
+from tests.machine.seen import Seen, Window, proof
+from tests.machine.strategies import LIMIT_KEYS, SECOND
+
+One = TypeVar("One")
+WORKER = "worker"
+BUDGET, CAPACITY, EVERY = "budget", 3, 2 * SECOND
+
+
+class Stage(RuleBasedStateMachine):
+    """One example: the database, the model beside it, and how a call is made and watched."""
+
+    def __init__(self, window: Window, store: Store, call: Callable[..., Any], tally: Counter[str]) -> None:
+        super().__init__()
+        window.clear()
+        self.window = window
+        self.store = store
+        self.tally = tally
+        self._call = call
+        self.model = Model(window.look(), tally)
+        self.keyed: dict[str, tuple[UUID, int]] = {}
+        self.grants: list[tuple[datetime, float]] = []
+        self.blocked_until = self.model.seen.now
+        self.written = 0
+        self.do(store.set_budget, BUDGET, CAPACITY, EVERY)
+
+    # How a call is made and watched
+
+    def do(self, verb: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return self._call(functools.partial(verb, *given, **named))
+
+    def observe(self, call: Call) -> Seen:
+        """Take in what the call has changed; the moment before it."""
+        before = self.model.seen
+        self.model.observe(self.window.look(), call)
+        self.tally["somebody waits for a place"] += any(
+            row["parked"] == "limit" and row["due_at"] <= before.now for row in self.model.seen.live.values()
+        )
+        return before
+
+    def advance(self, by: timedelta) -> None:
+        self.window.advance(by)
+        before = self.observe(Call(timed=True))
+        assert before == self.model.seen
+
+    def submit_plain(self, *tasks: Submission) -> list[UUID]:
+        """Each call in a millisecond of its own, so that the order of the ids is the order of the calls."""
+        self.advance(SECOND / 1000)
+        seen = self.model.seen
+        tasks = tuple(
+            replace(task, limit_to=LIMIT_KEYS[task.limit_key])
+            if task.limit_key and task.limit_key not in seen.allowed
+            else task
+            for task in tasks
+        )
+        made = self.do(self.store.submit, *tasks)
+        assert all(one.created for one in made)
+        self.observe(Call())
+        for one, task in zip(made, tasks, strict=True):
+            row = self.model.seen.row(one.id)
+            assert row["due_at"] == seen.now + (task.delay or timedelta())
+            assert (row["name"], row["priority"], row["limit_key"]) == (task.name, task.priority, task.limit_key)
+        return [one.id for one in made]
+
+    def changed_nothing(self) -> None:
+        before = self.observe(Call())
+        assert before == self.model.seen, "a refused call has changed something"
+
+    def refused(self, error: type[HoldfastError], verb: Callable[..., Any], *given: Any, **named: Any) -> None:
+        with pytest.raises(error):
+            self.do(verb, *given, **named)
+        self.changed_nothing()
+
+    def check_all(self) -> None:
+        """What is too dear to be looked at after every call."""
+        over = any(number > self.model.seen.allowed[key] for key, number in self.model.seen.admitted().items())
+        problems = [problem for _, problem in self.do(self.store.verify)]
+        # A limit that was lowered is not broken by those it finds inside (test_found); the model knows who they are.
+        assert [problem for problem in problems if not (over and "are admitted" in problem)] == []
+        laws.check_explained(self.model.seen, self.window.explain_all())
+
+    # Whom a call is about
+
+    @staticmethod
+    def pick(among: Sequence[One], which: int) -> One:
+        return among[which % len(among)]
+
+    def with_owner(self) -> list[UUID]:
+        return [task for task, row in self.model.seen.live.items() if row["actor"] == "owner"]
+
+    def worth_a_retry(self) -> list[UUID]:
+        """Those that have ended, and first of all those that have come to a step."""
+        ended = [task for task in self.model.lives if task in self.model.seen.done]
+        return [task for task in ended if self.model.lives[task].log] or ended
+
+    def leases(self) -> list[Lease]:
+        """All that were ever handed out."""
+        return [lease for life in self.model.lives.values() for lease in life.handed]
+
+    def held_or_handed(self) -> list[Lease]:
+        """Those that count, and then all, so that those that count are picked about as often as the others."""
+        return [life.lease for life in self.model.lives.values() if life.lease] + self.leases()
+
+    def current(self, task: UUID) -> Lease:
+        lease = self.model.lives[task].lease
+        assert lease
+        return lease
+
+    def accepted(self) -> list[tuple[Lease, Outcome]]:
+        return [life.accepted[:2] for life in self.model.lives.values() if life.accepted]
+
+    @staticmethod
+    def twisted(lease: Lease, twist: int) -> Lease:
+        if twist == 2:
+            return replace(lease, token=UUID(int=lease.token.int ^ 1))
+        return replace(lease, attempt=lease.attempt + twist)
+
+    @staticmethod
+    def once_each(leases: Iterable[Lease]) -> list[Lease]:
+        """No lease twice; but a task may come twice, with a stale lease and the current one."""
+        return list({(lease.task_id, proof(lease)): lease for lease in leases}.values())
+
+    def next_state(self, lease: Lease) -> str | None:
+        life = self.model.lives[lease.task_id]
+        return next((move.to for move in life.machine[life.state].moves if move.verb.startswith("to:")), None)
+
+    def forward(self, lease: Lease) -> Outcome:
+        to = self.next_state(lease)
+        return Moved(to) if to else Done({"ok": True})
