@@ -2,7 +2,8 @@
 
 create or replace function holdfast.read(p_id uuid) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
 as $$
 declare
   v_task jsonb;

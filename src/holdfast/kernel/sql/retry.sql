@@ -7,7 +7,8 @@ create or replace function holdfast.retry(
   p_id uuid, p_from_step text default null, p_payload jsonb default null, p_by text default null)
 returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
 as $$
 declare
   v_old record;

@@ -11,7 +11,8 @@ create or replace function holdfast.settle(
   p_step text[] default null, p_body jsonb[] default null)
 returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
@@ -39,7 +40,8 @@ begin
          array_agg(r.hash) filter (where r.status = 'ok'), bool_or(r.effects)
     into v_id, v_status, v_tokens, v_held, v_verb, v_due, v_note, v_result, v_token, v_hash, v_effects
   from (
-    select i.id, i.token, d.verb, d.due, d.note, case when i.outcome in ('done', 'partial', 'moved') then i.body end as result,
+    select i.id, i.token, d.verb, d.due, d.note,
+           case when i.outcome in ('done', 'partial', 'moved') then i.body end as result,
            holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) as hash,
            x.effects is not null as effects,
            case when x.to_state is not null then 'ok'
@@ -79,10 +81,9 @@ begin
   end if;
 
   return query
-  select i.id, s.status, coalesce(d.state, t.state), coalesce(d.version, t.version), coalesce(d.attempt, t.attempt),
+  select s.id, s.status, coalesce(d.state, t.state), coalesce(d.version, t.version), coalesce(d.attempt, t.attempt),
          t.due_at
   from unnest(v_id, v_status) s(id, status)
-  cross join lateral (select s.id) i
   left join lateral (select * from holdfast.task t where t.id = s.id offset 0) t on true
   left join lateral (select * from holdfast.task_done d where d.id = s.id and t.id is null offset 0) d on true;
 
@@ -248,7 +249,8 @@ create or replace function holdfast.turn(
 returns table (part text, task_id uuid, status text, state text, version int, attempt int, due_at timestamptz,
                lease holdfast.lease)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 begin

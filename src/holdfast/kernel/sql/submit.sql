@@ -29,7 +29,8 @@ create or replace function holdfast.submit_many(
   p_waits_for_place int[] default null, p_waits_policy text[] default null)
 returns table (place int, id uuid, created bool)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare

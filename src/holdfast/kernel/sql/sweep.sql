@@ -5,7 +5,8 @@
 create or replace function holdfast.sweep(
   p_n int default 500, out reaped int, out expired int, out due int, out admitted int)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC' set lock_timeout = '500ms'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC' set lock_timeout = '500ms'
 as $$
 begin
   if p_n is null or p_n not between 1 and 10000 then
@@ -36,6 +37,8 @@ begin
              or (t.actor in ('clock', 'tasks') and t.due_at <= holdfast.now())
            from holdfast.task t where t.id = s.task_id) is not true;
   end if;
+exception when lock_not_available then
+  null;  -- somebody holds one of them; the next sweep sees
 end $$;
 
 -- Leases that ran out. A lost worker is a failed attempt with a budget of its own; the first loss is made good at once.
@@ -56,7 +59,8 @@ begin
       and (select s.until from holdfast.setback s where s.task_id = t.id) > v_now is not true
     limit p_n for update of t skip locked) t;
   -- A heartbeat may have come between the first look and the lock.
-  select array_agg(t.id), array_agg(v.verb), array_agg(case when t.crashes > 0 then v_now + holdfast.backoff(t.lifecycle, t.crashes) end),
+  select array_agg(t.id), array_agg(v.verb),
+         array_agg(case when t.crashes > 0 then v_now + holdfast.backoff(t.lifecycle, t.crashes) end),
          array_agg(jsonb_build_object('kind', 'lease_lost', 'category', 'Transient', 'worker', t.worker_id,
            'message', format('The worker was lost (%s of %s).', t.crashes + 1, l.crash_budget)))
     into v_id, v_verb, v_due, v_note

@@ -3,7 +3,8 @@
 
 create or replace function holdfast.verify(p_id uuid[] default null)
 returns table (task_id uuid, problem text)
-language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off set timezone = 'UTC'
+language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off
+set timezone = 'UTC'
 as $$
   with tasks as materialized (
     select t.id, t.lifecycle, t.state, t.version, t.attempt, false as ended from holdfast.task t

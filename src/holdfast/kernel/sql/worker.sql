@@ -6,7 +6,8 @@ create or replace function holdfast.hello(
   p_id text, p_label text, p_queues text[], p_names text[], p_slots int)
 returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
 as $$
 begin
   if p_id is null or length(p_id) not between 1 and 200 or p_label is null or length(p_label) > 200 then
