@@ -146,19 +146,21 @@ class Machine(Clockwork):
     # Workers
 
     @precondition(lambda self: self.model.seen.live)
-    @rule(queues=some.queues, n=some.few, lasting=some.leases, names=some.names)
-    def claim(self, queues: list[str], n: int, lasting: Any, names: Any) -> None:
+    @rule(queues=some.queues, n=some.few, lasting=some.leases, names=some.names, others=some.names)
+    def claim(self, queues: list[str], n: int, lasting: Any, names: Any, others: Any) -> None:
         self.claim_from(queues, n, lasting, names)
+        if names:
+            self.greet(others)
 
     @precondition(lambda self: self.model.seen.live)
     @rule(which=some.picks, lasting=some.leases)
     def claim_these(self, which: list[int], lasting: Any) -> None:
-        self.claim_ids(which, lasting)
+        self.claim_all([self.pick(list(self.model.lives), one) for one in which], lasting)
 
     @precondition(lambda self: self.leases())
     @rule(which=some.picks, lasting=some.leases, twist=some.twists)
     def heartbeat(self, which: list[int], lasting: Any, twist: int) -> None:
-        self.beat(which, lasting, twist)
+        self.beat_all([self.twisted(self.pick(self.leases(), one), twist) for one in which], lasting)
 
     @precondition(lambda self: self.leases())
     @rule(which=some.which, step=some.few_steps, to=some.states, twist=some.twists, again=some.flags)
@@ -172,6 +174,27 @@ class Machine(Clockwork):
     def settle(self, which: list[int], outcomes: list[Any], twist: int) -> None:
         leases = [self.twisted(self.pick(self.held_or_handed(), one), twist) for one in which]
         self.settle_all(list(zip(leases, outcomes, strict=False)))
+
+    @precondition(lambda self: self.model.seen.live)
+    @rule(n=some.few, outcome=some.outcomes, step=some.few_steps)
+    def meddle(self, n: int, outcome: Any, step: str | None) -> None:
+        """Somebody who held it before, or never did, speaks in the name of whoever holds it now."""
+        self.claim_from(some.ALL_QUEUES, n, some.MINUTE, None)
+        for task in self.model.seen.held()[-2:]:
+            lease = self.current(task)
+            false = [*self.model.lives[task].handed[:-1], *(self.twisted(lease, twist) for twist in (1, -1, 2))]
+            self.beat_all(false, some.HOUR)
+            self.keep(false[0], step, self.next_state(lease))
+            self.settle_all([(one, outcome) for one in false])
+
+    @precondition(lambda self: self.model.seen.live)
+    @rule(n=some.few, by=some.whiles)
+    def hold_on(self, n: int, by: Any) -> None:
+        """A worker whose heart beats keeps what it has for longer than it was given."""
+        self.claim_from(some.ALL_QUEUES, n, some.SECOND, None)
+        self.beat_all([self.current(task) for task in self.model.seen.held()], 10 * some.MINUTE)
+        self.advance(by)
+        self.sweep_once(500)
 
     @precondition(lambda self: self.accepted())
     @rule(which=some.which, same=some.flags, outcome=some.outcomes)
@@ -192,6 +215,7 @@ class Machine(Clockwork):
         leases = [self.current(task) for task in self.model.seen.held()][::-1]
         for lease in leases if step else ():
             self.keep(lease, step, None)
+            self.keep(lease, "s3", None)
         self.settle_all(list(zip(leases, outcomes, strict=False)))
 
     @precondition(lambda self: self.model.seen.live)
@@ -231,6 +255,9 @@ class Machine(Clockwork):
         self.advance(by)
         if n:
             self.sweep_once(n)
+        else:  # what is past its limit is not handed out, whether or not somebody has swept
+            self.claim_from(some.ALL_QUEUES, 2, some.MINUTE, None)
+            self.claim_all(list(self.model.seen.live)[:4], some.MINUTE)
 
     @invariant()
     def the_laws_hold(self) -> None:

@@ -33,9 +33,8 @@ class Workers(Stage):
             for row in seen.live.values()
         )
 
-    def claim_ids(self, which: Sequence[int], lasting: timedelta) -> None:
+    def claim_all(self, tasks: Sequence[UUID], lasting: timedelta) -> None:
         seen = self.model.seen
-        tasks = [self.pick(list(self.model.lives), one) for one in which]
         leases = self.do(self.store.claim_these, tasks, lasting=lasting, worker=WORKER)
         ready = {task for task in tasks if task in seen.live and seen.claimable(seen.live[task])}
         assert {lease.task_id for lease in leases} == ready
@@ -48,8 +47,8 @@ class Workers(Stage):
             assert (lease.state, lease.attempt, lease.name) == (row["state"], row["attempt"], row["name"])
             assert lease.expires_at == self.model.seen.now + lasting
 
-    def beat(self, which: Sequence[int], lasting: timedelta, twist: int) -> None:
-        leases = self.once_each(self.twisted(self.pick(self.leases(), one), twist) for one in which)
+    def beat_all(self, given: Sequence[Lease], lasting: timedelta) -> None:
+        leases = self.once_each(given)
         held = {lease.task_id: lease for lease in leases if self.model.lives[lease.task_id].holds(lease)}
         answer = self.do(self.store.heartbeat, leases, lasting=lasting)
         before = self.observe(Call())

@@ -282,7 +282,8 @@ referencing new table as moved for each statement execute function holdfast.reco
 
 -- Live and finished tasks as one.
 create view holdfast.tasks as
-select t.id, l.name as lifecycle, l.version as lifecycle_version, t.name, t.owner, t.state, t.actor, null::holdfast.outcome as outcome,
+select t.id, l.name as lifecycle, l.version as lifecycle_version, t.name, t.owner, t.state, t.actor,
+       null::holdfast.outcome as outcome,
        t.version, t.queue, t.priority, t.due_at, t.deadline, t.entered_at, t.attempt, t.max_attempts, t.failures, t.crashes,
        t.lease_expires_at, t.worker_id, t.cancel_requested, t.timed_out, t.limit_key, t.parked, t.note,
        t.created_at, t.started_at, null::timestamptz as finished_at, null::jsonb as result

@@ -74,8 +74,12 @@ begin
     left join written w on w.task_id = a.id and w.name = a.step and a.held
   )
   select array_agg(a.id), array_agg(a.step),
-         array_agg(case when not a.held then 'lost' when not a.legal and a.known is null then 'unknown_state'
-                        when not a.legal and a.to_state is not null then 'settle_only' when not a.legal then 'undeclared' when a.first or a.step is null then 'ok' else 'stored' end),
+         array_agg(case when not a.held then 'lost'
+                        when not a.legal and a.known is null then 'unknown_state'
+                        when not a.legal and a.to_state is not null then 'settle_only'
+                        when not a.legal then 'undeclared'
+                        when a.first or a.step is null then 'ok'
+                        else 'stored' end),
          array_agg(case when a.first then a.result when a.held then (
            select o.result from holdfast.step o where o.task_id = a.id and o.name = a.step) end),
          array_agg(coalesce(a.cancel_requested, false)),

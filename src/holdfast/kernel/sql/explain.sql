@@ -18,7 +18,8 @@ begin
   from holdfast.task t left join holdfast.queue q on q.name = t.queue where t.id = p_id;
   if not found then
     return query select 'final', d.actor, d.state, d.finished_at, null::timestamptz,
-      format('It ended as %s%s.', d.state, coalesce(': ' || coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind'), '')),
+      format('It ended as %s%s.', d.state,
+             ': ' || coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind')),
       case when d.outcome in ('failed', 'cancelled') then 'To run it again, retry it as a new task.' else '' end
     from holdfast.task_done d where d.id = p_id;
     if not found then
@@ -85,7 +86,8 @@ as $$
        from holdfast.setback s where s.task_id = p_id), 'All it waited for has ended.'),
       'See the inbox. It is tried again by the sweep.')
     else holdfast.because('dependency', null,
-    format('It waits for %s other task%s, the first is %s.', case when count(*) > 100 then 'more than 100' else count(*)::text end,
+    format('It waits for %s other task%s, the first is %s.',
+           case when count(*) > 100 then 'more than 100' else count(*)::text end,
            case when count(*) = 1 then '' else 's' end, min(d.upstream::text)),
     format('See why that one waits: explain %s.', min(d.upstream::text))) end
   from (select d.upstream from holdfast.dependency d
@@ -100,12 +102,15 @@ returns holdfast.explanation
 language sql stable
 as $$
   select case when p_until < holdfast.now()
-    then holdfast.because('leased', p_until, format('Worker %s has been silent since its lease ended at %s.', p_worker, p_until),
+    then holdfast.because('leased', p_until,
+             format('Worker %s has been silent since its lease ended at %s.', p_worker, p_until),
              'Nothing: the next sweep gives it to another worker. If it stays, no process is sweeping: start one.')
     when p_cancel
-    then holdfast.because('cancel_pending', p_until, format('Cancelling was asked; worker %s is told by its next heartbeat.', p_worker),
+    then holdfast.because('cancel_pending', p_until,
+             format('Cancelling was asked; worker %s is told by its next heartbeat.', p_worker),
              'Nothing: it ends with the handler, or at the latest when the lease does.')
-    else holdfast.because('leased', p_until, format('Worker %s works on it; its lease lasts until %s.', p_worker, p_until),
+    else holdfast.because('leased', p_until,
+             format('Worker %s works on it; its lease lasts until %s.', p_worker, p_until),
              'Nothing, or cancel it.') end
 $$;
 
@@ -125,7 +130,8 @@ as $$
                                       coalesce(p_note ->> 'message', p_note ->> 'kind', 'no message'), p_due),
              'Nothing, or cancel it.')
     when p_note ->> 'kind' = 'provider_poll'
-    then holdfast.because('provider_poll', p_due, format('The provider is working on it; it is asked again at %s.', p_due),
+    then holdfast.because('provider_poll', p_due,
+             format('The provider is working on it; it is asked again at %s.', p_due),
              'Nothing, or cancel it.')
     else holdfast.because('scheduled', p_due, format('It is due at %s.', p_due), 'Nothing, or cancel it.')
     end
@@ -135,7 +141,8 @@ create or replace function holdfast.explain_limit(p_key text) returns holdfast.e
 language sql stable
 as $$
   select case when t.taken < s.allowed
-    then holdfast.because('limit_reached', null, format('A place for the key %s is free; the next sweep gives it away.', p_key),
+    then holdfast.because('limit_reached', null,
+      format('A place for the key %s is free; the next sweep gives it away.', p_key),
       'Nothing. If it stays, no process is sweeping: start one.')
     else holdfast.because('limit_reached', null,
       format('Only %s task%s with the key %s may be with workers or next in line at once, and %s %s.', s.allowed,
@@ -156,9 +163,11 @@ as $$
     then holdfast.because('no_worker', null, format('No worker serves queue %s.', p_queue),
              format('Start one: holdfast worker --queue %s', p_queue))
     when count(*) filter (where w.names is null or p_name = any (w.names)) = 0
-    then holdfast.because('unknown_task', null, format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
+    then holdfast.because('unknown_task', null,
+             format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
              'Start a worker that has it, or cancel the task.')
-    else holdfast.because('limit_reached', null, format('It is next in line; the %s slots of queue %s are busy.', sum(w.slots), p_queue),
+    else holdfast.because('limit_reached', null,
+             format('It is next in line; the %s slots of queue %s are busy.', sum(w.slots), p_queue),
              'Wait, or start more workers.')
     end
   from holdfast.worker w where p_queue = any (w.queues) and w.seen_at > holdfast.now() - interval '30 seconds'

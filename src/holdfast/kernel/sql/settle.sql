@@ -103,8 +103,8 @@ end $$;
 
 -- What the engine makes of an outcome, the same for every lifecycle: the verb, when it is due, and what is noted.
 create or replace function holdfast.reaction(
-  p_lifecycle smallint, p_state text, p_cancel_requested bool, p_failures int, p_max_attempts int, p_limited_since timestamptz,
-  p_id uuid, p_outcome text, p_to text, p_due timestamptz, p_category text, p_step text, p_body jsonb,
+  p_lifecycle smallint, p_state text, p_cancel_requested bool, p_failures int, p_max_attempts int,
+  p_limited_since timestamptz, p_id uuid, p_outcome text, p_to text, p_due timestamptz, p_category text, p_step text, p_body jsonb,
   out verb text, out due timestamptz, out note jsonb)
 language plpgsql
 as $$
@@ -156,7 +156,8 @@ begin
     if verb <> 'fail' then
       -- Whoever is told to slow down, and not for how long, waits as long again as it has waited.
       due := coalesce(p_due, v_now + case when p_category = 'RateLimited'
-        then greatest(holdfast.backoff(p_lifecycle, 1), least(coalesce(v_now - v_since, interval '0'), holdfast.backoff(p_lifecycle, 60)))
+        then greatest(holdfast.backoff(p_lifecycle, 1),
+                      least(coalesce(v_now - v_since, interval '0'), holdfast.backoff(p_lifecycle, 60)))
         else holdfast.backoff(p_lifecycle, v_tries) end);
       note := note || jsonb_build_object('retry_at', due);
     end if;

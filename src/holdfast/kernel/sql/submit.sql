@@ -77,7 +77,8 @@ begin
     select array_agg(holdfast.body_hash(jsonb_build_array(i.lifecycle, i.name, i.queue, i.payload)) order by i.place)
       into v_hash
     from unnest(p_lifecycle, p_name, p_queue, p_payload) with ordinality i(lifecycle, name, queue, payload, place);
-    for i in reverse coalesce(cardinality(p_parent_place), 0) .. 1 loop  -- children without a key are part of what their parent is
+    -- Children without a key of their own are part of what their parent is.
+    for i in reverse coalesce(cardinality(p_parent_place), 0) .. 1 loop
       if p_parent_place[i] < i and p_key[i] is null then
         v_hash[p_parent_place[i]] := sha256(v_hash[p_parent_place[i]] || v_hash[i]);
       end if;
@@ -313,123 +314,9 @@ begin
   where created[r.who];
 end $$;
 
--- What is waited for must exist, and come before. Whoever is waited for is locked against ending meanwhile.
-create or replace function holdfast.check_waits(
-  p_tasks int, p_parent uuid[], p_parent_place int[],
-  p_waits_place int[], p_waits_for uuid[], p_waits_for_place int[], p_waits_policy text[])
-returns void
-language plpgsql
-as $$
-declare
-  v_missing uuid;
-begin
-  perform holdfast.need_read_committed();
-  if exists (select from unnest(p_waits_place, p_waits_for, p_waits_for_place) w(place, id, for_place)
-             where w.place is null or w.place not between 1 and p_tasks
-                or (w.id is null) = (w.for_place is null) or w.for_place not between 1 and w.place - 1)
-     or exists (select from unnest(p_parent_place) with ordinality w(for_place, place)
-                where w.for_place not between 1 and w.place - 1) then
-    raise exception 'A task can wait only for tasks that exist, or that come earlier in the same call.'
-      using errcode = 'TK020', hint = 'Order the tasks so that each comes after those it waits for: that excludes cycles.';
-  end if;
-  if exists (select from unnest(p_waits_policy) p where p not in ('cancel', 'skip', 'ignore')) then
-    raise exception 'The policy of a dependency is cancel, skip or ignore.' using errcode = 'TK020',
-      hint = 'It says what becomes of the waiting task when the other one ends badly.';
-  end if;
-  perform from (select distinct w as id from unnest(p_waits_for || p_parent) w where w is not null order by 1) w
-  cross join lateral (select from holdfast.task t where t.id = w.id for key share) t;
-  select w into v_missing from unnest(p_waits_for) w where w is not null
-    and (select t.version from holdfast.task t where t.id = w) is null
-    and (select t.version from holdfast.task_done t where t.id = w) is null limit 1;
-  if found then
-    raise exception 'Task % does not exist, so nothing can wait for it.', v_missing
-      using errcode = 'TK020', hint = 'Submit it first, or in the same call.';
-  end if;
-  select w into v_missing from unnest(p_parent) w where w is not null
-    and (select t.version from holdfast.task t where t.id = w) is null limit 1;
-  if found then
-    raise exception 'Task % cannot get children: it has ended, or never was.', v_missing
-      using errcode = 'TK020', hint = 'Submit children together with their parent, or while it still runs.';
-  end if;
-end $$;
-
-create or replace function holdfast.write_waits(
-  p_id uuid[], p_created bool[], p_waiting uuid[], p_parent uuid[], p_parent_place int[],
-  p_waits_place int[], p_waits_for uuid[], p_waits_for_place int[], p_waits_policy text[])
-returns void
-language plpgsql
-as $$
-begin
-  if exists (select from unnest(p_waits_place) w(place)
-             where p_created[w.place] and p_id[w.place] <> all (coalesce(p_waiting, '{}'))) then
-    raise exception 'Tasks of this lifecycle cannot wait for others.' using errcode = 'TK020',
-      hint = 'Give it a state for that: blocked=''BLOCKED'' and blocked(''BLOCKED'', unblock=...).';
-  end if;
-  insert into holdfast.dependency (upstream, downstream, policy, outcome)
-  select e.upstream, e.downstream, e.policy, (select q.outcome from holdfast.task_done q where q.id = e.upstream)
-  from (
-    select coalesce(w.id, p_id[w.for_place]) as upstream, p_id[w.place] as downstream,
-           coalesce(w.policy, 'cancel') as policy
-    from unnest(p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy) w(place, id, for_place, policy)
-    where p_created[w.place]
-    union all
-    select i.id, coalesce(i.parent, p_id[i.parent_place]), 'gather'
-    from unnest(p_id, p_created, p_parent, p_parent_place) i(id, created, parent, parent_place)
-    where i.created and coalesce(i.parent, p_id[i.parent_place]) is not null
-  ) e
-  order by 1, 2 on conflict do nothing;
-  if p_waits_place is not null and (p_parent is not null or p_parent_place is not null) then
-    perform holdfast.refuse_cycles(p_id, p_created);
-  end if;
-  if exists (select from unnest(p_waiting) w(id)
-             where (select d.policy from holdfast.dependency d where d.downstream = w.id limit 1) is null) then
-    raise exception 'This task gathers its children, and there are none.' using errcode = 'TK020',
-      hint = 'Submit its children in the same call, with their parent''s place.';
-  end if;
-end $$;
-
--- Whether a live task ever waits for its children.
-create or replace function holdfast.gathers(p_id uuid) returns bool
-language sql stable
-as $$
-  select exists (
-    select from holdfast.task t
-    join holdfast.state s on s.lifecycle = t.lifecycle and s.actor = 'tasks'
-    join holdfast.transition x on x.lifecycle = s.lifecycle and x.from_state = s.name and x.verb = 'done'
-    where t.id = p_id)
-$$;
-
--- A new task is waited for only by the parent that gathers it. If it waits, directly or not, for that parent, both would
--- wait for ever.
-create or replace function holdfast.refuse_cycles(p_id uuid[], p_created bool[]) returns void
-language plpgsql
-as $$
-declare
-  v_child uuid;
-begin
-  with recursive child as (
-    select d.upstream as id, d.downstream as parent
-    from unnest(p_id, p_created) i(id, created)
-    cross join lateral (
-      select d.* from holdfast.dependency d where d.upstream = i.id and d.policy = 'gather' offset 0) d
-    where i.created and holdfast.gathers(d.downstream)
-  ), waits as (
-    select distinct c.parent as root, c.parent as id from child c
-    union
-    select w.root, d.downstream from waits w
-    cross join lateral (
-      select d.downstream from holdfast.dependency d where d.upstream = w.id and d.outcome is null
-        and (d.policy <> 'gather' or holdfast.gathers(d.downstream)) offset 0) d
-  )
-  select c.id into v_child from child c join waits w on w.root = c.parent and w.id = c.id limit 1;
-  if found then
-    raise exception 'A child would wait for the parent that waits for it.'
-      using errcode = 'TK020', hint = 'Let it wait for other children instead.';
-  end if;
-end $$;
-
 grant execute on function
-  holdfast.submit(text, jsonb, text, text, int, text, interval, timestamptz, int, text, uuid[], text, uuid, text, int, interval),
+  holdfast.submit(text, jsonb, text, text, int, text, interval, timestamptz, int, text, uuid[], text, uuid, text, int,
+                  interval),
   holdfast.submit_many(text[], text[], jsonb[], text[], int[], text[], interval[], timestamptz[], int[], text[], uuid[],
                        int[], text[], int[], interval[], int[], uuid[], int[], text[])
   to holdfast_app;
