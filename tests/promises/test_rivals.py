@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from holdfast.errors import RequestInvalid
 from holdfast.kernel.lifecycle import Lifecycle, clock, final, gather, work
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Moved, Submission
+from holdfast.kernel.task import Done, Failed, Lease, Moved, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take_one, until_somebody_waits_for_a_lock
 
@@ -23,6 +24,15 @@ TREE = Lifecycle(
         final("DONE", "done"), final("FAILED", "failed"), final("CANCELLED", "cancelled"),
     ],
 )  # fmt: skip
+
+
+async def family(store: Store) -> tuple[UUID, Lease, Lease]:
+    """A parent that is being split and its only child, both with a worker."""
+    await store.declare(TREE)
+    parent = await submit(store, lifecycle="tree")
+    split = await take_one(store, "tree")
+    await submit(store, parent=parent)
+    return parent, split, await take_one(store)
 
 
 @contextlib.asynccontextmanager
@@ -49,11 +59,7 @@ async def beside(database: Database, transaction: asyncpg.transaction.Transactio
 async def test_a_parent_that_begins_to_wait_while_its_child_ends_is_not_forgotten(
     first: str, store: Store, database: Database
 ) -> None:
-    await store.declare(TREE)
-    parent = await submit(store, lifecycle="tree")
-    split = await take_one(store, "tree")
-    await submit(store, parent=parent)
-    child = await take_one(store)
+    parent, split, child = await family(store)
     async with open_transaction(database) as (own, transaction):
         if first == "the parent":
             await own.finish(split, Moved("JOIN"))
@@ -67,11 +73,7 @@ async def test_a_parent_that_begins_to_wait_while_its_child_ends_is_not_forgotte
 async def test_a_parent_that_time_lets_wait_while_its_child_ends_is_not_forgotten(
     store: Store, database: Database, clock: Clock
 ) -> None:
-    await store.declare(TREE)
-    parent = await submit(store, lifecycle="tree")
-    split = await take_one(store, "tree")
-    await submit(store, parent=parent)
-    child = await take_one(store)
+    parent, split, child = await family(store)
     await store.finish(split, Moved("REST"))
     async with open_transaction(database) as (own, transaction):
         assert (await own.sweep()).due == 1
@@ -81,22 +83,14 @@ async def test_a_parent_that_time_lets_wait_while_its_child_ends_is_not_forgotte
 
 async def test_many_parents_and_children_at_once_leave_nobody_waiting(database: Database) -> None:
     async with database.store(connections=12) as store:
-        await store.declare(TREE)
         for _ in range(60):
-            parent = await submit(store, lifecycle="tree")
-            split = await take_one(store, "tree")
-            await submit(store, parent=parent)
-            child = await take_one(store)
+            parent, split, child = await family(store)
             await asyncio.gather(store.finish(split, Moved("JOIN")), store.finish(child, Done()))
             assert await state_of(store, parent) == "DONE"
 
 
 async def test_a_child_that_joins_while_the_last_one_ends_is_waited_for(store: Store, database: Database) -> None:
-    await store.declare(TREE)
-    parent = await submit(store, lifecycle="tree")
-    split = await take_one(store, "tree")
-    await submit(store, parent=parent)
-    last = await take_one(store)
+    parent, split, last = await family(store)
     await store.finish(split, Moved("JOIN"))
     async with open_transaction(database) as (own, transaction):
         joined = await submit(own, parent=parent)
