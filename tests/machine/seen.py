@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +11,6 @@ from uuid import UUID
 import asyncpg
 
 from holdfast.kernel.task import Lease
-from holdfast.testing import Database
 
 Row = Mapping[str, Any]
 
@@ -99,10 +98,9 @@ class Seen:
             and admitted[row["limit_key"]] < self.allowed[row["limit_key"]]
         }
 
-    def leads_to(self, start: UUID, *, or_is_child_of: bool = False) -> set[UUID]:
-        """Who cannot end before this task does, because they wait for it, for whoever waits for it, and so on.
-
-        A parent waits for its children only if it gathers them; `or_is_child_of` takes all parents along.
+    def leads_to(self, start: UUID) -> set[UUID]:
+        """Who cannot end before this task does, because they wait for it, for whoever waits for it, and so on. A parent
+        waits for its children only if it gathers them.
         """
         found: set[UUID] = set()
         ahead = [start]
@@ -114,8 +112,7 @@ class Seen:
             ahead += [
                 downstream
                 for (upstream, downstream), edge in self.edges.items()
-                if upstream == task
-                and (edge["policy"] != "gather" or or_is_child_of or self.row(downstream)["machine"] == "ingest")
+                if upstream == task and (edge["policy"] != "gather" or self.row(downstream)["machine"] == "ingest")
             ]
         return found
 
@@ -123,8 +120,8 @@ class Seen:
 class Window:
     """The owner's connection, through which a run is watched and its clock is moved."""
 
-    def __init__(self, database: Database, connection: asyncpg.Connection) -> None:
-        self._call = database.ground.portal.call
+    def __init__(self, connection: asyncpg.Connection, call: Callable[..., Any]) -> None:
+        self._call = call
         self._connection = connection
         self._events = 0
         self._call(connection.execute, WITHOUT_LUCK)
@@ -140,7 +137,7 @@ class Window:
         self._call(self._connection.execute, "update holdfast.test_clock set at = at + $1", by)
 
     def look(self) -> Seen:
-        seen = self._call(self._look)
+        seen: Seen = self._call(self._look)
         self._events += len(seen.events)
         return seen
 

@@ -26,6 +26,7 @@ twists = st.sampled_from([0, 0, 0, 0, 0, 1, -1, 2])
 """How a lease is falsified: not at all, by its attempt, by its token."""
 
 policies: st.SearchStrategy[Policy] = st.sampled_from(["cancel", "skip", "ignore"])
+several_policies = st.lists(policies, min_size=1, max_size=3)
 keys = st.sampled_from(["k1", "k2", "k3"])
 run_keys = st.sampled_from(["r1", "r2"])
 child_keys = st.sampled_from([None, "c1", "c2"])

@@ -136,6 +136,47 @@ async def test_effects_that_refuse_to_go_on_do_not_undo_what_was_waited_for(
     assert await state_of(store, waiting) == "OPEN"
 
 
+async def test_a_task_whose_effects_refuse_the_claim_does_not_stop_its_queue(
+    store: Store, ledger: asyncpg.Connection, clock: Clock
+) -> None:
+    tasks = [await submit(store, lifecycle="paid") for _ in range(3)]
+    for task in tasks:
+        await store.act(task, "pay")
+    await refuse(ledger, f"new.task_id = '{tasks[0]}'")
+    leases = await store.claim(["paid"], 3, lasting=MINUTE, worker="w")
+    assert {lease.task_id for lease in leases} == set(tasks[1:])
+    assert "never" in (await store.explain(tasks[0])).sentence
+    assert await store.claim(["paid"], 3, lasting=MINUTE, worker="w") == []
+    await refuse(ledger, "false")
+    clock.advance(seconds=10)
+    assert (await take_one(store, "paid")).task_id == tasks[0]
+    assert (await store.explain(tasks[0])).reason == "leased"
+
+
+async def test_a_task_whose_effects_refuse_its_place_leaves_it_to_the_next(
+    store: Store, ledger: asyncpg.Connection
+) -> None:
+    await store.declare(replace(PAID, name="limited", queue="limited", start="OPEN", states=PAID.states[1:]))
+    await refuse(ledger, "new.what = 'admit' and new.task_id = (select min(task_id::text)::uuid from holdfast.ledger)")
+    await store.submit(*(Submission(lifecycle="limited", limit_key="k", limit_to=5) for _ in range(5)))
+    assert len(await store.claim(["limited"], 9, lasting=MINUTE, worker="w")) == 4
+    assert len(await store.inbox()) == 1
+
+
+async def test_a_child_whose_effects_refuse_to_end_with_its_parent_ends_later(
+    store: Store, ledger: asyncpg.Connection, clock: Clock
+) -> None:
+    parent = await submit(store)
+    child = await submit(store, lifecycle="paid", parent=parent)
+    await refuse(ledger, "new.what = 'cancel'")
+    assert await store.cancel(parent) == "cancelled"
+    assert await state_of(store, child) == "CART"
+    await refuse(ledger, "false")
+    clock.advance(seconds=10)
+    await store.sweep()
+    assert await state_of(store, child) == "CANCELLED"
+
+
 async def test_in_a_batch_only_the_one_that_is_refused_is_refused(store: Store, ledger: asyncpg.Connection) -> None:
     tasks = [await submit(store, lifecycle="paid") for _ in range(3)]
     for task in tasks:

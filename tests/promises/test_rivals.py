@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.errors import RequestInvalid
+from holdfast.errors import DependencyInvalid, RequestInvalid
 from holdfast.kernel.lifecycle import Lifecycle, clock, final, gather, work
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Lease, Moved, Submission
@@ -155,3 +155,31 @@ async def test_a_failing_child_and_its_dependent_sibling_end_together(store: Sto
     leases = await store.claim_these([one for one in (parent, child) if one], lasting=MINUTE, worker="w")
     await store.settle(*((lease, Failed("Fatal", "no")) for lease in leases))
     assert await store.verify() == []
+
+
+async def test_two_halves_of_a_cycle_see_each_other(store: Store, database: Database) -> None:
+    (one, _), (two, _) = [
+        await store.submit(Submission(lifecycle="ingest"), Submission(lifecycle="ingest_item", parent=0))
+        for _ in range(2)
+    ]
+    async with open_transaction(database) as (own, transaction):
+        await own.submit(Submission("half", parent=one.id, after=[two.id]))  # type: ignore[list-item]
+        other = store.submit(Submission("other half", parent=two.id, after=[one.id]))  # type: ignore[list-item]
+        with pytest.raises(DependencyInvalid):
+            await beside(database, transaction, other)
+
+
+async def test_families_that_end_from_above_and_from_below_at_once_all_end(database: Database) -> None:
+    async with database.store(connections=12) as store:
+
+        async def family_of(n: int) -> None:
+            root, *rest = [one.id for one in await store.submit(
+                Submission("root"), *(Submission("child", parent=0) for _ in range(3)), Submission("after", after=[1])
+            )]  # fmt: skip
+            leases = await store.claim_these([one for one in (root, *rest) if one], lasting=MINUTE, worker="w")
+            ends = [store.settle((lease, Failed("Fatal", "no") if n % 2 else Done())) for lease in leases]
+            assert root
+            await asyncio.gather(*ends, store.cancel(root))
+
+        await asyncio.gather(*(family_of(n) for n in range(40)))
+        assert await store.verify() == []

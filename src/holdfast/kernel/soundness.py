@@ -77,6 +77,7 @@ def check(lifecycle: "Lifecycle") -> None:
         _check_progress(lifecycle, state)
         _check_actor(lifecycle, state)
     _check_blocked(lifecycle, names)
+    _check_waiting(lifecycle)
     _check_reachable(lifecycle)
 
 
@@ -251,6 +252,18 @@ def _check_reachable(lifecycle: "Lifecycle") -> None:
         ends = [name for name in _closure({state.name}, onward) if lifecycle[name].actor == "nobody"]
         if not ends:
             _refuse(lifecycle, f"From {state.name} a task can only be cancelled.", "Lead a move on from there.")
+
+
+def _check_waiting(lifecycle: "Lifecycle") -> None:
+    """Of states that wait for other tasks, none leads back to itself through others of the kind: nobody would act."""
+    waiting = {state.name for state in lifecycle.states if state.actor == "tasks"}
+    onward = {name: {move.to for move in lifecycle[name].moves} & waiting for name in waiting}
+    for name in waiting:
+        if name in _closure(onward[name], onward):
+            _refuse(
+                lifecycle, f"{name} leads back to itself, and nobody acts on the way.",
+                "Lead one of its moves to a state where somebody acts.",
+            )  # fmt: skip
 
 
 def _exits(state: "State") -> Iterator[tuple[str, bool]]:

@@ -2,7 +2,7 @@
 -- Called by submit, by every move that frees a place, and by the sweep. Locks the key's slot, then looks; tasks that
 -- wait are parked outside the index that workers claim from, so they cost a claim nothing.
 
-create or replace function holdfast.admit(p_keys text[]) returns int
+create or replace function holdfast.admit(p_keys text[], p_wait bool default true) returns int
 language plpgsql set lock_timeout = '200ms'
 as $$
 declare
@@ -13,11 +13,16 @@ declare
 begin
   perform holdfast.need_read_committed();
   for v_key in select distinct k from unnest(p_keys) k order by k loop
-    begin
-      select s.allowed into strict v_free from holdfast.slot s where s.key = v_key for update;
-    exception when lock_not_available then
-      continue;  -- somebody holds it in a long transaction; the next sweep sees what is free
-    end;
+    select s.allowed into v_free from holdfast.slot s where s.key = v_key for update skip locked;
+    if not found then
+      continue when not p_wait;
+      begin
+        select s.allowed into strict v_free from holdfast.slot s where s.key = v_key for update;
+      exception when lock_not_available then
+        p_wait := false;  -- somebody holds it in a long transaction; waiting once is enough, the sweep comes again
+        continue;
+      end;
+    end if;
     select v_free - count(*) into v_free from (
       select from holdfast.task t
       where t.limit_key = v_key and t.parked is null and t.actor = 'worker' limit v_free) taken;
@@ -37,7 +42,17 @@ begin
       when deadlock_detected or serialization_failure then
         raise;
       when others then
-        perform holdfast.set_back(i, 'admit', sqlerrm) from unnest(v_id) i;
+        for i in 1 .. cardinality(v_id) loop
+          begin
+            perform holdfast.apply(v_id[i:i], array['admit'], null, null);
+            v_admitted := v_admitted + 1;
+          exception
+            when deadlock_detected or serialization_failure then
+              raise;
+            when others then
+              perform holdfast.set_back(v_id[i], 'admit', sqlerrm);
+          end;
+        end loop;
     end;
   end loop;
   return v_admitted;
@@ -58,7 +73,7 @@ begin
     from k where k.key is not null
   )
   select array_agg(k.key) into v_keys from k where k.key is not null;
-  return holdfast.admit(v_keys);
+  return holdfast.admit(v_keys, false);
 end $$;
 
 -- Tasks that were set aside because nobody knew their name, and that somebody knows now.
@@ -75,13 +90,14 @@ begin
   cross join lateral (
     select t.id, t.limit_key from holdfast.task t
     where t.parked = 'unknown' and t.queue = q.name and (t.name = n.name or n.name is null)
+      and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
     order by t.queue, t.name, t.id limit 1000 for no key update skip locked) w;
   if v_id is null then
     return 0;
   end if;
-  perform holdfast.apply(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
+  v_id := holdfast.move_each(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
   perform holdfast.admit(v_keys);
-  return cardinality(v_id);
+  return coalesce(cardinality(v_id), 0);
 end $$;
 
 -- Change how many tasks with this key may run at once. Takes effect for those that wait.

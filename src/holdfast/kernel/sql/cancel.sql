@@ -15,9 +15,7 @@ declare
   v_note jsonb := jsonb_strip_nulls(jsonb_build_object('kind', 'cancelled', 'reason', p_reason, 'by', p_by));
 begin
   perform holdfast.check_value(v_note);
-  perform from holdfast.dependency d
-  cross join lateral (select from holdfast.task t where t.id = d.upstream for no key update) t
-  where d.downstream = p_id and d.policy = 'gather' and d.outcome is null;
+  perform holdfast.lock_children(array[p_id]);
   select t.state, t.lease_token, t.cancel_requested, t.deadline,
          (select x.to_actor from holdfast.transition x
           where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = 'limit') = 'nobody' as limit_ends

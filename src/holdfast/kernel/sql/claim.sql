@@ -14,26 +14,34 @@ as $$
 declare
   v_id uuid[];
   v_unknown uuid[];
+  v_effects bool;
 begin
   perform holdfast.check_claim(p_n, p_lease, p_worker);
-  select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known) into v_id, v_unknown from (
-    select c.id, p_names is null or c.name = any (p_names) as known from unnest(p_queues) q(name)
+  select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known), bool_or(c.told)
+    into v_id, v_unknown, v_effects
+  from (
+    select c.id, p_names is null or c.name = any (p_names) as known, (
+             select l.effects from holdfast.lifecycle l where l.id = c.lifecycle) is not null as told
+    from unnest(p_queues) q(name)
     cross join lateral (select from holdfast.queue o where o.name = q.name and o.paused_at is null offset 0) o
     cross join lateral (
-      select c.id, c.name from generate_series(9, 0, -1) p(level)
+      select c.id, c.name, c.lifecycle from generate_series(9, 0, -1) p(level)
       cross join lateral (
-        select t.id, t.name from holdfast.task t
+        select t.id, t.name, t.lifecycle from holdfast.task t
         where t.queue = q.name and t.priority = p.level
           and t.actor = 'worker' and t.lease_token is null and t.parked is null
           and t.due_at <= holdfast.now() and (t.deadline is null or t.deadline > holdfast.now())
+          and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
         order by t.due_at, t.id limit p_n
         for no key update skip locked) c
       limit p_n) c
     limit p_n) c;
   if v_unknown is not null then
-    perform holdfast.move(v_unknown, array_fill('park'::text, array[cardinality(v_unknown)]), null, null);
+    perform holdfast.move_each(v_unknown, array_fill('park'::text, array[cardinality(v_unknown)]), null, null);
   end if;
-  if v_id is not null then
+  if v_effects and v_id is not null then
+    return query select l.* from unnest(holdfast.lease_each(v_id, p_lease, p_worker)) l;
+  elsif v_id is not null then
     return query select l.* from holdfast.lease_tasks(v_id, p_lease, p_worker) l;
   else
     perform holdfast.check_queues(p_queues);  -- a worker that waits for a queue that is not there waits for ever
@@ -98,6 +106,27 @@ begin
   cross join lateral (select c.name from holdfast.lifecycle c where c.id = l.lifecycle offset 0) c
   cross join lateral (select i.payload from holdfast.input i where i.id = l.id offset 0) i
   order by l.priority desc, l.due_at, l.id;
+end $$;
+
+-- The same, one by one, for tasks whose effects might refuse: those that do are set back, and hold up nobody.
+create or replace function holdfast.lease_each(p_id uuid[], p_lease interval, p_worker text) returns holdfast.lease[]
+language plpgsql
+as $$
+declare
+  v_leases holdfast.lease[];
+begin
+  for i in 1 .. cardinality(p_id) loop
+    begin
+      v_leases := v_leases || array(select l from holdfast.lease_tasks(p_id[i:i], p_lease, p_worker) l);
+      delete from holdfast.setback s where s.task_id = p_id[i];
+    exception
+      when deadlock_detected or serialization_failure or lock_not_available then
+        raise;
+      when others then
+        perform holdfast.set_back(p_id[i], 'claim', sqlerrm);
+    end;
+  end loop;
+  return v_leases;
 end $$;
 
 create or replace function holdfast.check_claim(p_n int, p_lease interval, p_worker text) returns void

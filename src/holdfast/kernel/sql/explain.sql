@@ -13,9 +13,12 @@ declare
   t record;
 begin
   select t.*, (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) as beat,
-         q.paused_at, q.paused_by
+         q.paused_at, q.paused_by, s.error as refusal, s.until as set_back_until
     into t
-  from holdfast.task t left join holdfast.queue q on q.name = t.queue where t.id = p_id;
+  from holdfast.task t
+  left join holdfast.queue q on q.name = t.queue
+  left join holdfast.setback s on s.task_id = t.id and s.times > 0
+  where t.id = p_id;
   if not found then
     return query select 'final', d.actor, d.state, d.finished_at, null::timestamptz,
       format('It ended as %s%s.', d.state,
@@ -30,6 +33,9 @@ begin
   return query select r.reason, t.actor, t.state, t.entered_at, r.until, r.sentence, r.fix
   from (
     select case
+      when t.refusal is not null then holdfast.because('backoff', t.set_back_until,
+        format('Its effects refuse what comes next (%s); that is tried again from %s on.', t.refusal, t.set_back_until),
+        'See the inbox, and mend the effects of its lifecycle.')
       when t.lease_token is null and t.deadline <= v_now then holdfast.because('scheduled', t.deadline,
         format('Its time limit has passed at %s; the next sweep moves it on.', t.deadline),
         'Nothing. If it stays, no process is sweeping: start one.')
@@ -81,10 +87,7 @@ returns holdfast.explanation
 language sql stable
 as $$
   select case when count(*) = 0
-    then holdfast.because('dependency', null, coalesce(
-      (select format('All it waited for has ended, but its effects refuse to go on: %s', s.error)
-       from holdfast.setback s where s.task_id = p_id), 'All it waited for has ended.'),
-      'See the inbox. It is tried again by the sweep.')
+    then holdfast.because('dependency', null, 'All it waited for has ended; it is about to go on.', 'Nothing.')
     else holdfast.because('dependency', null,
     format('It waits for %s other task%s, the first is %s.',
            case when count(*) > 100 then 'more than 100' else count(*)::text end,

@@ -1,5 +1,5 @@
 -- graph.sql: who waits for whom, as edges that are written when a task is born.
--- Called by submit. Locks whoever is waited for, in the order of the ids, so that nobody ends meanwhile unnoticed. What
+-- Called by submit. Locks whoever is waited for, the youngest first, so that nobody ends meanwhile unnoticed. What
 -- follows when one of them ends is in move.sql.
 
 -- What is waited for must exist, and come before. Whoever is waited for is locked against ending meanwhile.
@@ -25,8 +25,13 @@ begin
     raise exception 'The policy of a dependency is cancel, skip or ignore.' using errcode = 'TK020',
       hint = 'It says what becomes of the waiting task when the other one ends badly.';
   end if;
-  perform from (select distinct w as id from unnest(p_waits_for || p_parent) w where w is not null order by 1) w
-  cross join lateral (select from holdfast.task t where t.id = w.id for key share) t;
+  if p_waits_for is not null and p_parent is not null then  -- two halves of a cycle must see each other
+    perform from (select distinct w as id from unnest(p_waits_for || p_parent) w where w is not null order by 1 desc) w
+    cross join lateral (select from holdfast.task t where t.id = w.id for no key update) t;
+  else
+    perform from (select distinct w as id from unnest(p_waits_for || p_parent) w where w is not null order by 1 desc) w
+    cross join lateral (select from holdfast.task t where t.id = w.id for key share) t;
+  end if;
   select w into v_missing from unnest(p_waits_for) w where w is not null
     and (select t.version from holdfast.task t where t.id = w) is null
     and (select t.version from holdfast.task_done t where t.id = w) is null limit 1;

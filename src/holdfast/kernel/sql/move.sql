@@ -42,6 +42,8 @@ begin
            m.max_attempts, m.failures, m.crashes, m.limited_since, m.worker_id, m.limit_key, m.created_at, m.started_at,
            v_now, m.to_outcome, m.held, m.hash, m.outcome_result
     from m where m.to_actor = 'nobody'
+  ), forgotten as (
+    delete from holdfast.setback s where s.task_id = any (array(select m.id from m))
   ), failed as (
     insert into holdfast.inbox (task_id, category, signature, error)
     select m.id, coalesce(e.error ->> 'category', 'Fatal'), holdfast.signature(m.name, e.error), e.error
@@ -108,7 +110,8 @@ end $$;
 
 -- Tasks that waited for those that ended go on or end in turn, children of a parent that ended badly are cancelled, and
 -- the next in line takes a place that became free. A loop, not a recursion: a chain of ten thousand may end at once.
-create or replace function holdfast.follow(p_ended uuid[], p_waiting uuid[], p_limits text[]) returns void
+create or replace function holdfast.follow(
+  p_ended uuid[], p_waiting uuid[], p_limits text[], p_admit bool default true) returns void
 language plpgsql
 as $$
 declare
@@ -136,13 +139,16 @@ begin
             p_ended := p_ended || v_ended;
             p_waiting := p_waiting || v_waiting;
             p_limits := p_limits || v_limits;
-          exception when others then
-            perform holdfast.set_back(v_next.id[i], v_next.verb[i], sqlerrm);
+          exception
+            when deadlock_detected or serialization_failure or lock_not_available then
+              raise;
+            when others then
+              perform holdfast.set_back(v_next.id[i], v_next.verb[i], sqlerrm);
           end;
         end loop;
     end;
   end loop;
-  if p_limits is not null then
+  if p_limits is not null and p_admit then
     perform holdfast.admit(p_limits);
   end if;
 end $$;
@@ -173,6 +179,14 @@ begin
       where d.downstream = e.id and d.policy = 'gather' and d.outcome is null offset 0) d
     where (select q.outcome from holdfast.task_done q where q.id = e.id) in ('failed', 'cancelled');
   end if;
+  if p_waiting is not null then  -- an orphan whose cancelling was refused comes back here
+    select v_orphans || coalesce(array_agg(d.upstream), '{}') into v_orphans
+    from unnest(p_waiting) w(id)
+    cross join lateral (
+      select d.upstream, d.downstream from holdfast.dependency d
+      where d.upstream = w.id and d.policy = 'gather' offset 0) d
+    where (select q.outcome from holdfast.task_done q where q.id = d.downstream) in ('failed', 'cancelled');
+  end if;
   if cardinality(v_check || v_orphans) = 0 then
     return;
   end if;
@@ -180,9 +194,11 @@ begin
 
   -- Lock, then look: what a rival committed before it gave us the lock is seen only by a new statement. By id alone: a
   -- state in this condition would be the one before somebody moved it, and the row would not be waited for. FOR UPDATE,
-  -- because whoever submits a child holds KEY SHARE on its parent.
+  -- because whoever submits a child holds KEY SHARE on its parent. Dependents before parents: everybody goes from the
+  -- leaves to the root.
   select array_agg(t.id) into v_locked
-  from (select distinct unnest(v_check || v_orphans) as id order by 1) c
+  from (select c.id from (select distinct unnest(v_check || v_orphans) as id) c
+        order by exists (select from holdfast.dependency d where d.downstream = c.id and d.policy = 'gather'), c.id) c
   cross join lateral (select t.id from holdfast.task t where t.id = c.id for update) t;
   select array_agg(f.id), array_agg(f.verb), array_agg(f.note), array_agg(f.result) into id, verb, note, result
   from unnest(v_locked) l(id)
@@ -196,6 +212,27 @@ begin
     select v.* from holdfast.verdict(t.id) v where t.actor::text = 'tasks' and not o.orphaned
   ) f
   where f.verb is not null;
+end $$;
+
+-- Lock the open children of these tasks, and theirs, from the leaves up: so does a child that ends.
+create or replace function holdfast.lock_children(p_id uuid[]) returns void
+language plpgsql
+as $$
+begin
+  perform from (
+    with recursive family(id, depth) as (
+      select d.upstream, 1 from unnest(p_id) i(id)
+      cross join lateral (
+        select d.upstream from holdfast.dependency d
+        where d.downstream = i.id and d.policy = 'gather' and d.outcome is null offset 0) d
+      union all
+      select d.upstream, f.depth + 1 from family f
+      cross join lateral (
+        select d.upstream from holdfast.dependency d
+        where d.downstream = f.id and d.policy = 'gather' and d.outcome is null offset 0) d
+    )
+    select f.id from family f group by f.id order by max(f.depth) desc, f.id) c
+  cross join lateral (select from holdfast.task t where t.id = c.id for update) t;
 end $$;
 
 -- What becomes of a locked task that waits for others: null while it has to wait on.

@@ -1,5 +1,5 @@
 -- settle.sql: the ways in which a lease ends by the worker's own word, and what the engine makes of each.
--- Called by workers. Locks the tasks in the order of their ids; the token and the attempt in the WHERE are the fence.
+-- Called by workers. Locks the tasks, the youngest first; the token and the attempt in the WHERE are the fence.
 
 -- outcome: done, partial, moved (`to`), later (at `due`, or after `delay`), failed (`category`, in `step` if it was one),
 -- cancelled. The body is the result, or the error {code?, message}, or why it waits {kind}.
@@ -33,6 +33,9 @@ begin
     coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
     cardinality(p_category), cardinality(p_step), cardinality(p_body));
   perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
+  if p_outcome && array['failed', 'cancelled'] then  -- their open children may end with them
+    perform holdfast.lock_children(p_id);
+  end if;
   select array_agg(r.id), array_agg(r.status), array_agg(r.token),
          array_agg(r.id) filter (where r.status = 'ok'), array_agg(r.verb) filter (where r.status = 'ok'),
          array_agg(r.due) filter (where r.status = 'ok'), array_agg(r.note) filter (where r.status = 'ok'),
@@ -49,7 +52,7 @@ begin
     from (select distinct on (i.id, i.token, i.attempt) *
           from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
             i(id, attempt, token, outcome, target, delay, due, category, step, body)
-          order by i.id, i.token, i.attempt) i
+          order by i.id desc, i.token, i.attempt) i  -- the youngest first: children before their parents
     cross join lateral (
       select * from holdfast.task t
       where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update) t
@@ -63,7 +66,7 @@ begin
       select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target offset 0) s on true
   ) r;
 
-  if v_effects and cardinality(v_held) > 1 then  -- one that refuses must not hold up the others
+  if v_effects and cardinality(p_id) > 1 then  -- one that refuses must not hold up the others
     for i in 1 .. cardinality(v_held) loop
       begin
         perform holdfast.log_failures(v_held[i:i], v_verb[i:i], v_due[i:i], v_note[i:i], v_token[i:i]);

@@ -21,24 +21,29 @@ begin
   perform holdfast.forget_beats();
 end $$;
 
--- Tasks that wait for others and whose release was refused; and what is left of those that got on.
+-- Tasks whose release, or whose end with their parent, was refused; and what is left of those that are gone.
 create or replace function holdfast.try_again(p_n int) returns void
 language plpgsql
 as $$
 declare
-  v_id uuid[] := array(
-    select s.task_id from holdfast.setback s where s.until <= holdfast.now()
-    order by s.until, s.task_id limit p_n for update skip locked);
+  v_id uuid;
 begin
-  if cardinality(v_id) > 0 then
-    perform holdfast.follow(null, v_id, null);
-    delete from holdfast.setback s where s.task_id = any (v_id) and s.until <= holdfast.now()
-      and (select t.deadline <= holdfast.now() or t.lease_expires_at < holdfast.now()
-             or (t.actor in ('clock', 'tasks') and t.due_at <= holdfast.now())
-           from holdfast.task t where t.id = s.task_id) is not true;
-  end if;
-exception when lock_not_available then
-  null;  -- somebody holds one of them; the next sweep sees
+  for v_id in
+    select s.task_id from holdfast.setback s
+    where s.until <= holdfast.now()
+      and (s.verb in ('unblock', 'skip', 'cancel', 'ask_cancel', 'done', 'partial', 'fail')
+           or (select t.version from holdfast.task t where t.id = s.task_id) is null)
+    order by s.until, s.task_id limit p_n for update skip locked
+  loop
+    perform set_config('lock_timeout', '20ms', true);
+    begin
+      perform holdfast.follow(null, array[v_id], null, false);
+      delete from holdfast.setback s where s.task_id = v_id
+        and (select t.version from holdfast.task t where t.id = v_id) is null;
+    exception when lock_not_available then
+      null;  -- somebody holds it; the next sweep sees
+    end;
+  end loop;
 end $$;
 
 -- Leases that ran out. A lost worker is a failed attempt with a budget of its own; the first loss is made good at once.
@@ -141,6 +146,7 @@ language plpgsql
 as $$
 declare
   v_moved uuid[];
+  v_held int := 0;
 begin
   if coalesce(cardinality(p_id), 0) = 0 then
     return null;
@@ -156,13 +162,18 @@ begin
   end;
   for i in 1 .. cardinality(p_id) loop
     begin
-      perform holdfast.move(p_id[i:i], p_verb[i:i], p_due[i:i], p_note[i:i]);
+      perform holdfast.follow(a.ended, a.waiting, null, false)  -- the sweep admits at its end
+      from holdfast.apply(p_id[i:i], p_verb[i:i], p_due[i:i], p_note[i:i]) a;
       v_moved := v_moved || p_id[i];
     exception
       when deadlock_detected or serialization_failure then
         raise;
-      when lock_not_available then
-        null;
+      when lock_not_available then  -- left alone for a moment, so that the next sweep comes to others
+        insert into holdfast.setback as s (task_id, verb, error, times, until)
+        values (p_id[i], p_verb[i], sqlerrm, 0, holdfast.now() + interval '5 seconds')
+        on conflict (task_id) do update set until = greatest(s.until, excluded.until);
+        v_held := v_held + 1;
+        exit when v_held = 25;
       when others then
         perform holdfast.set_back(p_id[i], p_verb[i], sqlerrm);
     end;
