@@ -76,7 +76,11 @@ class Stage(RuleBasedStateMachine):
         for one, task in zip(made, tasks, strict=True):
             row = self.model.seen.row(one.id)
             assert row["due_at"] == seen.now + (task.delay or timedelta())
-            assert (row["name"], row["priority"], row["limit_key"]) == (task.name, task.priority, task.limit_key)
+            assert (row["name"], row["priority"], row["limit_key"]) == (
+                task.name or task.lifecycle,
+                task.priority,
+                task.limit_key,
+            )
         return [one.id for one in made]
 
     def changed_nothing(self) -> None:
