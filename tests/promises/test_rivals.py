@@ -112,6 +112,24 @@ async def test_what_would_be_overlooked_with_an_old_snapshot_is_refused(
                     await submit(own, "child", **wrong)
 
 
+@pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
+async def test_a_plain_task_can_be_submitted_at_any_isolation_level(
+    level: str, store: Store, database: Database
+) -> None:
+    async with database.connect() as connection, connection.transaction(isolation=level):
+        task = await connection.fetchval("select holdfast.submit('work', key => 'once')")
+    assert (await take_one(store)).task_id == task
+
+
+async def test_a_child_submitted_by_plain_sql_does_not_hide_its_parent_from_workers(
+    store: Store, database: Database
+) -> None:
+    parent = await submit(store)
+    async with database.connect() as connection, connection.transaction():
+        await connection.fetchval("select holdfast.submit('child', parent => $1)", parent)
+        assert (await take_one(store)).task_id == parent
+
+
 async def test_a_stranger_who_holds_a_place_open_holds_up_no_sweep(
     store: Store, database: Database, clock: Clock
 ) -> None:

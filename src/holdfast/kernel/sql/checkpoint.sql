@@ -1,5 +1,5 @@
 -- checkpoint.sql: a step is done, its result is kept, and the task may move on while its lease stays.
--- Called by workers. Locks the tasks in the order of their ids. The first to write a step wins; everybody else gets
+-- Called by workers. Locks the tasks, the youngest first. The first to write a step wins; everybody else gets
 -- what the first one wrote.
 
 -- A step, a move, or both. status: ok; stored (the step was written before: `result` is that); lost (the lease);
@@ -30,7 +30,7 @@ begin
   if exists (select from unnest(p_id, p_to) i(id, target) group by i.id having count(distinct i.target) > 1) then
     perform holdfast.refuse('TK010', 'A task cannot move to two states at once.', 'Checkpoint one after the other.');
   end if;
-  perform from (select distinct unnest(p_id) as id order by 1) i
+  perform from (select distinct unnest(p_id) as id order by 1 desc) i
   cross join lateral (select from holdfast.task t where t.id = i.id for no key update) t;
 
   with asked as materialized (
@@ -112,7 +112,7 @@ begin
   if exists (select from unnest(p_kind) k where k is null or k !~ '^[a-z][a-z0-9_]{0,62}$') then
     perform holdfast.refuse('TK010', 'The kind of a step event is a word in small letters.', 'For example step_started.');
   end if;
-  perform from (select distinct unnest(p_id) as id order by 1) i
+  perform from (select distinct unnest(p_id) as id order by 1 desc) i
   cross join lateral (select from holdfast.task t where t.id = i.id for no key update) t;
   return query
   with held as materialized (

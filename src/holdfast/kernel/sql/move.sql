@@ -1,6 +1,6 @@
 -- move.sql: the one way in which tasks that this transaction has locked go from one state to the next.
--- Called by every verb but submit, claim and checkpoint. Locks the tasks that wait for those that end, in the order of
--- their ids; every look at others is a statement of its own, so that it sees what was committed while we waited.
+-- Called by every verb but submit, claim and checkpoint. Locks the tasks that wait for those that end, dependents before
+-- parents; every look at others is a statement of its own, so that it sees what was committed while we waited.
 
 -- Move each task by its verb. What a move means for the row follows from the verb, here and nowhere else. A due time of
 -- null leaves it as it was. Answers who has ended, who now waits for other tasks, and which limits have room.

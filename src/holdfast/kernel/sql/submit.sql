@@ -13,13 +13,15 @@ language sql security definer set search_path = pg_catalog, pg_temp
 as $$
   select s.id from holdfast.submit_many(
     array[lifecycle], array[task], array[payload], array[queue], array[priority], array[key], array[delay],
-    array[run_at], array[max_attempts], array[owner], array[parent], null, array[limit_key], array[limit_to],
-    array[time_limit], array_fill(1, array[cardinality(coalesce(after, '{}'))]), coalesce(after, '{}'), null,
-    array_fill(on_failure, array[cardinality(coalesce(after, '{}'))])) s
+    array[run_at], array[max_attempts], array[owner], case when parent is not null then array[parent] end, null,
+    array[limit_key], array[limit_to], array[time_limit],
+    -- Without tasks to wait for there is nothing to look at, and any isolation level will do.
+    case when cardinality(after) > 0 then array_fill(1, array[cardinality(after)]) end, nullif(after, '{}'), null,
+    case when cardinality(after) > 0 then array_fill(on_failure, array[cardinality(after)]) end) s
 $$;
 
 -- Many tasks, whole or not at all. Parallel arrays, a task at each place; null leaves the default. Dependencies and
--- parents are tasks that exist, or places earlier in this call: no cycle can be written.
+-- parents are tasks that exist, or places earlier in this call.
 create or replace function holdfast.submit_many(
   p_lifecycle text[], p_name text[], p_payload jsonb[], p_queue text[] default null, p_priority int[] default null,
   p_key text[] default null, p_delay interval[] default null, p_run_at timestamptz[] default null,

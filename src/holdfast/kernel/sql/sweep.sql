@@ -1,5 +1,5 @@
 -- sweep.sql: what time alone decides. Dead leases, limits that have passed, times that have come, places that are free.
--- Called by every process, all the time; there is no leader. Picks small batches and skips what others have locked;
+-- Any number of processes may call it at any time; there is no leader. Picks small batches and skips what others have locked;
 -- whatever was read before the lock is looked at again under it.
 
 create or replace function holdfast.sweep(
