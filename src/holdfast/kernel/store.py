@@ -1,29 +1,21 @@
 """The kernel's functions, as Python: one short method for each, of the same name, in the same order.
 
-Nothing is decided here. A method sends its arguments and brings back the answer, or the error that Postgres raised, as
-the class of the same SQLSTATE. A call that was broken off by a deadlock is made again, and so is one whose connection
-was lost, if making it twice does no harm. Each call is one statement, so a transaction pooler may stand in between.
+Nothing is decided here. A method sends its arguments and brings back the answer; how, is in calls.py. The functions
+that only look are in looking.py.
 """
 
-import asyncio
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
-import asyncpg
-
-from holdfast.errors import DatabaseUnreachable, LeaseLost, MoveRefused, StateUnknown
+from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.postgres import DRIVER_ERRORS
+from holdfast.kernel.looking import Looking
 from holdfast.kernel.task import (
     Beat,
     Checkpoint,
     Checkpointed,
-    Event,
-    Explanation,
     Grant,
     Json,
     Lease,
@@ -31,21 +23,14 @@ from holdfast.kernel.task import (
     Outcome,
     Settled,
     Settlement,
-    Step,
-    StepEvent,
     Submission,
     Submitted,
     Swept,
 )
 
-calls_at_most = 8
 
-
-class Store:
+class Store(Looking):
     """The kernel behind a pool, or behind one connection whose transaction the caller commits."""
-
-    def __init__(self, source: asyncpg.Pool | asyncpg.Connection) -> None:
-        self._source = source
 
     # Lifecycles and queues
 
@@ -189,6 +174,10 @@ class Store:
         """Say that this worker is gone. Its leases stay until they are settled or expire."""
         await self._value("select holdfast.goodbye($1)", worker)
 
+    async def resolve(self, entry: UUID | str, by: str, note: str | None = None) -> None:
+        """Say that nothing more is to be done about an inbox entry."""
+        await self._value("select holdfast.resolve($1, $2, $3)", wire.task_id(entry), by, note)
+
     # Time and budgets
 
     async def sweep(self, n: int = 500) -> Swept:
@@ -215,71 +204,6 @@ class Store:
     async def block_budget(self, name: str, until: datetime) -> None:
         """Let nobody spend until then. Raises BudgetUnknown."""
         await self._value("select holdfast.block_budget($1, $2)", name, until)
-
-    # Looking
-
-    async def read(self, task_id: UUID | str) -> dict[str, Any]:
-        """A task, live or finished. Raises TaskNotFound."""
-        found: dict[str, Any] = wire.load(await self._value("select holdfast.read($1)", wire.task_id(task_id)))
-        return found
-
-    async def events(self, task_id: UUID | str) -> list[Event]:
-        """Its moves, oldest first."""
-        rows = await self._rows("select * from holdfast.events($1)", wire.task_id(task_id))
-        return [Event(**{**row, "data": wire.load(row["data"])}) for row in rows]
-
-    async def steps(self, task_id: UUID | str) -> list[Step]:
-        """Its steps, in the order in which they were completed."""
-        rows = await self._rows("select * from holdfast.steps($1)", wire.task_id(task_id))
-        return [Step(**{**row, "result": wire.load(row["result"])}) for row in rows]
-
-    async def step_events(self, task_id: UUID | str) -> list[StepEvent]:
-        """What happened within it, oldest first."""
-        rows = await self._rows("select * from holdfast.step_events($1)", wire.task_id(task_id))
-        return [StepEvent(**{**row, "data": wire.load(row["data"])}) for row in rows]
-
-    async def explain(self, task_id: UUID | str) -> Explanation:
-        """Why it is where it is, and what can be done about it. Raises TaskNotFound."""
-        return Explanation(**(await self._rows("select * from holdfast.explain($1)", wire.task_id(task_id)))[0])
-
-    async def verify(self, ids: Iterable[UUID | str] | None = None) -> list[tuple[UUID, str]]:
-        """What in the history of these tasks, or of all, does not hold. Nothing is the proof that all does."""
-        asked = None if ids is None else [wire.task_id(task) for task in ids]
-        return [tuple(row) for row in await self._rows("select * from holdfast.verify($1)", asked)]
-
-    async def inbox(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
-        """What failed for good and waits for a person, newest first."""
-        rows = await self._rows("select * from holdfast.inbox($1, $2)", everything, limit)
-        return [{**row, "error": wire.load(row["error"])} for row in rows]
-
-    async def resolve(self, entry: UUID | str, by: str, note: str | None = None) -> None:
-        """Say that nothing more is to be done about an inbox entry."""
-        await self._value("select holdfast.resolve($1, $2, $3)", wire.task_id(entry), by, note)
-
-    # The wire
-
-    async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
-        return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
-
-    async def _rows(self, query: str, *arguments: Any, repeatable: bool = True) -> list[asyncpg.Record]:
-        """Ask, and ask again where that is safe. Raises what Postgres raised, as a class of ours."""
-        for call in range(1, calls_at_most + 1):
-            try:
-                rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
-                return rows
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
-                if call == calls_at_most or isinstance(self._source, asyncpg.Connection):
-                    raise
-            except asyncpg.PostgresError as error:
-                if not wire.is_lost_connection(error):
-                    raise wire.translated(error) from error
-                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
-                    raise wire.unreachable(error) from error
-            except DRIVER_ERRORS as error:
-                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
-                    raise wire.unreachable(error) from error
-            await asyncio.sleep(random.uniform(0, 0.02 * 2**call))  # noqa: S311
-        raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
 
 
 def refuse(status: str, lease: Lease, asked: str) -> None:

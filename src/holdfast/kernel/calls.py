@@ -1,0 +1,47 @@
+"""How a function of the kernel is called: what Postgres raised comes back as the class of the same SQLSTATE.
+
+A call that was broken off by a deadlock is made again, and so is one whose connection was lost, if making it twice does
+no harm. Each call is one statement, so a transaction pooler may stand in between.
+"""
+
+import asyncio
+import random
+from typing import Any
+
+import asyncpg
+
+from holdfast.errors import DatabaseUnreachable
+from holdfast.kernel import wire
+from holdfast.kernel.postgres import DRIVER_ERRORS
+
+calls_at_most = 8
+
+
+class Calls:
+    """Calls over a pool, or over one connection whose transaction the caller commits."""
+
+    def __init__(self, source: asyncpg.Pool | asyncpg.Connection) -> None:
+        self._source = source
+
+    async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
+        return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
+
+    async def _rows(self, query: str, *arguments: Any, repeatable: bool = True) -> list[asyncpg.Record]:
+        """Ask, and ask again where that is safe. Raises what Postgres raised, as a class of ours."""
+        for call in range(1, calls_at_most + 1):
+            try:
+                rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
+                return rows
+            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
+                if call == calls_at_most or isinstance(self._source, asyncpg.Connection):
+                    raise
+            except asyncpg.PostgresError as error:
+                if not wire.is_lost_connection(error):
+                    raise wire.translated(error) from error
+                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
+                    raise wire.unreachable(error) from error
+            except DRIVER_ERRORS as error:
+                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
+                    raise wire.unreachable(error) from error
+            await asyncio.sleep(random.uniform(0, 0.02 * 2**call))  # noqa: S311
+        raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
