@@ -170,6 +170,15 @@ class Store(Looking):
         """Say who works here and on what."""
         await self._value("select holdfast.hello($1, $2, $3, $4, $5)", worker, label, queues, names, slots)
 
+    async def idle(self, worker: str) -> timedelta | None:
+        """Say that this worker is about to sleep, and learn how long until something falls due. Look again after it."""
+        answer: timedelta | None = await self._value("select holdfast.idle($1)", worker)
+        return answer
+
+    async def hand_back(self, worker: str, *, lost: Iterable[UUID] = (), kept: Iterable[UUID] = ()) -> int:
+        """Give up a worker's leases but those it `kept`, at no cost but for those that were `lost` with it."""
+        return int(await self._value("select holdfast.hand_back($1, $2, $3)", worker, list(lost), list(kept)))
+
     async def goodbye(self, worker: str) -> None:
         """Say that this worker is gone. Its leases stay until they are settled or expire."""
         await self._value("select holdfast.goodbye($1)", worker)

@@ -31,6 +31,8 @@ class Submission:
     limit_key: str | None = None
     limit_to: int | None = None
     time_limit: timedelta | None = None
+    tags: Sequence[str] = ()
+    trace: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to run one attempt of one task, until it expires. Token and attempt prove it."""
+    """The right to run one attempt of one task, until it expires. Token and attempt prove it.
+
+    `crashes` counts the workers that were lost with it; `resumed` says that it was held before, and may have steps.
+    """
 
     task_id: UUID
     attempt: int
@@ -61,6 +66,9 @@ class Lease:
     max_attempts: int
     version: int
     payload: Json = field(repr=False)
+    crashes: int = 0
+    resumed: bool = False
+    trace: str | None = None
 
 
 @dataclass(frozen=True)

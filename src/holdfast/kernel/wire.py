@@ -36,7 +36,7 @@ longest_message = 20_000
 
 SUBMIT = (
     "select id, created from holdfast.submit_many("
-    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) order by place"
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) order by place"
 )
 SETTLE = "select * from holdfast.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
@@ -131,6 +131,8 @@ def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
         [place for place, _, _ in edges] or None,
         *(_ids_and_places([other for _, other, _ in edges]) if edges else (None, None)),
         [policy for _, _, policy in edges] or None,
+        [dump(list(task.tags)) if task.tags else None for task in tasks] if any(task.tags for task in tasks) else None,
+        [text(task.trace) for task in tasks] if any(task.trace for task in tasks) else None,
     )
 
 

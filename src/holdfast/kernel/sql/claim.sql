@@ -39,6 +39,9 @@ begin
   if v_unknown is not null then
     perform holdfast.move_each(v_unknown, array_fill('park'::text, array[cardinality(v_unknown)]), null, null);
   end if;
+  if v_id is not null then
+    update holdfast.worker w set idle_since = null where w.id = p_worker and w.idle_since is not null;
+  end if;
   if v_effects and v_id is not null then
     return query select l.* from unnest(holdfast.lease_each(v_id, p_lease, p_worker)) l;
   elsif v_id is not null then
@@ -101,10 +104,11 @@ begin
     returning t.*
   )
   select l.id, l.attempt, l.lease_token, l.lease_expires_at, c.name, l.name, l.owner, l.state, l.queue, l.priority,
-         l.due_at, l.deadline, l.timed_out, l.max_attempts, l.version, i.payload
+         l.due_at, l.deadline, l.timed_out, l.max_attempts, l.version, i.payload, l.crashes,
+         l.version > 1 or i.retry_of is not null, i.trace
   from leased l
   cross join lateral (select c.name from holdfast.lifecycle c where c.id = l.lifecycle offset 0) c
-  cross join lateral (select i.payload from holdfast.input i where i.id = l.id offset 0) i
+  cross join lateral (select i.payload, i.retry_of, i.trace from holdfast.input i where i.id = l.id offset 0) i
   order by l.priority desc, l.due_at, l.id;
 end $$;
 

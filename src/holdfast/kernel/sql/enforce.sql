@@ -63,6 +63,11 @@ begin
   if v_effects is not null then
     perform holdfast.run_effects(v_effects, v_told);
   end if;
+  if tg_table_name = 'task' then
+    perform holdfast.wake(array_agg(distinct n.queue), array_agg(distinct n.name), count(*)::int) from moved n
+    where n.actor = 'worker' and n.lease_token is null and n.parked is null and n.due_at <= holdfast.now()
+    having count(*) > 0;
+  end if;
   return null;
 end $$;
 

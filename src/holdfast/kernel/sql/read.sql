@@ -9,7 +9,7 @@ declare
   v_task jsonb;
 begin
   select to_jsonb(t) || jsonb_build_object(
-      'payload', i.payload, 'retry_of', i.retry_of, 'progress', b.progress,
+      'payload', i.payload, 'retry_of', i.retry_of, 'tags', i.tags, 'progress', b.progress,
       'lease_expires_at', greatest(t.lease_expires_at, b.expires_at))
     into v_task
   from (select t.*, null as outcome, null::timestamptz as finished_at, null::jsonb as result
@@ -17,7 +17,8 @@ begin
   join holdfast.input i on i.id = t.id
   left join holdfast.beat b on b.task_id = t.id and b.token = t.lease_token;
   if not found then
-    select to_jsonb(t) || jsonb_build_object('payload', i.payload, 'retry_of', i.retry_of, 'progress', null) into v_task
+    select to_jsonb(t) || jsonb_build_object(
+      'payload', i.payload, 'retry_of', i.retry_of, 'tags', i.tags, 'progress', null) into v_task
     from holdfast.task_done t join holdfast.input i on i.id = t.id where t.id = p_id;
   end if;
   if v_task is null then

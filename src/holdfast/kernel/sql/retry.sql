@@ -15,7 +15,7 @@ declare
   v_number int;
   v_new uuid;
 begin
-  select t.*, l.name as machine, i.payload into v_old from holdfast.task_done t
+  select t.*, l.name as machine, i.payload, i.tags, i.trace into v_old from holdfast.task_done t
   join holdfast.lifecycle l on l.id = t.lifecycle join holdfast.input i on i.id = t.id
   where t.id = p_id;
   if not found then
@@ -37,7 +37,7 @@ begin
   v_new := holdfast.submit(
     v_old.name, coalesce(p_payload, v_old.payload), v_old.machine, v_old.queue, v_old.priority,
     max_attempts => v_old.max_attempts, owner => v_old.owner, limit_key => v_old.limit_key,
-    time_limit => v_old.time_limit);
+    time_limit => v_old.time_limit, tags => v_old.tags, trace => v_old.trace);
   update holdfast.input i set retry_of = p_id where i.id = v_new;
   with inherited as (
     insert into holdfast.step (task_id, name, done, attempt, token, result, at)

@@ -7,7 +7,8 @@ create or replace function holdfast.submit(
   task text, payload jsonb default '{}', lifecycle text default 'dispatch', queue text default null,
   priority int default 0, key text default null, delay interval default null, run_at timestamptz default null,
   max_attempts int default null, owner text default '', after uuid[] default '{}', on_failure text default 'cancel',
-  parent uuid default null, limit_key text default null, limit_to int default null, time_limit interval default null)
+  parent uuid default null, limit_key text default null, limit_to int default null, time_limit interval default null,
+  tags text[] default null, trace text default null)
 returns uuid
 language sql security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -17,7 +18,8 @@ as $$
     array[limit_key], array[limit_to], array[time_limit],
     -- Without tasks to wait for there is nothing to look at, and any isolation level will do.
     case when cardinality(after) > 0 then array_fill(1, array[cardinality(after)]) end, nullif(after, '{}'), null,
-    case when cardinality(after) > 0 then array_fill(on_failure, array[cardinality(after)]) end) s
+    case when cardinality(after) > 0 then array_fill(on_failure, array[cardinality(after)]) end,
+    case when cardinality(tags) > 0 then array[to_jsonb(tags)] end, case when trace is not null then array[trace] end) s
 $$;
 
 -- Many tasks, whole or not at all. Parallel arrays, a task at each place; null leaves the default. Dependencies and
@@ -28,7 +30,8 @@ create or replace function holdfast.submit_many(
   p_max_attempts int[] default null, p_owner text[] default null, p_parent uuid[] default null,
   p_parent_place int[] default null, p_limit_key text[] default null, p_limit_to int[] default null,
   p_time_limit interval[] default null, p_waits_place int[] default null, p_waits_for uuid[] default null,
-  p_waits_for_place int[] default null, p_waits_policy text[] default null)
+  p_waits_for_place int[] default null, p_waits_policy text[] default null, p_tags jsonb[] default null,
+  p_trace text[] default null)
 returns table (place int, id uuid, created bool)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -49,23 +52,23 @@ begin
   perform holdfast.check_lengths(cardinality(p_lifecycle), cardinality(p_name), cardinality(p_payload), cardinality(p_queue),
     cardinality(p_priority), cardinality(p_key), cardinality(p_delay), cardinality(p_run_at), cardinality(p_max_attempts),
     cardinality(p_owner), cardinality(p_parent), cardinality(p_parent_place), cardinality(p_limit_key),
-    cardinality(p_limit_to), cardinality(p_time_limit));
+    cardinality(p_limit_to), cardinality(p_time_limit), cardinality(p_tags), cardinality(p_trace));
   perform holdfast.check_lengths(cardinality(p_waits_place), cardinality(p_waits_for), cardinality(p_waits_for_place),
     cardinality(p_waits_policy));
   select array_agg(l.id order by i.place), array_agg(l.id) filter (where not l.used),
          min(array[to_char(i.place, 'FM0000000000')] || p.problem) filter (where p.problem is not null)
     into v_lifecycle, v_unused, v_problem
   from unnest(p_lifecycle, p_name, p_payload, p_queue, p_priority, p_key, p_delay, p_run_at, p_max_attempts,
-              p_limit_key, p_limit_to, p_time_limit, p_owner)
+              p_limit_key, p_limit_to, p_time_limit, p_owner, p_tags)
     with ordinality i(lifecycle, name, payload, queue, priority, key, delay, run_at, max_attempts,
-                      limit_key, limit_to, time_limit, owner, place)
+                      limit_key, limit_to, time_limit, owner, tags, place)
   left join lateral (
     select l.id, l.name, l.used from holdfast.lifecycle l where l.name = i.lifecycle
     order by l.version desc limit 1) l on true
   left join lateral (select q.name from holdfast.queue q where q.name = i.queue offset 0) q on true
   cross join lateral holdfast.submit_problem(
     i.lifecycle, l.name, i.name, i.payload, i.queue, q.name, i.priority, i.key, i.delay, i.run_at, i.max_attempts,
-    i.limit_key, i.limit_to, i.time_limit, i.owner) p(problem);
+    i.limit_key, i.limit_to, i.time_limit, i.owner, i.tags) p(problem);
   if v_problem is not null then
     perform holdfast.refuse(v_problem[2], v_problem[3], v_problem[4]);
   end if;
@@ -104,19 +107,20 @@ begin
            coalesce(i.owner, '') as owner, coalesce(i.queue, l.queue) as queue, coalesce(i.priority, 0) as priority,
            greatest(coalesce(i.run_at, v_now + i.delay), v_now) as due_at, i.time_limit,
            coalesce(i.max_attempts, l.max_attempts) as max_attempts, i.limit_key, i.limit_to,
-           coalesce(i.payload, '{}') as payload, x.verb, x.to_state, x.to_actor,
+           coalesce(i.payload, '{}') as payload, i.trace,
+           case when i.tags is not null then array(select jsonb_array_elements_text(i.tags)) end as tags, x.verb, x.to_state, x.to_actor,
            v_now + case when x.to_limit_per_task then coalesce(i.time_limit, x.to_limit) else x.to_limit end as deadline
     from unnest(p_lifecycle, p_name, p_payload, p_queue, p_priority, p_delay, p_run_at, p_max_attempts, p_owner,
-                p_limit_key, p_limit_to, p_time_limit)
+                p_limit_key, p_limit_to, p_time_limit, p_tags, p_trace)
       with ordinality i(lifecycle, name, payload, queue, priority, delay, run_at, max_attempts, owner,
-                        limit_key, limit_to, time_limit, place)
+                        limit_key, limit_to, time_limit, tags, trace, place)
     cross join lateral (select * from holdfast.lifecycle l where l.id = v_lifecycle[i.place] offset 0) l
     cross join lateral (
       select * from holdfast.transition x where x.lifecycle = l.id and x.from_state = ''
         and x.verb = case when i.place = any (p_waits_place) then 'submit_blocked' else 'submit' end offset 0) x
     where v_created[i.place]
   ), input as (
-    insert into holdfast.input (id, payload) select b.id, b.payload from born b
+    insert into holdfast.input (id, payload, tags, trace) select b.id, b.payload, b.tags, b.trace from born b
   ), limited as (
     select b.limit_key as key, max(b.limit_to) as allowed from born b where b.limit_key is not null group by 1
   ), told as (
@@ -153,7 +157,7 @@ end $$;
 create or replace function holdfast.submit_problem(
   p_lifecycle text, p_known text, p_name text, p_payload jsonb, p_queue text, p_known_queue text, p_priority int,
   p_key text, p_delay interval, p_run_at timestamptz, p_max_attempts int, p_limit_key text, p_limit_to int,
-  p_time_limit interval, p_owner text)
+  p_time_limit interval, p_owner text, p_tags jsonb)
 returns text[]
 language plpgsql stable
 as $$
@@ -187,7 +191,24 @@ begin
   elsif p_time_limit <= interval '0' or p_time_limit > interval '36500 days' then
     return array['TK010', 'A time limit is more than nothing and at most a hundred years.', 'For example 2 hours.'];
   end if;
-  return holdfast.payload_problem(p_payload, 65536);
+  return coalesce(holdfast.tags_problem(p_tags), holdfast.payload_problem(p_payload, 65536));
+end $$;
+
+create or replace function holdfast.tags_problem(p_tags jsonb) returns text[]
+language plpgsql immutable
+as $$
+begin
+  if p_tags is null then
+    return null;
+  elsif jsonb_typeof(p_tags) <> 'array' then
+    return array['TK010', 'Tags are a list of words.', 'For example ["customer:42", "urgent"].'];
+  elsif jsonb_array_length(p_tags) > 20
+     or exists (select from jsonb_array_elements(p_tags) t
+                where jsonb_typeof(t) <> 'string' or length(t #>> '{}') not between 1 and 100) then
+    return array['TK010', 'A task has at most 20 tags, each a string of 1 to 100 characters.',
+                 'Put what is long into its payload.'];
+  end if;
+  return null;
 end $$;
 
 -- A value that is too large, or that a client could not read back.
@@ -318,7 +339,8 @@ end $$;
 
 grant execute on function
   holdfast.submit(text, jsonb, text, text, int, text, interval, timestamptz, int, text, uuid[], text, uuid, text, int,
-                  interval),
+                  interval, text[], text),
   holdfast.submit_many(text[], text[], jsonb[], text[], int[], text[], interval[], timestamptz[], int[], text[], uuid[],
-                       int[], text[], int[], interval[], int[], uuid[], int[], text[])
+                       int[], text[], int[], interval[], int[], uuid[], int[], text[],
+                       jsonb[], text[])
   to holdfast_app;

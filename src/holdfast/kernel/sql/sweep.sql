@@ -52,30 +52,39 @@ language plpgsql
 as $$
 declare
   v_now timestamptz := holdfast.now();
+begin
+  return holdfast.lose(array(
+    select t.id from holdfast.task t
+    where t.lease_token is not null and t.lease_expires_at < v_now
+      and (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true
+      and (select s.until from holdfast.setback s where s.task_id = t.id) > v_now is not true
+    limit p_n for update of t skip locked), false);
+end $$;
+
+-- The workers of these tasks, which the caller has locked, are lost. Unless that is certain, a heartbeat may have come
+-- between the first look and the lock.
+create or replace function holdfast.lose(p_id uuid[], p_certain bool) returns int
+language plpgsql
+as $$
+declare
+  v_now timestamptz := holdfast.now();
   v_id uuid[];
   v_verb text[];
   v_due timestamptz[];
   v_note jsonb[];
 begin
-  select array_agg(t.id) into v_id from (
-    select t.id from holdfast.task t
-    where t.lease_token is not null and t.lease_expires_at < v_now
-      and (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true
-      and (select s.until from holdfast.setback s where s.task_id = t.id) > v_now is not true
-    limit p_n for update of t skip locked) t;
-  -- A heartbeat may have come between the first look and the lock.
   select array_agg(t.id), array_agg(v.verb),
          array_agg(case when t.crashes > 0 then v_now + holdfast.backoff(t.lifecycle, t.crashes) end),
          array_agg(jsonb_build_object('kind', 'lease_lost', 'category', 'Transient', 'worker', t.worker_id,
            'message', format('The worker was lost (%s of %s).', t.crashes + 1, l.crash_budget)))
     into v_id, v_verb, v_due, v_note
-  from unnest(v_id) i(id)
+  from unnest(p_id) i(id)
   cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
   cross join lateral (select l.crash_budget from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
   cross join lateral (select case when t.cancel_requested then 'cancel'
                                   when t.crashes + 1 < l.crash_budget then 'lost' else 'fail' end as verb) v
-  where (select b.expires_at from holdfast.beat b
-         where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true;
+  where p_certain or (select b.expires_at from holdfast.beat b
+                      where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true;
   v_id := holdfast.move_each(v_id, v_verb, v_due, v_note);
   perform holdfast.due_these(v_id);
   return coalesce(cardinality(v_id), 0);

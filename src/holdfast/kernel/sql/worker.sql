@@ -40,5 +40,72 @@ as $$
   from holdfast.worker w order by w.started_at, w.id
 $$;
 
-grant execute on function holdfast.hello(text, text, text[], text[], int), holdfast.goodbye(text), holdfast.workers()
+-- A worker is about to sleep: from now on, whoever makes work for it wakes it. It must look once more after this call,
+-- since work that came before was not told. Answers how long it is until something in its queues falls due.
+create or replace function holdfast.idle(p_worker text) returns interval
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
+as $$
+declare
+  v_queues text[];
+begin
+  update holdfast.worker w set idle_since = holdfast.now(), seen_at = holdfast.now() where w.id = p_worker
+  returning w.queues into v_queues;
+  return (
+    select min(t.due_at) - holdfast.now()
+    from unnest(v_queues) q(name) cross join generate_series(0, 9) p(level)
+    cross join lateral (
+      select t.due_at from holdfast.task t
+      where t.queue = q.name and t.priority = p.level and t.actor = 'worker' and t.lease_token is null
+        and t.parked is null and t.due_at > holdfast.now()
+      order by t.due_at, t.id limit 1) t);
+end $$;
+
+-- Called with every change that leaves tasks for workers. A hint: who misses it finds the tasks at its next look. Sent
+-- with the commit, and only if somebody sleeps who can run them; each listens on a channel of its own.
+create or replace function holdfast.wake(p_queues text[], p_names text[], p_tasks int) returns void
+language plpgsql
+as $$
+begin
+  perform pg_notify(holdfast.channel(w.id), '') from (
+    select w.id from holdfast.worker w
+    where w.idle_since is not null and w.queues && p_queues and (w.names && p_names or w.names is null or p_names is null)
+      and w.seen_at > holdfast.now() - interval '30 seconds'
+    order by w.seen_at desc, w.id limit p_tasks) w;
+end $$;
+
+-- The channel on which a worker is woken.
+create or replace function holdfast.channel(p_worker text) returns text
+language sql immutable security definer set search_path = pg_catalog, pg_temp
+as $$ select 'holdfast:' || md5(p_worker) $$;
+
+-- Leases of a worker that it will not settle any more, whatever their time; its keeper knows. Those of `p_lost` were being
+-- run when it died, which counts as any lost lease does; those of `p_kept` stay; all others go back at no cost.
+create or replace function holdfast.hand_back(p_worker text, p_lost uuid[] default '{}', p_kept uuid[] default '{}')
+returns int
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC' set lock_timeout = '5s'
+as $$
+declare
+  v_id uuid[] := array(
+    select t.id from holdfast.task t
+    where t.lease_token is not null and t.worker_id = p_worker and not t.id = any (p_kept)
+    order by t.id desc for update);
+  v_free uuid[];
+  v_verb text[];
+begin
+  select array_agg(t.id), array_agg(case when t.cancel_requested then 'cancel' else 'later' end) into v_free, v_verb
+  from unnest(v_id) i(id)
+  cross join lateral (select t.id, t.cancel_requested from holdfast.task t where t.id = i.id offset 0) t
+  where not t.id = any (p_lost);
+  perform holdfast.move_each(v_free, v_verb, null, array_fill(
+    jsonb_build_object('kind', 'released'), array[coalesce(cardinality(v_free), 0)]));
+  return holdfast.lose(array(select i from unnest(v_id) i where i = any (p_lost)), true)
+         + coalesce(cardinality(v_free), 0);
+end $$;
+
+grant execute on function holdfast.idle(text), holdfast.channel(text), holdfast.hand_back(text, uuid[], uuid[]),
+  holdfast.hello(text, text, text[], text[], int), holdfast.goodbye(text), holdfast.workers()
   to holdfast_app;
