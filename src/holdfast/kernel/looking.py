@@ -6,7 +6,7 @@ from uuid import UUID
 
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.task import Event, Explanation, Step, StepEvent
+from holdfast.kernel.task import Attempt, Count, Event, Explanation, Link, Page, Queue, Step, StepEvent, Worker
 
 
 class Looking(Calls):
@@ -45,3 +45,55 @@ class Looking(Calls):
         """What failed for good and waits for a person, newest first."""
         rows = await self._rows("select * from holdfast.inbox($1, $2)", everything, limit)
         return [{**row, "error": wire.load(row["error"])} for row in rows]
+
+    async def list_tasks(
+        self,
+        *,
+        lifecycle: str | None = None,
+        state: str | None = None,
+        actor: str | None = None,
+        outcome: str | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        live: bool | None = None,
+        cursor: UUID | str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """Tasks that fit all of this, the newest first; `cursor` is the `next` of the page before."""
+        words = [wire.text(word) for word in (lifecycle, state, actor, outcome, queue, name, owner)]
+        before = None if cursor is None else wire.task_id(cursor)
+        query = "select * from holdfast.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        row = (await self._rows(query, *words, live, before, limit))[0]
+        return Page(**{**row, "items": wire.load(row["items"])})
+
+    async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:
+        """Ids of tasks that begin like this. Raises RequestInvalid for what begins none."""
+        rows = await self._rows("select id from holdfast.find_ids($1, $2)", wire.text(prefix), limit)
+        return [row["id"] for row in rows]
+
+    async def owner_of(self, task_id: UUID | str) -> str:
+        """Whose task it is. Raises TaskNotFound."""
+        return str(await self._value("select holdfast.owner_of($1)", wire.task_id(task_id)))
+
+    async def attempts(self, task_id: UUID | str) -> list[Attempt]:
+        """Its leases, oldest first."""
+        rows = await self._rows("select * from holdfast.attempts($1)", wire.task_id(task_id))
+        return [Attempt(**{**row, "error": wire.load(row["error"])}) for row in rows]
+
+    async def tree(self, task_id: UUID | str) -> list[Link]:
+        """The tasks it is tied to."""
+        rows = await self._rows("select * from holdfast.tree($1)", wire.task_id(task_id))
+        return [Link(**row) for row in rows]
+
+    async def stats(self) -> list[Count]:
+        """How many tasks are where, for each state of each lifecycle."""
+        return [Count(**row) for row in await self._rows("select * from holdfast.stats()")]
+
+    async def queues(self) -> list[Queue]:
+        """All queues, by name."""
+        return [Queue(**row) for row in await self._rows("select * from holdfast.queues()")]
+
+    async def workers(self) -> list[Worker]:
+        """All workers that have said hello and not goodbye."""
+        return [Worker(**row) for row in await self._rows("select * from holdfast.workers()")]

@@ -1,0 +1,260 @@
+-- list.sql: many tasks at a glance, and what one of them is tied to. For everybody who shows them. Takes no lock.
+
+-- A page of tasks, the newest first. However many there are, a page looks at some 10,000 at most: when a filter fits so
+-- few that they do not fill it, the page is short, or empty, and `next` says where to go on. Nothing comes after a page
+-- without a `next`. The number counts up to 10,000 of what one look sees; `capped` says that there may be more.
+create or replace function holdfast.list_tasks(
+  p_lifecycle text default null, p_state text default null, p_actor text default null, p_outcome text default null,
+  p_queue text default null, p_name text default null, p_owner text default null, p_live bool default null,
+  p_before uuid default null, p_limit int default 50)
+returns table (items jsonb, next uuid, approx_count int, capped bool)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
+as $$
+declare
+  v_id uuid[];
+begin
+  if p_limit is null or p_limit not between 1 and 1000 then
+    perform holdfast.refuse('TK010', format('%s tasks cannot be listed at once.', coalesce(p_limit::text, 'null')),
+                            'Ask for 1 to 1000, and go on from `next`.');
+  end if;
+  select m.ids, m.next into v_id, list_tasks.next
+  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_before, p_limit) m;
+  select coalesce(jsonb_agg(holdfast.at_a_glance(i.id) order by i.place), '[]') into items
+  from unnest(v_id) with ordinality i(id, place);
+  select cardinality(m.ids), m.next is not null into approx_count, capped
+  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, null, 10000) m;
+  return next;
+end $$;
+
+-- The ids of up to `p_most` tasks before another that fit, the newest first, and from where to go on.
+create or replace function holdfast.matching(
+  p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text, p_live bool,
+  p_before uuid, p_most int, out ids uuid[], out next uuid)
+language plpgsql stable
+as $$
+declare
+  v_live bool := p_live is not false and p_outcome is null and p_actor is distinct from 'nobody';
+  v_done bool := p_live is not true and coalesce(p_actor, 'nobody') = 'nobody';
+  v_by_owner bool := p_owner <> '' is true;
+  v_by_state bool := not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcome is not null);
+  v_lifecycle smallint[];
+  v_state text[];
+  v_left int := 10000;
+  v_scan int := least(p_most + 1, v_left);
+  v_seen int;
+  v_fit uuid[];
+begin
+  ids := '{}';
+  next := coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+  select array_agg(s.lifecycle), array_agg(s.name) into v_lifecycle, v_state
+  from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
+  where s.actor = 'nobody' and (p_lifecycle is null or l.name = p_lifecycle) and (p_state is null or s.name = p_state)
+    and (p_outcome is null or s.outcome::text = p_outcome);
+  loop
+    with seen as materialized (
+      select c.id, (p_lifecycle is null or (select l.name from holdfast.lifecycle l where l.id = c.lifecycle) = p_lifecycle)
+               and (p_state is null or c.state = p_state) and (p_actor is null or c.actor::text = p_actor)
+               and (p_outcome is null or c.outcome::text = p_outcome) and (p_queue is null or c.queue = p_queue)
+               and (p_name is null or c.name = p_name) and (p_owner is null or c.owner = p_owner) as fits
+      from (
+        (select t.id, t.lifecycle, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.name, t.owner
+         from holdfast.task t where v_live and not v_by_owner and t.id < matching.next order by t.id desc limit v_scan)
+        union all
+        (select t.id, t.lifecycle, t.state, t.actor, null, t.queue, t.name, t.owner from holdfast.task t
+         where v_live and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < matching.next
+         order by t.id desc limit v_scan)
+        union all
+        (select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
+         where v_done and not v_by_owner and not v_by_state and t.id < matching.next order by t.id desc limit v_scan)
+        union all
+        (select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
+         where v_done and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < matching.next
+         order by t.id desc limit v_scan)
+        union all
+        (select t.* from unnest(v_lifecycle, v_state) s(lifecycle, name)
+         cross join lateral (
+           select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
+           where v_done and v_by_state and t.lifecycle = s.lifecycle and t.state = s.name and t.id < matching.next
+           order by t.id desc limit v_scan) t
+         order by t.id desc limit v_scan)
+      ) c
+      order by c.id desc limit v_scan
+    )
+    select count(*), array_agg(s.id order by s.id desc) filter (where s.fits), (array_agg(s.id order by s.id))[1]
+      into v_seen, v_fit, next
+    from seen s;
+    ids := ids || v_fit;
+    v_left := v_left - v_scan;
+    if cardinality(ids) > p_most then
+      ids := ids[:p_most];
+      next := ids[p_most];
+      return;
+    elsif v_seen < v_scan then
+      next := null;
+      return;
+    elsif v_left <= 0 then
+      return;
+    end if;
+    v_scan := least(v_scan * 4, v_left);
+  end loop;
+end $$;
+
+-- One task as it stands in a list: as `read` shows it, without what may be long.
+create or replace function holdfast.at_a_glance(p_id uuid) returns jsonb
+language sql stable
+as $$
+  select to_jsonb(g) from (
+    select t.id, l.name as lifecycle, t.name, t.owner, t.state, t.actor, t.outcome, t.queue, t.priority, t.attempt,
+           t.max_attempts, t.due_at, t.deadline, t.entered_at, t.created_at, t.started_at, t.finished_at,
+           t.worker_id, t.cancel_requested, b.progress,
+           left(coalesce(t.note ->> 'message', t.note ->> 'reason'), 200) as message
+    from (
+      select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.priority,
+             t.attempt, t.max_attempts, t.due_at, t.deadline, t.entered_at, t.created_at, t.started_at,
+             null::timestamptz as finished_at, t.worker_id, t.cancel_requested, t.note, t.lease_token
+      from holdfast.task t where t.id = p_id
+      union all
+      select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, t.outcome, t.queue, t.priority,
+             t.attempt, t.max_attempts, t.due_at, t.deadline, t.entered_at, t.created_at, t.started_at,
+             t.finished_at, t.worker_id, t.cancel_requested, t.note, null
+      from holdfast.task_done t where t.id = p_id) t
+    cross join lateral (select l.name from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
+    left join lateral (
+      select b.progress from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token offset 0) b on true
+    limit 1) g
+$$;
+
+-- Ids that begin like this, oldest first, with dashes or without.
+create or replace function holdfast.find_ids(p_prefix text, p_limit int default 10, p_owner text default null)
+returns table (id uuid)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+#variable_conflict use_column
+declare
+  v_digits text := lower(replace(p_prefix, '-', ''));
+  v_from uuid;
+  v_to uuid;
+begin
+  if v_digits is null or v_digits !~ '^[0-9a-f]{1,32}$' then
+    perform holdfast.refuse('TK010', format('%s does not begin the id of a task.', quote_nullable(left(p_prefix, 100))),
+                            'Ids look like 01b8dac5-b400-730f-8c80-71bbed710aed.');
+  elsif p_limit is null or p_limit not between 1 and 1000 then
+    perform holdfast.refuse('TK010', 'Ask for 1 to 1000 ids.', '');
+  end if;
+  v_from := rpad(v_digits, 32, '0')::uuid;
+  v_to := rpad(v_digits, 32, 'f')::uuid;
+  return query
+  select f.id from (
+    (select t.id from holdfast.task t
+     where t.id between v_from and v_to and (p_owner is null or t.owner = p_owner) order by t.id limit p_limit)
+    union all
+    (select t.id from holdfast.task_done t
+     where t.id between v_from and v_to and (p_owner is null or t.owner = p_owner) order by t.id limit p_limit)) f
+  order by f.id limit p_limit;
+end $$;
+
+-- Whose task it is.
+create or replace function holdfast.owner_of(p_id uuid) returns text
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_owner text;
+begin
+  select t.owner into v_owner from holdfast.task t where t.id = p_id;
+  if not found then
+    select t.owner into v_owner from holdfast.task_done t where t.id = p_id;
+    if not found then
+      perform holdfast.refuse_missing(p_id, 'read');
+    end if;
+  end if;
+  return v_owner;
+end $$;
+
+-- Its leases, oldest first: a claim begins one, and the move that gives the task back ends it. An attempt has several
+-- where a task waits for a poll or moves on between them.
+create or replace function holdfast.attempts(p_id uuid)
+returns table (attempt int, worker_id text, claimed_at timestamptz, ended_at timestamptz, ended text, to_state text,
+               error jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+  with task as materialized (
+    select t.lifecycle, t.lease_token is not null as leased from holdfast.task t where t.id = p_id
+    union all select d.lifecycle, false from holdfast.task_done d where d.id = p_id
+  ), event as materialized (
+    select e.*, lead(e.verb) over (order by e.version) as next_verb, (
+             select s.actor from holdfast.state s where s.lifecycle = t.lifecycle and s.name = e.to_state) as actor,
+           t.leased
+    from task t cross join lateral (select * from holdfast.event e where e.task_id = p_id offset 0) e
+  ), claim as (
+    select e.*, lead(e.version) over (order by e.version) as next_claim from event e where e.verb = 'claim'
+  )
+  select c.attempt, c.worker_id, c.at, x.at,
+         case when x.data ->> 'kind' = 'lease_lost' then 'lost' when x.verb in ('retry', 'fail') then 'failed'
+              when x.verb = 'limit' then 'timed_out' when x.verb = 'cancel' then 'cancelled'
+              when x.verb like 'to:%' then 'moved' else x.verb end,
+         x.to_state, case when x.verb in ('retry', 'fail', 'lost', 'limit') then x.data end
+  from claim c
+  left join lateral (
+    select * from event e
+    where e.version > c.version and e.version < c.next_claim is not false
+      and (e.verb in ('done', 'partial', 'fail', 'retry', 'later', 'lost', 'limit', 'cancel')
+           -- A checkpoint moves a task too, and keeps the lease.
+           or (e.verb like 'to:%' and (e.actor <> 'worker' or e.next_verb = 'claim'
+                                       or (e.next_verb is null and not e.leased))))
+    order by e.version limit 1) x on true
+  order by c.version
+$$;
+
+-- What it is tied to, one step away. relation: child (it gathers them), parent, waits_for, awaited_by, retry_of, retried_as.
+create or replace function holdfast.tree(p_id uuid, p_limit int default 1000)
+returns table (relation text, id uuid, policy text, lifecycle text, name text, state text, actor text, outcome text)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+  with link as materialized (
+    (select case when d.policy = 'gather' then 'child' else 'waits_for' end as relation, d.upstream as id, d.policy
+     from holdfast.dependency d where d.downstream = p_id order by d.upstream limit least(p_limit, 1000))
+    union all
+    (select case when d.policy = 'gather' then 'parent' else 'awaited_by' end, d.downstream, d.policy
+     from holdfast.dependency d where d.upstream = p_id order by d.downstream limit least(p_limit, 1000))
+    union all
+    select 'retry_of', i.retry_of, null from holdfast.input i where i.id = p_id and i.retry_of is not null
+    union all
+    (select 'retried_as', i.id, null from holdfast.input i where i.retry_of = p_id order by i.id limit least(p_limit, 1000))
+  )
+  select k.relation, k.id, k.policy, g.it ->> 'lifecycle', g.it ->> 'name', g.it ->> 'state', g.it ->> 'actor',
+         g.it ->> 'outcome'
+  from link k cross join lateral (select holdfast.at_a_glance(k.id) as it) g
+  order by k.relation, k.id
+$$;
+
+-- How many tasks are where. Live ones are counted up to 100,000 in all, finished ones up to 10,000 in each state.
+create or replace function holdfast.stats()
+returns table (lifecycle text, state text, actor text, outcome text, number bigint, capped bool)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set jit = off
+as $$
+  with live as materialized (
+    select t.lifecycle, t.state, count(*) as number
+    from (select t.lifecycle, t.state from holdfast.task t limit 100000) t group by 1, 2
+  )
+  select l.name, s.name, s.actor::text, s.outcome::text, sum(coalesce(v.number, d.number, 0))::bigint,
+         bool_or(coalesce(d.number >= 10000, (select sum(v.number) from live v) >= 100000, false))
+  from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
+  left join live v on v.lifecycle = s.lifecycle and v.state = s.name
+  left join lateral (
+    select count(*) as number from (
+      select from holdfast.task_done t where t.lifecycle = s.lifecycle and t.state = s.name limit 10000) t
+    offset 0) d on s.actor = 'nobody'
+  group by l.name, s.name, s.actor, s.outcome
+  order by l.name, s.actor, s.name
+$$;
+
+grant execute on function
+  holdfast.list_tasks(text, text, text, text, text, text, text, bool, uuid, int), holdfast.find_ids(text, int, text),
+  holdfast.owner_of(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats() to holdfast_app;
