@@ -32,7 +32,14 @@
     │   ├── PayloadInvalid
     │   ├── PayloadTooLarge
     │   ├── KeyConflict
+    │   ├── KeyUnknown
+    │   ├── BodyTooLarge
     │   └── DependencyInvalid
+    ├── AccessError
+    │   ├── KeyRefused
+    │   ├── RoleMissing
+    │   ├── HostRefused
+    │   └── OriginRefused
     └── TaskError
         ├── TaskNotFound
         ├── TaskExpired
@@ -235,6 +242,45 @@ class DependencyInvalid(RequestInvalid):
 
     http_status = 409
     sqlstate = "TK020"
+
+
+class KeyUnknown(RequestInvalid):
+    """No API key has this id."""
+
+    exit_code = 3
+    http_status = 404
+    sqlstate = "TK023"
+
+
+class BodyTooLarge(RequestInvalid):
+    """The body of the request is too large."""
+
+    http_status = 413
+
+
+class AccessError(HoldfastError):
+    """The server does not let this request in."""
+
+    exit_code = 2
+    http_status = 403
+
+
+class KeyRefused(AccessError):
+    """No valid API key came with the request."""
+
+    http_status = 401
+
+
+class RoleMissing(AccessError):
+    """This API key may not do that."""
+
+
+class HostRefused(AccessError):
+    """The server does not go by this host name."""
+
+
+class OriginRefused(AccessError):
+    """A page of another site may not call the server."""
 
 
 class TaskError(HoldfastError):

@@ -65,8 +65,9 @@ async def test_every_filter_finds_what_it_names_and_nothing_else(store: Store, c
     assert not {"lease_token", "token", "payload", "result"} & item.keys()
 
 
-async def test_a_filter_that_fits_few_goes_on_from_next(store: Store) -> None:
+async def test_a_filter_that_fits_few_goes_on_from_next(store: Store, clock: Clock) -> None:
     rare = await submit(store, "rare")
+    clock.advance(seconds=1)
     for _ in range(3):
         await store.submit(*(Submission("work") for _ in range(4000)))
     first = await store.list_tasks(name="rare")

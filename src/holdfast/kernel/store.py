@@ -1,7 +1,7 @@
 """The kernel's functions, as Python: one short method for each, of the same name, in the same order.
 
 Nothing is decided here. A method sends its arguments and brings back the answer; how, is in calls.py. The functions
-that only look are in looking.py.
+that only look are in looking.py, those about keys in access.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
 from holdfast.kernel import wire
+from holdfast.kernel.access import Access
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.looking import Looking
 from holdfast.kernel.task import (
@@ -29,7 +30,7 @@ from holdfast.kernel.task import (
 )
 
 
-class Store(Looking):
+class Store(Looking, Access):
     """The kernel behind a pool, or behind one connection whose transaction the caller commits."""
 
     # Lifecycles and queues
