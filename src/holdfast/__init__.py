@@ -4,14 +4,55 @@ The public names are imported when they are first used: commands start fast, and
 passes through here with nothing but the standard library.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from holdfast.errors import Fatal, RateLimited, SchemaInvalid, TaskCancelled, TaskFailed, Transient
+    from holdfast.kernel.running import cancelled, current, progress, step, usage
+    from holdfast.kernel.task import Later, Moved, Partial
+    from holdfast.sdk.client import Holdfast
+    from holdfast.sdk.handle import Handle
+    from holdfast.sdk.task import Task
 
 __version__: str
 
+__all__ = [
+    "Fatal",
+    "Handle",
+    "Holdfast",
+    "Later",
+    "Moved",
+    "Partial",
+    "RateLimited",
+    "SchemaInvalid",
+    "Task",
+    "TaskCancelled",
+    "TaskFailed",
+    "Transient",
+    "__version__",
+    "cancelled",
+    "current",
+    "progress",
+    "step",
+    "usage",
+]
 
-def __getattr__(name: str) -> str:
+ROOMS = {
+    "errors": ("Fatal", "RateLimited", "SchemaInvalid", "TaskCancelled", "TaskFailed", "Transient"),
+    "kernel.running": ("cancelled", "current", "progress", "step", "usage"),
+    "kernel.task": ("Later", "Moved", "Partial"),
+    "sdk.client": ("Holdfast",),
+    "sdk.handle": ("Handle",),
+    "sdk.task": ("Task",),
+}
+HOMES = {name: room for room, names in ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         return version("holdfast")
+    if name in HOMES:
+        return getattr(import_module(f"holdfast.{HOMES[name]}"), name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

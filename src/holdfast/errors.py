@@ -2,6 +2,7 @@
 
     HoldfastError
     ├── SettingInvalid
+    ├── AppInvalid
     ├── PortsTaken
     ├── DatabaseError
     │   ├── DatabaseUnreachable
@@ -28,6 +29,7 @@
     │   ├── VerbUnknown
     │   ├── StateUnknown
     │   ├── StepUnknown
+    │   ├── StepInvalid
     │   ├── BudgetUnknown
     │   ├── PayloadInvalid
     │   ├── PayloadTooLarge
@@ -40,20 +42,30 @@
     │   ├── RoleMissing
     │   ├── HostRefused
     │   └── OriginRefused
-    └── TaskError
-        ├── TaskNotFound
-        ├── TaskExpired
-        ├── MoveRefused
-        └── LeaseLost
+    ├── TaskError
+    │   ├── TaskNotFound
+    │   ├── TaskExpired
+    │   ├── TaskFailed
+    │   ├── TaskCancelled
+    │   ├── MoveRefused
+    │   └── LeaseLost
+    └── Failure
+        ├── RateLimited
+        ├── Transient
+        ├── SchemaInvalid
+        └── Fatal
 
 A class's docstring is the start of its message: it says what is wrong. What is particular to this case, and what to
 do about it, follows. Each class also knows the exit code of the command line and the status of the HTTP answer. Those
 with an `sqlstate` are decided in Postgres: its functions raise that code, with the detail as message and the fix as
 hint, so that every client gets the same error, with Python or without.
+
+A `Failure` is raised by you: in a task, to say what kind of failure it is, and so what follows.
 """
 
+from datetime import timedelta
 from inspect import cleandoc
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 
 class HoldfastError(Exception):
@@ -72,6 +84,12 @@ class HoldfastError(Exception):
 
 class SettingInvalid(HoldfastError):
     """A setting cannot be used."""
+
+    exit_code = 2
+
+
+class AppInvalid(HoldfastError):
+    """The application with your tasks cannot be loaded."""
 
     exit_code = 2
 
@@ -212,6 +230,10 @@ class StepUnknown(RequestInvalid):
     sqlstate = "TK015"
 
 
+class StepInvalid(RequestInvalid):
+    """A step cannot be run like this."""
+
+
 class BudgetUnknown(RequestInvalid):
     """No rate budget has this name."""
 
@@ -305,6 +327,21 @@ class TaskExpired(TaskError):
     sqlstate = "TK004"
 
 
+class TaskFailed(TaskError):
+    """The task has failed for good."""
+
+    exit_code = 1
+    category: str | None = None
+    code: str | None = None
+    step: str | None = None
+
+
+class TaskCancelled(TaskError):
+    """The task was cancelled."""
+
+    exit_code = 7
+
+
 class MoveRefused(TaskError):
     """The lifecycle does not allow this move."""
 
@@ -315,3 +352,41 @@ class LeaseLost(TaskError):
     """This lease is no longer held; drop the result."""
 
     sqlstate = "TK001"
+
+
+class Failure(HoldfastError):
+    """A task cannot go on."""
+
+    category: ClassVar[Literal["RateLimited", "Transient", "SchemaInvalid", "Fatal"] | None] = None
+
+    def __init__(
+        self, message: str = "", *, code: str | None = None, retry_after: timedelta | float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message or self.title
+        self.code = code
+        self.retry_after = timedelta(seconds=retry_after) if isinstance(retry_after, (int, float)) else retry_after
+
+
+class RateLimited(Failure):
+    """Somebody asks to slow down; the task waits, at no cost."""
+
+    category = "RateLimited"
+
+
+class Transient(Failure):
+    """It may work the next time; the task is tried again, a limited number of times."""
+
+    category = "Transient"
+
+
+class SchemaInvalid(Failure):
+    """The input is wrong and will stay wrong; the task goes to the inbox."""
+
+    category = "SchemaInvalid"
+
+
+class Fatal(Failure):
+    """Trying again would not help; the task goes to the inbox."""
+
+    category = "Fatal"

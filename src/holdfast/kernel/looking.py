@@ -6,7 +6,7 @@ from uuid import UUID
 
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.task import Attempt, Count, Event, Explanation, Link, Page, Queue, Step, StepEvent, Worker
+from holdfast.kernel.task import Attempt, Count, Ended, Event, Explanation, Link, Page, Queue, Step, StepEvent, Worker
 
 
 class Looking(Calls):
@@ -16,6 +16,16 @@ class Looking(Calls):
         """A task, live or finished. Raises TaskNotFound."""
         found: dict[str, Any] = wire.load(await self._value("select holdfast.read($1)", wire.task_id(task_id)))
         return found
+
+    async def outcomes(self, ids: Iterable[UUID | str]) -> dict[UUID, Ended | None]:
+        """How those of these tasks ended that have; None for one that is not there. Others are missing."""
+        rows = await self._rows("select * from holdfast.outcomes($1)", [wire.task_id(task) for task in ids])
+        return {
+            row["task_id"]: Ended(**{**row, "result": wire.load(row["result"]), "note": wire.load(row["note"])})
+            if row["outcome"]
+            else None
+            for row in rows
+        }
 
     async def events(self, task_id: UUID | str) -> list[Event]:
         """Its moves, oldest first."""

@@ -147,6 +147,17 @@ class Settled:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """How a task ended: its final state and outcome, its result, or the error or reason that was noted."""
+
+    task_id: UUID
+    state: str
+    outcome: Literal["done", "partial", "failed", "cancelled"]
+    result: Json
+    note: Json
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """A step that is done, a move to another state under the same lease, or both."""
 

@@ -29,6 +29,20 @@ begin
           from holdfast.lifecycle l where l.id = (v_task ->> 'lifecycle')::smallint);
 end $$;
 
+-- Of these tasks, those that have ended, and those that are not there at all (state and outcome are null).
+create or replace function holdfast.outcomes(p_id uuid[])
+returns table (task_id uuid, state text, outcome holdfast.outcome, result jsonb, note jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+  select i.id, d.state, d.outcome, d.result, d.note
+  from unnest(p_id) i(id)
+  left join lateral (select t.id from holdfast.task t where t.id = i.id offset 0) t on true
+  left join lateral (
+    select d.state, d.outcome, d.result, d.note from holdfast.task_done d where d.id = i.id offset 0) d on true
+  where t.id is null
+$$;
+
 create or replace function holdfast.events(p_id uuid)
 returns table (version int, at timestamptz, verb text, from_state text, to_state text, attempt int, worker_id text,
                data jsonb)
@@ -55,5 +69,5 @@ as $$
   order by e.number
 $$;
 
-grant execute on function holdfast.read(uuid), holdfast.events(uuid), holdfast.steps(uuid), holdfast.step_events(uuid)
+grant execute on function holdfast.read(uuid), holdfast.outcomes(uuid[]), holdfast.events(uuid), holdfast.steps(uuid), holdfast.step_events(uuid)
   to holdfast_app;

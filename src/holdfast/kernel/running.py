@@ -1,0 +1,254 @@
+"""What a task can call while it runs: step, progress, usage, cancelled.
+
+They are ambient: a handler takes its own arguments and nothing else, and the attempt it belongs to is found in the
+context. Outside of an attempt, where a handler is called as the plain function it is, a step just runs and nothing is
+kept; so a handler can be tried by calling it.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import ContextVar
+from decimal import Decimal
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+from holdfast.errors import StepInvalid
+from holdfast.kernel import values
+from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
+from holdfast.kernel.threads import in_thread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+longest_note = 500
+
+
+class Desk(Protocol):
+    """Where an attempt is run: what it needs from whoever runs it."""
+
+    async def steps(self, lease: Lease) -> dict[str, Json]:
+        """The results of the steps that are done."""
+
+    async def checkpoint(self, done: Checkpoint) -> Checkpointed:
+        """Keep a step. Raises LeaseLost."""
+
+    async def record(self, lease: Lease, kind: str, step: str | None, data: Json) -> None:
+        """Write down what happened. Raises LeaseLost."""
+
+    def show(self, lease: Lease, progress: Json) -> None:
+        """Let others see how far it is."""
+
+
+class Attempt:
+    """One run of one handler under one lease."""
+
+    def __init__(self, lease: Lease, desk: Desk, loop: asyncio.AbstractEventLoop) -> None:
+        self.lease = lease
+        self.desk = desk
+        self.loop = loop
+        self.cancelled = False
+        self.blamed: list[tuple[BaseException, str]] = []
+        self.spent: list[Json] = []
+        self._progress: dict[str, Json] = {}
+        self._begun: set[str] = set()
+        self._done: asyncio.Future[dict[str, Json]] | None = None
+
+    async def stored(self, name: str) -> tuple[bool, Json]:
+        """Whether this step is done already, and its result. Raises StepInvalid for a name that was used before."""
+        if name in self._begun:
+            raise StepInvalid(
+                f"{name!r} was run twice in one attempt, so its result would stand for two things.",
+                fix="Name each step, or run one over many items with step.map.",
+            )
+        self._begun.add(name)
+        if not self.lease.resumed:
+            return False, None
+        if self._done is None:
+            self._done = asyncio.ensure_future(self.desk.steps(self.lease))
+        done = await asyncio.shield(self._done)
+        return name in done, done.get(name)
+
+    async def keep(self, name: str, value: object, spent: list[Json]) -> Json:
+        """Write a step's result down; what counts is what the first to write it has written."""
+        return (
+            await self.desk.checkpoint(Checkpoint(self.lease, name, values.dump(value), usage=spent or None))
+        ).result
+
+    def blame(self, error: BaseException, step: str) -> None:
+        """Remember in which step an error arose: failures are counted for each step by itself."""
+        if not any(known is error for known, _ in self.blamed):
+            self.blamed.append((error, step))
+
+    def show(self, **progress: Json) -> None:
+        self._progress = {**self._progress, **progress}
+        self.desk.show(self.lease, self._progress)
+
+
+ATTEMPT: ContextVar[Attempt | None] = ContextVar("holdfast_attempt", default=None)
+SPENT: ContextVar[list[Json] | None] = ContextVar("holdfast_spent", default=None)
+
+
+class Steps:
+    """`await step("fetched", fetch, url)`: run it once and keep its result, or bring back the kept one."""
+
+    @overload
+    def __call__(
+        self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
+
+    @overload
+    def __call__(
+        self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, R]: ...
+
+    def __call__(
+        self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """The result of `function(*args, **kwargs)`, which may be sync (it runs in a thread) or async.
+
+        It comes back as its JSON reads: as the types that the function's return annotation names, else as plain lists
+        and dictionaries. So it is the same in the first run and after a crash. Raises StepInvalid.
+        """
+        attempt = ATTEMPT.get()
+        if attempt and not in_loop(attempt):
+            raise StepInvalid(f"{name!r}: this task is not async.", fix=f"Write step.sync({name!r}, ...), no await.")
+        return self._run(attempt, name, function, args, kwargs)
+
+    def sync(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The same in a task that is a plain `def`. Raises StepInvalid."""
+        attempt = ATTEMPT.get()
+        if attempt is None:
+            return function(*args, **kwargs)
+        if in_loop(attempt):
+            raise StepInvalid(f"{name!r}: this task is async.", fix=f"Write await step({name!r}, ...).")
+        if inspect.iscoroutinefunction(function):
+            raise StepInvalid(f"{name!r} is async, and its task is not.", fix="Make the task `async def`.")
+
+        def ask(question: Coroutine[Any, Any, T]) -> T:
+            return asyncio.run_coroutine_threadsafe(question, attempt.loop).result()
+
+        known, result = ask(attempt.stored(name))
+        if not known:
+            attempt.show(step=name)
+            spent: list[Json] = []
+            token = SPENT.set(spent)
+            try:
+                value = function(*args, **kwargs)
+            except BaseException as error:
+                attempt.blame(error, name)
+                attempt.spent += spent
+                raise
+            finally:
+                SPENT.reset(token)
+            result = ask(attempt.keep(name, value, spent))
+        return cast(R, values.load(result, values.returned_by(function)))
+
+    async def map(
+        self,
+        name: str,
+        function: Callable[[T], Coroutine[Any, Any, R]] | Callable[[T], R],
+        items: Iterable[T],
+        *,
+        at_once: int = 10,
+    ) -> list[R]:
+        """`function` over all items, each a step of its own (`name[0]`, `name[1]`, ...), so many at once.
+
+        The items must come in the same order in every attempt. The first failure stops those that have not begun.
+        """
+        if at_once < 1:
+            raise StepInvalid(f"at_once={at_once} would never begin.", fix="Give 1 or more.")
+        places = asyncio.Semaphore(at_once)
+        failed = False
+
+        async def one(index: int, item: T) -> Any:
+            nonlocal failed
+            async with places:
+                if failed:
+                    return None
+                try:
+                    return await self(f"{name}[{index}]", cast(Callable[[T], R], function), item)
+                except BaseException:
+                    failed = True
+                    raise
+
+        tasks = [asyncio.ensure_future(one(index, item)) for index, item in enumerate(items)]
+        try:
+            return list(await asyncio.gather(*tasks))
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+
+    async def _run(
+        self, attempt: Attempt | None, name: str, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        if attempt is None:
+            return await called(function, args, kwargs)
+        known, result = await attempt.stored(name)
+        if not known:
+            attempt.show(step=name)
+            spent: list[Json] = []
+            token = SPENT.set(spent)
+            try:
+                value = await called(function, args, kwargs)
+            except BaseException as error:
+                attempt.blame(error, name)
+                attempt.spent += spent
+                raise
+            finally:
+                SPENT.reset(token)
+            result = await attempt.keep(name, value, spent)
+        return values.load(result, values.returned_by(function))
+
+
+step = Steps()
+
+
+def progress(done: float, total: float | None = None, *, note: str | None = None) -> None:
+    """Say how far the task is. Seen by others within a heartbeat; only the newest counts."""
+    attempt = ATTEMPT.get()
+    if attempt:
+        attempt.show(done=done, total=total, note=note[:longest_note] if note else None)
+
+
+def usage(
+    model: str, *, tokens_in: int = 0, tokens_out: int = 0, cost_cents: float | Decimal = 0, **more: Json
+) -> None:
+    """Write down what was spent. Inside a step it is kept with the step, once, however often the task is resumed."""
+    attempt = ATTEMPT.get()
+    if attempt is None:
+        return
+    spent = SPENT.get()
+    entry = {"model": model, "tokens_in": tokens_in, "tokens_out": tokens_out, "cost_cents": float(cost_cents), **more}
+    (attempt.spent if spent is None else spent).append(entry)
+
+
+def cancelled() -> bool:
+    """Whether somebody wants this task to stop: for long loops in plain functions."""
+    attempt = ATTEMPT.get()
+    return attempt is not None and attempt.cancelled
+
+
+def current() -> Lease:
+    """The lease that this code runs under: the task's id, state, attempt. Raises StepInvalid outside of a task."""
+    attempt = ATTEMPT.get()
+    if attempt is None:
+        raise StepInvalid("No task is running here.", fix="Call current() in a task that a worker runs.")
+    return attempt.lease
+
+
+def in_loop(attempt: Attempt) -> bool:
+    try:
+        return asyncio.get_running_loop() is attempt.loop
+    except RuntimeError:
+        return False
+
+
+async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a function returns: awaited if it is async, else from a thread, so that it does not hold up the others."""
+    if inspect.iscoroutinefunction(function):
+        return await cast(Callable[..., Awaitable[Any]], function)(*args, **kwargs)
+    answer = await in_thread(function, *args, **kwargs)
+    return await answer if inspect.isawaitable(answer) else answer

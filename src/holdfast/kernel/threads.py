@@ -1,0 +1,85 @@
+"""Plain functions run in threads of their own, and can be stopped there.
+
+A thread cannot be killed, but an exception can be put into it, which arises between two of its lines of Python. Whoever
+waits in C code (a long sleep, one bad regular expression) does not notice until it is back; then only the end of the
+process helps, which is the keeper's business.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+remind_seconds = 1.0
+
+
+async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """What `function` returns. Cancelling this raises CancelledError in the function, and waits until it has ended."""
+    call = Call(asyncio.get_running_loop(), function, args, kwargs)
+    call.start()
+    try:
+        return await asyncio.shield(call.answer)
+    except asyncio.CancelledError:
+        while not call.answer.done():
+            call.interrupt()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([call.answer], timeout=remind_seconds)
+        if not call.answer.cancelled():
+            call.answer.exception()  # what it ended with no longer matters, and has now been looked at
+        raise
+
+
+class Call(threading.Thread):
+    """A thread for one call. A daemon: a function that never ends does not keep the process from ending."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        super().__init__(daemon=True, name=getattr(function, "__name__", "call"))
+        self.loop = loop
+        self.answer: asyncio.Future[Any] = loop.create_future()
+        self._call = (function, args, kwargs)
+        self._context = contextvars.copy_context()
+        self._ending = threading.Lock()
+        self._ended = False
+
+    def run(self) -> None:
+        function, args, kwargs = self._call
+        try:
+            value = self._context.run(function, *args, **kwargs)
+        except BaseException as error:
+            self._tell(self.answer.set_exception, as_exception(error))
+        else:
+            self._tell(self.answer.set_result, value)
+
+    def interrupt(self) -> None:
+        with self._ending:
+            if not self._ended and self.ident:
+                kind = ctypes.py_object(asyncio.CancelledError)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), kind)
+
+    def _tell(self, settle: Callable[[Any], None], value: object) -> None:
+        with self._ending:
+            self._ended = True
+        with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits
+            self.loop.call_soon_threadsafe(self._settle, settle, value)
+
+    def _settle(self, settle: Callable[[Any], None], value: object) -> None:
+        if not self.answer.done():
+            settle(value)
+
+
+class Exited(Exception):
+    """A function called for the end of the process, which is not its to decide."""
+
+
+def as_exception(error: BaseException) -> BaseException:
+    """What can travel through a future: not the exceptions that would end the event loop, nor StopIteration."""
+    if isinstance(error, (SystemExit, KeyboardInterrupt, StopIteration)):
+        wrapped = Exited(f"{type(error).__name__}: {error}")
+        wrapped.__cause__ = error
+        return wrapped
+    return error

@@ -1,0 +1,85 @@
+"""Values of Python as JSON, and back as the types that annotations name."""
+
+import functools
+import inspect
+import typing
+import weakref
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticSerializationError, to_jsonable_python
+
+from holdfast.errors import PayloadInvalid
+from holdfast.kernel.task import Json
+
+KNOWN: MutableMapping[Callable[..., Any], Mapping[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def dump(value: object) -> Json:
+    """A value as JSON holds it: models, dataclasses, dates, sets and the like included. Raises PayloadInvalid."""
+    try:
+        return to_jsonable_python(value)
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        raise PayloadInvalid(
+            f"{error}.", fix="Return what JSON can hold; put files where files live and return their address."
+        ) from error
+
+
+def load(value: Json, kind: object = Any) -> Any:
+    """JSON as an annotation reads it. Raises ValidationError."""
+    reader = adapter(kind) if _is_hashable(kind) else None
+    return reader.validate_python(value) if reader else value
+
+
+def load_at(name: str, value: Json, kind: object) -> Any:
+    """The same for a value that has a name, which the error then tells. Raises ValidationError."""
+    try:
+        return load(value, kind)
+    except ValidationError as error:
+        found = [((name, *each["loc"]), each["msg"]) for each in error.errors(include_url=False)]
+        raise misfit(name, found) from None
+
+
+def misfit(title: str, problems: Iterable[tuple[tuple[int | str, ...], str]]) -> ValidationError:
+    """The error for values that do not fit: where, and why."""
+    found = [
+        InitErrorDetails(type=PydanticCustomError("misfit", "{message}", {"message": message}), loc=place, input=None)
+        for place, message in problems
+    ]
+    return ValidationError.from_exception_data(title, found)
+
+
+@functools.lru_cache(maxsize=1024)
+def adapter(kind: object) -> TypeAdapter[Any] | None:
+    """What reads a type; None for one that cannot be read from JSON, whose values stay plain."""
+    if kind is Any or kind is inspect.Parameter.empty:
+        return None
+    try:
+        reader: TypeAdapter[Any] = TypeAdapter(kind)  # type: ignore[arg-type]
+        return reader
+    except (PydanticUserError, NameError, TypeError):
+        return None
+
+
+def returned_by(function: Callable[..., Any]) -> object:
+    """The return annotation of a function; Any if it has none that can be read."""
+    return hints(function).get("return", Any)
+
+
+def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """The annotations of a function; none if they cannot be read."""
+    try:
+        if function not in KNOWN:
+            KNOWN[function] = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+        return KNOWN[function]
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def _is_hashable(kind: object) -> bool:
+    try:
+        hash(kind)
+    except TypeError:
+        return False
+    return True

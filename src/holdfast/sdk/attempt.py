@@ -1,0 +1,141 @@
+"""One attempt, as a straight line: read the payload, call the handler, make an outcome of what came of it.
+
+Nothing is written here. The outcome goes to whoever holds the lease; None stands for a lease that is lost, about which
+there is nothing more to say.
+"""
+
+import asyncio
+import logging
+import traceback
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from holdfast.errors import Failure, HoldfastError, LeaseLost, RequestInvalid
+from holdfast.kernel import values
+from holdfast.kernel.running import ATTEMPT, Attempt
+from holdfast.kernel.task import Cancelled, Done, Failed, Later, Outcome
+from holdfast.kernel.threads import as_exception, in_thread
+from holdfast.sdk.task import Task
+
+log = logging.getLogger("holdfast.task")
+
+OUTCOMES = get_args(Outcome)
+
+
+class Run:
+    """An attempt under way. It can be interrupted, with the outcome that it then has."""
+
+    def __init__(self, task: Task[..., Any], attempt: Attempt) -> None:
+        self.task = task
+        self.attempt = attempt
+        self.lease = attempt.lease
+        self._future: asyncio.Future[Outcome | None] | None = None
+        self._interrupted: Outcome | None = None
+        self._is_interrupted = False
+
+    def interrupt(self, outcome: Outcome | None) -> None:
+        """Raise CancelledError in the handler. Unless it ends otherwise, this is its outcome. The first one counts."""
+        if self._is_interrupted:
+            return
+        self._is_interrupted, self._interrupted = True, outcome
+        self.attempt.cancelled = True
+        if self._future:
+            self._future.cancel()
+
+    async def __call__(self) -> Outcome | None:
+        """The outcome of this attempt; None if its lease is lost."""
+        if self._is_interrupted:
+            return self._interrupted
+        token = ATTEMPT.set(self.attempt)
+        try:
+            self._future = asyncio.ensure_future(self._outcome())
+        finally:
+            ATTEMPT.reset(token)
+        try:
+            outcome = await self._future
+        except asyncio.CancelledError:
+            if not self._is_interrupted:
+                self._future.cancel()  # it is not the handler that was cancelled, but we
+                raise
+            outcome = self._interrupted
+        return outcome
+
+    async def _outcome(self) -> Outcome | None:
+        limit = self.task.timeout
+        try:
+            async with asyncio.timeout(limit.total_seconds() if limit else None) as clock:
+                return await self._called()
+        except TimeoutError:
+            if clock.expired():
+                return Failed("Transient", f"It ran for longer than {limit}.", code="timeout")
+            raise
+
+    async def _called(self) -> Outcome | None:
+        try:
+            try:
+                arguments = self.task.arguments(self.lease.payload)
+            except ValidationError as error:
+                return Failed("SchemaInvalid", f"The payload does not fit {self.task.name}: {described(error)}")
+            value = await self._value(*arguments)
+            if isinstance(value, Failure):
+                raise value
+            return value if isinstance(value, OUTCOMES) else Done(values.dump(value))
+        except asyncio.CancelledError:
+            if self._is_interrupted:
+                raise
+            return Failed(None, "The handler cancelled itself.", code="CancelledError", step=self._step(None))
+        except LeaseLost:
+            return None
+        except Exception as error:
+            return self._failed(error)
+
+    async def _value(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.task.is_async:
+            return await in_thread(self.task.function, *args, **kwargs)
+        try:
+            return await self.task.function(*args, **kwargs)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise as_exception(error) from error
+
+    def _failed(self, error: Exception) -> Outcome:
+        """What kind of failure an exception is: as it says, as the task maps it, else a surprise."""
+        while isinstance(error, ExceptionGroup):  # what several things at once raised: the first one counts
+            error = error.exceptions[0]
+        step = self._step(error)
+        if not isinstance(error, Failure):
+            for kind, failure in self.task.errors.items():
+                if isinstance(error, kind):
+                    error = failure(str(error) or type(error).__name__, code=type(error).__name__)
+                    break
+        if isinstance(error, Failure):
+            return Failed(error.category, error.message, error.code, step, retry_after=error.retry_after)
+        if isinstance(error, RequestInvalid):
+            return Failed("SchemaInvalid", str(error), code=type(error).__name__, step=step)
+        log.warning(
+            "task raised", exc_info=error,
+            extra={"task_id": str(self.lease.task_id), "task": self.task.name, "attempt": self.lease.attempt},
+        )  # fmt: skip
+        name = type(error).__name__
+        where = traceback.extract_tb(error.__traceback__)
+        place = f" ({where[-1].filename}:{where[-1].lineno})" if where and not isinstance(error, HoldfastError) else ""
+        return Failed(None, f"{name}: {error}{place}" if str(error) else f"{name}{place}", code=name, step=step)
+
+    def _step(self, error: BaseException | None) -> str | None:
+        """The step in which an error arose, looking through what was raised from it."""
+        seen = 0
+        while error is not None and seen < 20:
+            for known, step in self.attempt.blamed:
+                if known is error:
+                    return step
+            error, seen = error.__cause__ or error.__context__, seen + 1
+        return None
+
+
+def described(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False)[:5]
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in found)
+
+
+CANCELLED = Cancelled()
+RELEASED = Later(kind="released")

@@ -1,0 +1,289 @@
+"""`Holdfast`: an application's tasks, and the way to the database they live in."""
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from uuid import UUID
+
+from holdfast.errors import AppInvalid
+from holdfast.kernel import values, wire
+from holdfast.kernel.durations import parse_duration
+from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.kernel.opening import open_store
+from holdfast.kernel.settings import Settings, read_settings
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Ended, Submission
+from holdfast.lifecycles import declare_all
+from holdfast.sdk import enqueue
+from holdfast.sdk.background import Background
+from holdfast.sdk.handle import Handle
+from holdfast.sdk.task import AsyncTask, Duration, Errors, PlainTask, Task
+from holdfast.sdk.tracing import starting
+from holdfast.sdk.waiting import Waiting
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+default_queue = "default"
+
+
+class TaskMaker(Protocol):
+    """What `@hf.task(...)` gives: it makes a task of a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+
+
+class Holdfast:
+    """An application: its tasks by name, and the database. Opened when it is first used, from any thread or loop."""
+
+    def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
+        """`url`: a `postgresql://` address. Without it, HOLDFAST_URL; without that, the Postgres in ./.holdfast."""
+        self._settings = settings or Settings.model_construct(url=url) if url else settings
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.lifecycles: dict[str, Lifecycle] = {}
+        self._lock = threading.Lock()
+        self._opened: Opened | None = None
+        EVERY.add(self)
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings or read_settings()
+
+    # Tasks
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(
+        self, /, *, name: str | None = None, queue: str | None = None, retries: int | None = None,
+        timeout: Duration | None = None, priority: int = 0, lifecycle: Lifecycle | str = "dispatch",
+        errors: Errors | None = None,
+    ) -> TaskMaker: ...  # fmt: skip
+
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        retries: int | None = None,
+        timeout: Duration | None = None,
+        priority: int = 0,
+        lifecycle: Lifecycle | str = "dispatch",
+        errors: Errors | None = None,
+    ) -> Any:
+        """Make a task of a function, which stays a plain function too.
+
+        name: under which workers know it; the function's by default. queue: where it waits. retries: how often a
+        failure is tried again. timeout: how long one attempt may run. errors: which category an exception of others
+        stands for, as {httpx.ConnectError: Transient}. Raises AppInvalid.
+        """
+
+        def make(function: Callable[..., Any]) -> Task[..., Any]:
+            called = name or getattr(function, "__name__", "")
+            if not called or called in self.tasks:
+                raise AppInvalid(
+                    f"Two tasks cannot both be called {called!r}." if called else "A task needs a name.",
+                    fix="Give it another with name=...",
+                )
+            if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
+                raise AppInvalid(f"{called}: retries={retries!r}.", fix="Say how often to try again: 0 or more.")
+            kind = AsyncTask if asyncio.iscoroutinefunction(function) else PlainTask
+            machine = self.lifecycle(lifecycle) if isinstance(lifecycle, Lifecycle) else None
+            task: Task[..., Any] = kind(
+                self,
+                function,
+                name=called,
+                queue=queue,
+                retries=retries,
+                timeout=None if timeout is None else parse_duration(timeout),
+                priority=priority,
+                lifecycle=machine.name if machine else str(lifecycle),
+                errors=errors or {},
+            )
+            self.tasks[called] = task
+            return task
+
+        return make if function is None else make(function)
+
+    def lifecycle(self, lifecycle: Lifecycle | str, **declaration: Any) -> Lifecycle:
+        """A lifecycle of your own, declared in the database when it is opened. Raises DeclarationInvalid."""
+        one = lifecycle if isinstance(lifecycle, Lifecycle) else Lifecycle(lifecycle, **declaration)
+        self.lifecycles[one.name] = one
+        return one
+
+    @property
+    def queues(self) -> list[str]:
+        """Where its tasks wait."""
+        own = {task.queue or self._queue_of(task.lifecycle) for task in self.tasks.values()}
+        return sorted(own) or [default_queue]
+
+    def _queue_of(self, lifecycle: str) -> str:
+        own = self.lifecycles.get(lifecycle)
+        return (own.queue or own.name) if own else default_queue
+
+    # Starting
+
+    def start(self, task: Task[P, R], submission: Submission, on: Any = None) -> Handle[R]:
+        """Make a task, in the transaction of `on` if it is given. Raises a RequestInvalid."""
+        returns = values.returned_by(task.function)
+        with starting(task.name):
+            if on is not None:
+                self._be_ready(submission)
+                return Handle(self, enqueue.submit(on, submission), returns)
+            return Handle(self, self.call(self._submit(submission)), returns)
+
+    async def astart(self, task: Task[P, R], submission: Submission, on: Any = None) -> Handle[R]:
+        """The same in async code."""
+        returns = values.returned_by(task.function)
+        with starting(task.name):
+            if on is not None:
+                await asyncio.to_thread(self._be_ready, submission)
+                return Handle(self, await enqueue.asubmit(on, submission), returns)
+            return Handle(self, await self.acall(self._submit(submission)), returns)
+
+    def submit(self, submissions: Iterable[Submission]) -> list[Handle[Any]]:
+        """Make many tasks in one statement, all or none: `hf.submit(send.submission(n) for n in orders)`."""
+        made = list(submissions)
+        return [self.handle(task_id) for task_id in self.call(self._submit_all(made))]
+
+    async def asubmit(self, submissions: Iterable[Submission]) -> list[Handle[Any]]:
+        """The same in async code."""
+        made = list(submissions)
+        return [self.handle(task_id) for task_id in await self.acall(self._submit_all(made))]
+
+    def handle(self, task_id: UUID | str) -> Handle[Any]:
+        """A handle on any task. Raises RequestInvalid for what is no id."""
+        return Handle(self, wire.task_id(task_id))
+
+    async def _submit(self, submission: Submission) -> UUID:
+        return (await self._submit_all([submission]))[0]
+
+    async def _submit_all(self, submissions: Sequence[Submission]) -> list[UUID]:
+        opened = await self._open()
+        await opened.make_queues({one.queue for one in submissions if one.queue in self._known_queues()})
+        return [one.id for one in await opened.store.submit(*submissions) if one.id]
+
+    def _known_queues(self) -> set[str | None]:
+        return {task.queue for task in self.tasks.values()}
+
+    def _be_ready(self, submission: Submission) -> None:
+        """The caller's transaction meets a schema and a queue that are there already."""
+
+        async def ready() -> None:
+            opened = await self._open()
+            await opened.make_queues({submission.queue} & self._known_queues())
+
+        if submission.queue or submission.lifecycle in self.lifecycles:
+            self.call(ready())
+
+    async def ended(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
+        return await (await self._open()).waiting.ended(task_id, timeout)
+
+    # The database
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: object = None) -> AsyncIterator[None]:
+        """Open now, close at the end: `FastAPI(lifespan=hf.lifespan)`."""
+        await self.acall(self.store_of(lambda store: store.lifecycles()))
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self.close)
+
+    async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""
+        return await question((await self._open()).store)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._background().call(work)
+
+    async def acall(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._background().acall(work)
+
+    def _background(self) -> Background:
+        with self._lock:
+            if self._opened is None:
+                self._opened = Opened()
+            return self._opened.background
+
+    async def _open(self) -> "Opened":
+        opened = self._opened
+        assert opened is not None  # noqa: S101 - we run in its thread
+        await opened.open(self.settings, list(self.lifecycles.values()))
+        return opened
+
+    def close(self) -> None:
+        """Give the connections back. The next use opens anew."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened:
+            opened.close()
+
+
+class Opened:
+    """The open database of one application: its thread, its store, and who waits there."""
+
+    def __init__(self) -> None:
+        self.background = Background()
+        self._stack = contextlib.AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._queues: set[str] = set()
+        self._store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None  # noqa: S101
+        return self._store
+
+    async def open(self, settings: Settings, lifecycles: Sequence[Lifecycle]) -> None:
+        async with self._opening:
+            if self._store is None:
+                store = await self._stack.enter_async_context(open_store(settings))
+                await declare_all(store)
+                for lifecycle in lifecycles:
+                    await store.declare(lifecycle)
+                self.waiting = Waiting(store)
+                self._store = store
+
+    async def make_queues(self, queues: Iterable[str | None]) -> None:
+        for queue in queues:
+            if queue and queue not in self._queues:
+                await self.store.make_queue(queue)
+                self._queues.add(queue)
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self.background.begin(self._stack.aclose()).result(timeout=15)
+        self.background.stop()
+
+
+EVERY: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()
+
+
+@atexit.register
+def close_all() -> None:
+    for app in list(EVERY):
+        app.close()
+
+
+def forget_all() -> None:
+    """In a forked child the threads and connections are the parent's: whoever is used there opens anew."""
+    for app in list(EVERY):
+        app._lock = threading.Lock()
+        app._opened = None
+
+
+os.register_at_fork(after_in_child=forget_all)

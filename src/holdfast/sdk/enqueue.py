@@ -1,0 +1,135 @@
+"""A task made in the caller's own transaction: it commits or vanishes with the caller's rows.
+
+Every driver calls the same SQL function. Which one it is, is told by what the connection can do, so none of them has to
+be installed.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from holdfast.errors import HoldfastError, RequestInvalid
+from holdfast.kernel import wire
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Submission
+
+COLUMNS = {
+    "task": "text", "payload": "jsonb", "lifecycle": "text", "queue": "text", "priority": "int", "key": "text",
+    "delay": "interval", "run_at": "timestamptz", "max_attempts": "int", "owner": "text", "after": "uuid[]",
+    "on_failure": "text", "limit_key": "text", "limit_to": "int", "time_limit": "interval", "tags": "text[]",
+    "trace": "text",
+}  # fmt: skip
+
+
+def submit(on: Any, submission: Submission) -> UUID:
+    """Make the task on a psycopg connection, a SQLAlchemy Session or Connection. Raises RequestInvalid."""
+    module = module_of(on)
+    if is_async(on):
+        raise RequestInvalid(f"{type(on).__name__} is async.", fix="Use `await task.opts(on=...).astart(...)`.")
+    given = values_of(submission)
+    try:
+        if module == "sqlalchemy":
+            return one(on.execute(sqlalchemy_text(), given).scalar_one())
+        if module in ("psycopg", "psycopg2"):
+            with on.cursor() as cursor:
+                cursor.execute(statement(lambda name: f"%({name})s"), given)
+                return one(first(cursor.fetchone()))
+    except Exception as error:
+        raise translated(error) from error
+    raise unknown(on)
+
+
+async def asubmit(on: Any, submission: Submission) -> UUID:
+    """The same on an asyncpg connection, a psycopg AsyncConnection, a SQLAlchemy AsyncSession or AsyncConnection."""
+    if isinstance(on, asyncpg.Pool):
+        raise RequestInvalid("A pool has no transaction.", fix="Acquire a connection and begin one.")
+    if module_of(on) == "asyncpg":
+        made = (await Store(on).submit(submission))[0].id
+        assert made is not None  # noqa: S101
+        return made
+    if not is_async(on):
+        return submit(on, submission)
+    given = values_of(submission)
+    try:
+        if module_of(on) == "sqlalchemy":
+            return one((await on.execute(sqlalchemy_text(), given)).scalar_one())
+        if module_of(on) == "psycopg":
+            async with on.cursor() as cursor:
+                await cursor.execute(statement(lambda name: f"%({name})s"), given)
+                return one(first(await cursor.fetchone()))
+    except Exception as error:
+        raise translated(error) from error
+    raise unknown(on)
+
+
+def statement(placeholder: Any) -> str:
+    return "select holdfast.submit({}) as id".format(
+        ", ".join(f"{name} => cast({placeholder(name)} as {kind})" for name, kind in COLUMNS.items())
+    )
+
+
+def sqlalchemy_text() -> Any:
+    from sqlalchemy import text
+
+    return text(statement(lambda name: f":{name}"))
+
+
+def values_of(task: Submission) -> dict[str, Any]:
+    """The arguments of the SQL function. Raises PayloadInvalid."""
+    return {
+        "task": wire.text(task.name), "payload": wire.dump({} if task.payload is None else task.payload),
+        "lifecycle": task.lifecycle, "queue": wire.text(task.queue), "priority": wire.whole(task.priority),
+        "key": wire.text(task.key), "delay": task.delay, "run_at": task.run_at,
+        "max_attempts": wire.whole(task.max_attempts), "owner": wire.text(task.owner),
+        "after": [str(other) for other in task.after], "on_failure": task.on_failure,
+        "limit_key": wire.text(task.limit_key), "limit_to": wire.whole(task.limit_to), "time_limit": task.time_limit,
+        "tags": list(task.tags) or None, "trace": task.trace,
+    }  # fmt: skip
+
+
+def module_of(on: Any) -> str:
+    """The library that a connection, or what it derives from, comes from."""
+    for kind in type(on).__mro__:
+        name = kind.__module__.partition(".")[0]
+        if name in ("asyncpg", "psycopg", "psycopg2", "sqlalchemy"):
+            return str(name)
+    return ""
+
+
+def is_async(on: Any) -> bool:
+    return module_of(on) == "asyncpg" or any(kind.__name__.startswith("Async") for kind in type(on).__mro__)
+
+
+def first(row: Any) -> Any:
+    """The only column, whatever kind of row this connection makes."""
+    return row["id"] if isinstance(row, dict) else getattr(row, "id", None) or row[0]
+
+
+def one(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(str(value))
+
+
+def translated(error: Exception) -> Exception:
+    """What Postgres raised, as the class of its SQLSTATE; what is no error of ours stays as it is."""
+    raised = getattr(error, "orig", None) or error
+    raised = getattr(raised, "__cause__", None) or raised if not code(raised) else raised
+    kind = wire.BY_SQLSTATE.get(code(raised) or "")
+    if kind is None:
+        return error
+    diagnosis = getattr(raised, "diag", None)
+    message = getattr(diagnosis, "message_primary", None) or getattr(raised, "message", None) or str(raised)
+    hint = getattr(diagnosis, "message_hint", None) or getattr(raised, "hint", None) or ""
+    made: HoldfastError = kind(str(message), fix=hint)
+    return made
+
+
+def code(error: Any) -> str | None:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
+def unknown(on: Any) -> RequestInvalid:
+    return RequestInvalid(
+        f"{type(on).__module__}.{type(on).__name__} is no connection that is known here.",
+        fix="Pass a psycopg, asyncpg or SQLAlchemy connection, or call holdfast.submit(...) in SQL.",
+    )

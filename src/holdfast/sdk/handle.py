@@ -1,0 +1,102 @@
+"""A handle on a task: its state, its result, its history, its end. Any process may hold one; the id is all there is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
+
+from holdfast.errors import TaskCancelled, TaskFailed
+from holdfast.kernel import values
+from holdfast.kernel.task import Ended, Event, Explanation
+
+if TYPE_CHECKING:
+    from holdfast.sdk.client import Holdfast
+
+R = TypeVar("R")
+
+
+class Handle(Generic[R]):
+    """A task that was started. `await handle` gives its result."""
+
+    def __init__(self, app: "Holdfast", task_id: UUID, returns: object = Any) -> None:
+        self.id = task_id
+        self._app = app
+        self._returns = returns
+
+    def __repr__(self) -> str:
+        return f"<handle {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def state(self) -> str:
+        """Where the task is now. Raises TaskNotFound."""
+        return str(self.read()["state"])
+
+    def read(self) -> dict[str, Any]:
+        """All that is known of the task. Raises TaskNotFound."""
+        return self._app.call(self._app.store_of(lambda store: store.read(self.id)))
+
+    async def aread(self) -> dict[str, Any]:
+        """The same in async code."""
+        return await self._app.acall(self._app.store_of(lambda store: store.read(self.id)))
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the end and return what the task returned.
+
+        Raises TaskFailed, TaskCancelled, TaskNotFound, or TimeoutError after so many seconds; the task then runs on.
+        """
+        return self._value(self._app.call(self._app.ended(self.id, timeout)))
+
+    async def aresult(self, timeout: float | None = None) -> R:  # noqa: ASYNC109
+        """The same in async code, as `await handle` does."""
+        return self._value(await self._app.acall(self._app.ended(self.id, timeout)))
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.aresult().__await__()
+
+    def cancel(self, reason: str | None = None) -> str:
+        """Cancel the task. Answers cancelled, requested (a worker holds it and is told) or too_late."""
+        return self._app.call(self._app.store_of(lambda store: store.cancel(self.id, reason)))
+
+    async def acancel(self, reason: str | None = None) -> str:
+        """The same in async code."""
+        return await self._app.acall(self._app.store_of(lambda store: store.cancel(self.id, reason)))
+
+    def why(self) -> Explanation:
+        """Who acts next, since when, and what can be done about it. Raises TaskNotFound."""
+        return self._app.call(self._app.store_of(lambda store: store.explain(self.id)))
+
+    async def watch(self) -> AsyncIterator[Event]:
+        """Every move of the task, those that were and those that come, until it has ended. Raises TaskNotFound."""
+        seen = -1
+        pause = 0.02
+        while True:
+            ended = (await self.aread())["outcome"] is not None  # asked first: what came before the end is then there
+            for event in await self._app.acall(self._app.store_of(lambda store: store.events(self.id))):
+                if event.version > seen:
+                    seen, pause = event.version, 0.02
+                    yield event
+            if ended:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 0.5)
+
+    def _value(self, ended: Ended) -> R:
+        if ended.outcome == "cancelled":
+            reason = (ended.note or {}).get("reason")
+            raise TaskCancelled(f"Task {self.id} is {ended.state}." + (f" {reason}" if reason else ""))
+        if ended.outcome == "failed":
+            error = ended.note or {}
+            failed = TaskFailed(
+                f"Task {self.id} is {ended.state}: {error.get('message', 'no reason was given')}",
+                fix=f"See holdfast show {self.id}",
+            )
+            failed.category, failed.code, failed.step = error.get("category"), error.get("code"), error.get("step")
+            raise failed
+        value: R = values.load(ended.result, self._returns)
+        return value

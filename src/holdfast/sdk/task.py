@@ -1,0 +1,222 @@
+"""A function that can also be run durably. Called, it is the plain function it was; started, it becomes a task."""
+
+import functools
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from holdfast.errors import Failure, PayloadInvalid, RequestInvalid
+from holdfast.kernel import values
+from holdfast.kernel.durations import parse_duration
+from holdfast.kernel.task import Json, Policy, Submission
+from holdfast.sdk.tracing import traceparent
+
+if TYPE_CHECKING:
+    from holdfast.sdk.client import Holdfast
+    from holdfast.sdk.handle import Handle
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Duration = timedelta | str | float
+Errors = Mapping[type[Exception], type[Failure]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How one start differs from another."""
+
+    key: str | None = None
+    delay: Duration | None = None
+    run_at: datetime | None = None
+    priority: int | None = None
+    queue: str | None = None
+    tags: Sequence[str] = ()
+    after: "Sequence[Handle[Any] | UUID | str]" = ()
+    on_failure: Policy = "cancel"
+    limit_key: str | None = None
+    limit_to: int | None = None
+    time_limit: Duration | None = None
+    owner: str = ""
+    on: Any = None
+
+
+class Task(Generic[P, R]):
+    """A function with a name under which workers know it. Made by `Holdfast.task`."""
+
+    def __init__(
+        self,
+        app: "Holdfast",
+        function: Callable[..., Any],
+        *,
+        name: str,
+        queue: str | None,
+        retries: int | None,
+        timeout: timedelta | None,
+        priority: int,
+        lifecycle: str,
+        errors: Errors,
+    ) -> None:
+        functools.update_wrapper(cast(Callable[..., Any], self), function)
+        self.app = app
+        self.function = function
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.name = name
+        self.queue = queue
+        self.retries = retries
+        self.timeout = timeout
+        self.priority = priority
+        self.lifecycle = lifecycle
+        self.errors = dict(errors)
+        self.signature = inspect.signature(function)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+    def opts(
+        self,
+        *,
+        key: str | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        tags: Sequence[str] = (),
+        after: "Sequence[Handle[Any] | UUID | str]" = (),
+        on_failure: Policy = "cancel",
+        limit_key: str | None = None,
+        limit_to: int | None = None,
+        time_limit: Duration | None = None,
+        owner: str = "",
+        on: Any = None,
+    ) -> "Prepared[P, R]":
+        """The same task with options: `send.opts(key="inv-42", delay="5m").start(42)`.
+
+        key: the same key gives the same task. delay, run_at: not before then. priority: 9 goes first. tags: to find it
+        by. after: tasks to wait for; on_failure says what follows if one ends badly. limit_key, limit_to: so many with
+        this key at once. on: a connection of yours, in whose transaction the task is made.
+        """
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return Prepared(self, Options(**given))
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
+        """Make the task and return at once. Raises a RequestInvalid, and then nothing was made."""
+        return Prepared[P, R](self, Options()).start(*args, **kwargs)
+
+    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
+        """The same in async code."""
+        return await Prepared[P, R](self, Options()).astart(*args, **kwargs)
+
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """The task as it would be made; `Holdfast.submit` makes many at once. Raises PayloadInvalid."""
+        return Prepared[P, R](self, Options()).submission(*args, **kwargs)
+
+    def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
+        """A call as JSON, argument by argument. Raises TypeError as the call would, or PayloadInvalid."""
+        bound = self.signature.bind(*args, **kwargs)
+        payload = {name: values.dump(value) for name, value in bound.arguments.items()}
+        try:
+            self.arguments(payload)
+        except ValidationError as error:
+            raise PayloadInvalid(f"{self.name}: {error}", fix="Pass what its annotations ask for.") from error
+        return payload
+
+    def arguments(self, payload: Json) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call that a payload stands for. Raises ValidationError for one that does not fit."""
+        given = values.load(payload, dict[str, Any])
+        known = values.hints(self.function)
+        bound = inspect.BoundArguments(self.signature, OrderedDict())
+        problems: list[tuple[tuple[str], str]] = []
+        takes_more = False
+        for name, parameter in self.signature.parameters.items():
+            kind = known.get(name, Any)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                kind = tuple[kind, ...]  # type: ignore[valid-type]
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                kind, takes_more = dict[str, kind], True  # type: ignore[valid-type]
+            if name in given:
+                bound.arguments[name] = values.load_at(name, given[name], kind)
+            elif parameter.default is parameter.empty and parameter.kind in (
+                parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY,
+            ):  # fmt: skip
+                problems.append(((name,), "it is missing"))
+        unknown = [name for name in given if name not in self.signature.parameters]
+        if unknown and takes_more:
+            more = next(name for name, one in self.signature.parameters.items() if one.kind is one.VAR_KEYWORD)
+            bound.arguments[more] = {**bound.arguments.get(more, {}), **{name: given[name] for name in unknown}}
+        elif unknown:
+            problems += [((name,), "nobody expects it") for name in unknown]
+        if problems:
+            raise values.misfit(self.name, problems)
+        return bound.args, bound.kwargs
+
+
+class PlainTask(Task[P, R]):
+    """A task whose function is a plain `def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Just call the function, here and now."""
+        result: R = self.function(*args, **kwargs)
+        return result
+
+
+class AsyncTask(Task[P, R]):
+    """A task whose function is `async def`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Just call the function, here and now."""
+        result: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return result
+
+
+class Prepared(Generic[P, R]):
+    """A task with options, to be started."""
+
+    def __init__(self, task: Task[P, R], options: Options) -> None:
+        self.task = task
+        self.options = options
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
+        """Make the task and return at once. Raises a RequestInvalid, and then nothing was made."""
+        return self.task.app.start(self.task, self.submission(*args, **kwargs), self.options.on)
+
+    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
+        """The same in async code."""
+        return await self.task.app.astart(self.task, self.submission(*args, **kwargs), self.options.on)
+
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """The task as it would be made. Raises PayloadInvalid."""
+        task, given = self.task, self.options
+        delay, limit = (None if one is None else parse_duration(one) for one in (given.delay, given.time_limit))
+        return Submission(
+            task.name,
+            task.payload(args, kwargs),
+            lifecycle=task.lifecycle,
+            queue=given.queue or task.queue,
+            priority=task.priority if given.priority is None else given.priority,
+            key=given.key,
+            delay=delay,
+            run_at=given.run_at,
+            max_attempts=None if task.retries is None else task.retries + 1,
+            owner=given.owner,
+            after=ids(given.after),
+            on_failure=given.on_failure,
+            limit_key=given.limit_key,
+            limit_to=given.limit_to,
+            time_limit=limit,
+            tags=tuple(given.tags),
+            trace=traceparent(),
+        )
+
+
+def ids(tasks: "Iterable[Handle[Any] | UUID | str]") -> list[UUID]:
+    """The ids of handles, or ids as they are. Raises RequestInvalid."""
+    if isinstance(tasks, str):
+        raise RequestInvalid(f"after={tasks!r} is no list.", fix="Pass a list of handles or ids.")
+    return [one if isinstance(one, UUID) else UUID(one) if isinstance(one, str) else one.id for one in tasks]

@@ -1,0 +1,61 @@
+"""Waiting for the ends of tasks: however many wait in a process, they ask in one statement."""
+
+import asyncio
+from collections import defaultdict
+from uuid import UUID
+
+from holdfast.errors import DatabaseError, TaskNotFound
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Ended
+
+first_pause_seconds = 0.004
+longest_pause_seconds = 0.2
+
+
+class Waiting:
+    """The tasks of which somebody here awaits the end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiters: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
+        self._asking: asyncio.Task[None] | None = None
+        self._came = asyncio.Event()
+
+    async def ended(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
+        """How it ended. Raises TaskNotFound, or TimeoutError after so many seconds."""
+        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._waiters[task_id].add(future)
+        self._came.set()
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise TimeoutError(f"Task {task_id} has not ended within {timeout} s; it goes on.") from None
+        finally:
+            self._waiters[task_id].discard(future)
+            if not self._waiters[task_id]:
+                del self._waiters[task_id]
+
+    async def _ask(self) -> None:
+        """Look often at first, then ever more slowly; whoever comes anew is looked for at once."""
+        pause = first_pause_seconds
+        while self._waiters:
+            self._came.clear()
+            try:
+                answers = await self._store.outcomes(list(self._waiters))
+            except DatabaseError:
+                answers = {}  # the database is away for a moment; the tasks are not lost
+            for task_id, ended in answers.items():
+                for future in self._waiters.get(task_id, ()):
+                    if not future.done() and ended is None:
+                        future.set_exception(TaskNotFound(f"{task_id}.", fix="Was its transaction committed?"))
+                    elif not future.done() and ended is not None:
+                        future.set_result(ended)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._came.wait()
+                pause = first_pause_seconds
+            except TimeoutError:
+                pause = min(pause * 1.3, longest_pause_seconds)
