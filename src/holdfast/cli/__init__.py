@@ -7,6 +7,7 @@ Tables and answers go to stdout, everything else to stderr. A command imports wh
 import json
 import signal
 import sys
+from typing import Annotated
 
 import typer
 
@@ -47,6 +48,34 @@ def up() -> None:
     from holdfast.kernel.settings import read_settings
 
     run(read_settings())
+
+
+@app.command()
+def worker(
+    app: Annotated[
+        str, typer.Option("--app", envvar="HOLDFAST_APP", help="Your tasks: module:attribute or file.py.")
+    ] = "",
+    queue: Annotated[
+        list[str] | None, typer.Option(help="A queue to serve; again for more. Default: the tasks' own.")
+    ] = None,
+    slots: Annotated[int, typer.Option(help="How many tasks run at once in each process.")] = 20,
+    processes: Annotated[int, typer.Option(min=1, help="How many processes run them.")] = 1,
+    batch: Annotated[int, typer.Option(help="How many results go in one call at most; 1: each by itself.")] = 200,
+    lease: Annotated[str, typer.Option(help="How long after its last sign of life a worker counts as lost.")] = "4s",
+    grace: Annotated[str, typer.Option(help="How long tasks may run on after SIGTERM.")] = "10s",
+) -> None:
+    """Run tasks: claim them, run them, settle them. Ctrl-C or SIGTERM ends it at no cost to what runs."""
+    from holdfast.cli.worker import run
+    from holdfast.errors import AppInvalid
+    from holdfast.kernel.durations import parse_duration
+    from holdfast.worker.plan import Plan
+
+    if not app:
+        raise AppInvalid(
+            "Nobody said where your tasks are.", fix="holdfast worker --app module:hf, or set HOLDFAST_APP."
+        )
+    seconds = [parse_duration(one).total_seconds() for one in (lease, grace)]
+    run(Plan(app, tuple(queue or ()), slots, batch, seconds[0], grace_seconds=seconds[1]), processes)
 
 
 @app.command()

@@ -19,8 +19,8 @@ import typer
 import uvicorn
 
 from holdfast.api import make_app
-from holdfast.cli.logs import configure_logs
 from holdfast.errors import PortsTaken, SettingInvalid
+from holdfast.kernel.logs import configure_logs
 from holdfast.kernel.migrate import migrate
 from holdfast.kernel.postgres import Address, locate, pooled
 from holdfast.kernel.settings import Settings, web_address

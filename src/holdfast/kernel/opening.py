@@ -2,20 +2,42 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import asyncpg
 
 from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import locate, pooled
+from holdfast.kernel.postgres import Address, locate, pooled
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
 
 
-@contextlib.asynccontextmanager
-async def open_store(settings: Settings | None = None, *, connections: int = 10) -> AsyncIterator[Store]:
-    """The store of these settings, by default of the environment's. An embedded server runs until the block ends.
+@dataclass(frozen=True)
+class Opening:
+    """An open database: where it is, the connections to it, and what can be asked there."""
 
-    Raises a DatabaseError or a MigrationError.
+    address: Address
+    pool: asyncpg.Pool
+    store: Store
+
+
+@contextlib.asynccontextmanager
+async def open_database(
+    settings: Settings | None = None, *, connections: int = 10, migrated: bool = False
+) -> AsyncIterator[Opening]:
+    """The database of these settings, by default of the environment's, brought up to date unless it is known to be.
+
+    An embedded server runs until the block ends. Raises a DatabaseError or a MigrationError.
     """
     with locate(settings or read_settings()) as address:
-        await migrate(address.nearest(owner=True))
+        if not migrated:
+            await migrate(address.nearest(owner=True))
         async with pooled(address, connections=connections) as pool:
-            yield Store(pool)
+            yield Opening(address, pool, Store(pool))
+
+
+@contextlib.asynccontextmanager
+async def open_store(settings: Settings | None = None, *, connections: int = 10) -> AsyncIterator[Store]:
+    """The store alone."""
+    async with open_database(settings, connections=connections) as opening:
+        yield opening.store

@@ -22,6 +22,7 @@ from holdfast.kernel.task import (
     Lease,
     Moved,
     Outcome,
+    Proof,
     Settled,
     Settlement,
     Submission,
@@ -99,17 +100,23 @@ class Store(Looking, Access):
         worker: str,
         names: Sequence[str] | None = None,
     ) -> list[Lease]:
-        """Take up to `n` tasks of these queues that are due; only those with one of these names, if any are given."""
-        rows = await self._rows("select * from holdfast.claim($1, $2, $3, $4, $5)", queues, n, lasting, worker, names)
+        """Take up to `n` tasks of these queues that are due; only those with one of these names, if any are given.
+
+        Not made again when its connection is lost: leases whose tokens never arrived would be nobody's. They go back
+        with `hand_back`, or run out.
+        """
+        given = (queues, n, lasting, worker, names)
+        rows = await self._rows("select * from holdfast.claim($1, $2, $3, $4, $5)", *given, repeatable=False)
         return [wire.lease(row) for row in rows]
 
     async def claim_these(self, ids: Iterable[UUID | str], *, lasting: timedelta, worker: str) -> list[Lease]:
         """Take those of these tasks that can be taken now."""
         given = ([wire.task_id(task) for task in ids], lasting, worker)
-        return [wire.lease(row) for row in await self._rows("select * from holdfast.claim_these($1, $2, $3)", *given)]
+        rows = await self._rows("select * from holdfast.claim_these($1, $2, $3)", *given, repeatable=False)
+        return [wire.lease(row) for row in rows]
 
     async def heartbeat(
-        self, leases: Sequence[Lease], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
+        self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
     ) -> dict[UUID, Beat]:
         """Extend these leases. Those that are missing in the answer are lost."""
         shown = [wire.dump((progress or {}).get(lease.task_id)) for lease in leases]
@@ -161,7 +168,8 @@ class Store(Looking, Access):
         names: Sequence[str] | None = None,
     ) -> tuple[list[Settled], list[Lease]]:
         """Settle, then claim, in one round trip and one commit."""
-        rows = await self._rows(wire.TURN, *wire.settlements(settlements), queues, n, lasting, worker, names)
+        given = (*wire.settlements(settlements), queues, n, lasting, worker, names)
+        rows = await self._rows(wire.TURN, *given, repeatable=False)
         settled = [Settled(*(row[i] for i in range(1, 7))) for row in rows if row["part"] == "settled"]
         return settled, [wire.lease(row["lease"]) for row in rows if row["part"] == "claimed"]
 
@@ -176,9 +184,13 @@ class Store(Looking, Access):
         answer: timedelta | None = await self._value("select holdfast.idle($1)", worker)
         return answer
 
-    async def hand_back(self, worker: str, *, lost: Iterable[UUID] = (), kept: Iterable[UUID] = ()) -> int:
-        """Give up a worker's leases but those it `kept`, at no cost but for those that were `lost` with it."""
-        return int(await self._value("select holdfast.hand_back($1, $2, $3)", worker, list(lost), list(kept)))
+    async def lose_these(self, leases: Sequence[Proof]) -> int:
+        """Say that a worker died while it was running these. Those that were settled meanwhile stay so."""
+        return int(await self._value("select holdfast.lose_these($1, $2, $3)", *wire.proofs(leases)))
+
+    async def hand_back(self, worker: str, kept: Iterable[UUID] = ()) -> int:
+        """Give back what this worker holds, but for these, at no cost."""
+        return int(await self._value("select holdfast.hand_back($1, $2)", worker, list(kept)))
 
     async def goodbye(self, worker: str) -> None:
         """Say that this worker is gone. Its leases stay until they are settled or expire."""

@@ -44,15 +44,21 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class Lease:
+class Proof:
+    """What proves a lease: all that a worker must send to act under it."""
+
+    task_id: UUID
+    attempt: int
+    token: UUID
+
+
+@dataclass(frozen=True)
+class Lease(Proof):
     """The right to run one attempt of one task, until it expires. Token and attempt prove it.
 
     `crashes` counts the workers that were lost with it; `resumed` says that it was held before, and may have steps.
     """
 
-    task_id: UUID
-    attempt: int
-    token: UUID
     expires_at: datetime
     lifecycle: str
     name: str
@@ -131,7 +137,7 @@ class Cancelled:
 
 
 Outcome = Done | Partial | Moved | Later | Failed | Cancelled
-Settlement = tuple[Lease, Outcome]
+Settlement = tuple[Proof, Outcome]
 
 
 @dataclass(frozen=True)
@@ -161,7 +167,7 @@ class Ended:
 class Checkpoint:
     """A step that is done, a move to another state under the same lease, or both."""
 
-    lease: Lease
+    lease: Proof
     step: str | None = None
     result: Json = None
     to: str | None = None

@@ -28,6 +28,7 @@ from holdfast.kernel.task import (
     Lease,
     Moved,
     Partial,
+    Proof,
     Settlement,
     Submission,
 )
@@ -143,7 +144,7 @@ def _ids_and_places(given: Sequence[UUID | int | str | None]) -> tuple[list[UUID
     return ids, places
 
 
-def proofs(leases: Sequence[Lease]) -> tuple[list[UUID], list[int], list[UUID]]:
+def proofs(leases: Sequence[Proof]) -> tuple[list[UUID], list[int], list[UUID]]:
     return [one.task_id for one in leases], [one.attempt for one in leases], [one.token for one in leases]
 
 

@@ -71,3 +71,10 @@ def export_traces(service: str) -> None:
     provider = TracerProvider(resource=Resource.create({"service.name": service}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
+
+
+def flush_traces() -> None:
+    """Send what is left, at the end of the process."""
+    shutdown = getattr(trace.get_tracer_provider(), "shutdown", None)
+    if shutdown:
+        shutdown()

@@ -80,32 +80,42 @@ create or replace function holdfast.channel(p_worker text) returns text
 language sql immutable security definer set search_path = pg_catalog, pg_temp
 as $$ select 'holdfast:' || md5(p_worker) $$;
 
--- Leases of a worker that it will not settle any more, whatever their time; its keeper knows. Those of `p_lost` were being
--- run when it died, which counts as any lost lease does; those of `p_kept` stay; all others go back at no cost.
-create or replace function holdfast.hand_back(p_worker text, p_lost uuid[] default '{}', p_kept uuid[] default '{}')
-returns int
+-- The keeper of a worker saw it die while it was running these: they are lost, without waiting for their leases to end.
+create or replace function holdfast.lose_these(p_id uuid[], p_attempt int[], p_token uuid[]) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC' set lock_timeout = '5s'
+set timezone = 'UTC'
 as $$
-declare
-  v_id uuid[] := array(
-    select t.id from holdfast.task t
-    where t.lease_token is not null and t.worker_id = p_worker and not t.id = any (p_kept)
-    order by t.id desc for update);
-  v_free uuid[];
-  v_verb text[];
 begin
-  select array_agg(t.id), array_agg(case when t.cancel_requested then 'cancel' else 'later' end) into v_free, v_verb
-  from unnest(v_id) i(id)
-  cross join lateral (select t.id, t.cancel_requested from holdfast.task t where t.id = i.id offset 0) t
-  where not t.id = any (p_lost);
-  perform holdfast.move_each(v_free, v_verb, null, array_fill(
-    jsonb_build_object('kind', 'released'), array[coalesce(cardinality(v_free), 0)]));
-  return holdfast.lose(array(select i from unnest(v_id) i where i = any (p_lost)), true)
-         + coalesce(cardinality(v_free), 0);
+  perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0));
+  return holdfast.lose(array(
+    select t.id
+    from (select distinct on (i.id) * from unnest(p_id, p_attempt, p_token) i(id, attempt, token) order by i.id desc) i
+    cross join lateral (
+      select t.id from holdfast.task t
+      where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update) t), true);
 end $$;
 
-grant execute on function holdfast.idle(text), holdfast.channel(text), holdfast.hand_back(text, uuid[], uuid[]),
+-- What a worker holds goes back at no cost, but for these: it has ended in good order, or never learned of the others.
+create or replace function holdfast.hand_back(p_worker text, p_kept uuid[] default '{}') returns int
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
+as $$
+declare
+  v_id uuid[];
+  v_verb text[];
+begin
+  select array_agg(t.id), array_agg(case when t.cancel_requested then 'cancel' else 'later' end) into v_id, v_verb
+  from (select t.id, t.cancel_requested from holdfast.task t
+        where t.lease_token is not null and t.worker_id = p_worker and not t.id = any (p_kept)
+        order by t.id desc for update) t;
+  v_id := holdfast.move_each(v_id, v_verb, null, array_fill(
+    jsonb_build_object('kind', 'released'), array[coalesce(cardinality(v_id), 0)]));
+  return coalesce(cardinality(v_id), 0);
+end $$;
+
+grant execute on function holdfast.idle(text), holdfast.channel(text), holdfast.lose_these(uuid[], int[], uuid[]),
+  holdfast.hand_back(text, uuid[]),
   holdfast.hello(text, text, text[], text[], int), holdfast.goodbye(text), holdfast.workers()
   to holdfast_app;

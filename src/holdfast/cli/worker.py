@@ -1,0 +1,18 @@
+"""`holdfast worker`: run tasks until told to stop. The first Ctrl-C lets them end, a second gives them back at once."""
+
+import typer
+
+from holdfast.kernel.logs import configure_logs
+from holdfast.worker.keeper import keep
+from holdfast.worker.plan import Plan
+
+
+def run(plan: Plan, processes: int) -> None:
+    """Raises AppInvalid, or what stands in the way of starting."""
+    configure_logs()
+    keep(plan, processes=processes, on_ready=greet)
+    typer.echo("Stopped.", err=True)
+
+
+def greet(plan: Plan) -> None:
+    typer.echo(f"Worker {plan.name} serves {', '.join(plan.queues)} with {plan.slots} slots. Stop: Ctrl-C.", err=True)

@@ -1,0 +1,153 @@
+"""A runner, as its keeper sees it: a process, what it has begun, and what it was told."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from holdfast.kernel.task import Json, Proof
+from holdfast.worker.link import Link
+from holdfast.worker.plan import Plan
+from holdfast.worker.pulse import Pulse
+
+
+@dataclass
+class Begun:
+    """A task that the runner is at."""
+
+    proof: Proof
+    until: float
+    limit: float | None
+    """When its own time limit has passed, with what it takes to stop added."""
+    told: float | None = None
+    """Since when it has been asked to stop."""
+    reason: str = ""
+
+
+class Child:
+    """One runner process."""
+
+    def __init__(self, plan: Plan, worker: str, *, alone: Json = None) -> None:
+        self.plan = plan
+        self.worker = worker
+        self.alone = alone
+        self.begun: dict[UUID, Begun] = {}
+        self.shown: dict[UUID, Json] = {}
+        self.loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self.started = time.monotonic()
+        self.leaving = False
+        self.stopped_since: float | None = None
+        self.on_alone: Callable[[Child, Json], None] = lambda child, lease: None
+        self._memory = tempfile.TemporaryFile()  # noqa: SIM115 - the runner needs it too
+        self.pulse = Pulse.make(self._memory.fileno())
+        self.process: asyncio.subprocess.Process | None = None
+        if alone:
+            self._begin([[alone["task_id"], alone["attempt"], alone["token"], None]])
+
+    async def start(self) -> None:
+        to_runner, from_runner = os.pipe(), os.pipe()
+        ends = (to_runner[0], from_runner[1], self._memory.fileno())
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "holdfast.worker.runner", *map(str, ends),
+            stdin=asyncio.subprocess.PIPE, pass_fds=ends,
+            start_new_session=True,  # what it starts goes with it, and Ctrl-C is the keeper's to hear
+        )  # fmt: skip
+        os.close(to_runner[0])
+        os.close(from_runner[1])
+        os.set_blocking(to_runner[1], False)  # a runner that does not read must not hold us up
+        self._link = Link(from_runner[0], to_runner[1])
+        assert self.process.stdin is not None  # noqa: S101
+        given = {"plan": self.plan.dump(), "worker": self.worker, "alone": self.alone}
+        with contextlib.suppress(ConnectionError):
+            self.process.stdin.write(json.dumps(given).encode())
+            await self.process.stdin.drain()
+        self.process.stdin.close()
+
+    def tell(self, kind: str, value: Json = None) -> None:
+        if self.process:
+            self._link.send(kind, value)
+
+    async def listen(self) -> int:
+        """Take in what it says, until it is gone; its exit code. Everything it said before its end is taken in."""
+        assert self.process is not None  # noqa: S101 - it was started
+        async for kind, value in self._link.messages():
+            match kind:
+                case "loaded":
+                    self.loaded.set_result(value)
+                case "refused":
+                    self.loaded.set_result({"refused": value})
+                case "begun":
+                    self._begin(value)
+                case "ended":
+                    for one in value:
+                        self.begun.pop(UUID(one), None)
+                        self.shown.pop(UUID(one), None)
+                case "shown":
+                    self.shown.update((UUID(one), progress) for one, progress in value.items())
+                case "alone":
+                    self.on_alone(self, value)
+        code = await self.process.wait()
+        self._link.close()
+        self._memory.close()
+        if not self.loaded.done():
+            self.loaded.set_result({"refused": [f"The process ended with {code} before it was ready.", ""]})
+        return code
+
+    def _begin(self, tasks: list[list[Any]]) -> None:
+        now = time.monotonic()
+        for task_id, attempt, token, limit in tasks:
+            proof = Proof(UUID(task_id), attempt, UUID(token))
+            stop_by = None if limit is None else now + limit + self.plan.cancel_seconds
+            self.begun[proof.task_id] = Begun(proof, now + self.plan.lease_seconds, stop_by)
+
+    def ask_to_stop(self, kind: str, ids: list[UUID]) -> None:
+        """Tell it that these are to be cancelled, or are lost; each once."""
+        new = [one for one in ids if one in self.begun and self.begun[one].told is None]
+        for one in new:
+            self.begun[one].told, self.begun[one].reason = time.monotonic(), kind
+        if new:
+            self.tell(kind, [one.hex for one in new])
+
+    def deaf(self) -> list[Begun]:
+        """The tasks that did not stop in time, though they were told, or their time or lease had passed."""
+        now = time.monotonic()
+        found: list[Begun] = []
+        if self.process is None:
+            return found
+        for one in self.begun.values():
+            if one.limit is not None and now > one.limit:
+                one.reason = one.reason or "timeout"
+                found.append(one)
+            elif (one.told is not None and now > one.told + self.plan.cancel_seconds) or now > one.until:
+                one.reason = one.reason or "lost"
+                found.append(one)
+        return found
+
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped the process (SIGSTOP): then it does not work, and holds nothing."""
+        try:
+            stat = Path(f"/proc/{self.process.pid}/stat").read_text() if self.process else ""
+        except OSError:
+            stat = ""
+        stopped = stat.rpartition(")")[2].split()[:1] == ["T"]
+        self.stopped_since = (self.stopped_since or time.monotonic()) if stopped else None
+        return stopped
+
+    def leave(self) -> None:
+        self.leaving = True
+        self.tell("leave")
+
+    def kill(self) -> None:
+        """End it and everything it started, now."""
+        if self.process and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)

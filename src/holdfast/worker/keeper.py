@@ -1,0 +1,319 @@
+"""The keeper: the process that `holdfast worker` is. It keeps what its runners hold, and runs no user code.
+
+It beats for all leases of its runners in one statement. A runner that dies is replaced, and what it was running is
+handed back at once. A runner that does not stop when it must is killed; then only what it would not stop is to blame,
+and its neighbours go back at no cost. Like every process, the keeper sweeps.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from holdfast.errors import AppInvalid, DatabaseError, HoldfastError
+from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.kernel.opening import open_database
+from holdfast.kernel.settings import read_settings
+from holdfast.kernel.sweeper import sweep_on
+from holdfast.kernel.task import Cancelled, Failed, Json, Outcome, Settlement
+from holdfast.lifecycles import declare_all
+from holdfast.sdk.attempt import RELEASED
+from holdfast.worker.child import Begun, Child
+from holdfast.worker.plan import Plan, fresh_id
+
+log = logging.getLogger("holdfast.worker")
+
+T = TypeVar("T")
+
+look_every_seconds = 0.2
+hello_every_seconds = 5.0
+load_within_seconds = 60.0
+restart_seconds = 0.1, 10.0
+alone_at_most = 4
+
+
+class Keeper:
+    """One worker: some runners, and their leases."""
+
+    def __init__(self, plan: Plan, *, processes: int = 1, on_ready: Callable[[Plan], None] | None = None) -> None:
+        self.plan = plan
+        self.processes = processes
+        self.children: dict[str, Child] = {}
+        self._apart: dict[UUID, Child] = {}
+        self._alone = asyncio.Semaphore(alone_at_most)
+        self._leaving = asyncio.Event()
+        self._chores: set[asyncio.Task[None]] = set()
+        self._spawned: list[Child] = []
+        self._names: list[str] = []
+        self._on_ready = on_ready or (lambda plan: None)
+
+    async def run(self) -> None:
+        """Until told to leave. Raises AppInvalid, or what stands in the way of opening the database."""
+        try:
+            first = await self._spawn()
+            listening = asyncio.create_task(first.listen())
+            loaded = await self._loaded(first)
+            update = {"url": loaded["url"], "home": Path(loaded["home"])}
+            async with open_database(read_settings().model_copy(update=update), connections=4) as opening:
+                self.store = opening.store
+                await self._prepare(loaded)
+                await self._keep(first, listening)
+        finally:
+            for child in self._spawned:
+                child.kill()
+
+    async def _keep(self, first: Child, listening: asyncio.Task[int]) -> None:
+        for chore in (self._beat, self._look, self._greet, lambda: sweep_on(self.store)):
+            self._begin(self._always(chore))
+        keeping = [
+            asyncio.create_task(self._mind(first, listening)),
+            *(asyncio.create_task(self._mind()) for _ in range(self.processes - 1)),
+        ]
+        self._on_ready(self.plan)
+        await asyncio.gather(*keeping)
+        for task in self._chores:
+            task.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+
+    def _begin(self, chore: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    async def _always(self, chore: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Whatever goes wrong in it once, the leases must be kept."""
+        while True:
+            try:
+                await chore()
+            except Exception:
+                log.exception("a chore of the keeper failed; it goes on")
+                await asyncio.sleep(look_every_seconds)
+
+    def leave(self) -> None:
+        """Let the runners end what they run, and leave. Told twice: give it back and leave now."""
+        self._leaving.set()
+        for child in self._everyone():
+            child.leave()
+
+    async def _prepare(self, loaded: dict[str, Any]) -> None:
+        await declare_all(self.store)
+        for definition in loaded["lifecycles"]:
+            await self.store.declare(Lifecycle.from_definition(definition))
+        self._names = loaded["names"]
+        queues = self.plan.queues or tuple(loaded["queues"])
+        self.plan = Plan(**{**vars(self.plan), "queues": queues})
+        for queue in queues:
+            await self.store.make_queue(queue)
+
+    # Runners
+
+    async def _spawn(self) -> Child:
+        child = Child(self.plan, fresh_id())
+        child.on_alone = lambda parent, lease: self._begin(self._run_apart(parent, lease))
+        await child.start()
+        self._spawned = [other for other in self._spawned if other.process and other.process.returncode is None]
+        self._spawned.append(child)
+        return child
+
+    async def _loaded(self, child: Child) -> dict[str, Any]:
+        """What it found in the application. Raises AppInvalid."""
+        async with asyncio.timeout(load_within_seconds):
+            loaded = await asyncio.shield(child.loaded)
+        if "refused" in loaded:
+            raise AppInvalid(loaded["refused"][0], fix=loaded["refused"][1])
+        return loaded
+
+    async def _mind(self, child: Child | None = None, listening: asyncio.Task[int] | None = None) -> None:
+        """Keep one runner going: the one given first, then its successors."""
+        pause, longest = restart_seconds
+        while not self._leaving.is_set():
+            if child is None or listening is None:
+                child = await self._spawn()
+                listening = asyncio.create_task(child.listen())
+            try:
+                await self._loaded(child)
+                await self._hello(child)
+                self.children[child.worker] = child
+                child.tell("go")
+                if self._leaving.is_set():
+                    child.leave()
+            except (AppInvalid, TimeoutError) as error:
+                log.error("a runner did not start", extra={"error": str(error)})
+                child.kill()
+            except HoldfastError as error:
+                log.warning("a runner waits for the database", extra={"error": str(error)})
+                child.kill()
+            code = await self._until_gone(child, listening)
+            self.children.pop(child.worker, None)
+            await self._bury(child, code)
+            if time.monotonic() - child.started > 5:
+                pause = restart_seconds[0]
+            child = None
+            if not self._leaving.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause * random.uniform(0.7, 1.3)):  # noqa: S311
+                        await self._leaving.wait()
+                pause = min(pause * 2, longest)
+
+    async def _until_gone(self, child: Child, listening: asyncio.Task[int]) -> int:
+        """Its exit code. Told to leave, it has its time; then it is ended."""
+        leaving = asyncio.create_task(self._leaving.wait())
+        await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if not listening.done():
+            allowed = self.plan.grace_seconds + self.plan.cancel_seconds + 2
+            await asyncio.wait([listening], timeout=allowed)
+            if not listening.done():
+                child.kill()
+        return await listening
+
+    async def _bury(self, child: Child, code: int) -> None:
+        """What it was running when it died is lost; what it held besides goes back at no cost."""
+        if code != 0 and not child.leaving:
+            blamed = [one.proof for one in child.begun.values() if one.reason != "killed"]
+            log.warning("a runner died", extra={"exit_code": code, "running": len(blamed), "worker": child.worker})
+            if blamed:
+                await self._insist(lambda: self.store.lose_these(blamed))
+                child.begun = {}
+        kept = [task for task, other in self._apart.items() if other.worker == child.worker and other is not child]
+        if child.alone is None:
+            await self._insist(lambda: self.store.hand_back(child.worker, kept))
+            await self._insist(lambda: self.store.goodbye(child.worker))
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+        """The answer, however long the database is away; but whoever leaves does not wait for ever."""
+        started, pause = time.monotonic(), 0.05
+        while True:
+            try:
+                return await ask()
+            except DatabaseError:
+                if self._leaving.is_set() and time.monotonic() - started > self.plan.lease_seconds:
+                    return None  # the leases run out by themselves
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                pause = min(pause * 2, 1.0)
+
+    # Tasks that have lost a worker before
+
+    async def _run_apart(self, parent: Child, lease: Json) -> None:
+        """Run it in a process of its own: if it brings that down too, nobody else is harmed."""
+        child = Child(self.plan, parent.worker, alone=lease)
+        task_id = UUID(lease["task_id"])
+        self._apart[task_id] = child
+        async with self._alone:
+            code = 0
+            if child.begun[task_id].told is None and not self._leaving.is_set():
+                await child.start()
+                self._spawned.append(child)
+                child.tell("go")
+                code = await self._until_gone(child, asyncio.create_task(child.listen()))
+        del self._apart[task_id]
+        if child.loaded.done() and "refused" in child.loaded.result():
+            code = 0  # the application is broken, and not by this task
+        await self._bury(child, code)
+        left: list[Settlement] = [
+            (one.proof, Cancelled() if one.reason == "cancel" else RELEASED) for one in child.begun.values()
+        ]
+        if left:
+            await self._insist(lambda: self.store.settle(*left))
+        parent.tell("over", [task_id.hex])
+
+    def _everyone(self) -> list[Child]:
+        return [*self.children.values(), *self._apart.values()]
+
+    # Leases
+
+    async def _beat(self) -> None:
+        """Keep the leases, three times before they would end."""
+        while True:
+            await asyncio.sleep(self.plan.lease_seconds / 3 * random.uniform(0.85, 1.0))  # noqa: S311
+            try:
+                async with asyncio.timeout(self.plan.lease_seconds / 2):
+                    await self._beat_once()
+            except (HoldfastError, TimeoutError) as error:
+                log.warning("heartbeat failed", extra={"error": str(error) or type(error).__name__})
+
+    async def _beat_once(self) -> None:
+        alive = [child for child in self._everyone() if not child.is_stopped()]
+        sent = time.monotonic()
+        until = sent + self.plan.lease_seconds
+        begun = {task: one for child in alive for task, one in child.begun.items()}
+        shown: dict[UUID, Json] = {}
+        for child in alive:
+            shown.update(child.shown)
+            child.shown = {}
+        if begun:
+            proofs = [one.proof for one in begun.values()]
+            answers = await self.store.heartbeat(proofs, lasting=self.plan.lease, progress=shown)
+        else:
+            answers = {}
+        for child in alive:
+            child.pulse.beat(sent, until)
+            mine = [task for task in begun if task in child.begun]
+            for task in mine:
+                if task in answers:
+                    child.begun[task].until = until
+            child.ask_to_stop("lost", [task for task in mine if task not in answers])
+            child.ask_to_stop("cancel", [task for task in mine if task in answers and answers[task].cancel_requested])
+
+    async def _look(self) -> None:
+        """End runners that do not stop what they must."""
+        while True:
+            await asyncio.sleep(look_every_seconds)
+            for child in self._everyone():
+                deaf = child.deaf()
+                stopped = child.stopped_since
+                if deaf or (stopped and time.monotonic() - stopped > self.plan.lease_seconds):
+                    await self._put_down(child, deaf)
+
+    async def _put_down(self, child: Child, deaf: list[Begun]) -> None:
+        """Kill a runner on purpose. Its other tasks are not to blame."""
+        reasons = sorted({one.reason for one in deaf}) or ["stopped"]
+        log.warning("ending a runner that does not stop", extra={"worker": child.worker, "reasons": reasons})
+        guilty = {one.proof.task_id for one in deaf}
+        for one in child.begun.values():
+            if one.proof.task_id not in guilty:
+                one.reason = "killed"
+        child.kill()
+        for one in deaf:
+            outcome: Outcome | None = None
+            if one.reason == "cancel":
+                outcome = Cancelled("It did not stop by itself.")
+            elif one.reason == "timeout":
+                outcome = Failed("Transient", "It ran for longer than its timeout and did not stop.", code="timeout")
+            if outcome:
+                with contextlib.suppress(HoldfastError):
+                    await self.store.settle((one.proof, outcome))
+            child.begun.pop(one.proof.task_id, None)
+
+    # Presence
+
+    async def _hello(self, child: Child) -> None:
+        await self.store.hello(
+            child.worker, label=self.plan.name, queues=self.plan.queues, names=self._names, slots=self.plan.slots
+        )
+
+    async def _greet(self) -> None:
+        while True:
+            await asyncio.sleep(hello_every_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+            for child in list(self.children.values()):
+                with contextlib.suppress(HoldfastError):
+                    await self._hello(child)
+
+
+def keep(plan: Plan, *, processes: int = 1, on_ready: Callable[[Plan], None] | None = None) -> None:
+    """Run a worker until SIGTERM or Ctrl-C. Raises AppInvalid or a DatabaseError."""
+
+    async def run() -> None:
+        keeper = Keeper(plan, processes=processes, on_ready=on_ready)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, keeper.leave)
+        await keeper.run()
+
+    asyncio.run(run())

@@ -1,0 +1,52 @@
+"""What a worker was asked to do, as the keeper tells its runners."""
+
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from uuid import uuid4
+
+from holdfast.errors import RequestInvalid
+
+lease_seconds = 4.0
+"""A task is taken over this long after its machine went silent. Heartbeats come three times as often."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One worker: where its tasks are defined, what it serves, and how much at once."""
+
+    app: str
+    queues: tuple[str, ...] = ()
+    slots: int = 20
+    batch: int = 200
+    lease_seconds: float = lease_seconds
+    poll_seconds: float = 1.0
+    grace_seconds: float = 10.0
+    cancel_seconds: float = 5.0
+    name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
+
+    def __post_init__(self) -> None:
+        for number in ("slots", "batch", "lease_seconds", "poll_seconds", "cancel_seconds"):
+            if getattr(self, number) <= 0:
+                raise RequestInvalid(f"{number} is {getattr(self, number)}.", fix="Give more than 0.")
+        if self.lease_seconds < 1:
+            raise RequestInvalid("A lease of less than a second would be lost by a hiccup.", fix="Give 1 or more.")
+
+    @property
+    def lease(self) -> timedelta:
+        return timedelta(seconds=self.lease_seconds)
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def load(text: str) -> "Plan":
+        given = json.loads(text)
+        return Plan(**{**given, "queues": tuple(given["queues"])})
+
+
+def fresh_id() -> str:
+    """A worker's id, new at every start: nobody is taken for one who had the name before."""
+    return uuid4().hex

@@ -1,0 +1,284 @@
+"""The runner: the process in which user code runs.
+
+    wait for the keeper's go; then, until it says leave: claim, run, settle.
+
+It is started by the keeper and never by hand. It may be killed at any moment: whatever it had begun, it has told the
+keeper before it began.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import uvloop
+
+from holdfast.errors import AppInvalid, HoldfastError, LeaseLost
+from holdfast.kernel.logs import configure_logs
+from holdfast.kernel.opening import open_database
+from holdfast.kernel.running import Attempt
+from holdfast.kernel.store import Store, refuse
+from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
+from holdfast.sdk.attempt import CANCELLED, RELEASED, Run
+from holdfast.sdk.client import Holdfast
+from holdfast.sdk.tracing import attempting, export_traces, flush_traces, told
+from holdfast.wakeups.postgres import PostgresWakeups
+from holdfast.worker.app import load_app
+from holdfast.worker.batches import Batches
+from holdfast.worker.link import Link
+from holdfast.worker.plan import Plan
+from holdfast.worker.pulse import Pulse
+from holdfast.worker.turns import Turns
+
+log = logging.getLogger("holdfast.worker")
+
+fence_every_seconds = 0.2
+fence_margin = 0.1
+show_every_seconds = 0.25
+
+
+class Runner:
+    """One process's worth of running tasks."""
+
+    def __init__(self, app: Holdfast, plan: Plan, worker: str, link: Link, pulse: Pulse) -> None:
+        self.app = app
+        self.plan = plan
+        self.worker = worker
+        self.link = link
+        self.pulse = pulse
+        self.runs: dict[UUID, Run] = {}
+        self._until: dict[UUID, tuple[float, float]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._shown: dict[str, Json] = {}
+        self._go = asyncio.Event()
+        self._left = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def run(self, alone: Lease | None) -> None:
+        """Until told to leave, or until the one lease that it was given has ended."""
+        listening = asyncio.create_task(self._listen())
+        await self._go.wait()
+        async with open_database(self.app.settings, connections=4, migrated=True) as opening:
+            self.store: Store = opening.store
+            self._checkpoints = Batches[Checkpoint, Checkpointed](self._checkpoint, most=self.plan.batch)
+            wakeups = PostgresWakeups(opening.address, opening.pool, self.worker)
+            self.turns = Turns(
+                opening.store, self.plan, self.worker, list(self.app.tasks), wakeups,
+                begin=self.begin, ended=lambda ids: self.link.send("ended", [one.hex for one in ids]),
+            )  # fmt: skip
+            chores = [asyncio.create_task(chore) for chore in (self._fence(), self._show())]
+            if alone:
+                self.turns.leave()
+                self.turns.held[alone.task_id] = alone
+                self.begin([alone], time.monotonic(), apart=True)
+            turning = asyncio.create_task(self.turns.run())
+            leaving = asyncio.create_task(self._leave(turning))
+            await asyncio.wait([turning, leaving], return_when=asyncio.FIRST_COMPLETED)
+            for chore in (*chores, listening, leaving):
+                chore.cancel()
+            turning.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await turning
+            await wakeups.close()
+
+    # Running
+
+    def begin(self, leases: Sequence[Lease], claimed: float, *, apart: bool = False) -> None:
+        """Run these. The keeper hears of it first: if they bring this process down, it knows which they were."""
+        suspects = [] if apart else [lease for lease in leases if lease.crashes]
+        for lease in suspects:  # a worker was lost with it before: it must not take its neighbours along again
+            self.link.send("alone", dump_lease(lease))
+        now = time.monotonic()
+        mine = [lease for lease in leases if apart or not lease.crashes]
+        if mine:
+            self.link.send("begun", [self._told(lease) for lease in mine])
+        for lease in mine:
+            self._until[lease.task_id] = now, claimed + self.plan.lease_seconds
+            task = asyncio.create_task(self._run(lease))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _told(self, lease: Lease) -> list[Any]:
+        limit = self.app.tasks[lease.name].timeout
+        return [lease.task_id.hex, lease.attempt, lease.token.hex, limit.total_seconds() if limit else None]
+
+    async def _run(self, lease: Lease) -> None:
+        attempt = Attempt(lease, self, asyncio.get_running_loop())
+        run = self.runs[lease.task_id] = Run(self.app.tasks[lease.name], attempt)
+        with attempting(lease) as span:
+            outcome = await run()
+            told(span, outcome)
+        outcome = await self._settled_up(attempt, outcome)
+        del self.runs[lease.task_id], self._until[lease.task_id]
+        self._shown.pop(lease.task_id.hex, None)
+        if outcome is None:
+            self.turns.drop(lease)
+        else:
+            self.turns.settle(lease, outcome)
+
+    async def _settled_up(self, attempt: Attempt, outcome: Outcome | None) -> Outcome | None:
+        """What was spent outside of steps, or in steps that failed, is written down before the end."""
+        if outcome is None or not attempt.spent:
+            return outcome
+        try:
+            await self.record(attempt.lease, "usage", None, attempt.spent)
+        except LeaseLost:
+            return None
+        except HoldfastError as error:
+            log.warning("usage not kept", extra={"task_id": str(attempt.lease.task_id), "error": str(error)})
+        return outcome
+
+    # The desk at which attempts run
+
+    async def steps(self, lease: Lease) -> dict[str, Json]:
+        return {one.name: one.result for one in await self.store.steps(lease.task_id) if one.done}
+
+    async def checkpoint(self, done: Checkpoint) -> Checkpointed:
+        kept = await self._checkpoints.put(done)
+        assert isinstance(done.lease, Lease)  # noqa: S101
+        refuse(kept.status, done.lease, "a checkpoint")
+        if kept.cancel_requested:
+            self._interrupt(kept.task_id, CANCELLED)
+        return kept
+
+    async def _checkpoint(self, batch: Sequence[Checkpoint]) -> Sequence[Checkpointed]:
+        answers = {(one.task_id, one.step): one for one in await self.store.checkpoint(*batch)}
+        return [answers[one.lease.task_id, one.step] for one in batch]
+
+    async def record(self, lease: Lease, kind: str, step: str | None, data: Json) -> None:
+        await self.store.record(lease, kind, step, data)
+
+    def show(self, lease: Lease, progress: Json) -> None:
+        self._shown[lease.task_id.hex] = progress
+
+    async def _show(self) -> None:
+        while True:
+            await asyncio.sleep(show_every_seconds)
+            if self._shown:
+                shown, self._shown = self._shown, {}
+                self.link.send("shown", shown)
+
+    # Stopping
+
+    def _interrupt(self, task_id: UUID, outcome: Outcome | None) -> None:
+        if task_id in self.runs:
+            self.runs[task_id].interrupt(outcome)
+
+    async def _fence(self) -> None:
+        """Stop what the keeper could not keep, before its lease ends and somebody else begins."""
+        margin = self.plan.lease_seconds * fence_margin
+        while True:
+            await asyncio.sleep(fence_every_seconds)
+            now = time.monotonic()
+            for task_id, (begun, first) in list(self._until.items()):
+                if now > self.pulse.holds(begun, first) - margin:
+                    log.warning("lease about to end; stopped", extra={"task_id": str(task_id)})
+                    self._interrupt(task_id, None)
+
+    async def _listen(self) -> None:
+        """What the keeper says. When it is gone, leave at once: nobody keeps our leases any more."""
+        async for kind, value in self.link.messages():
+            match kind:
+                case "go":
+                    self._go.set()
+                case "cancel":
+                    for one in value:
+                        self._interrupt(UUID(one), CANCELLED)
+                case "lost":
+                    for one in value:
+                        self._interrupt(UUID(one), None)
+                case "over":
+                    for one in value:  # it ran alone, in another process, and has ended there
+                        self.turns.held.pop(UUID(one), None)
+                        self.turns.nudge()
+                case "leave":
+                    self.leave()
+        self._hurry.set()
+        self._left.set()
+        if not self._go.is_set():
+            os._exit(0)
+
+    def leave(self) -> None:
+        """Leave when what runs has ended; told twice, leave now."""
+        if self._left.is_set():
+            self._hurry.set()
+        self._left.set()
+
+    async def _leave(self, turning: asyncio.Task[None]) -> None:
+        """Claim nothing more; let what runs end; after the grace, stop it and give it back."""
+        await self._left.wait()
+        self.turns.leave()
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait(
+            [turning, hurry], timeout=self.plan.grace_seconds, return_when=asyncio.FIRST_COMPLETED
+        )  # fmt: skip
+        for run in list(self.runs.values()):
+            run.interrupt(RELEASED)
+        await asyncio.wait([turning], timeout=self.plan.cancel_seconds)
+
+
+def dump_lease(lease: Lease) -> dict[str, Any]:
+    return {
+        name: value.hex if isinstance(value, UUID) else value.isoformat() if isinstance(value, datetime) else value
+        for name, value in vars(lease).items()
+    }
+
+
+def load_lease(given: dict[str, Any]) -> Lease:
+    ids = {name: UUID(given[name]) for name in ("task_id", "token")}
+    times = {name: datetime.fromisoformat(given[name]) for name in ("expires_at", "due_at", "deadline") if given[name]}
+    return Lease(**{**given, **ids, **times})
+
+
+def main() -> None:
+    """`python -m holdfast.worker.runner READ WRITE PULSE`, with the plan, the id and perhaps a lease on stdin."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the keeper, which tells us to leave
+    configure_logs()
+    read_fd, write_fd, pulse_fd = map(int, sys.argv[1:4])
+    given = json.loads(sys.stdin.read())
+    plan, link = Plan.load(given["plan"]), Link(read_fd, write_fd)
+    # If memory runs out, this process goes, and not the one that keeps the leases.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+    export_traces("holdfast-worker")
+    try:
+        app = load_app(plan.app)
+    except AppInvalid as error:
+        link.send("refused", [error.detail, error.fix])
+        sys.exit(2)
+    settings = app.settings
+    link.send(
+        "loaded",
+        {
+            "names": list(app.tasks),
+            "queues": app.queues,
+            "lifecycles": [lifecycle.definition() for lifecycle in app.lifecycles.values()],
+            "url": settings.url,
+            "home": str(settings.home),
+        },
+    )
+    plan = plan if plan.queues else Plan(**{**vars(plan), "queues": tuple(app.queues)})
+    alone = load_lease(given["alone"]) if given.get("alone") else None
+    pulse = Pulse(pulse_fd)
+
+    async def run() -> None:
+        runner = Runner(app, plan, given["worker"], link, pulse)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, runner.leave)
+        await runner.run(alone)
+
+    uvloop.run(run())
+    flush_traces()
+    link.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Turns: results out, tasks in, in one call, while the tasks at hand run on.
+
+A result is settled at once when no call is under way, together with the claim for what takes its place. Under load,
+results gather while a call runs, and the next call takes them all. So at most `slots` results are ever on their way,
+and none waits longer than a call takes. (`batch=1` sends each by itself.)
+
+A worker that finds nothing says that it will sleep, looks once more, and then sleeps until it is woken, until something
+falls due, or until it is time to look for itself.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from holdfast.errors import DatabaseError, RequestInvalid
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Failed, Lease, Outcome, Proof, Settled, Settlement
+from holdfast.wakeups import Wakeups
+from holdfast.worker.plan import Plan
+
+log = logging.getLogger("holdfast.worker")
+
+calls_at_once = 2
+longest_pause_seconds = 1.0
+tries_at_most = 3
+
+
+class Turns:
+    """The settling and claiming of one runner."""
+
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        worker: str,
+        names: Sequence[str],
+        wakeups: Wakeups,
+        *,
+        begin: Callable[[list[Lease], float], None],
+        ended: Callable[[list[UUID]], None],
+    ) -> None:
+        self._store = store
+        self._plan = plan
+        self._worker = worker
+        self._names = list(names)
+        self._wakeups = wakeups
+        self._begin = begin
+        self._ended = ended
+        self.held: dict[UUID, Proof] = {}
+        self.leaving = False
+        self._results: deque[tuple[Proof, Outcome, int]] = deque()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._claiming = False
+        self._reserved = 0
+        self._hungry = True
+        self._registered = False
+        self._unsure = False
+        self._away = False
+        self._backoff = 0.0
+        self._due: float | None = None
+        self._due_known = False
+        self._sleep_seconds = plan.poll_seconds
+        self._asleep = asyncio.Event()
+        self._nudge = asyncio.Event()
+
+    def settle(self, proof: Proof, outcome: Outcome) -> None:
+        """Send this result with the next turn."""
+        self._results.append((proof, outcome, 0))
+        self._nudge.set()
+
+    def drop(self, proof: Proof) -> None:
+        """Forget a lease that is lost."""
+        self._let_go([proof.task_id])
+
+    def nudge(self) -> None:
+        """Something has changed: see whether there is a call to make."""
+        self._nudge.set()
+
+    def leave(self) -> None:
+        """Claim nothing more."""
+        self.leaving = True
+        self._nudge.set()
+
+    async def run(self) -> None:
+        """Until it leaves and nothing is held any more."""
+        rest = asyncio.create_task(self._rest())
+        try:
+            while not (self.leaving and not self.held and not self._calls):
+                self._nudge.clear()
+                while self._launch():
+                    pass
+                await self._nudge.wait()
+        finally:
+            rest.cancel()
+            for call in self._calls:
+                call.cancel()
+            await asyncio.gather(rest, *self._calls, return_exceptions=True)
+
+    def _launch(self) -> bool:
+        """Begin a call, if there is one to make now."""
+        if self._away or len(self._calls) >= calls_at_once or (self._unsure and self._calls):
+            return False
+        batch = self._plan.batch
+        ready = min(len(self._results), batch)
+        if self._calls and ready < batch / 2 and not (ready == 0 and self._wants()):
+            return False
+        results = [self._results.popleft() for _ in range(ready)]
+        n = min(self._plan.slots - len(self.held) - self._reserved + ready, batch) if self._wants() else 0
+        if n <= 0 and not results and not self._unsure:
+            return False
+        self._reserved += max(n, 0)
+        self._claiming = self._claiming or n > 0
+        call = asyncio.create_task(self._turn(results, max(n, 0)))
+        self._calls.add(call)
+        call.add_done_callback(self._landed)
+        return True
+
+    def _wants(self) -> bool:
+        free = self._plan.slots - len(self.held) - self._reserved + len(self._results)
+        return self._hungry and not self.leaving and not self._claiming and free > 0
+
+    def _landed(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        self._nudge.set()
+
+    async def _turn(self, results: list[tuple[Proof, Outcome, int]], n: int) -> None:
+        """One call. What it could not send is sent again."""
+        sent = time.monotonic()
+        batch: list[Settlement] = [(proof, outcome) for proof, outcome, _ in results]
+        try:
+            if self._unsure:
+                await self._store.hand_back(self._worker, self.held)
+                self._unsure = False
+            settled, leases = await self._call(batch, n)
+        except DatabaseError as error:
+            self._results.extendleft(reversed(results))
+            self._unsure = self._unsure or n > 0  # tasks may have been claimed whose names never arrived
+            self._finish_claim(n)
+            self._wait_a_moment(error)
+            return
+        except Exception as error:
+            self._finish_claim(n)
+            self._take_apart(results, n, error)
+            return
+        self._backoff = 0.0
+        self._settled(results, settled)
+        self.held.update((lease.task_id, lease) for lease in leases)
+        self._finish_claim(n)
+        if leases:
+            self._registered = False
+            self._begin(leases, sent)
+        if n and len(leases) < n:
+            await self._found_little()
+
+    async def _call(self, batch: list[Settlement], n: int) -> tuple[list[Settled], list[Lease]]:
+        plan = self._plan
+        if not n:
+            return (await self._store.settle(*batch) if batch else []), []
+        return await self._store.turn(batch, plan.queues, n, lasting=plan.lease, worker=self._worker, names=self._names)
+
+    def _finish_claim(self, n: int) -> None:
+        self._reserved -= n
+        if n:
+            self._claiming = False
+
+    async def _found_little(self) -> None:
+        """There was less than was asked for: say so, look once more, then sleep."""
+        if not self._registered or not self._due_known:
+            try:
+                due = await self._store.idle(self._worker)
+            except DatabaseError as error:
+                self._hungry = False
+                self._wait_a_moment(error)
+                return
+            self._due = time.monotonic() + due.total_seconds() if due is not None else None
+            self._due_known = True
+            if not self._registered:
+                self._registered = True
+                return
+        self._hungry = False
+        self._sleep_seconds = self._plan.poll_seconds * random.uniform(0.7, 1.3)  # noqa: S311
+        if self._due is not None:
+            self._sleep_seconds = min(self._sleep_seconds, max(self._due - time.monotonic(), 0.001))
+        self._due_known = False
+        self._asleep.set()
+
+    async def _rest(self) -> None:
+        while True:
+            await self._asleep.wait()
+            await self._wakeups.wait(self._sleep_seconds)
+            self._asleep.clear()
+            self._hungry = True
+            self._nudge.set()
+
+    def _settled(self, results: list[tuple[Proof, Outcome, int]], answers: list[Settled]) -> None:
+        """Let go of what is settled; what the lifecycle does not allow is settled as a failure instead."""
+        told = {answer.task_id: answer for answer in answers}
+        over: list[UUID] = []
+        for proof, outcome, tries in results:
+            answer = told.get(proof.task_id)
+            status = answer.status if answer else "lost"
+            if status in ("undeclared", "unknown_state", "refused") and not isinstance(outcome, Failed):
+                name = type(outcome).__name__
+                message = f"Its lifecycle refused the outcome {name} ({status})."
+                self._results.append((proof, Failed("Fatal", message, code="refused"), tries))
+                continue
+            if status not in ("ok", "repeat"):
+                log.warning(
+                    "result refused", extra={"task_id": str(proof.task_id), "attempt": proof.attempt, "status": status}
+                )
+            over.append(proof.task_id)
+        self._let_go(over)
+
+    def _take_apart(self, results: list[tuple[Proof, Outcome, int]], n: int, error: Exception) -> None:
+        """Something in this call cannot be sent. Alone it is known which one, and then it fails instead."""
+        if n:
+            self._wait_a_moment(error)
+        if len(results) > 1 or n:
+            for one in results:
+                call = asyncio.create_task(self._turn([one], 0))
+                self._calls.add(call)
+                call.add_done_callback(self._landed)
+            return
+        for proof, _, tries in results:
+            if tries >= tries_at_most:
+                log.error("result given up", extra={"task_id": str(proof.task_id), "error": str(error)})
+                self._let_go([proof.task_id])
+            elif isinstance(error, RequestInvalid):
+                failed = Failed("SchemaInvalid", f"Its result cannot be kept: {error}", code=type(error).__name__)
+                self._results.append((proof, failed, tries + 1))
+            else:
+                log.warning("settling failed", extra={"task_id": str(proof.task_id), "error": str(error)})
+                self._results.append((proof, Failed(None, f"Its result could not be settled: {error}"), tries + 1))
+
+    def _wait_a_moment(self, error: Exception) -> None:
+        """The database is away: try again soon, ever more slowly, and not all workers at once."""
+        if self._away:
+            return
+        if not self._backoff:
+            log.warning("no turn was possible; trying again", extra={"error": str(error)})
+        self._away = True
+        self._backoff = min(max(self._backoff * 2, 0.05), longest_pause_seconds)
+
+        def go_on() -> None:
+            self._away, self._hungry = False, True
+            self._nudge.set()
+
+        asyncio.get_running_loop().call_later(self._backoff * random.uniform(0.5, 1.0), go_on)  # noqa: S311
+
+    def _let_go(self, ids: list[UUID]) -> None:
+        for task_id in ids:
+            self.held.pop(task_id, None)
+        if ids:
+            self._ended(ids)
+            self._nudge.set()
