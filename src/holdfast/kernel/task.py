@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
@@ -44,15 +45,21 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class Lease:
+class Proof:
+    """What proves a lease: all that a worker must send to act under it."""
+
+    task_id: UUID
+    attempt: int
+    token: UUID
+
+
+@dataclass(frozen=True)
+class Lease(Proof):
     """The right to run one attempt of one task, until it expires. Token and attempt prove it.
 
     `crashes` counts the workers that were lost with it; `resumed` says that it was held before, and may have steps.
     """
 
-    task_id: UUID
-    attempt: int
-    token: UUID
     expires_at: datetime
     lifecycle: str
     name: str
@@ -131,7 +138,7 @@ class Cancelled:
 
 
 Outcome = Done | Partial | Moved | Later | Failed | Cancelled
-Settlement = tuple[Lease, Outcome]
+Settlement = tuple[Proof, Outcome]
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,7 @@ class Ended:
 class Checkpoint:
     """A step that is done, a move to another state under the same lease, or both."""
 
-    lease: Lease
+    lease: Proof
     step: str | None = None
     result: Json = None
     to: str | None = None
@@ -298,6 +305,17 @@ class Count:
     outcome: str | None
     number: int
     capped: bool
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What was used of a model."""
+
+    model: str
+    calls: int
+    tokens_in: Decimal
+    tokens_out: Decimal
+    cost_cents: Decimal
 
 
 @dataclass(frozen=True)
