@@ -47,8 +47,12 @@
     │   ├── TaskExpired
     │   ├── TaskFailed
     │   ├── TaskCancelled
+    │   ├── TaskEnded
+    │   ├── NotClaimable
+    │   │   └── AlreadyLeased
     │   ├── MoveRefused
     │   └── LeaseLost
+    │       └── StaleAttempt
     └── Failure
         ├── RateLimited
         ├── Transient
@@ -56,16 +60,18 @@
         └── Fatal
 
 A class's docstring is the start of its message: it says what is wrong. What is particular to this case, and what to
-do about it, follows. Each class also knows the exit code of the command line and the status of the HTTP answer. Those
-with an `sqlstate` are decided in Postgres: its functions raise that code, with the detail as message and the fix as
-hint, so that every client gets the same error, with Python or without.
+do about it, follows. Each class also knows the exit code of the command line, and the status and the code of the HTTP
+answer; the code is the name of the class with dashes, unless a contract has another. Those with an `sqlstate` are
+decided in Postgres: its functions raise that code, with the detail as message and the fix as hint, so that every client
+gets the same error, with Python or without.
 
 A `Failure` is raised by you: in a task, to say what kind of failure it is, and so what follows.
 """
 
+import re
 from datetime import timedelta
 from inspect import cleandoc
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 
 class HoldfastError(Exception):
@@ -74,6 +80,12 @@ class HoldfastError(Exception):
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
     sqlstate: ClassVar[str | None] = None
+    http_code: ClassVar[str] = "holdfast-error"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "http_code" not in vars(cls):
+            cls.http_code = re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
     def __init__(self, detail: str = "", *, fix: str = "") -> None:
         self.title = " ".join(cleandoc(type(self).__doc__ or "").split())
@@ -342,6 +354,25 @@ class TaskCancelled(TaskError):
     exit_code = 7
 
 
+class TaskEnded(TaskError):
+    """The task has ended; there is nothing left to do."""
+
+    sqlstate = "TK008"
+    http_code = "terminal"
+
+
+class NotClaimable(TaskError):
+    """The task does not wait for a worker now."""
+
+    sqlstate = "TK006"
+
+
+class AlreadyLeased(NotClaimable):
+    """Another worker holds this task."""
+
+    sqlstate = "TK007"
+
+
 class MoveRefused(TaskError):
     """The lifecycle does not allow this move."""
 
@@ -352,6 +383,12 @@ class LeaseLost(TaskError):
     """This lease is no longer held; drop the result."""
 
     sqlstate = "TK001"
+
+
+class StaleAttempt(LeaseLost):
+    """This attempt is over; drop the result."""
+
+    sqlstate = "TK005"
 
 
 class Failure(HoldfastError):

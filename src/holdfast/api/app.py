@@ -1,20 +1,26 @@
 """The application that `holdfast up` serves."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Literal
 
 import asyncpg
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from holdfast import __version__
-from holdfast.api import lifecycles
+from holdfast.api import leases, lifecycles, metrics, operations, tasks
 from holdfast.api.page import render_page
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError
+from holdfast.http.access import Guard
+from holdfast.http.measured import Measured
+from holdfast.http.origin import LOOPBACK, OriginCheck
 from holdfast.http.problem import answer_errors
 from holdfast.kernel.store import Store
+from holdfast.lifecycles.dispatch import routes as dispatch
 
 
 class Health(BaseModel):
@@ -22,13 +28,26 @@ class Health(BaseModel):
     version: str = __version__
 
 
-def make_app(pool: asyncpg.Pool, *, database: str) -> FastAPI:
-    """The application over an open pool. `database` is the place in words, for the page."""
+def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts: Collection[str] = ()) -> FastAPI:
+    """The application over an open pool. `database` is the place in words, for the page.
+
+    Bound to `loopback` it answers to the names of loopback, and to whoever calls as long as there is no key; otherwise
+    to these `hosts`, or to any if none is named.
+    """
     app = FastAPI(title="Holdfast", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
-    answer_errors(app)
     started_at = datetime.now(UTC)
     store = Store(pool)
+    app.state.guard = Guard(store, loopback=loopback)
+    registry = CollectorRegistry()
+    app.add_middleware(OriginCheck, hosts=(*LOOPBACK, *hosts) if loopback else hosts)
+    app.add_middleware(Measured, registry=registry)
+    answer_errors(app, store)
     app.include_router(lifecycles.routes(store))
+    app.include_router(leases.routes(store))
+    app.include_router(dispatch.routes(store))
+    app.include_router(tasks.routes(store))
+    app.include_router(operations.routes(store))
+    app.include_router(metrics.routes(store, registry))
 
     @app.get("/health", tags=["server"])
     async def health() -> Health:

@@ -6,6 +6,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from holdfast.errors import LifecycleUnknown
+from holdfast.http.access import Guarded, needs
+from holdfast.http.problem import PROBLEMS
 from holdfast.kernel import drawing
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.store import Store
@@ -18,7 +20,13 @@ class Lifecycles(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/lifecycles", tags=["lifecycles"])
+    router = APIRouter(
+        prefix="/api/v1/lifecycles",
+        tags=["lifecycles"],
+        route_class=Guarded,
+        dependencies=[needs("user", "worker", "operator")],
+        responses=PROBLEMS,
+    )
 
     @router.get("")
     async def list_lifecycles() -> Lifecycles:

@@ -1,1 +1,1 @@
-"""What every route needs: how an error is answered."""
+"""What every route needs: who calls, how an error is answered, an id for each request."""

@@ -1,48 +1,130 @@
-"""Errors over HTTP are `application/problem+json` (RFC 9457), whoever raised them."""
+"""Errors over HTTP are `application/problem+json` (RFC 9457), whoever raised them.
 
-import re
+A problem has a `code` that programs go by; of a task it says the state and which states may follow. No problem tells
+what a log should not hold: no key, no token, nothing of the request's body.
+"""
+
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+import asyncpg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import DatabaseError, DatabaseUnreachable, HoldfastError, KeyRefused, TaskError, TaskNotFound
+from holdfast.kernel import wire
+from holdfast.kernel.store import Store
+
+# The database is there and asks to be left alone for a moment: a deadlock lost eight times, no memory, a shutdown.
+PASSING = (
+    asyncpg.exceptions.TransactionRollbackError,
+    asyncpg.exceptions.InsufficientResourcesError,
+    asyncpg.exceptions.OperatorInterventionError,
+)
+retry_after_seconds = 2
+errors_shown = 20
+
+
+class Problem(BaseModel):
+    """What went wrong, and what may be done next."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    request_id: str | None
+    task_id: str | None = None
+    state: str | None = None
+    allowed: list[str] | None = None
+    errors: list[dict[str, Any]] | None = None
 
 
 class ProblemResponse(JSONResponse):
     media_type = "application/problem+json"
 
 
-def problem(
-    request: Request, status: int, title: str, detail: str, *, kind: str = "about:blank", **extra: Any
-) -> ProblemResponse:
-    body = {"type": kind, "title": title, "status": status, "detail": detail, "instance": request.url.path, **extra}
-    return ProblemResponse(body, status_code=status)
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "description": "A problem",
+        "content": {"application/problem+json": {"schema": Problem.model_json_schema()}},
+    },
+    "503": {"description": "The database is away", "headers": {"Retry-After": {"schema": {"type": "integer"}}}},
+}
 
 
-def answer_errors(app: FastAPI) -> None:
+def problem(request: Request, status: int, title: str, detail: str, *, code: str, **extra: Any) -> ProblemResponse:
+    request_id = getattr(request.state, "request_id", None)
+    about = "about:blank" if code == slug(status) else f"urn:holdfast:{code}"
+    body = {"type": about, "title": title, "status": status, "detail": wire.readable(detail),
+            "instance": wire.readable(request.url.path), "code": code, "request_id": request_id, **extra}  # fmt: skip
+    headers = {"X-Request-Id": request_id} if request_id else {}
+    if status == 503:
+        headers["Retry-After"] = str(retry_after_seconds)
+    return ProblemResponse(body, status_code=status, headers=headers)
+
+
+def slug(status: int) -> str:
+    return HTTPStatus(status).phrase.lower().replace(" ", "-")
+
+
+def answer_errors(app: FastAPI, store: Store) -> None:
     """Teach `app` to answer every error as a problem."""
 
     @app.exception_handler(HoldfastError)
     async def ours(request: Request, error: HoldfastError) -> ProblemResponse:
-        slug = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
         detail = "\n".join(part for part in (error.detail, error.fix) if part)
-        return problem(request, error.http_status, error.title, detail, kind=f"urn:holdfast:{slug}")
+        about = await situation(request, error, store)
+        answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **about)
+        if isinstance(error, KeyRefused):
+            answer.headers["WWW-Authenticate"] = "Bearer"
+        return answer
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> ProblemResponse:
-        answer = problem(request, error.status_code, HTTPStatus(error.status_code).phrase, str(error.detail))
+        phrase = HTTPStatus(error.status_code).phrase
+        answer = problem(request, error.status_code, phrase, str(error.detail), code=slug(error.status_code))
         answer.headers.update(headers_of(error.headers))
         return answer
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
-        errors = [{"loc": list(each["loc"]), "message": each["msg"]} for each in error.errors()]
-        return problem(request, 422, "The request is not valid", f"{len(errors)} field(s) are wrong.", errors=errors)
+        found = error.errors()
+        errors = [
+            {"loc": [part if isinstance(part, int) else wire.readable(part)[:200] for part in each["loc"]],
+             "message": wire.readable(each["msg"])[:500]}
+            for each in found[:errors_shown]
+        ]  # fmt: skip
+        detail = f"{len(found)} field(s) are wrong."
+        return problem(request, 422, "The request is not valid", detail, code="request-invalid", errors=errors)
+
+    async def passing(request: Request, error: Exception) -> ProblemResponse:
+        return await ours(request, DatabaseUnreachable(type(error).__name__, fix="Ask again."))
+
+    for kind in PASSING:
+        app.add_exception_handler(kind, passing)
+
+    @app.exception_handler(Exception)
+    async def ours_to_mend(request: Request, error: Exception) -> ProblemResponse:
+        detail = "This is a mistake of the server; its log has more under the request_id."
+        return problem(request, 500, "The server made a mistake", detail, code="internal-server-error")
+
+
+async def situation(request: Request, error: HoldfastError, store: Store) -> dict[str, Any]:
+    """Where the task of a refused request is, and where it may go. Nothing of tasks that are not the caller's."""
+    task_id = request.path_params.get("task_id") or getattr(request.state, "task_id", None)
+    if not task_id or not isinstance(error, TaskError) or isinstance(error, TaskNotFound):
+        return {}
+    try:
+        found = await store.allowed(task_id)
+    except (DatabaseError, *PASSING):
+        found = None
+    return {"task_id": str(task_id)} | ({"state": found[0], "allowed": found[1]} if found else {})
 
 
 def headers_of(headers: Mapping[str, str] | None) -> dict[str, str]:

@@ -1,12 +1,26 @@
 """The kernel's functions that only look: one short method for each, of the same name. None of them takes a lock."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.task import Attempt, Count, Ended, Event, Explanation, Link, Page, Queue, Step, StepEvent, Worker
+from holdfast.kernel.task import (
+    Attempt,
+    Count,
+    Ended,
+    Event,
+    Explanation,
+    Link,
+    Page,
+    Queue,
+    Step,
+    StepEvent,
+    Usage,
+    Worker,
+)
 
 
 class Looking(Calls):
@@ -67,14 +81,15 @@ class Looking(Calls):
         name: str | None = None,
         owner: str | None = None,
         live: bool | None = None,
+        tag: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 50,
     ) -> Page:
         """Tasks that fit all of this, the newest first; `cursor` is the `next` of the page before."""
         words = [wire.text(word) for word in (lifecycle, state, actor, outcome, queue, name, owner)]
         before = None if cursor is None else wire.task_id(cursor)
-        query = "select * from holdfast.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        row = (await self._rows(query, *words, live, before, limit))[0]
+        query = "select * from holdfast.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+        row = (await self._rows(query, *words, live, wire.text(tag), before, limit))[0]
         return Page(**{**row, "items": wire.load(row["items"])})
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:
@@ -82,9 +97,14 @@ class Looking(Calls):
         rows = await self._rows("select id from holdfast.find_ids($1, $2)", wire.text(prefix), limit)
         return [row["id"] for row in rows]
 
-    async def owner_of(self, task_id: UUID | str) -> str:
-        """Whose task it is. Raises TaskNotFound."""
-        return str(await self._value("select holdfast.owner_of($1)", wire.task_id(task_id)))
+    async def owner_of(self, task_id: UUID | str, owner: str | None = None) -> str:
+        """Whose task it is. Raises TaskNotFound, also if it is not `owner`'s."""
+        return str(await self._value("select holdfast.owner_of($1, $2)", wire.task_id(task_id), owner))
+
+    async def allowed(self, task_id: UUID | str) -> tuple[str, list[str]] | None:
+        """The state it is in, and the states that may follow; None if there is no such task."""
+        rows = await self._rows("select * from holdfast.allowed($1)", wire.task_id(task_id))
+        return (rows[0]["state"], list(rows[0]["states"])) if rows else None
 
     async def attempts(self, task_id: UUID | str) -> list[Attempt]:
         """Its leases, oldest first."""
@@ -96,9 +116,18 @@ class Looking(Calls):
         rows = await self._rows("select * from holdfast.tree($1)", wire.task_id(task_id))
         return [Link(**row) for row in rows]
 
-    async def stats(self) -> list[Count]:
-        """How many tasks are where, for each state of each lifecycle."""
-        return [Count(**row) for row in await self._rows("select * from holdfast.stats()")]
+    async def stats(self, owner: str | None = None) -> list[Count]:
+        """How many tasks are where, for each state of each lifecycle; all of them, or one owner's."""
+        return [Count(**row) for row in await self._rows("select * from holdfast.stats($1)", owner)]
+
+    async def usage(self, since: datetime | None = None, owner: str | None = None) -> list[Usage]:
+        """What was used of each model, as steps reported it; by default in the last thirty days."""
+        return [Usage(**row) for row in await self._rows("select * from holdfast.usage($1, $2)", since, owner)]
+
+    async def metrics(self) -> list[tuple[str, dict[str, str], float]]:
+        """What is measured now: name, labels, value."""
+        rows = await self._rows("select * from holdfast.metrics()")
+        return [(row["name"], wire.load(row["labels"]), row["value"]) for row in rows]
 
     async def queues(self) -> list[Queue]:
         """All queues, by name."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
+from holdfast.errors import LeaseLost, MoveRefused, StaleAttempt, StateUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.access import Access
 from holdfast.kernel.lifecycle import Lifecycle
@@ -17,6 +17,8 @@ from holdfast.kernel.task import (
     Beat,
     Checkpoint,
     Checkpointed,
+    Done,
+    Failed,
     Grant,
     Json,
     Lease,
@@ -115,6 +117,10 @@ class Store(Looking, Access):
         rows = await self._rows("select * from holdfast.claim_these($1, $2, $3)", *given, repeatable=False)
         return [wire.lease(row) for row in rows]
 
+    async def refuse_claim(self, task_id: UUID | str) -> None:
+        """Raise why this task could not be claimed: TaskNotFound, TaskEnded, AlreadyLeased or NotClaimable."""
+        await self._value("select holdfast.refuse_claim($1)", wire.task_id(task_id))
+
     async def heartbeat(
         self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
     ) -> dict[UUID, Beat]:
@@ -156,6 +162,20 @@ class Store(Looking, Access):
         name = type(outcome).__name__
         refuse(settled.status, lease, f"{name}({outcome.to!r})" if isinstance(outcome, Moved) else name)
         return settled
+
+    async def complete(
+        self, proof: Proof, outcome: Done | Failed, events: Sequence[tuple[str, str | None, Json]] = ()
+    ) -> Settled:
+        """Record events (kind, step, data) and settle, both or neither. Raises LeaseLost or MoveRefused."""
+        kind, _, delay, _, category, step, body = wire.columns(outcome)
+        told = list(zip(*events, strict=True)) or [(), (), ()]
+        query = "select * from holdfast.complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+        given = (proof.task_id, proof.attempt, proof.token, kind, category, step, delay, body)
+        row = (await self._rows(query, *given, told[0], told[1], [wire.dump(data) for data in told[2]]))[0]
+        if row["status"] in ("lost", "stale"):
+            kind_of = LeaseLost if row["status"] == "lost" else StaleAttempt
+            raise kind_of(f"Task {proof.task_id}, attempt {proof.attempt}.", fix="Whoever holds it now will settle it.")
+        return Settled(**row)
 
     async def turn(
         self,

@@ -161,11 +161,12 @@ def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
 
 def settlements(given: Sequence[Settlement]) -> tuple[Any, ...]:
     """The arguments of SETTLE: outcome, to, delay, due, category, step and body behind the proofs."""
-    columns = list(zip(*(_columns(outcome) for _, outcome in given), strict=True)) or [()] * 7
-    return (*proofs([lease for lease, _ in given]), *map(list, columns))
+    by_column = list(zip(*(columns(outcome) for _, outcome in given), strict=True)) or [()] * 7
+    return (*proofs([lease for lease, _ in given]), *map(list, by_column))
 
 
-def _columns(outcome: object) -> tuple[Any, ...]:
+def columns(outcome: object) -> tuple[Any, ...]:
+    """An outcome as outcome, to, delay, due, category, step and body. Raises RequestInvalid."""
     match outcome:
         case Done(result):
             return "done", None, None, None, None, None, dump(result)

@@ -91,6 +91,7 @@ begin
   if v_effects is not null then
     perform holdfast.run_effects(v_effects, v_told);
   end if;
+  perform holdfast.count_up('lost', (select count(*) from unnest(v_status) s where s = 'lost'));
   return query select * from unnest(v_id, v_step, v_status, v_result, v_cancel);
 end $$;
 

@@ -32,6 +32,9 @@ begin
       token = excluded.token, expires_at = excluded.expires_at,
       progress = case when b.token = excluded.token then coalesce(excluded.progress, b.progress)
                       else excluded.progress end
+  ), lost as (
+    insert into holdfast.tally (name, number)
+    select 'lost', cardinality(p_id) - count(*) from held having count(*) < cardinality(p_id)
   )
   select h.id, holdfast.now() + p_lease, h.cancel_requested from held h;
 end $$;

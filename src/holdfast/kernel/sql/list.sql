@@ -6,7 +6,7 @@
 create or replace function holdfast.list_tasks(
   p_lifecycle text default null, p_state text default null, p_actor text default null, p_outcome text default null,
   p_queue text default null, p_name text default null, p_owner text default null, p_live bool default null,
-  p_before uuid default null, p_limit int default 50)
+  p_tag text default null, p_before uuid default null, p_limit int default 50)
 returns table (items jsonb, next uuid, approx_count int, capped bool)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -20,27 +20,30 @@ begin
                             'Ask for 1 to 1000, and go on from `next`.');
   end if;
   select m.ids, m.next into v_id, list_tasks.next
-  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_before, p_limit) m;
+  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
+                         p_before, p_limit) m;
   select coalesce(jsonb_agg(holdfast.at_a_glance(i.id) order by i.place), '[]') into items
   from unnest(v_id) with ordinality i(id, place);
   select cardinality(m.ids), m.next is not null into approx_count, capped
-  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, null, 10000) m;
+  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
+                         null, 10000) m;
   return next;
 end $$;
 
 -- The ids of up to `p_most` tasks before another that fit, the newest first, and from where to go on.
 create or replace function holdfast.matching(
   p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text, p_live bool,
-  p_before uuid, p_most int, out ids uuid[], out next uuid)
+  p_tag text, p_before uuid, p_most int, out ids uuid[], out next uuid)
 language plpgsql stable
 as $$
 declare
   v_live bool := p_live is not false and p_outcome is null and p_actor is distinct from 'nobody';
   v_done bool := p_live is not true and coalesce(p_actor, 'nobody') = 'nobody';
-  v_by_owner bool := p_owner <> '' is true;
-  v_by_state bool := not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcome is not null);
+  v_by_owner bool := p_tag is null and p_owner <> '' is true;
+  v_by_state bool := p_tag is null and not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcome is not null);
   v_lifecycle smallint[];
   v_state text[];
+  v_tagged uuid[] := holdfast.tagged(p_tag, p_before, 10000);
   v_left int := 10000;
   v_scan int := least(p_most + 1, v_left);
   v_seen int;
@@ -60,14 +63,14 @@ begin
                and (p_name is null or c.name = p_name) and (p_owner is null or c.owner = p_owner) as fits
       from (
         (select t.id, t.lifecycle, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.name, t.owner
-         from holdfast.task t where v_live and not v_by_owner and t.id < matching.next order by t.id desc limit v_scan)
+         from holdfast.task t where v_live and p_tag is null and not v_by_owner and t.id < matching.next order by t.id desc limit v_scan)
         union all
         (select t.id, t.lifecycle, t.state, t.actor, null, t.queue, t.name, t.owner from holdfast.task t
          where v_live and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < matching.next
          order by t.id desc limit v_scan)
         union all
         (select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
-         where v_done and not v_by_owner and not v_by_state and t.id < matching.next order by t.id desc limit v_scan)
+         where v_done and p_tag is null and not v_by_owner and not v_by_state and t.id < matching.next order by t.id desc limit v_scan)
         union all
         (select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
          where v_done and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < matching.next
@@ -79,6 +82,15 @@ begin
            where v_done and v_by_state and t.lifecycle = s.lifecycle and t.state = s.name and t.id < matching.next
            order by t.id desc limit v_scan) t
          order by t.id desc limit v_scan)
+        union all
+        (select t.* from (select g.id from unnest(v_tagged) g(id) where g.id < matching.next order by 1 desc) g
+         cross join lateral (
+           select t.id, t.lifecycle, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.name, t.owner
+           from holdfast.task t where v_live and t.id = g.id
+           union all
+           select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner
+           from holdfast.task_done t where v_done and t.id = g.id) t
+         limit v_scan)
       ) c
       order by c.id desc limit v_scan
     )
@@ -92,13 +104,30 @@ begin
       next := ids[p_most];
       return;
     elsif v_seen < v_scan then
-      next := null;
+      next := v_tagged[10000];  -- null but for a tag that very many have
       return;
     elsif v_left <= 0 then
       return;
     end if;
     v_scan := least(v_scan * 4, v_left);
   end loop;
+end $$;
+
+-- The newest tasks before another that have a tag. With a plan of its own: few are found by the index of tags, many by
+-- going through all, and only the tag tells which.
+create or replace function holdfast.tagged(p_tag text, p_before uuid, p_n int) returns uuid[]
+language plpgsql stable
+set plan_cache_mode = force_custom_plan set enable_bitmapscan = on
+as $$
+begin
+  if p_tag is null then
+    return null;
+  end if;
+  return array(
+    select i.id from holdfast.input i
+    where i.tags is not null and i.tags @> array[p_tag]
+      and i.id < coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    order by i.id desc limit p_n);
 end $$;
 
 -- One task as it stands in a list: as `read` shows it, without what may be long.
@@ -156,23 +185,32 @@ begin
   order by f.id limit p_limit;
 end $$;
 
--- Whose task it is.
-create or replace function holdfast.owner_of(p_id uuid) returns text
+-- Whose task it is. For somebody in particular (`p_owner`), what is not theirs is not there.
+create or replace function holdfast.owner_of(p_id uuid, p_owner text default null) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-  v_owner text;
+  v_owner text := coalesce((select t.owner from holdfast.task t where t.id = p_id),
+                           (select t.owner from holdfast.task_done t where t.id = p_id));
 begin
-  select t.owner into v_owner from holdfast.task t where t.id = p_id;
-  if not found then
-    select t.owner into v_owner from holdfast.task_done t where t.id = p_id;
-    if not found then
-      perform holdfast.refuse_missing(p_id, 'read');
-    end if;
+  if v_owner is null or v_owner <> p_owner then
+    perform holdfast.refuse('TK003', format('No task has the id %s.', p_id), 'submit answers with the id.');
   end if;
   return v_owner;
 end $$;
+
+-- Where it is, and where it may go from there.
+create or replace function holdfast.allowed(p_id uuid) returns table (state text, states text[])
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+  select t.state, array(
+    select distinct x.to_state from holdfast.transition x
+    where x.lifecycle = t.lifecycle and x.from_state = t.state and x.to_state <> t.state order by 1)
+  from (select t.lifecycle, t.state from holdfast.task t where t.id = p_id
+        union all select t.lifecycle, t.state from holdfast.task_done t where t.id = p_id limit 1) t
+$$;
 
 -- Its leases, oldest first: a claim begins one, and the move that gives the task back ends it. An attempt has several
 -- where a task waits for a poll or moves on between them.
@@ -233,28 +271,68 @@ as $$
   order by k.relation, k.id
 $$;
 
--- How many tasks are where. Live ones are counted up to 100,000 in all, finished ones up to 10,000 in each state.
-create or replace function holdfast.stats()
+-- How many tasks are where. Live ones are counted up to 100,000 in all, finished ones up to 10,000 in each state; those of
+-- one owner up to 10,000 live and 10,000 finished ones in all, the newest.
+create or replace function holdfast.stats(p_owner text default null)
 returns table (lifecycle text, state text, actor text, outcome text, number bigint, capped bool)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
   with live as materialized (
-    select t.lifecycle, t.state, count(*) as number
-    from (select t.lifecycle, t.state from holdfast.task t limit 100000) t group by 1, 2
+    (select t.lifecycle, t.state, count(*) as number, sum(count(*)) over () >= 100000 as capped
+     from (select t.lifecycle, t.state from holdfast.task t where p_owner is null limit 100000) t group by 1, 2)
+    union all
+    (select t.lifecycle, t.state, count(*), sum(count(*)) over () >= 10000
+     from (select t.lifecycle, t.state from holdfast.task t
+           where t.owner = p_owner order by t.id desc limit 10000) t group by 1, 2)
+  ), done as materialized (
+    (select s.lifecycle, s.name as state, d.number, d.number >= 10000 as capped
+     from holdfast.state s
+     cross join lateral (
+       select count(*) as number from (
+         select from holdfast.task_done t where t.lifecycle = s.lifecycle and t.state = s.name limit 10000) t) d
+     where p_owner is null and s.actor = 'nobody')
+    union all
+    (select t.lifecycle, t.state, count(*), sum(count(*)) over () >= 10000
+     from (select t.lifecycle, t.state from holdfast.task_done t
+           where t.owner = p_owner order by t.id desc limit 10000) t group by 1, 2)
   )
-  select l.name, s.name, s.actor::text, s.outcome::text, sum(coalesce(v.number, d.number, 0))::bigint,
-         bool_or(coalesce(d.number >= 10000, (select sum(v.number) from live v) >= 100000, false))
+  select l.name, s.name, s.actor::text, s.outcome::text, coalesce(sum(c.number), 0)::bigint,
+         coalesce(bool_or(c.capped), false)
   from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
-  left join live v on v.lifecycle = s.lifecycle and v.state = s.name
-  left join lateral (
-    select count(*) as number from (
-      select from holdfast.task_done t where t.lifecycle = s.lifecycle and t.state = s.name limit 10000) t
-    offset 0) d on s.actor = 'nobody'
+  left join (select * from live union all select * from done) c on c.lifecycle = s.lifecycle and c.state = s.name
   group by l.name, s.name, s.actor, s.outcome
   order by l.name, s.actor, s.name
 $$;
 
+-- What models have cost: the usage that steps reported, summed up by model, for the newest 100,000 tasks since a day.
+create or replace function holdfast.usage(p_since timestamptz default null, p_owner text default null)
+returns table (model text, calls bigint, tokens_in numeric, tokens_out numeric, cost_cents numeric)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off set timezone = 'UTC'
+as $$
+  select u.one ->> 'model', count(*), sum(holdfast.amount(u.one -> 'tokens_in')), sum(holdfast.amount(u.one -> 'tokens_out')),
+         sum(holdfast.amount(u.one -> 'cost_cents'))
+  from (
+    select e.task_id, e.data from holdfast.step_event e
+    where e.task_id >= holdfast.first_uuid(coalesce(p_since, holdfast.now() - interval '30 days'))
+      and e.kind in ('step_completed', 'usage') and e.data is not null
+    order by e.task_id desc, e.number desc limit 100000) e
+  cross join lateral (
+    select value as one from jsonb_array_elements(
+      case jsonb_typeof(e.data) when 'array' then e.data when 'object' then jsonb_build_array(e.data) else '[]' end)) u
+  where jsonb_typeof(u.one -> 'model') = 'string'
+    and (p_owner is null or p_owner = coalesce(
+          (select t.owner from holdfast.task t where t.id = e.task_id),
+          (select t.owner from holdfast.task_done t where t.id = e.task_id)))
+  group by 1 order by 1
+$$;
+
+-- What a worker reported is anything at all; only numbers count.
+create or replace function holdfast.amount(p_value jsonb) returns numeric
+language sql immutable
+as $$ select case when jsonb_typeof(p_value) = 'number' then greatest((p_value #>> '{}')::numeric, 0) else 0 end $$;
+
 grant execute on function
-  holdfast.list_tasks(text, text, text, text, text, text, text, bool, uuid, int), holdfast.find_ids(text, int, text),
-  holdfast.owner_of(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats() to holdfast_app;
+  holdfast.list_tasks(text, text, text, text, text, text, text, bool, text, uuid, int), holdfast.find_ids(text, int, text),
+  holdfast.owner_of(uuid, text), holdfast.allowed(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats(text), holdfast.usage(timestamptz, text) to holdfast_app;

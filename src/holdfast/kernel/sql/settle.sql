@@ -92,15 +92,21 @@ begin
 
   if coalesce(cardinality(v_id), 0) < cardinality(p_id) then
     return query
-    select i.id, case when d.id is null then 'lost' else 'repeat' end, d.state, d.version, d.attempt, null::timestamptz
-    from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
-      i(id, attempt, token, outcome, target, delay, due, category, step, body)
-    left join lateral (
-      select * from holdfast.task_done d
-      where d.id = i.id and d.token = i.token and d.attempt = i.attempt
-        and d.body_hash = holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)
-      offset 0) d on true
-    where not exists (select from unnest(v_id, v_tokens) h(id, token) where h.id = i.id and h.token = i.token);
+    with late as materialized (
+      select i.id, case when d.id is null then 'lost' else 'repeat' end as status, d.state, d.version, d.attempt
+      from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
+        i(id, attempt, token, outcome, target, delay, due, category, step, body)
+      left join lateral (
+        select * from holdfast.task_done d
+        where d.id = i.id and d.token = i.token and d.attempt = i.attempt
+          and d.body_hash = holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)
+        offset 0) d on true
+      where not exists (select from unnest(v_id, v_tokens) h(id, token) where h.id = i.id and h.token = i.token)
+    ), counted as (
+      insert into holdfast.tally (name, number)
+      select 'lost', count(*) from late l where l.status = 'lost' having count(*) > 0
+    )
+    select l.id, l.status, l.state, l.version, l.attempt, null::timestamptz from late l;
   end if;
 end $$;
 

@@ -19,6 +19,8 @@ begin
   admitted := holdfast.admit_due();
   perform holdfast.try_again(p_n);
   perform holdfast.forget_beats();
+  perform holdfast.count_up('reaped', reaped), holdfast.count_up('expired', expired);
+  perform holdfast.sum_up();
 end $$;
 
 -- Tasks whose release, or whose end with their parent, was refused; and what is left of those that are gone.

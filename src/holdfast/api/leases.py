@@ -1,0 +1,251 @@
+"""What a worker that speaks HTTP says: claim, heartbeat, checkpoint, complete. The lease token is the capability.
+
+A claim whose answer was lost costs the lease its time, no more. A completion may be sent again until an answer comes:
+one that ended the task has the same answer again; any other is refused as stale, and has happened.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from holdfast.errors import LeaseLost, RequestInvalid
+from holdfast.http.access import Guarded, needs
+from holdfast.http.fields import Body, Json, Text, Word
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Beat, Category, Checkpoint, Done, Failed, Lease, Proof
+
+lease_seconds_by_default = 30.0
+LeaseSeconds = Annotated[float, Field(gt=0, le=86400, description="How long the lease lasts unless it is extended")]
+
+
+class Claim(Body):
+    """A task by its id, or up to `n` of these queues."""
+
+    worker_id: Word
+    task_id: UUID | None = None
+    queues: Annotated[Sequence[Word], Field(min_length=1, max_length=100)] = ("default",)
+    names: Annotated[list[Word], Field(max_length=1000)] | None = None
+    n: Annotated[int, Field(ge=1, le=100)] | None = None
+    lease_seconds: LeaseSeconds = lease_seconds_by_default
+
+
+class Claimed(BaseModel):
+    """A task to run, until its lease expires."""
+
+    task_id: UUID
+    attempt: int
+    lease_token: UUID
+    lease_expires_at: datetime
+    lifecycle: str
+    task: str
+    state: str
+    queue: str
+    max_attempts: int
+    payload: Json
+
+
+class Held(Body):
+    task_id: UUID
+    attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    lease_token: UUID
+
+    def proof(self) -> Proof:
+        return Proof(self.task_id, self.attempt, self.lease_token)
+
+
+class Heartbeat(Held):
+    lease_seconds: LeaseSeconds = lease_seconds_by_default
+    progress: Json = None
+
+
+class Extended(BaseModel):
+    lease_expires_at: datetime
+    cancel_requested: bool
+
+
+class ExtendedOne(BaseModel):
+    """One of many: `lost` has no lease any more."""
+
+    task_id: UUID
+    status: Literal["ok", "lost"]
+    lease_expires_at: datetime | None
+    cancel_requested: bool
+
+
+class Keep(Held):
+    step: Word
+    output: Json = None
+    usage: Json = None
+
+
+class Kept(BaseModel):
+    """`stored`: the step was done before, and `output` is what it gave then."""
+
+    status: Literal["ok", "stored"]
+    output: Json
+    cancel_requested: bool
+
+
+class Error(Body):
+    kind: Category | None = None
+    code: Word | None = None
+    message: Annotated[str, Field(max_length=20_000)] = ""
+    step: Word | None = None
+    retry_after_seconds: Annotated[float, Field(ge=0, le=86400 * 365)] | None = None
+
+
+class Output(Body):
+    """Where a result went, or its rows."""
+
+    dataset: Word
+    key: Word | None = None
+    mode: Literal["replace", "append"] = "replace"
+    uri: Text | None = None
+    rows: list[Any] | None = None
+
+
+class StepEvent(Body):
+    """Something that happened in the attempt; `at` by the worker's own clock."""
+
+    kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    step: Word | None = None
+    at: datetime | None = None
+    data: Json = None
+
+
+class Complete(Held):
+    status: Literal["completed", "failed"]
+    error: Error | None = None
+    result: Json = None
+    outputs: Annotated[Sequence[Output], Field(max_length=1000)] = ()
+    events: Annotated[Sequence[StepEvent], Field(max_length=1000)] = ()
+
+
+class Completed(BaseModel):
+    task_id: UUID
+    state: str
+    attempt: int
+    next_retry_at: datetime | None
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(
+        prefix="/internal", tags=["workers"], route_class=Guarded, dependencies=[needs("worker")], responses=PROBLEMS
+    )
+
+    @router.post(
+        "/task-claim",
+        response_model=Claimed | list[Claimed],
+        responses={204: {"description": "Nothing to do now."}},
+    )
+    async def claim(asked: Claim, request: Request) -> Any:
+        """Take a task, or with `n` a list of tasks. 409: `already-leased`, `terminal` or `not-claimable`."""
+        lasting = timedelta(seconds=asked.lease_seconds)
+        if asked.task_id:
+            request.state.task_id = asked.task_id
+            leases = await store.claim_these([asked.task_id], lasting=lasting, worker=asked.worker_id)
+            if not leases:
+                await store.refuse_claim(asked.task_id)
+            return claimed(leases[0])
+        n = asked.n or 1
+        # Who polls here is a worker that can be counted on: `why` says so.
+        await store.hello(asked.worker_id, label=asked.worker_id, queues=asked.queues, names=asked.names, slots=n)
+        leases = await store.claim(asked.queues, n, lasting=lasting, worker=asked.worker_id, names=asked.names)
+        if not leases:
+            return Response(status_code=204)
+        return [claimed(lease) for lease in leases] if asked.n else claimed(leases[0])
+
+    @router.post("/heartbeat", response_model=Extended | list[ExtendedOne])
+    async def heartbeat(
+        asked: Heartbeat | Annotated[list[Heartbeat], Field(min_length=1, max_length=1000)], request: Request
+    ) -> Any:
+        """Extend one lease, or many. Of one that is lost: 409 `lease-lost`; of many, each says how it fared."""
+        beats = asked if isinstance(asked, list) else [asked]
+        if len({beat.lease_seconds for beat in beats}) > 1:
+            raise RequestInvalid(
+                "The leases of one call last equally long.", fix="Send one call for each lease_seconds."
+            )
+        answered = await store.heartbeat(
+            [beat.proof() for beat in beats],
+            lasting=timedelta(seconds=beats[0].lease_seconds),
+            progress={beat.task_id: beat.progress for beat in beats},
+        )
+        if isinstance(asked, list):
+            return [one_of_many(beat.task_id, answered.get(beat.task_id)) for beat in beats]
+        request.state.task_id = asked.task_id
+        if asked.task_id not in answered:
+            raise lost(asked)
+        beat = answered[asked.task_id]
+        return Extended(lease_expires_at=beat.expires_at, cancel_requested=beat.cancel_requested)
+
+    @router.post("/checkpoint")
+    async def checkpoint(asked: Keep, request: Request) -> Kept:
+        """Keep what a step gave; the first to write it wins. 409 `lease-lost`: nothing was kept."""
+        request.state.task_id = asked.task_id
+        (kept,) = await store.checkpoint(Checkpoint(asked.proof(), asked.step, asked.output, usage=asked.usage))
+        if kept.status not in ("ok", "stored"):
+            raise lost(asked)
+        status: Literal["ok", "stored"] = "ok" if kept.status == "ok" else "stored"
+        return Kept(status=status, output=kept.result, cancel_requested=kept.cancel_requested)
+
+    @router.post("/task-complete")
+    async def complete(asked: Complete, request: Request) -> Completed:
+        """End the attempt. 409 `stale-attempt` or `lease-lost`: drop the result, nothing was written."""
+        request.state.task_id = asked.task_id
+        settled = await store.complete(asked.proof(), outcome_of(asked), [told(event) for event in asked.events])
+        retry_at = settled.due_at if asked.status == "failed" else None
+        return Completed(
+            task_id=settled.task_id, state=settled.state or "", attempt=settled.attempt or 0, next_retry_at=retry_at
+        )
+
+    return router
+
+
+def claimed(lease: Lease) -> Claimed:
+    return Claimed(
+        task_id=lease.task_id, attempt=lease.attempt, lease_token=lease.token, lease_expires_at=lease.expires_at,
+        lifecycle=lease.lifecycle, task=lease.name, state=lease.state, queue=lease.queue,
+        max_attempts=lease.max_attempts, payload=lease.payload,
+    )  # fmt: skip
+
+
+def one_of_many(task_id: UUID, beat: Beat | None) -> ExtendedOne:
+    if beat is None:
+        return ExtendedOne(task_id=task_id, status="lost", lease_expires_at=None, cancel_requested=False)
+    return ExtendedOne(
+        task_id=task_id, status="ok", lease_expires_at=beat.expires_at, cancel_requested=beat.cancel_requested
+    )
+
+
+def lost(asked: Held) -> LeaseLost:
+    return LeaseLost(f"Task {asked.task_id}, attempt {asked.attempt}.", fix="Whoever holds it now will settle it.")
+
+
+def outcome_of(asked: Complete) -> Done | Failed:
+    """Outputs are kept as the result. Raises RequestInvalid for what contradicts itself."""
+    if asked.status == "completed":
+        if asked.error or (asked.outputs and asked.result is not None):
+            raise RequestInvalid(
+                "A completed attempt has no error, and either outputs or a result.", fix="Leave one of them out."
+            )
+        return Done(
+            {"outputs": [one.model_dump(mode="json") for one in asked.outputs]} if asked.outputs else asked.result
+        )
+    if asked.outputs or asked.result is not None:
+        raise RequestInvalid("A failed attempt has no outputs and no result.", fix="Keep what is done as a checkpoint.")
+    error = asked.error or Error()
+    wait = error.retry_after_seconds
+    after = None if wait is None else timedelta(seconds=wait)
+    return Failed(error.kind, error.message, code=error.code, step=error.step, retry_after=after)
+
+
+def told(event: StepEvent) -> tuple[str, str | None, Any]:
+    data = event.data
+    if event.at:
+        data = {"at": event.at.isoformat(), **(data if isinstance(data, dict) else {"data": data})}
+    return event.kind, event.step, data

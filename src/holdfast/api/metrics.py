@@ -1,0 +1,64 @@
+"""`/metrics` for Prometheus: the database's gauges and counters, read when asked, and this process's requests.
+
+What the database counts is the same whichever server is asked: scrape all of them, and take the maximum, not the sum.
+"""
+
+from collections.abc import Iterable
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.store import Store
+
+HELP = {
+    "queue_depth": "Tasks that are due and wait for a worker, up to 10,000",
+    "queue_oldest_wait_seconds": "For how long the first of them has waited",
+    "queue_paused": "1 if nothing of the queue is claimed",
+    "leases": "Tasks that workers hold",
+    "lease_oldest_age_seconds": "For how long the oldest lease has been held",
+    "workers_live": "Workers that were heard of within half a minute",
+    "inbox_open": "Failures that wait for a person, up to 10,000",
+    "tasks_live": "Tasks that have not ended, among 100,000 at most",
+}
+COUNTED = {
+    "reaped": "Leases that ran out and were taken back",
+    "expired": "Time limits that passed",
+    "lost": "Heartbeats, checkpoints and completions refused because the lease was lost",
+}
+
+
+def routes(store: Store, registry: CollectorRegistry) -> APIRouter:
+    router = APIRouter(tags=["server"], responses=PROBLEMS)
+
+    @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """What is measured, in the text format of Prometheus."""
+        asked = CollectorRegistry()
+        asked.register(Read(families(await store.metrics())))
+        return Response(generate_latest(asked) + generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+class Read:
+    """What was read just now, as a collector."""
+
+    def __init__(self, found: Iterable[Metric]) -> None:
+        self.found = list(found)
+
+    def collect(self) -> Iterable[Metric]:
+        return self.found
+
+
+def families(rows: Iterable[tuple[str, dict[str, str], float]]) -> Iterable[Metric]:
+    found: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    for name, labels, value in rows:
+        keys = sorted(labels)
+        if name not in found:
+            kind = CounterMetricFamily if name in COUNTED else GaugeMetricFamily
+            title = f"holdfast_{name}_total" if name in COUNTED else f"holdfast_{name}"
+            found[name] = kind(title, COUNTED.get(name) or HELP[name], labels=keys)
+        found[name].add_metric([labels[key] for key in keys], value)
+    return found.values()

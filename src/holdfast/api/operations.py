@@ -1,0 +1,87 @@
+"""What runs here: workers, queues, counts, and what models have cost."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import AwareDatetime, BaseModel
+
+from holdfast.http.access import Guarded, needs, owned_by
+from holdfast.http.fields import Word
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Count, Queue, Worker
+
+QueueName = Annotated[Word, Path()]
+
+
+class Workers(BaseModel):
+    items: list[Worker]
+
+
+class Queues(BaseModel):
+    items: list[Queue]
+
+
+class Paused(BaseModel):
+    name: str
+    paused: bool
+
+
+class Counts(BaseModel):
+    items: list[Count]
+
+
+class ModelUsage(BaseModel):
+    model: str
+    calls: int
+    tokens_in: float
+    tokens_out: float
+    cost_cents: float
+
+
+class Usages(BaseModel):
+    since: datetime | None
+    items: list[ModelUsage]
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["operations"], route_class=Guarded, responses=PROBLEMS)
+
+    @router.get("/workers", dependencies=[needs("user", "worker", "operator")])
+    async def workers() -> Workers:
+        """Who has said hello and not goodbye; `live` if that was within the last half minute."""
+        return Workers(items=await store.workers())
+
+    @router.get("/queues", dependencies=[needs("user", "worker", "operator")])
+    async def queues() -> Queues:
+        """What waits where, and since when. Counts stop at 10,000."""
+        return Queues(items=await store.queues())
+
+    @router.post("/queues/{name}/pause")
+    async def pause(name: QueueName, caller: Annotated[Principal, needs("operator")]) -> Paused:
+        """Let nothing of this queue be claimed; what workers hold goes on."""
+        await store.pause_queue(name, by=caller.name)
+        return Paused(name=name, paused=True)
+
+    @router.post("/queues/{name}/resume", dependencies=[needs("operator")])
+    async def resume(name: QueueName) -> Paused:
+        """Let workers claim from it again."""
+        await store.resume_queue(name)
+        return Paused(name=name, paused=False)
+
+    @router.get("/stats")
+    async def stats(caller: Annotated[Principal, needs("user", "operator")]) -> Counts:
+        """How many tasks are where; for a user, of their own."""
+        return Counts(items=await store.stats(owned_by(caller)))
+
+    @router.get("/usage")
+    async def usage(
+        caller: Annotated[Principal, needs("user", "operator")], since: AwareDatetime | None = None
+    ) -> Usages:
+        """What steps reported to have used, by model, in the last thirty days or since then."""
+        items = [ModelUsage(**vars(one)) for one in await store.usage(since, owned_by(caller))]
+        return Usages(since=since, items=items)
+
+    return router

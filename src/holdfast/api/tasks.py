@@ -1,0 +1,149 @@
+"""Tasks of every lifecycle in one shape: lists, one task with its history, and the two things anybody may do to it."""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from holdfast.http.access import Guarded, check_visible, needs, owned_by
+from holdfast.http.fields import Body, Text, Word
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Attempt, Event, Explanation, Link, Step, StepEvent
+
+Filter = Annotated[Word | None, Query()]
+Reader = Annotated[Principal, needs("user", "operator")]
+
+
+class TaskPage(BaseModel):
+    """Newest first. A page may be short, even empty, and still have a `next`."""
+
+    items: list[dict[str, Any]]
+    next: UUID | None
+    approx_count: int
+    capped: bool
+
+
+class Events(BaseModel):
+    """The task's own moves, and what happened within its steps."""
+
+    items: list[Event]
+    steps: list[StepEvent]
+
+
+class Steps(BaseModel):
+    items: list[Step]
+
+
+class Attempts(BaseModel):
+    items: list[Attempt]
+
+
+class Tree(BaseModel):
+    items: list[Link]
+
+
+class Cancel(Body):
+    reason: Text | None = None
+
+
+class CancelEffect(BaseModel):
+    task_id: UUID
+    effect: Literal["cancelled", "requested", "too_late"]
+    state: str
+
+
+class Retry(Body):
+    """From which step on, and with another payload, if not as before."""
+
+    from_step: Word | None = None
+    payload: Any = None
+
+
+class Retried(BaseModel):
+    task_id: UUID
+    retry_of: UUID
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"], route_class=Guarded, responses=PROBLEMS)
+
+    @router.get("")
+    async def list_tasks(
+        caller: Reader,
+        lifecycle: Filter = None,
+        state: Filter = None,
+        actor: Literal["owner", "tasks", "worker", "clock", "nobody"] | None = None,
+        outcome: Literal["done", "partial", "failed", "cancelled"] | None = None,
+        queue: Filter = None,
+        name: Filter = None,
+        owner: Filter = None,
+        tag: Filter = None,
+        live: bool | None = None,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> TaskPage:
+        """Tasks that fit all filters, newest first. A user sees their own; `owner` is for operators."""
+        mine = owned_by(caller)
+        page = await store.list_tasks(
+            lifecycle=lifecycle, state=state, actor=actor, outcome=outcome, queue=queue, name=name,
+            owner=owner if mine is None else mine, tag=tag, live=live, cursor=cursor, limit=limit,
+        )  # fmt: skip
+        return TaskPage(**vars(page))
+
+    @router.get("/{task_id}")
+    async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:
+        """One task, live or finished, with the states that may follow."""
+        await check_visible(store, caller, task_id)
+        found = await store.allowed(task_id)
+        return await store.read(task_id) | {"allowed": found[1] if found else []}
+
+    @router.get("/{task_id}/events")
+    async def events(task_id: UUID, caller: Reader) -> Events:
+        """What happened to it, oldest first."""
+        await check_visible(store, caller, task_id)
+        return Events(items=await store.events(task_id), steps=await store.step_events(task_id))
+
+    @router.get("/{task_id}/steps")
+    async def steps(task_id: UUID, caller: Reader) -> Steps:
+        """What is done of it, in the order in which it was."""
+        await check_visible(store, caller, task_id)
+        return Steps(items=await store.steps(task_id))
+
+    @router.get("/{task_id}/attempts")
+    async def attempts(task_id: UUID, caller: Reader) -> Attempts:
+        """Who held it, and how that ended."""
+        await check_visible(store, caller, task_id)
+        return Attempts(items=await store.attempts(task_id))
+
+    @router.get("/{task_id}/why")
+    async def why(task_id: UUID, caller: Reader) -> Explanation:
+        """Who acts next, since when, what it waits for, and what can be done about it."""
+        await check_visible(store, caller, task_id)
+        return await store.explain(task_id)
+
+    @router.get("/{task_id}/tree")
+    async def tree(task_id: UUID, caller: Reader) -> Tree:
+        """Its children and parents, what it waits for and who for it, and its retries."""
+        await check_visible(store, caller, task_id)
+        return Tree(items=await store.tree(task_id))
+
+    @router.post("/{task_id}/cancel", status_code=202)
+    async def cancel(task_id: UUID, caller: Reader, asked: Cancel | None = None) -> CancelEffect:
+        """Cancel it: at once, or when its worker hears of it."""
+        await check_visible(store, caller, task_id)
+        effect: Any = await store.cancel(task_id, asked.reason if asked else None, by=caller.name)
+        found = await store.allowed(task_id)
+        return CancelEffect(task_id=task_id, effect=effect, state=found[0] if found else "")
+
+    @router.post("/{task_id}/retry", status_code=201)
+    async def retry(task_id: UUID, caller: Reader, asked: Retry | None = None) -> Retried:
+        """Run a finished task again, as a new one that inherits the steps that are done."""
+        await check_visible(store, caller, task_id)
+        given = asked or Retry()
+        made = await store.retry(task_id, given.from_step, given.payload, by=caller.name)
+        return Retried(task_id=made, retry_of=task_id)
+
+    return router

@@ -1,0 +1,121 @@
+"""Who may call which route.
+
+A route names the roles it is for with `needs("user", "operator")`; its class `Guarded` asks before it reads anything of
+the body. Bound to loopback, with no key made yet, whoever calls is the local principal with all roles; from the first
+key on, requests need one. Nothing is kept between requests: a revoked key is refused at once, by every server.
+"""
+
+import ipaddress
+from collections.abc import Callable, Coroutine
+from typing import Any
+from uuid import UUID
+
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
+
+from holdfast.errors import BodyTooLarge, KeyRefused, RoleMissing, SettingInvalid
+from holdfast.kernel.access import LOCAL, ROLES, Principal, Role
+from holdfast.kernel.store import Store
+
+body_most_bytes = 2 * 1024 * 1024
+
+
+class Guard:
+    """Tells who calls."""
+
+    def __init__(self, store: Store, *, loopback: bool) -> None:
+        self.store = store
+        self.loopback = loopback
+
+    async def identify(self, request: Request) -> Principal:
+        """Who calls. Raises KeyRefused."""
+        known: Principal | None = getattr(request.state, "principal", None)
+        if known:
+            return known
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        given = secret.strip() if scheme.lower() == "bearer" else None
+        principal, any_key = await self.store.check_key(given)
+        if principal is None and given is None and self.loopback and not any_key:
+            principal = LOCAL
+        if principal is None:
+            raise KeyRefused(fix="Send `Authorization: Bearer hf_...`; `holdfast keys create` makes a key.")
+        request.state.principal = principal
+        return principal
+
+
+class Needs:
+    """That the caller has one of these roles."""
+
+    def __init__(self, roles: tuple[Role, ...]) -> None:
+        self.roles = frozenset(roles)
+
+    async def __call__(self, request: Request) -> Principal:
+        guard: Guard = request.app.state.guard
+        principal = await guard.identify(request)
+        if not self.roles & principal.roles:
+            needed = " or ".join(role for role in ROLES if role in self.roles)
+            raise RoleMissing(f"This is for the role {needed}.", fix="`holdfast keys create --role ...` makes a key.")
+        return principal
+
+
+def needs(*roles: Role) -> Any:
+    """What a route declares to be for these roles only; as a parameter it is the caller."""
+    return Depends(Needs(roles))
+
+
+class Guarded(APIRoute):
+    """A route that asks who calls before it reads the body, which is JSON, whatever it is called, and not long."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        asked = [one.call for one in self.dependant.dependencies if isinstance(one.call, Needs)]
+
+        async def guarded(request: Request) -> Response:
+            for need in asked:
+                await need(request)
+            if self.body_field:
+                await read_json(request)
+            return await handle(request)
+
+        return guarded
+
+
+async def read_json(request: Request) -> None:
+    """Read the body, up to the most there may be, and call it JSON. Raises BodyTooLarge."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > body_most_bytes:
+            raise BodyTooLarge(f"At most {body_most_bytes} bytes are read.", fix="Put files where files live.")
+        parts.append(part)
+    request._body = b"".join(parts)
+    kept = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
+    request.scope["headers"] = [*kept, (b"content-type", b"application/json")]
+    if hasattr(request, "_headers"):
+        del request._headers
+
+
+def owned_by(principal: Principal) -> str | None:
+    """Whose tasks the caller sees: an operator all, anybody else their own."""
+    return None if "operator" in principal.roles else principal.owner
+
+
+async def check_visible(store: Store, principal: Principal, task_id: UUID) -> None:
+    """Raise TaskNotFound for a task that is not the caller's, just as for one that is not there."""
+    await store.owner_of(task_id, owned_by(principal))
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def refuse_open_server(store: Store, host: str) -> None:
+    """Raise SettingInvalid where other machines could call and nobody would be asked for a key."""
+    if not is_loopback(host) and not (await store.check_key(None))[1]:
+        raise SettingInvalid(
+            f"HOLDFAST_HOST={host} would serve to other machines, and there is no key to ask for.",
+            fix="Make one first: holdfast keys create NAME --role operator",
+        )

@@ -1,0 +1,70 @@
+"""Tasks by name, over HTTP: submitted here, run by whatever worker knows the name."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Response
+from pydantic import BaseModel, Field
+
+from holdfast.errors import RequestInvalid
+from holdfast.http.access import Guarded, check_visible, needs
+from holdfast.http.fields import Body, Word
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.durations import parse_duration
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Submission
+
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
+
+
+class NewTask(Body):
+    """A task to be. `delay` is a number of seconds, or text such as "5m" or "1h30m"."""
+
+    task: Word
+    payload: Any = None
+    queue: Word | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    priority: Annotated[int, Field(ge=0, le=9)] = 0
+    delay: float | str | None = None
+    after: Annotated[Sequence[UUID], Field(max_length=1000)] = ()
+    key: Word | None = None
+    tags: Annotated[Sequence[Word], Field(max_length=50)] = ()
+
+
+class Made(BaseModel):
+    """`state` is the one in which the task was born."""
+
+    task_id: UUID
+    state: str
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=Guarded, responses=PROBLEMS)
+
+    @router.post("/tasks", status_code=201)
+    async def submit(
+        asked: NewTask,
+        response: Response,
+        caller: Annotated[Principal, needs("user")],
+        idempotency_key: IdempotencyKey = None,
+    ) -> Made:
+        """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
+        if idempotency_key and asked.key and idempotency_key != asked.key:
+            raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
+        for upstream in asked.after:
+            await check_visible(store, caller, upstream)
+        (made,) = await store.submit(
+            Submission(
+                asked.task, asked.payload, queue=asked.queue, priority=asked.priority, key=idempotency_key or asked.key,
+                delay=None if asked.delay is None else parse_duration(asked.delay), max_attempts=asked.max_attempts,
+                owner=caller.owner, after=asked.after, tags=asked.tags,
+            )
+        )  # fmt: skip
+        assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
+        if not made.created:
+            response.headers["Idempotency-Replayed"] = "true"
+        return Made(task_id=made.id, state=(await store.events(made.id))[0].to_state)
+
+    return router

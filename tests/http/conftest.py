@@ -1,0 +1,37 @@
+"""The application on a test's own database, called as a client would call it."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from holdfast.api import make_app
+from holdfast.kernel.access import Role
+from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.store import Store
+from holdfast.testing import Database
+
+
+@pytest.fixture
+async def app(database: Database) -> AsyncIterator[FastAPI]:
+    async with pooled(Address(given=database.url), connections=5) as pool:
+        yield make_app(pool, database="a test's own")
+
+
+@pytest.fixture
+async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with client(app) as http:
+        yield http
+
+
+def client(app: FastAPI, key: str | None = None, host: str = "localhost:7777") -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers)
+
+
+async def keys(store: Store) -> dict[str, str]:
+    """One key for each role, by the role's name."""
+    roles: tuple[Role, ...] = ("user", "worker", "operator")
+    return {role: (await store.make_key(f"a {role}", [role])).secret for role in roles}

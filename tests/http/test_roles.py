@@ -1,0 +1,145 @@
+"""Every route is for some roles and refuses all others, whoever adds it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from holdfast.kernel.store import Store
+from tests.http.conftest import client, keys
+from tests.promises.stage import submit, take_one
+
+ANYBODY = {"user", "worker", "operator", ""}
+ALL = {"user", "worker", "operator"}
+READERS = {"user", "operator"}
+TASK = "/api/v1/tasks/{task_id}"
+MISSING = "01b8dac5-b400-730f-8c80-71bbed710aed"
+
+ROUTES: dict[tuple[str, str], set[str]] = {
+    ("GET", "/"): ANYBODY,
+    ("GET", "/health"): ANYBODY,
+    ("GET", "/ready"): ANYBODY,
+    ("GET", "/metrics"): ANYBODY,
+    ("POST", "/internal/task-claim"): {"worker"},
+    ("POST", "/internal/heartbeat"): {"worker"},
+    ("POST", "/internal/checkpoint"): {"worker"},
+    ("POST", "/internal/task-complete"): {"worker"},
+    ("POST", "/dispatch/tasks"): {"user"},
+    ("GET", "/api/v1/tasks"): READERS,
+    ("GET", TASK): READERS,
+    ("GET", f"{TASK}/events"): READERS,
+    ("GET", f"{TASK}/steps"): READERS,
+    ("GET", f"{TASK}/attempts"): READERS,
+    ("GET", f"{TASK}/why"): READERS,
+    ("GET", f"{TASK}/tree"): READERS,
+    ("POST", f"{TASK}/cancel"): READERS,
+    ("POST", f"{TASK}/retry"): READERS,
+    ("GET", "/api/v1/lifecycles"): ALL,
+    ("GET", "/api/v1/lifecycles/{name}"): ALL,
+    ("GET", "/api/v1/workers"): ALL,
+    ("GET", "/api/v1/queues"): ALL,
+    ("POST", "/api/v1/queues/{name}/pause"): {"operator"},
+    ("POST", "/api/v1/queues/{name}/resume"): {"operator"},
+    ("GET", "/api/v1/stats"): READERS,
+    ("GET", "/api/v1/usage"): READERS,
+}
+
+
+def routes_of(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield from ((method, route.path) for method in route.methods or ())
+        elif router := getattr(route, "original_router", None):
+            yield from routes_of(router.routes)
+
+
+async def test_every_route_says_whom_it_is_for(app: FastAPI) -> None:
+    assert set(routes_of(app.routes)) == ROUTES.keys()
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids=lambda part: part)
+async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(
+    app: FastAPI, store: Store, method: str, path: str
+) -> None:
+    url = path.replace("{task_id}", MISSING).replace("{name}", "dispatch")
+    for role, secret in {**await keys(store), "": None}.items():
+        async with client(app, secret) as http:
+            answer = await http.request(method, url, content=b"not even JSON" if method == "POST" else None)
+        if role in ROUTES[method, path]:
+            assert answer.status_code not in (401, 403, 500), role
+        else:
+            assert answer.status_code == (403 if role else 401)
+            assert answer.json()["code"] == ("role-missing" if role else "key-refused")
+
+
+async def test_without_any_key_whoever_is_here_may_do_all(app: FastAPI, http: httpx.AsyncClient, store: Store) -> None:
+    assert (await http.get("/api/v1/tasks")).status_code == 200
+    assert (await http.post("/internal/task-claim", json={"worker_id": "w"})).status_code == 204
+    key = await store.make_key("ada", ["user"])
+    refused = await http.get("/api/v1/tasks")
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    async with client(app, key.secret) as mine:
+        assert (await mine.get("/api/v1/tasks")).status_code == 200
+        await store.revoke_key(key.id)
+        assert (await mine.get("/api/v1/tasks")).status_code == 401
+    assert (await http.get("/api/v1/tasks")).status_code == 200
+
+
+async def test_bound_elsewhere_a_key_is_needed_from_the_start(app: FastAPI, http: httpx.AsyncClient) -> None:
+    app.state.guard.loopback = False
+    assert (await http.get("/api/v1/tasks")).status_code == 401
+    assert (await http.get("/health")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Bearer ", "Basic aGY6eA==", "Bearer hf_x", "hf_x", "Bearer hf_x, Bearer y"]
+)
+async def test_what_is_no_key_is_refused_even_where_none_is_needed(http: httpx.AsyncClient, header: str) -> None:
+    answer = await http.get("/api/v1/tasks", headers={"Authorization": header})
+    assert answer.status_code == (401 if header.startswith("Bearer") else 200)
+
+
+async def test_anothers_task_is_as_good_as_none(app: FastAPI, store: Store) -> None:
+    ada = await store.make_key("ada", ["user"])
+    bob = await store.make_key("bob", ["user"])
+    operator = await store.make_key("root", ["operator"])
+    async with client(app, ada.secret) as a, client(app, bob.secret) as b, client(app, operator.secret) as o:
+        task = (await a.post("/dispatch/tasks", json={"task": "mail"})).json()["task_id"]
+        for method, path in ROUTES:
+            if not path.startswith(TASK):
+                continue
+            theirs, none = path.replace("{task_id}", task), path.replace("{task_id}", MISSING)
+            foreign, absent = await b.request(method, theirs), await b.request(method, none)
+            assert foreign.status_code == absent.status_code == 404
+            assert {**foreign.json(), "request_id": 0} == {
+                **{name: value.replace(MISSING, task) if isinstance(value, str) else value
+                   for name, value in absent.json().items()}, "request_id": 0,
+            }  # fmt: skip
+        assert (await a.get(f"/api/v1/tasks/{task}")).json()["owner"] == "ada"
+        assert [len((await one.get("/api/v1/tasks?owner=ada")).json()["items"]) for one in (a, b, o)] == [1, 0, 1]
+        counted = [(await one.get("/api/v1/stats")).json()["items"] for one in (a, b, o)]
+        assert [sum(row["number"] for row in rows) for rows in counted] == [1, 0, 1]
+        waiting = await b.post("/dispatch/tasks", json={"task": "mail", "after": [task]})
+        assert waiting.status_code == 404
+        assert (await o.post(f"/api/v1/tasks/{task}/cancel")).json()["effect"] == "cancelled"
+
+
+async def test_the_same_key_of_two_owners_is_two_keys(app: FastAPI, store: Store) -> None:
+    made = set()
+    for name in ("ada", "bob"):
+        async with client(app, (await store.make_key(name, ["user"])).secret) as http:
+            answer = await http.post("/dispatch/tasks", json={"task": "mail"}, headers={"Idempotency-Key": "1"})
+            made.add(answer.json()["task_id"])
+    assert len(made) == 2
+
+
+async def test_no_answer_about_a_task_gives_its_token_away(app: FastAPI, store: Store) -> None:
+    task = await submit(store)
+    lease = await take_one(store)
+    async with client(app) as http:
+        for method, path in ROUTES:
+            if path.startswith("/api/v1/tasks") and method == "GET":
+                assert str(lease.token) not in (await http.get(path.replace("{task_id}", str(task)))).text
