@@ -32,7 +32,8 @@
     │   ├── PayloadInvalid
     │   ├── PayloadTooLarge
     │   ├── KeyConflict
-    │   └── DependencyInvalid
+    │   ├── DependencyInvalid
+    │   └── CursorGone
     └── TaskError
         ├── TaskNotFound
         ├── TaskExpired
@@ -235,6 +236,13 @@ class DependencyInvalid(RequestInvalid):
 
     http_status = 409
     sqlstate = "TK020"
+
+
+class CursorGone(RequestInvalid):
+    """From this cursor on, the feed cannot be complete."""
+
+    http_status = 410
+    sqlstate = "TK005"
 
 
 class TaskError(HoldfastError):
