@@ -9,11 +9,12 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from holdfast import __version__
-from holdfast.api import lifecycles
+from holdfast.api import events, lifecycles
 from holdfast.api.page import render_page
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError
 from holdfast.http.problem import answer_errors
+from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 
 
@@ -29,6 +30,8 @@ def make_app(pool: asyncpg.Pool, *, database: str) -> FastAPI:
     started_at = datetime.now(UTC)
     store = Store(pool)
     app.include_router(lifecycles.routes(store))
+    app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
+    app.include_router(events.routes(store, app.state.feed))
 
     @app.get("/health", tags=["server"])
     async def health() -> Health:

@@ -8,11 +8,12 @@ followers of one process share one poll, the pulse, which says that something ha
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.errors import DatabaseUnreachable
+from holdfast.errors import DatabaseError, DatabaseUnreachable
+from holdfast.kernel.postgres import DRIVER_ERRORS
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Move, Moves
 
@@ -22,7 +23,7 @@ outage_seconds = 1.0
 
 
 class Feed:
-    """The feed of a store, for any number of followers."""
+    """The feed of a store over a pool, for any number of followers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,7 +40,7 @@ class Feed:
         tasks: Sequence[UUID] | None = None,
         owner: str | None = None,
         wait: bool = True,
-    ) -> AsyncIterator[Move]:
+    ) -> AsyncGenerator[Move]:
         """Move after move behind the cursor, without end, or until now. Raises CursorGone or RequestInvalid."""
         looks = self.looks(cursor, lifecycles=lifecycles, tasks=tasks, owner=owner, wait=wait)
         async with contextlib.aclosing(looks):
@@ -57,7 +58,7 @@ class Feed:
         limit: int = 500,
         wait: bool = True,
         at_least_every: timedelta = timedelta(seconds=15),
-    ) -> AsyncIterator[Moves]:
+    ) -> AsyncGenerator[Moves]:
         """The same in portions. One comes at least every so often, if only with a newer cursor.
 
         While the database is away nothing comes; then it goes on. Ends when the feed is closed.
@@ -103,11 +104,14 @@ class Feed:
 
     async def _beat(self) -> None:
         """Wake everybody when the end of the feed has moved. The first look is always news: who knows since when."""
-        end, pause = None, poll_fastest_seconds
+        end: str | None = None
+        pause = poll_fastest_seconds
         while True:
             before = end
-            with contextlib.suppress(DatabaseUnreachable):
+            try:
                 end = (await self._store.feed()).cursor
+            except (DatabaseError, *DRIVER_ERRORS):
+                end = None  # whoever looks is told why; when it answers again, that is news
             if end != before:
                 pause = poll_fastest_seconds
                 self._tell()

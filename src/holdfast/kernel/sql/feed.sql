@@ -210,6 +210,10 @@ declare
   v_name text := 'event_' || to_char(p_day, 'YYYYMMDD');
   v_newest xid8;
 begin
+  if exists (select from holdfast.task t where t.id >= holdfast.first_uuid(p_day::timestamp at time zone 'UTC')
+             and t.id < holdfast.first_uuid((p_day + 1)::timestamp at time zone 'UTC')) then
+    perform holdfast.refuse('TK010', format('Tasks of %s have not ended yet.', p_day), 'End them, or keep their day.');
+  end if;
   execute format('lock table holdfast.%I in access exclusive mode', v_name);
   execute format('select max(e.xid) from holdfast.%I e', v_name) into v_newest;
   update holdfast.feed_floor set seen = holdfast.feed_snapshot(
