@@ -36,7 +36,8 @@
     │   ├── KeyConflict
     │   ├── KeyUnknown
     │   ├── BodyTooLarge
-    │   └── DependencyInvalid
+    │   ├── DependencyInvalid
+    │   └── CursorGone
     ├── AccessError
     │   ├── KeyRefused
     │   ├── RoleMissing
@@ -276,6 +277,13 @@ class DependencyInvalid(RequestInvalid):
 
     http_status = 409
     sqlstate = "TK020"
+
+
+class CursorGone(RequestInvalid):
+    """From this cursor on, the feed cannot be complete."""
+
+    http_status = 410
+    sqlstate = "TK005"
 
 
 class KeyUnknown(RequestInvalid):

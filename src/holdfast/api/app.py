@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from holdfast import __version__
-from holdfast.api import leases, lifecycles, metrics, operations, tasks
+from holdfast.api import events, leases, lifecycles, metrics, operations, tasks
 from holdfast.api.page import render_page
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError
@@ -19,6 +19,7 @@ from holdfast.http.access import Guard
 from holdfast.http.measured import Measured
 from holdfast.http.origin import LOOPBACK, OriginCheck
 from holdfast.http.problem import answer_errors
+from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.dispatch import routes as dispatch
 
@@ -48,6 +49,8 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
     app.include_router(tasks.routes(store))
     app.include_router(operations.routes(store))
     app.include_router(metrics.routes(store, registry))
+    app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
+    app.include_router(events.routes(store, app.state.feed))
 
     @app.get("/health", tags=["server"])
     async def health() -> Health:

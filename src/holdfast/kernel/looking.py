@@ -1,6 +1,6 @@
 """The kernel's functions that only look: one short method for each, of the same name. None of them takes a lock."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from holdfast.kernel.task import (
     Event,
     Explanation,
     Link,
+    Moves,
     Page,
     Queue,
     Step,
@@ -55,6 +56,21 @@ class Looking(Calls):
         """What happened within it, oldest first."""
         rows = await self._rows("select * from holdfast.step_events($1)", wire.task_id(task_id))
         return [StepEvent(**{**row, "data": wire.load(row["data"])}) for row in rows]
+
+    async def feed(
+        self,
+        cursor: str | None = None,
+        limit: int = 500,
+        *,
+        lifecycles: Sequence[str] | None = None,
+        tasks: Sequence[UUID] | None = None,
+        owner: str | None = None,
+    ) -> Moves:
+        """Moves behind the cursor, oldest first for each task; none for now, "start" for all. Raises CursorGone."""
+        query = "select * from holdfast.feed($1, $2, $3, $4, $5)"
+        rows = await self._rows(query, cursor, limit, lifecycles, tasks, owner)
+        moves = [wire.move(row) for row in rows if row["task_id"]]
+        return Moves(moves, rows[-1]["cursor"], rows[-1]["more"])
 
     async def explain(self, task_id: UUID | str) -> Explanation:
         """Why it is where it is, and what can be done about it. Raises TaskNotFound."""

@@ -214,6 +214,34 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Move:
+    """One move of a task as the live feed tells it. Whoever follows from `cursor` gets what comes after it."""
+
+    cursor: str
+    task_id: UUID
+    lifecycle: str | None
+    name: str | None
+    owner: str | None
+    version: int
+    at: datetime
+    verb: str
+    from_state: str
+    to_state: str
+    attempt: int
+    worker_id: str | None
+    data: Json
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What one look at the feed has brought, where to look next, and whether there is more already."""
+
+    moves: list[Move]
+    cursor: str
+    more: bool
+
+
+@dataclass(frozen=True)
 class Step:
     """A step of a task: done with its result, or failed so many times until now."""
 

@@ -1,5 +1,6 @@
 """How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
@@ -26,6 +27,7 @@ from holdfast.kernel.task import (
     Json,
     Later,
     Lease,
+    Move,
     Moved,
     Partial,
     Proof,
@@ -42,6 +44,8 @@ SUBMIT = (
 SETTLE = "select * from holdfast.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 CHECKPOINT = "select * from holdfast.checkpoint($1, $2, $3, $4, $5, $6, $7)"
+
+MOVE = [field.name for field in dataclasses.fields(Move)]
 
 BY_SQLSTATE = {
     kind.sqlstate: kind
@@ -186,6 +190,10 @@ def columns(outcome: object) -> tuple[Any, ...]:
 
 def lease(row: asyncpg.Record) -> Lease:
     return Lease(**{**row, "payload": load(row["payload"])})
+
+
+def move(row: asyncpg.Record) -> Move:
+    return Move(**{name: row[name] for name in MOVE} | {"data": load(row["data"])})
 
 
 def refuse_expired(status: str, given: UUID | str, state: str) -> None:

@@ -1,0 +1,170 @@
+"""The live feed over HTTP: server-sent events that a client can break off and take up again without a gap.
+
+The id of each event is a cursor, so any server can go on where another stopped. Nothing is kept for a client that is
+away or slow: it reads from the database at its own pace, and one that takes nothing for half a minute is let go.
+"""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, Callable
+from datetime import timedelta
+from typing import Annotated, Any, TypedDict
+from uuid import UUID
+
+import structlog
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.sse import EventSourceResponse, format_sse_event
+from starlette.types import Send
+
+from holdfast.errors import CursorGone, LifecycleUnknown, RequestInvalid, TaskNotFound
+from holdfast.kernel import wire
+from holdfast.kernel.feed import Feed
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Move
+
+moves_at_once = 200
+quiet = timedelta(seconds=15)
+reconnect_milliseconds = 1000
+tasks_at_most = 100
+
+log = structlog.get_logger()
+
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events `move` (task_id, lifecycle, name, version, at, verb, from, to, attempt, worker_id, data)"
+        " and `reset` (code, detail). Ends only with `wait=false`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    404: {"description": "A topic names a lifecycle or a task that is not there."},
+    422: {"description": "What was given is no cursor, or no topic."},
+    503: {"description": "The database does not answer."},
+}
+
+
+class Wanted(TypedDict):
+    """What a client is to hear of; None is everything, and everybody's."""
+
+    lifecycles: list[str] | None
+    tasks: list[UUID] | None
+    owner: str | None
+
+
+def everyone() -> str | None:
+    """Whose tasks a request may hear of; None is everybody's."""
+    return None
+
+
+def routes(
+    store: Store,
+    feed: Feed | None = None,
+    owner_of: Callable[..., Any] = everyone,
+    stalled: timedelta = timedelta(seconds=30),
+) -> APIRouter:
+    """The route of the feed. `owner_of` is a dependency that answers like `everyone`."""
+    router = APIRouter(prefix="/api/v1/events", tags=["events"])
+    followed = feed or Feed(store)
+
+    @router.get("", response_class=EventSourceResponse, response_model=None, responses=RESPONSES)
+    async def follow_events(
+        owner: Annotated[str | None, Depends(owner_of)],
+        topics: Annotated[
+            str, Query(description="Names of lifecycles and `task:<id>`, with commas; all if empty")
+        ] = "",
+        cursor: Annotated[str | None, Query(description="Where to begin: a cursor, or `start`; now if missing")] = None,
+        wait: Annotated[bool, Query(description="Whether to stay for what is still to come")] = True,
+        last_event_id: Annotated[str | None, Header(description="The last id that was received")] = None,
+    ) -> EventSourceResponse:
+        """Every committed move once, in order per task, from now on or from where you were."""
+        lifecycles, tasks = await understand(topics, owner, store)
+        wanted: Wanted = {"lifecycles": lifecycles, "tasks": tasks, "owner": owner}
+        begin = last_event_id or cursor
+        gone = None
+        try:
+            begin = begin or (await store.feed()).cursor
+            await store.feed(begin, 1, **wanted)
+        except CursorGone as error:
+            begin, gone = (await store.feed()).cursor, error
+
+        async def chunks(cursor: str, gone: CursorGone | None) -> AsyncGenerator[bytes]:
+            while True:
+                yield format_sse_event(id=cursor, retry=reconnect_milliseconds) + (reset(gone) if gone else b"")
+                try:
+                    looks = followed.looks(cursor, limit=moves_at_once, wait=wait, at_least_every=quiet, **wanted)
+                    async with contextlib.aclosing(looks):
+                        heard = time.monotonic()
+                        async for look in looks:
+                            told = b"".join(map(tell, look.moves))
+                            # Who hears nothing still gets on, so that nobody has to come back from far away.
+                            if told or not wait or time.monotonic() - heard >= quiet.total_seconds() / 2:
+                                yield told + format_sse_event(comment="so far", id=look.cursor)
+                                heard = time.monotonic()
+                    return
+                except CursorGone as error:
+                    cursor, gone = (await store.feed()).cursor, error
+
+        return Stream(chunks(begin, gone), stalled)
+
+    return router
+
+
+async def understand(topics: str, owner: str | None, store: Store) -> tuple[list[str] | None, list[UUID] | None]:
+    """The lifecycles and tasks that are meant. Raises LifecycleUnknown, TaskNotFound or RequestInvalid."""
+    given = dict.fromkeys(topic.strip() for topic in topics.split(",") if topic.strip())
+    lifecycles = [topic for topic in given if not topic.startswith("task:")]
+    tasks = [wire.task_id(topic.removeprefix("task:")) for topic in given if topic.startswith("task:")]
+    if len(tasks) > tasks_at_most:
+        raise RequestInvalid(f"{len(tasks)} tasks are too many.", fix=f"Follow {tasks_at_most} at most, or lifecycles.")
+    declared = {lifecycle.name for lifecycle in await store.lifecycles()} if lifecycles else set()
+    for name in lifecycles:
+        if name not in declared:
+            raise LifecycleUnknown(name, fix=f"Declared are: {', '.join(sorted(declared))}.")
+    for task in tasks:
+        if owner not in (None, (await store.read(task))["owner"]):
+            raise TaskNotFound(f"{task}.")
+    return lifecycles or None, tasks or None
+
+
+def tell(move: Move) -> bytes:
+    data = {
+        "task_id": str(move.task_id),
+        "lifecycle": move.lifecycle,
+        "name": move.name,
+        "version": move.version,
+        "at": move.at.isoformat(),
+        "verb": move.verb,
+        "from": move.from_state,
+        "to": move.to_state,
+        "attempt": move.attempt,
+        "worker_id": move.worker_id,
+        "data": move.data,
+    }
+    return format_sse_event(event="move", id=move.cursor, data_str=json.dumps(data))
+
+
+def reset(error: CursorGone) -> bytes:
+    """Said instead of an error, since a browser's EventSource cannot read one and would not come back."""
+    data = {"code": "cursor-gone", "detail": f"{error.title} {error.detail} {error.fix}"}
+    return format_sse_event(event="reset", data_str=json.dumps(data))
+
+
+class Stream(EventSourceResponse):
+    """An answer that is given up when the client takes nothing of it for too long."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes], stalled: timedelta) -> None:
+        super().__init__(chunks, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self.chunks = chunks
+        self.stalled = stalled
+
+    async def stream_response(self, send: Send) -> None:
+        async with contextlib.aclosing(self.chunks) as chunks:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async for chunk in chunks:
+                try:
+                    async with asyncio.timeout(self.stalled.total_seconds()):
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                except TimeoutError:
+                    log.warning("a client of the feed takes nothing and is let go")
+                    return
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
