@@ -1,0 +1,45 @@
+"""The id of a task as a person writes it: the beginning is enough, as long as no other task's id begins so."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from holdfast.errors import RequestInvalid, TaskNotFound
+
+if TYPE_CHECKING:
+    from holdfast.kernel.store import Store
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, or the beginning of it.")]
+
+candidates_shown = 10
+shortest = 8
+
+
+async def find(store: "Store", given: str) -> UUID:
+    """The one task whose id begins so. Raises TaskNotFound, or RequestInvalid with the candidates."""
+    could_be = re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given)
+    found = await store.find_ids(given, limit=candidates_shown + 1) if could_be else []
+    if not found:
+        raise TaskNotFound(f"No task's id begins with {given!r}.", fix="List them: holdfast ls")
+    if len(found) > 1:
+        lines = [f"  {one}" for one in found[:candidates_shown]]
+        more = ["  ..."] if len(found) > candidates_shown else []
+        raise RequestInvalid("\n".join([f"{given!r} begins more than one id:", *lines, *more]), fix="Write more of it.")
+    return found[0]
+
+
+async def shorten(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
+    """For each id as much of it as tells it from every other task's."""
+    short = {}
+    for one, beside in (await store.neighbours(ids)).items():
+        shared = max((in_common(str(one), str(other)) for other in beside if other), default=0)
+        short[one] = str(one)[: max(shared + 1, shortest)].rstrip("-")
+    return short
+
+
+def in_common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return next((place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), len(one))
