@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast import __version__
-from holdfast.cli import db, lifecycle, queues
+from holdfast.cli import db, keys, lifecycle, queues
 from holdfast.cli.events import events
 from holdfast.cli.listing import ls
 from holdfast.cli.options import Json
@@ -95,6 +95,7 @@ for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
+app.add_typer(keys.app, name="keys", rich_help_panel=OPERATE)
 app.add_typer(lifecycle.app, name="lifecycle", rich_help_panel=OPERATE)
 app.add_typer(db.app, name="db", rich_help_panel=OPERATE)
 

@@ -33,13 +33,12 @@ async def find(store: "Store", given: str) -> UUID:
 
 async def shorten(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
     """For each id as much of it as tells it from every other task's."""
-    short = {}
-    for one, beside in (await store.neighbours(ids)).items():
-        shared = max((in_common(str(one), str(other)) for other in beside if other), default=0)
-        short[one] = str(one)[: max(shared + 1, shortest)].rstrip("-")
-    return short
+    return {one: beginning(one, beside) for one, beside in (await store.neighbours(ids)).items()}
 
 
-def in_common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    return next((place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), len(one))
+def beginning(one: UUID, others: Iterable[UUID | None]) -> str:
+    """As much of an id as tells it from these others."""
+    length = shortest
+    while any(str(other)[:length] == str(one)[:length] for other in others if other not in (one, None)):
+        length += 1
+    return str(one)[:length].rstrip("-")

@@ -122,9 +122,7 @@ def say_steps(seen: Seen) -> None:
     heading("steps")
     rows = []
     for one in seen.steps:
-        state = (
-            ("done", "green") if one.done else (f"failed {one.failures} time{'s' if one.failures > 1 else ''}", "red")
-        )
+        state = ("done", "green") if one.done else (f"failed {one.failures}x", "red")
         result = json.dumps(one.result, ensure_ascii=False) if one.done else ""
         cut = result if len(result) <= longest_step_result else f"{result[:longest_step_result]}..."
         rows.append((f"  {one.name}", state, str(one.attempt), printing.age(one.at, seen.now), cut))
