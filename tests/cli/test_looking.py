@@ -45,7 +45,7 @@ def test_ls_has_a_line_for_each_task(holdfast: Keyboard, stage: Stage, clock: Cl
     clock.advance(minutes=3)
     listed = {line.split()[1]: " ".join(line.split()[2:]) for line in holdfast("ls").lines}
     assert listed == {
-        "name": "state attempt queue age note",
+        "name": "state try queue age note",
         "sent": "Completed 1/3 default 3 min ago",
         "broken": "Dead 1/1 default 3 min ago not a PDF",
         "running": "Running 1/3 default 3 min ago 3/4 persisting",
@@ -117,18 +117,18 @@ def test_show_tells_everything_about_a_task(holdfast: Keyboard, stage: Stage, cl
     shown = holdfast("show", str(broken)).out
     for words in (
         f"broken  {broken}",
-        "state      Dead",
-        "why        It ended as Dead: not a PDF.",
-        "lifecycle  dispatch, version 1",
-        "queue      default, priority 0",
-        "attempt    1 of 1",
-        "tags       invoice",
-        "finished   2030-01-01T00:00:00.000Z, 1 min ago",
-        f"retried as {again}  broken, Queued",
+        "state       Dead",
+        "why         It ended as Dead: not a PDF.",
+        "lifecycle   dispatch, version 1",
+        "queue       default, priority 0",
+        "attempt     1 of 1",
+        "tags        invoice",
+        "finished    2030-01-01T00:00:00.000Z, 1 min ago",
+        f"retried as  {again}  broken, Queued",
         "failed  w1      Fatal: not a PDF",
         'done       1        1 min ago  {"bytes": 3}',
         "failed 1x  1        1 min ago",
-        '"message": "not a PDF"',
+        "error\n  Fatal, step extracted\n  not a PDF\n",
         '{"doc": "a.pdf"}',
     ):
         assert words in shown

@@ -14,6 +14,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli import db, keys, lifecycle, queues
+from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
 from holdfast.cli.listing import ls
 from holdfast.cli.options import Json
@@ -23,8 +24,6 @@ from holdfast.cli.tasks import cancel, retry, start
 from holdfast.cli.watching import watch
 from holdfast.cli.workers import workers
 from holdfast.errors import HoldfastError
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="holdfast",

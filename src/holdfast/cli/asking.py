@@ -5,12 +5,17 @@ it open, `holdfast up` for one; nobody having it open, it runs for as long as th
 """
 
 import asyncio
+import contextlib
 import getpass
-from collections.abc import Awaitable, Callable
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from holdfast.kernel.store import Store
+
+INTERRUPTED = 130
 
 T = TypeVar("T")
 
@@ -23,9 +28,29 @@ def ask(question: "Callable[[Store], Awaitable[T]]") -> T:
     async def run() -> T:
         async with open_store() as store:
             await declare_all(store)
-            return await question(store)
+            with cancelled_by_ctrl_c():
+                return await question(store)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        sys.exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def cancelled_by_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C cancel this task, so that it ends where it waits and not in the midst of somebody's callback.
+
+    Only for what waits: while the loop is blocked, by an embedded server that does not start, nobody would hear it.
+    """
+    loop, task, before = asyncio.get_running_loop(), asyncio.current_task(), signal.getsignal(signal.SIGINT)
+    assert task is not None  # noqa: S101
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
 
 
 def caller() -> str:

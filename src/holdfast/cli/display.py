@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.printing import MARKS, clean
+from holdfast.cli.printing import MARKS, clean, readable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,14 +21,13 @@ steps_shown = 8
 
 
 class Display:
-    """The lines, for as long as the block lasts."""
+    """The lines, from the first that is shown until the block ends."""
 
     def __init__(self) -> None:
         self._live = Live(console=Console(stderr=True), transient=True, refresh_per_second=10)
         self._spinner = Spinner("dots")
 
     def __enter__(self) -> "Display":
-        self._live.start()
         return self
 
     def __exit__(self, *_: "type[BaseException] | BaseException | TracebackType | None") -> None:
@@ -36,14 +36,19 @@ class Display:
     def show(self, task: dict[str, Any], why: "Explanation", steps: "list[Step]") -> None:
         """Draw the task as it is now."""
         self._spinner.update(text=head(task), style=MARKS[task["actor"]][1])
-        lines: list[RenderableType] = [self._spinner, Text(f"  {clean(why.sentence)}", "dim")]
+        lines: list[RenderableType] = [self._spinner, indented(readable(clean(why.sentence)), "dim")]
         if bar := progress(task["progress"]):
             lines.append(bar)
         if done := [clean(step.name) for step in steps if step.done]:
             left = len(done) - steps_shown
             more = f"  and {left} before" if left > 0 else ""
-            lines.append(Text(f"  {'  '.join(f'✓ {name}' for name in done[-steps_shown:])}{more}", "green"))
+            lines.append(indented(f"{'  '.join(f'✓ {name}' for name in done[-steps_shown:])}{more}", "green"))
         self._live.update(Group(*lines))
+        self._live.start()
+
+
+def indented(text: str, style: str) -> RenderableType:
+    return Padding(Text(text, style), (0, 0, 0, 2))
 
 
 def head(task: dict[str, Any]) -> Text:

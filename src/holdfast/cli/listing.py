@@ -46,7 +46,7 @@ def ls(
         say_none(filters)
         return
     rows = [row(one, short[UUID(one["id"])], now) for one in found]
-    printing.table(("id", "name", "state", "attempt", "queue", "age", "note"), rows, elastic=("name", "queue", "note"))
+    printing.table(("id", "name", "state", "try", "queue", "age", "note"), rows, elastic=("name", "queue", "note"))
     if more:
         printing.say((more, "dim"), err=True)
 

@@ -31,9 +31,16 @@ MARKS = {
     "clock": ("\u25cb", "yellow"),
 }
 
+narrowest = 6
+
 
 def on_terminal() -> bool:
     return sys.stdout.isatty()
+
+
+def readable(sentence: str) -> str:
+    """A sentence of the database, with its times to the second."""
+    return re.sub(r"(\d\d:\d\d:\d\d)(?:\.\d+)?\+00\b", r"\1 UTC", sentence)
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -65,10 +72,13 @@ def say(*parts: Part, err: bool = False) -> None:
         typer.echo("".join(text for text, _ in given).rstrip(), err=err)
 
 
-def block(text: str, *, indent: int = 2, style: str = "") -> None:
-    """Print lines as they are, set in."""
-    for line in clean(text, lines=True).splitlines():
-        say((" " * indent + line, style))
+def block(text: str, *, most: int) -> None:
+    """Print lines as they are, set in, up to `most` characters."""
+    left = len(text) - most
+    for line in clean(text[:most], lines=True).splitlines():
+        say(f"  {line}")
+    if left > 0:
+        say((f"  ... {left} more characters: --json has all", "dim"))
 
 
 def answer(value: Any) -> None:
@@ -89,34 +99,57 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def pretty(value: Any, *, most: int) -> str:
-    """A value for people, cut at `most` characters."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+def pretty(value: Any) -> str:
+    """A value for people: on one line if it is short."""
     flat = json.dumps(value, ensure_ascii=False)
-    text = flat if len(flat) <= 76 else text
-    return text if len(text) <= most else f"{text[:most]}\n... {len(text) - most} more characters: --json has all"
+    return flat if len(flat) <= 76 else json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Part]], *, elastic: Sequence[str] = ()) -> None:
-    """Print rows under their heads. On a terminal that is too narrow the `elastic` columns are cut."""
-    cells = [[cleaned(cell) for cell in row] for row in rows]
+    """Print rows under their heads. Where a terminal is too narrow, the `elastic` columns are cut, the widest first."""
+    lines = [[(head, "dim") for head in heads], *([cleaned(cell) for cell in row] for row in rows)]
     if not on_terminal():
-        lines = [list(heads), *([text for text, _ in row] for row in cells)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        widths = [max(len(text) for text, _ in column) for column in zip(*lines, strict=True)]
         for line in lines:
-            typer.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+            typer.echo("  ".join(text.ljust(width) for (text, _), width in zip(line, widths, strict=True)).rstrip())
+        return
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    widths = [max(cell_len(text) for text, _ in column) for column in zip(*lines, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > console.width:
+        widest = max((place for place, head in enumerate(heads) if head in elastic), key=lambda place: widths[place])
+        if widths[widest] <= narrowest:
+            break
+        widths[widest] -= 1
+    for line in lines:
+        printed = Text()
+        for (text, style), width in zip(line, widths, strict=True):
+            cell = Text(text, style)
+            cell.truncate(width, overflow="ellipsis", pad=True)
+            printed.append_text(cell).append("  ")
+        printed.rstrip()
+        console.print(printed, soft_wrap=True)
+
+
+def facts(pairs: Sequence[tuple[str, Part]]) -> None:
+    """Print values behind their names; on a terminal a long one goes on below itself."""
+    if not on_terminal():
+        width = max(len(name) for name, _ in pairs)
+        for name, value in pairs:
+            typer.echo(f"{name:<{width}}  {cleaned(value)[0]}".rstrip())
         return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for place, head in enumerate(heads):
-        widest = max(len(head), *(len(row[place][0]) for row in cells)) if cells else len(head)
-        shortest = min(widest, 8) if head in elastic else widest
-        grid.add_column(head, no_wrap=True, overflow="ellipsis", min_width=shortest)
-    for row in cells:
-        grid.add_row(*(Text(text, style) for text, style in row))
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(name, Text(*cleaned(value)))
     Console().print(grid)
 
 
@@ -128,16 +161,18 @@ def age(then: datetime, now: datetime) -> str:
 
 
 def lasting(span: timedelta, *, fine: bool = False) -> str:
-    """A length of time in its largest unit, or with `fine` in two; below ten seconds with tenths."""
+    """A length of time in its largest unit; with `fine` in its two largest, and exact where it is short."""
     seconds = max(span.total_seconds(), 0)
-    if seconds < 9.95:
-        return f"{seconds:.1f} s".replace(".0 s", " s")
+    if fine and seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if fine and seconds < 9.95:
+        return f"{seconds:.1f} s"
     left, words = round(seconds), []
     for size, name in UNITS:
         if left >= size:
             words.append(f"{left // size} {name}")
             left %= size
-    return " ".join(words[: 2 if fine else 1])
+    return " ".join(words[: 2 if fine else 1]) or "0 s"
 
 
 def shown(moment: datetime) -> str:

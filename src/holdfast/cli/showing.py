@@ -1,7 +1,6 @@
 """`holdfast show` and `why`: all about one task, and the one sentence that matters."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 longest_value = 2000
 longest_step_result = 60
-label_width = 11
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,9 @@ def why(task: Id, as_json: Json = False) -> None:
     if as_json:
         printing.answer({"task_id": found, **vars(because)})
         return
-    printing.say((readable(because.sentence), "bold"))
+    printing.say((printing.readable(because.sentence), "bold"))
     if because.fix:
-        printing.say(readable(because.fix))
+        printing.say(printing.readable(because.fix))
 
 
 def show(task: Id, as_json: Json = False) -> None:
@@ -71,11 +69,11 @@ def show(task: Id, as_json: Json = False) -> None:
         printing.answer({"task": seen.task, "why": vars(seen.why), **listed})
         return
     printing.say((seen.task["name"], "bold"), "  ", (seen.task["id"], "dim"))
-    for label, value in facts(seen):
-        printing.say((f"{label:<{label_width}}", "dim"), value)
+    printing.facts([*facts(seen)])
     say_attempts(seen)
     say_steps(seen)
-    say_value("error", seen.task["note"] if seen.task["outcome"] == "failed" else None)
+    if seen.task["outcome"] == "failed":
+        say_error(seen.task["note"])
     say_value("payload", seen.task["payload"])
     say_value("result", seen.task["result"])
 
@@ -84,9 +82,9 @@ def facts(seen: Seen) -> Iterator[tuple[str, printing.Part]]:
     """Its head: what has a value, by name."""
     task, because = seen.task, seen.why
     yield "state", printing.state(task)
-    yield "why", readable(because.sentence)
+    yield "why", printing.readable(because.sentence)
     if because.fix:
-        yield "fix", readable(because.fix)
+        yield "fix", printing.readable(because.fix)
     yield "lifecycle", f"{task['lifecycle']}, version {task['lifecycle_version']}"
     yield "queue", f"{task['queue']}, priority {task['priority']}"
     yield "attempt", f"{task['attempt']} of {task['max_attempts']}"
@@ -129,10 +127,20 @@ def say_steps(seen: Seen) -> None:
     printing.table(("  name", "", "attempt", "when", "result"), rows, elastic=("  name", "result"))
 
 
+def say_error(note: Any) -> None:
+    """The last error: where it happened, then its message line by line."""
+    if not isinstance(note, dict):
+        return
+    heading("error")
+    where = [f"{name} {note[name]}" for name in ("step", "code") if note.get(name)]
+    printing.say(("  " + ", ".join([str(note.get("category") or note.get("kind") or "uncategorized"), *where]), "red"))
+    printing.block(str(note.get("message") or ""), most=longest_value)
+
+
 def say_value(name: str, value: Any) -> None:
     if value is not None:
         heading(name)
-        printing.block(printing.pretty(value, most=longest_value))
+        printing.block(printing.pretty(value), most=longest_value)
 
 
 def heading(name: str) -> None:
@@ -147,8 +155,3 @@ def when(then: str | datetime, now: datetime) -> str:
 
 def moment(given: str | datetime) -> datetime:
     return datetime.fromisoformat(given) if isinstance(given, str) else given
-
-
-def readable(sentence: str) -> str:
-    """A sentence of the database, with its times to the second."""
-    return re.sub(r"(\d\d:\d\d:\d\d)(?:\.\d+)?\+00\b", r"\1 UTC", sentence)

@@ -29,6 +29,7 @@ TIMED_OUT = 124
 
 soonest_seconds = 0.1
 latest_seconds = 1.0
+longest_result = 2000
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ def watch(task: Id, timeout: Timeout = None, as_json: Json = False) -> None:
             typer.echo(printing.to_json({"of": "end", **ending(ended)}))
         else:
             say_end(ended)
+            if live and ended["result"] is not None:
+                printing.block(printing.pretty(ended["result"]), most=longest_result)
         return EXIT_CODES[ended["outcome"]]
 
     raise typer.Exit(ask(question))
@@ -85,7 +88,7 @@ async def wait_for(
     except TimeoutError:
         say_it_goes_on(task_id)
         return None
-    except (asyncio.CancelledError, SystemExit):
+    except asyncio.CancelledError:
         say_it_goes_on(task_id)
         raise
     return glance.task
