@@ -7,16 +7,23 @@ Tables and answers go to stdout, everything else to stderr. A command imports wh
 import json
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from holdfast import __version__
-from holdfast.cli import db, lifecycle
+from holdfast.cli import db, keys, lifecycle, queues
+from holdfast.cli.asking import INTERRUPTED
+from holdfast.cli.events import events
+from holdfast.cli.listing import ls
 from holdfast.cli.options import Json
+from holdfast.cli.printing import clean
+from holdfast.cli.showing import show, why
+from holdfast.cli.tasks import cancel, retry, start
+from holdfast.cli.watching import watch
+from holdfast.cli.workers import workers
 from holdfast.errors import HoldfastError
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="holdfast",
@@ -26,22 +33,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(db.app, name="db")
-app.add_typer(lifecycle.app, name="lifecycle")
+RUN, TASKS, LOOK, OPERATE = "Run", "Tasks", "Look", "Operate"
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run the command; an error of ours becomes its message and its exit code."""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
     try:
-        app()
+        app(words)
     except HoldfastError as error:
         typer.secho(error.title, fg="red", err=True)
-        typer.echo("\n".join(part for part in (error.detail, error.fix) if part), err=True)
+        text = "\n".join(part for part in (error.detail, error.fix) if part)
+        typer.echo(clean(text, lines=True), err=True)
         sys.exit(error.exit_code)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def up() -> None:
     """Start Holdfast: the database (unless HOLDFAST_URL names one) and the server. Ctrl-C stops it."""
     from holdfast.cli.up import run
@@ -50,7 +57,7 @@ def up() -> None:
     run(read_settings())
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def worker(
     app: Annotated[
         str, typer.Option("--app", envvar="HOLDFAST_APP", help="Your tasks: module:attribute or file.py.")
@@ -78,7 +85,21 @@ def worker(
     run(Plan(app, tuple(queue or ()), slots, batch, seconds[0], grace_seconds=seconds[1]), processes)
 
 
-@app.command()
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    TASKS: (start, watch, cancel, retry),
+    LOOK: (ls, show, why, events),
+    OPERATE: (workers,),
+}
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
+app.add_typer(keys.app, name="keys", rich_help_panel=OPERATE)
+app.add_typer(lifecycle.app, name="lifecycle", rich_help_panel=OPERATE)
+app.add_typer(db.app, name="db", rich_help_panel=OPERATE)
+
+
+@app.command(rich_help_panel=OPERATE)
 def doctor(as_json: Json = False) -> None:
     """Look at everything Holdfast needs here and say what is missing. Changes nothing."""
     from holdfast.cli.doctor import examine
@@ -95,7 +116,7 @@ def doctor(as_json: Json = False) -> None:
     raise typer.Exit(max((check.exit_code for check in checks if not check.ok), default=0))
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATE)
 def version(as_json: Json = False) -> None:
     """Print the version."""
     python = ".".join(map(str, sys.version_info[:3]))

@@ -3,44 +3,39 @@
 NAME is a lifecycle that the database knows, or one in a file of your own: `review.py:REVIEW`, `package.module:REVIEW`.
 """
 
-import asyncio
 import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from holdfast.cli import printing
+from holdfast.cli.asking import ask
 from holdfast.cli.options import Json
 from holdfast.errors import DeclarationInvalid, LifecycleUnknown
 
 if TYPE_CHECKING:
     from holdfast.kernel.lifecycle import Lifecycle
-    from holdfast.kernel.store import Store
 
 app = typer.Typer(help="Lifecycles: list, show, draw, declare, verify.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A declared name, or one of your own as review.py:REVIEW.")]
-T = TypeVar("T")
 
 
 @app.command("ls")
 def list_all(as_json: Json = False) -> None:
     """List the declared lifecycles."""
-    from rich.console import Console
-    from rich.table import Table
-
     lifecycles = ask(lambda store: store.lifecycles())
     if as_json:
-        typer.echo(json.dumps([lifecycle.definition() for lifecycle in lifecycles]))
+        printing.answer([lifecycle.definition() for lifecycle in lifecycles])
         return
-    table = Table("name", "version", "queue", "states", "starts in", box=None, pad_edge=False)
-    for one in lifecycles:
-        table.add_row(one.name, str(one.version), one.queue, str(len(one.states)), one.start)
-    Console().print(table)
+    printing.table(
+        ("name", "version", "queue", "states", "starts in"),
+        [(one.name, str(one.version), one.queue or "", str(len(one.states)), one.start) for one in lifecycles],
+    )
 
 
 @app.command()
@@ -128,16 +123,3 @@ def load(name: str) -> "Lifecycle":
     if not isinstance(found, Lifecycle):
         raise LifecycleUnknown(f"{name} is a {type(found).__name__}.", fix="Name a Lifecycle.")
     return found
-
-
-def ask(question: "Callable[[Store], Awaitable[T]]") -> T:
-    """The answer of the database, which is brought up to date first."""
-    from holdfast.kernel.opening import open_store
-    from holdfast.lifecycles import declare_all
-
-    async def run() -> T:
-        async with open_store() as store:
-            await declare_all(store)
-            return await question(store)
-
-    return asyncio.run(run())

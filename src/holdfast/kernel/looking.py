@@ -152,3 +152,17 @@ class Looking(Calls):
     async def workers(self) -> list[Worker]:
         """All workers that have said hello and not goodbye."""
         return [Worker(**row) for row in await self._rows("select * from holdfast.workers()")]
+
+    async def held(self, limit: int = 1000) -> list[dict[str, Any]]:
+        """The leases that workers have now, by worker."""
+        return [dict(row) for row in await self._rows("select * from holdfast.held($1)", limit)]
+
+    async def neighbours(self, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID | None, UUID | None]]:
+        """The ids right before and right after each of these, among all tasks."""
+        rows = await self._rows("select * from holdfast.neighbours($1)", list(ids))
+        return {row["id"]: (row["before"], row["after"]) for row in rows}
+
+    async def now(self) -> datetime:
+        """The time, by the one clock that counts."""
+        answer: datetime = await self._value("select holdfast.now()")
+        return answer

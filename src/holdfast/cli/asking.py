@@ -1,0 +1,61 @@
+"""Asking the database: every command opens it here, uses it once and lets it go.
+
+A database that is up to date costs three short connections and no write. An embedded server is shared with whoever has
+it open, `holdfast up` for one; nobody having it open, it runs for as long as the question takes.
+"""
+
+import asyncio
+import contextlib
+import getpass
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from holdfast.kernel.store import Store
+
+INTERRUPTED = 130
+
+T = TypeVar("T")
+
+
+def ask(question: "Callable[[Store], Awaitable[T]]") -> T:
+    """The answer of the database, which is brought up to date first. Raises a DatabaseError or a MigrationError."""
+    from holdfast.kernel.opening import open_store
+    from holdfast.lifecycles import declare_all
+
+    async def run() -> T:
+        async with open_store() as store:
+            await declare_all(store)
+            with cancelled_by_ctrl_c():
+                return await question(store)
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        sys.exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def cancelled_by_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C cancel this task, so that it ends where it waits and not in the midst of somebody's callback.
+
+    Only for what waits: while the loop is blocked, by an embedded server that does not start, nobody would hear it.
+    """
+    loop, task, before = asyncio.get_running_loop(), asyncio.current_task(), signal.getsignal(signal.SIGINT)
+    assert task is not None  # noqa: S101
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+def caller() -> str:
+    """Who sits here, for the history of what is done."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "cli"

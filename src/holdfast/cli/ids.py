@@ -1,0 +1,44 @@
+"""The id of a task as a person writes it: the beginning is enough, as long as no other task's id begins so."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from holdfast.errors import RequestInvalid, TaskNotFound
+
+if TYPE_CHECKING:
+    from holdfast.kernel.store import Store
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, or the beginning of it.")]
+
+candidates_shown = 10
+shortest = 8
+
+
+async def find(store: "Store", given: str) -> UUID:
+    """The one task whose id begins so. Raises TaskNotFound, or RequestInvalid with the candidates."""
+    could_be = re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given)
+    found = await store.find_ids(given, limit=candidates_shown + 1) if could_be else []
+    if not found:
+        raise TaskNotFound(f"No task's id begins with {given!r}.", fix="List them: holdfast ls")
+    if len(found) > 1:
+        lines = [f"  {one}" for one in found[:candidates_shown]]
+        more = ["  ..."] if len(found) > candidates_shown else []
+        raise RequestInvalid("\n".join([f"{given!r} begins more than one id:", *lines, *more]), fix="Write more of it.")
+    return found[0]
+
+
+async def shorten(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
+    """For each id as much of it as tells it from every other task's."""
+    return {one: beginning(one, beside) for one, beside in (await store.neighbours(ids)).items()}
+
+
+def beginning(one: UUID, others: Iterable[UUID | None]) -> str:
+    """As much of an id as tells it from these others."""
+    length = shortest
+    while any(str(other)[:length] == str(one)[:length] for other in others if other not in (one, None)):
+        length += 1
+    return str(one)[:length].rstrip("-")

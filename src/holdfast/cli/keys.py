@@ -1,0 +1,90 @@
+"""`holdfast keys`: who may call the server, and as what."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from holdfast.cli import printing
+from holdfast.cli.asking import ask
+from holdfast.cli.ids import beginning
+from holdfast.cli.options import Json
+from holdfast.errors import KeyUnknown, RequestInvalid
+
+if TYPE_CHECKING:
+    from holdfast.kernel.access import Key
+    from holdfast.kernel.store import Store
+
+app = typer.Typer(help="Keys to the server: create, list, revoke.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for.")],
+    role: Annotated[Literal["user", "worker", "operator"], typer.Option(help="What it may do.")] = "user",
+    owner: Annotated[str | None, typer.Option(help="Whose tasks it makes and sees, if not NAME's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key, and print it: this once, for nobody keeps it."""
+    made = ask(lambda store: store.make_key(name, [role], owner=owner))
+    if as_json:
+        printing.answer({"id": made.id, "name": name, "roles": [role], "key": made.secret})
+        return
+    typer.echo(made.secret)
+    printing.say(("Keep it: it is not shown again. Use it as Authorization: Bearer, or HOLDFAST_KEY.", "dim"), err=True)
+
+
+@app.command("ls")
+def list_all(as_json: Json = False) -> None:
+    """List the keys, without what is secret."""
+
+    async def question(store: "Store") -> "tuple[list[Key], datetime]":
+        return await store.list_keys(), await store.now()
+
+    found, now = ask(question)
+    if as_json:
+        printing.answer([vars(one) for one in found])
+    elif found:
+        ids = [one.id for one in found]
+        rows = [row(one, beginning(one.id, ids), now) for one in found]
+        printing.table(("id", "name", "roles", "owner", "made", "revoked"), rows, elastic=("name", "owner"))
+    else:
+        printing.say("No keys yet. Make one: ", ("holdfast keys create NAME --role operator", "bold"), err=True)
+
+
+@app.command()
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, the beginning of it, or its name.")],
+    as_json: Json = False,
+) -> None:
+    """Let nobody in with a key any more, from now on."""
+
+    async def question(store: "Store") -> "Key":
+        found = choose(await store.list_keys(), key)
+        await store.revoke_key(found.id)
+        return next(one for one in await store.list_keys() if one.id == found.id)
+
+    revoked = ask(question)
+    if as_json:
+        printing.answer(vars(revoked))
+    else:
+        printing.say((revoked.name, "bold"), f" ({revoked.id}) is revoked.")
+
+
+def choose(keys: "list[Key]", given: str) -> "Key":
+    """The key of that id or name. Raises KeyUnknown, or RequestInvalid with the candidates."""
+    named = [one for one in keys if one.name == given and not one.revoked_at]
+    found = named or [one for one in keys if given and str(one.id).startswith(given.lower())]
+    if not found:
+        raise KeyUnknown(f"No key has the id or name {given!r}.", fix="See them: holdfast keys ls")
+    if len(found) > 1:
+        raise RequestInvalid(
+            "\n".join([f"{given!r} stands for more than one key:", *(f"  {one.id}  {one.name}" for one in found)]),
+            fix="Write more of the id.",
+        )
+    return found[0]
+
+
+def row(one: "Key", short: str, now: datetime) -> tuple[printing.Part, ...]:
+    revoked = printing.age(one.revoked_at, now) if one.revoked_at else ""
+    return short, (one.name, "bold"), ", ".join(one.roles), one.owner, printing.age(one.created_at, now), revoked

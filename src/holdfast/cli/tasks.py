@@ -1,0 +1,167 @@
+"""`holdfast start`, `cancel` and `retry`: what a person does to tasks."""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli import printing
+from holdfast.cli.asking import ask, caller
+from holdfast.cli.ids import Id, find
+from holdfast.cli.options import Json, Timeout, duration
+from holdfast.cli.watching import EXIT_CODES, TIMED_OUT, ending, say_end, wait_for
+from holdfast.errors import PayloadInvalid
+
+if TYPE_CHECKING:
+    from holdfast.kernel.store import Store
+
+REFUSED = 4
+
+Payload = Annotated[str, typer.Argument(metavar="JSON", help="Its payload; - reads stdin, @FILE a file.")]
+
+
+def start(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name, as a worker knows it.")],
+    payload: Payload = "{}",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, print the result.")] = False,
+    timeout: Timeout = None,
+    queue: Annotated[str | None, typer.Option(help="The queue, if not the lifecycle's own.")] = None,
+    priority: Annotated[int, typer.Option(min=0, max=9, help="9 goes first.")] = 0,
+    key: Annotated[str | None, typer.Option(help="The same key gives the same task.")] = None,
+    delay: Annotated[timedelta | None, typer.Option(parser=duration, metavar="5m", help="Not before that.")] = None,
+    after: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only when that task is done.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Something to find it by.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, help="Give up after so many.")] = None,
+    lifecycle: Annotated[str, typer.Option(help="The lifecycle it goes through.")] = "dispatch",
+    as_json: Json = False,
+) -> None:
+    """Start a task; --wait for its end.
+
+    Prints the id; with --wait the result, and the exit code says how it ended.
+    """
+    from holdfast.kernel.task import Submission
+
+    value = read_json(payload)
+
+    async def question(store: "Store") -> int:
+        submission = Submission(
+            task, value, lifecycle, queue=queue, priority=priority, key=key, delay=delay, max_attempts=max_attempts,
+            after=[await find(store, one) for one in after or ()], tags=tag or (),
+        )  # fmt: skip
+        made = (await store.submit(submission))[0]
+        assert made.id is not None  # noqa: S101
+        about = {"task_id": made.id, "created": made.created}
+        if not wait:
+            if as_json:
+                printing.answer(about)
+            else:
+                say_started(str(made.id), "Started " if made.created else "There already: ")
+            return 0
+        ended = await wait_for(store, made.id, timeout)
+        if as_json:
+            printing.answer(about | (ending(ended) if ended else {"state": None, "outcome": None}))
+        elif ended and ended["outcome"] in ("done", "partial"):
+            printing.answer(ended["result"])
+        elif ended:
+            say_end(ended, err=True)
+        return EXIT_CODES[ended["outcome"]] if ended else TIMED_OUT
+
+    raise typer.Exit(ask(question))
+
+
+def cancel(
+    task: Id,
+    reason: Annotated[str | None, typer.Option(help="Why; it stays in the task's history.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Cancel a task.
+
+    At once if nobody holds it; otherwise its worker is told, and ends it.
+    """
+
+    async def question(store: "Store") -> tuple[str, dict[str, Any]]:
+        found = await find(store, task)
+        return await store.cancel(found, reason, by=caller()), await store.read(found)
+
+    effect, now = ask(question)
+    if as_json:
+        printing.answer({"task_id": now["id"], "effect": effect, "state": now["state"]})
+    elif effect == "cancelled":
+        printing.say("Cancelled: it is ", printing.state(now), ".")
+    elif effect == "requested":
+        printing.say(f"Asked: worker {now['worker_id']} is told by its next heartbeat.")
+    else:
+        printing.say("Too late: it is ", printing.state(now, err=True), ".", err=True)
+    raise typer.Exit(REFUSED if effect == "too_late" else 0)
+
+
+def retry(
+    task: Id,
+    from_step: Annotated[
+        str | None, typer.Option(metavar="STEP", help="Do this step and what came after again.")
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Another payload; - reads stdin, @FILE a file.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a finished task again.
+
+    As a new task, whose id is printed. It keeps the steps that were done.
+    """
+    value = None if payload is None else read_json(payload)
+
+    async def question(store: "Store") -> tuple[str, str]:
+        found = await find(store, task)
+        return str(found), str(await store.retry(found, from_step, value, by=caller()))
+
+    old, new = ask(question)
+    if as_json:
+        printing.answer({"task_id": new, "retry_of": old})
+    else:
+        say_started(new, "Started again as ")
+
+
+def say_started(task_id: str, words: str) -> None:
+    """The id; for a person with words around it."""
+    if not printing.on_terminal():
+        typer.echo(task_id)
+        return
+    printing.say(words, (task_id, "bold"))
+    printing.say((f"Follow it: holdfast watch {task_id}", "dim"))
+
+
+def read_json(given: str) -> Any:
+    """JSON as it is written, from stdin or from a file. Raises PayloadInvalid with the place of the mistake."""
+    source = "The argument"
+    if given == "-":
+        source, given = "stdin", sys.stdin.read()
+    elif given.startswith("@"):
+        source, given = given[1:], read_file(given[1:])
+    try:
+        return json.loads(given)
+    except json.JSONDecodeError as error:
+        raise PayloadInvalid(
+            f"{source}, line {error.lineno}, column {error.colno}: {error.msg}.\n{pointed(error)}",
+            fix="""For the shell, put it into single quotes: '{"order": 42}'""",
+        ) from None
+    except RecursionError:
+        raise PayloadInvalid(f"{source} is nested too deeply.") from None
+
+
+def read_file(name: str) -> str:
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{name}: {error}") from None
+
+
+def pointed(error: json.JSONDecodeError) -> str:
+    """The piece of the line around the mistake, with a mark below it."""
+    line = error.doc.splitlines()[error.lineno - 1] if error.doc.strip() else ""
+    first = max(0, error.colno - 36)
+    piece = line[first : first + 70].replace("\t", " ")
+    return f"  {piece}\n  {' ' * (error.colno - 1 - first)}^"

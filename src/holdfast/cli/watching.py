@@ -1,0 +1,138 @@
+"""`holdfast watch`, and the waiting of `start --wait`: a task is followed until it has ended.
+
+The store is asked again and again, sooner while something happens; every move is shown exactly once, by its version.
+"""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import typer
+
+from holdfast.cli import printing
+from holdfast.cli.asking import ask
+from holdfast.cli.events import as_object, cells, in_order, note_of
+from holdfast.cli.ids import Id, find
+from holdfast.cli.options import Json, Timeout
+
+if TYPE_CHECKING:
+    from holdfast.kernel.store import Store
+    from holdfast.kernel.task import Event, StepEvent
+
+EXIT_CODES = {"done": 0, "failed": 1, "partial": 6, "cancelled": 7}
+TIMED_OUT = 124
+
+soonest_seconds = 0.1
+latest_seconds = 1.0
+longest_result = 2000
+
+
+@dataclass(frozen=True)
+class Glance:
+    """The task now, and what has happened since the last look."""
+
+    task: dict[str, Any]
+    news: "list[Event | StepEvent]"
+
+
+def watch(task: Id, timeout: Timeout = None, as_json: Json = False) -> None:
+    """Follow a task until it has ended.
+
+    The exit code says how: 0 done, 1 failed, 6 partly done, 7 cancelled, 124 not in time.
+    """
+    live = printing.on_terminal() and not as_json
+
+    def tell(glance: Glance) -> None:
+        for one in glance.news:
+            if as_json:
+                typer.echo(printing.to_json(as_object(one)))
+            elif not live:
+                printing.say(*line(one))
+
+    async def question(store: "Store") -> int:
+        ended = await wait_for(store, await find(store, task), timeout, tell)
+        if ended is None:
+            return TIMED_OUT
+        if as_json:
+            typer.echo(printing.to_json({"of": "end", **ending(ended)}))
+        else:
+            say_end(ended)
+            if live and ended["result"] is not None:
+                printing.block(printing.pretty(ended["result"]), most=longest_result)
+        return EXIT_CODES[ended["outcome"]]
+
+    raise typer.Exit(ask(question))
+
+
+async def wait_for(
+    store: "Store", task_id: UUID, patience: timedelta | None, tell: Callable[[Glance], None] = lambda _: None
+) -> dict[str, Any] | None:
+    """The task once it has ended, or None if it has not in time. Where stderr is a terminal, it shows how it goes."""
+    try:
+        async with asyncio.timeout(patience.total_seconds() if patience is not None else None):
+            with contextlib.ExitStack() as stack:
+                display = None
+                if sys.stderr.isatty():
+                    from holdfast.cli.display import Display
+
+                    display = stack.enter_context(Display())
+                async for glance in follow(store, task_id):
+                    tell(glance)
+                    if display and not glance.task["outcome"]:
+                        display.show(glance.task, await store.explain(task_id), await store.steps(task_id))
+    except TimeoutError:
+        say_it_goes_on(task_id)
+        return None
+    except asyncio.CancelledError:
+        say_it_goes_on(task_id)
+        raise
+    return glance.task
+
+
+async def follow(store: "Store", task_id: UUID) -> AsyncIterator[Glance]:
+    """Look until it has ended. Each move comes once and in order, and so does each event of a step."""
+    version, number, pause = -1, 0, soonest_seconds
+    while True:
+        task = await store.read(task_id)
+        moves = await store.events(task_id) if task["version"] > version else []
+        moves = [one for one in moves if one.version > version]
+        steps = [one for one in await store.step_events(task_id) if one.number > number]
+        yield Glance(task, in_order(moves, steps))
+        if task["outcome"]:
+            return
+        version = moves[-1].version if moves else version
+        number = steps[-1].number if steps else number
+        pause = soonest_seconds if moves or steps else min(pause * 1.3, latest_seconds)
+        await asyncio.sleep(pause)
+
+
+def line(one: "Event | StepEvent") -> list[printing.Part]:
+    """A move, or an event of a step, on a line of its own."""
+    when, what, where, attempt, worker, note = cells(one)
+    parts = [when, what, where, f"attempt {attempt}", f"worker {worker}" if worker else "", note]
+    return [part for one in parts if printing.cleaned(one)[0] for part in (one, "  ")]
+
+
+def say_it_goes_on(task_id: UUID) -> None:
+    printing.say("It has not ended, and goes on. Follow it: ", (f"holdfast watch {task_id}", "bold"), err=True)
+
+
+def ending(task: dict[str, Any]) -> dict[str, Any]:
+    """How a task has ended, as JSON."""
+    error = task["note"] if task["outcome"] in ("failed", "cancelled") else None
+    return {
+        "task_id": task["id"], "state": task["state"], "outcome": task["outcome"], "attempt": task["attempt"],
+        "result": task["result"], "error": error,
+    }  # fmt: skip
+
+
+def say_end(task: dict[str, Any], *, err: bool = False) -> None:
+    """How it has ended, in a line."""
+    note = note_of(task["note"]) if task["outcome"] in ("failed", "cancelled") else ""
+    tries = f" after {task['attempt']} attempts" if task["attempt"] > 1 else ""
+    printing.say(printing.state(task, err=err), tries, f": {note}" if note else "", err=err)

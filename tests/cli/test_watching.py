@@ -1,0 +1,96 @@
+"""`holdfast watch`: every move is told once, and the exit code says how it ended."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from holdfast.cli import watching
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Done, Event, Failed, Later, Outcome, Partial, StepEvent
+from tests.cli.conftest import Keyboard, Stage
+from tests.promises.stage import submit, take_one
+
+
+def ending_as(outcome: Outcome) -> Callable[[Store], Awaitable[UUID]]:
+    async def play(store: Store) -> UUID:
+        await submit(store, "brief", lifecycle="pipeline", max_attempts=1)
+        lease = await take_one(store, "pipeline", worker="w1")
+        await store.keep(lease, "fetched", 1)
+        await store.finish(lease, outcome)
+        return lease.task_id
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "last"),
+    [
+        (Done(1), 0, "COMPLETED"),
+        (Failed("Fatal", "no feed"), 1, "FAILED: Fatal: no feed"),
+        (Partial(1), 6, "PARTIAL"),
+    ],
+)
+def test_the_exit_code_says_how_it_ended(
+    holdfast: Keyboard, stage: Stage, outcome: Outcome, code: int, last: str
+) -> None:
+    watched = holdfast("watch", str(stage(ending_as(outcome))))
+    assert (watched.code, watched.lines[-1], watched.err) == (code, last, "")
+
+
+def test_a_cancelled_task_is_exit_7(holdfast: Keyboard, stage: Stage) -> None:
+    task = str(stage(submit))
+    holdfast("cancel", task, "--reason", "asked to")
+    watched = holdfast("watch", task)
+    assert (watched.code, watched.lines[-1]) == (7, "Canceled: asked to")
+
+
+def test_without_a_terminal_each_move_is_a_line(holdfast: Keyboard, stage: Stage) -> None:
+    lines = holdfast("watch", str(stage(ending_as(Done(1))))).lines
+    at = "2030-01-01T00:00:00.000Z"
+    assert lines[:3] == [
+        f"{at}  submit  PENDING  attempt 1",
+        f"{at}  claim  PENDING -> RUNNING  attempt 1  worker w1",
+        f"{at}  done  RUNNING -> COMPLETED  attempt 1  worker w1",
+    ]
+    assert f"{at}  step completed  fetched  attempt 1" in lines
+
+
+def test_in_json_the_last_line_is_the_end(holdfast: Keyboard, stage: Stage) -> None:
+    task = stage(ending_as(Failed("Fatal", "no feed")))
+    told = [json.loads(line) for line in holdfast("watch", str(task), "--json").lines]
+    assert [one["version"] for one in told if one["of"] == "task"] == [0, 1, 2]
+    assert told[-1] == {
+        "of": "end", "task_id": str(task), "state": "FAILED", "outcome": "failed", "attempt": 1, "result": None,
+        "error": {"message": "no feed", "category": "Fatal"},
+    }  # fmt: skip
+
+
+def test_what_does_not_end_in_time_is_exit_124(holdfast: Keyboard, stage: Stage) -> None:
+    watched = holdfast("watch", str(stage(submit)), "--timeout", "1ms")
+    assert (watched.code, len(watched.lines) <= 1) == (124, True)
+    assert "It has not ended" in watched.err
+
+
+async def test_every_move_is_told_once_and_in_order_while_it_moves(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "soonest_seconds", 0)
+    task = await submit(store)
+
+    async def work() -> None:
+        for number in range(10):
+            lease = await take_one(store)
+            await store.keep(lease, f"step {number}", number)
+            await store.finish(lease, Later() if number < 9 else Done())
+
+    working = asyncio.create_task(work())
+    seen = [one async for glance in watching.follow(store, task) for one in glance.news]
+    await working
+    moves = [one.version for one in seen if isinstance(one, Event)]
+    steps = [one.number for one in seen if isinstance(one, StepEvent)]
+    assert moves == [one.version for one in await store.events(task)]
+    assert steps == [one.number for one in await store.step_events(task)]
+    assert len(moves) == 21
