@@ -69,118 +69,29 @@ gets the same error, with Python or without.
 A `Failure` is raised by you: in a task, to say what kind of failure it is, and so what follows.
 """
 
-import re
 from datetime import timedelta
-from inspect import cleandoc
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-
-class HoldfastError(Exception):
-    """Something in Holdfast went wrong."""
-
-    exit_code: ClassVar[int] = 1
-    http_status: ClassVar[int] = 500
-    sqlstate: ClassVar[str | None] = None
-    http_code: ClassVar[str] = "holdfast-error"
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "http_code" not in vars(cls):
-            cls.http_code = re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
-
-    def __init__(self, detail: str = "", *, fix: str = "") -> None:
-        self.title = " ".join(cleandoc(type(self).__doc__ or "").split())
-        self.detail = detail
-        self.fix = fix
-        super().__init__("\n".join(part for part in (self.title, detail, fix) if part))
-
-
-class SettingInvalid(HoldfastError):
-    """A setting cannot be used."""
-
-    exit_code = 2
-
-
-class AppInvalid(HoldfastError):
-    """The application with your tasks cannot be loaded."""
-
-    exit_code = 2
-
-
-class PortsTaken(HoldfastError):
-    """No free port was found to serve on."""
-
-    exit_code = 5
-
-
-class DatabaseError(HoldfastError):
-    """The database cannot be used."""
-
-    exit_code = 5
-    http_status = 503
-
-
-class DatabaseUnreachable(DatabaseError):
-    """The database does not answer."""
-
-
-class DatabaseTooOld(DatabaseError):
-    """This Postgres is too old."""
-
-
-class DatabaseReadOnly(DatabaseError):
-    """This Postgres accepts no writes."""
-
-
-class DatabaseForbidden(DatabaseError):
-    """This database role may not use Holdfast."""
-
-
-class SchemaMissing(DatabaseError):
-    """This database has no Holdfast in it, or an older one."""
-
-
-class EmbeddedError(DatabaseError):
-    """The embedded Postgres cannot be used."""
-
-
-class BinariesMissing(EmbeddedError):
-    """No Postgres binaries were found for the embedded server."""
-
-
-class FolderUnusable(EmbeddedError):
-    """The folder of the embedded Postgres cannot be used."""
-
-
-class ServerFailed(EmbeddedError):
-    """The embedded Postgres did not start."""
-
-
-class MigrationError(HoldfastError):
-    """The database's schema could not be brought up to date."""
-
-    exit_code = 5
-    http_status = 503
-
-
-class MigrationFolderInvalid(MigrationError):
-    """The numbered migration files do not form a sequence."""
-
-
-class MigrationChanged(MigrationError):
-    """A migration file was edited after it had been applied."""
-
-
-class MigrationFailed(MigrationError):
-    """A migration failed."""
-
-
-class MigrationBusy(MigrationError):
-    """The schema stayed locked by somebody else for too long."""
-
-
-class MigrationForbidden(MigrationError):
-    """This database role may not change the schema."""
+from holdfast.errors.root import HoldfastError as HoldfastError
+from holdfast.errors.starting import AppInvalid as AppInvalid
+from holdfast.errors.starting import BinariesMissing as BinariesMissing
+from holdfast.errors.starting import DatabaseError as DatabaseError
+from holdfast.errors.starting import DatabaseForbidden as DatabaseForbidden
+from holdfast.errors.starting import DatabaseReadOnly as DatabaseReadOnly
+from holdfast.errors.starting import DatabaseTooOld as DatabaseTooOld
+from holdfast.errors.starting import DatabaseUnreachable as DatabaseUnreachable
+from holdfast.errors.starting import EmbeddedError as EmbeddedError
+from holdfast.errors.starting import FolderUnusable as FolderUnusable
+from holdfast.errors.starting import MigrationBusy as MigrationBusy
+from holdfast.errors.starting import MigrationChanged as MigrationChanged
+from holdfast.errors.starting import MigrationError as MigrationError
+from holdfast.errors.starting import MigrationFailed as MigrationFailed
+from holdfast.errors.starting import MigrationFolderInvalid as MigrationFolderInvalid
+from holdfast.errors.starting import MigrationForbidden as MigrationForbidden
+from holdfast.errors.starting import PortsTaken as PortsTaken
+from holdfast.errors.starting import SchemaMissing as SchemaMissing
+from holdfast.errors.starting import ServerFailed as ServerFailed
+from holdfast.errors.starting import SettingInvalid as SettingInvalid
 
 
 class DeclarationError(HoldfastError):
