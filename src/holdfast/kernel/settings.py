@@ -32,6 +32,13 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 7777
     """The port to serve on; the next free one if it is taken. 0: any."""
 
+    hosts: str = ""
+    """The host names the server goes by, with commas between them; bound to loopback, besides those of loopback."""
+
+    @property
+    def host_names(self) -> list[str]:
+        return [name.strip() for name in self.hosts.split(",") if name.strip()]
+
     @field_validator("url")
     @classmethod
     def _is_postgres(cls, url: str | None) -> str | None:
