@@ -50,7 +50,7 @@ setup: .venv/ready
 	@touch $@
 
 run: setup
-	@exec $(BIN)/holdfast up
+	@exec $(BIN)/holdfast up --demo
 
 test: setup lint packages
 	$(BIN)/pytest -n auto -m 'not long'

@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+App = Annotated[str, typer.Option("--app", envvar="HOLDFAST_APP", help="Your tasks: module:attribute or file.py.")]
+Slots = Annotated[int, typer.Option(min=1, help="How many tasks run at once in each process.")]
 RUN, TASKS, LOOK, OPERATE = "Run", "Tasks", "Look", "Operate"
 
 
@@ -49,23 +52,38 @@ def main(words: list[str] | None = None) -> None:
 
 
 @app.command(rich_help_panel=RUN)
-def up() -> None:
-    """Start Holdfast: the database (unless HOLDFAST_URL names one) and the server. Ctrl-C stops it."""
-    from holdfast.cli.up import run
+def up(
+    demo: Annotated[bool, typer.Option("--demo", help="With sample work that moves.")] = False,
+    workers: Annotated[int | None, typer.Option(min=0, help="How many workers to start beside the server.")] = None,
+    app: App = "",
+) -> None:
+    """Start Holdfast: the database (unless HOLDFAST_URL names one), the server, and workers. Ctrl-C stops it."""
+    from holdfast.cli.up import run_demo, run_with
     from holdfast.kernel.settings import read_settings
 
-    run(read_settings())
+    if demo:
+        run_demo(read_settings(), workers)
+    else:
+        run_with(read_settings(), app, workers)
+
+
+@app.command(rich_help_panel=RUN)
+def dev(
+    file: Annotated[Path, typer.Argument(help="The file with your tasks.", exists=True, dir_okay=False)],
+    slots: Slots = 20,
+) -> None:
+    """Run your tasks while you write them: database, server and a worker that starts anew when a file is saved."""
+    from holdfast.cli.up import run_dev
+    from holdfast.kernel.settings import read_settings
+
+    run_dev(read_settings(), file, slots)
 
 
 @app.command(rich_help_panel=RUN)
 def worker(
-    app: Annotated[
-        str, typer.Option("--app", envvar="HOLDFAST_APP", help="Your tasks: module:attribute or file.py.")
-    ] = "",
-    queue: Annotated[
-        list[str] | None, typer.Option(help="A queue to serve; again for more. Default: the tasks' own.")
-    ] = None,
-    slots: Annotated[int, typer.Option(help="How many tasks run at once in each process.")] = 20,
+    app: App = "",
+    queue: Annotated[list[str] | None, typer.Option(help="Serve this; again for more. Else the tasks' own.")] = None,
+    slots: Slots = 20,
     processes: Annotated[int, typer.Option(min=1, help="How many processes run them.")] = 1,
     batch: Annotated[int, typer.Option(help="How many results go in one call at most; 1: each by itself.")] = 200,
     lease: Annotated[str, typer.Option(help="How long after its last sign of life a worker counts as lost.")] = "4s",

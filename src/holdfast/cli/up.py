@@ -1,17 +1,17 @@
-"""`holdfast up`: database, schema, server, in this order; the banner once all of it answers.
+"""`holdfast up`: database, schema, server, workers, in this order; the banner once the server answers.
 
-The first Ctrl-C (or SIGTERM) finishes the requests at hand and ends; a second one ends at once. The database goes with
-the last process that uses it, and keeps everything.
+The first Ctrl-C (or SIGTERM) finishes the requests and tasks at hand and ends; a second one ends at once. The database
+goes with the last process that uses it, and keeps everything.
 """
 
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -19,12 +19,16 @@ import typer
 import uvicorn
 
 from holdfast.api import make_app
-from holdfast.errors import PortsTaken, SettingInvalid
+from holdfast.cli.fleet import Fleet
+from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
+from holdfast.http.access import is_loopback, refuse_open_server
 from holdfast.kernel.logs import configure_logs
 from holdfast.kernel.migrate import migrate
 from holdfast.kernel.postgres import Address, locate, pooled
 from holdfast.kernel.settings import Settings, web_address
 from holdfast.kernel.store import Store
+from holdfast.kernel.sweeper import sweep_on
+from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
 
 ports_tried = 100
@@ -34,17 +38,38 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-def run(settings: Settings) -> None:
-    """Serve until told to stop. Raises what stands in the way of starting."""
+def run(settings: Settings, fleet: Fleet | None = None, told: str = "", first: Sequence[Submission] = ()) -> None:
+    """Serve until told to stop, with these workers and first tasks. Raises what stands in the way of starting."""
     configure_logs()
-    refuse_public(settings.host)
     loop_factory = uvicorn.Config("", loop="auto", log_config=None).get_loop_factory()
     with asyncio.Runner(loop_factory=loop_factory) as runner, contextlib.suppress(asyncio.CancelledError):
-        runner.run(serve(settings))
+        runner.run(serve(settings, fleet, told, first))
     typer.echo("Stopped.", err=True)
 
 
-async def serve(settings: Settings) -> None:
+def run_demo(settings: Settings, workers: int | None) -> None:
+    """Serve, with sample work that moves."""
+    from holdfast.demo import next_round
+
+    number = 2 if workers is None else workers
+    run(settings, Fleet(["holdfast.demo:hf"], number), f"{number}, with sample work", [next_round()])
+
+
+def run_with(settings: Settings, app: str, workers: int | None) -> None:
+    """Serve, with workers of this application beside: two unless another number is asked for."""
+    number = (2 if app else 0) if workers is None else workers
+    if number and not app:
+        raise AppInvalid("Workers must know where your tasks are.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
+    run(settings, Fleet([app], number) if number else None, f"{number} of {app}" if number else "")
+
+
+def run_dev(settings: Settings, file: Path, slots: int) -> None:
+    """Serve, with a worker of this file that starts anew when code beside it is saved."""
+    options = [str(file), "--slots", str(slots), "--grace", "1s"]
+    run(settings, Fleet(options, 1, reload=file.resolve().parent), f"1 of {file}, anew when you save")
+
+
+async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Sequence[Submission]) -> None:
     listening = bind(settings.host, settings.port)
     with listening, stoppable() as on_stop, contextlib.ExitStack() as stack:
         address = await abandonable(lambda: stack.enter_context(locate(settings)))
@@ -52,13 +77,32 @@ async def serve(settings: Settings) -> None:
             log.info("schema changed", applied=name)
         async with pooled(address) as pool:
             store = Store(pool)
+            await refuse_open_server(store, settings.host)
             await declare_all(store)
             await store.make_partitions()
-            app = make_app(pool, database=address.label)
+            app = make_app(pool, database=address.label, loopback=is_loopback(settings.host), hosts=settings.host_names)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=10)
-            server = Server(config, banner(listening, settings, address))
-            on_stop(server.leave)
-            await server.serve(sockets=[listening])
+            server = Server(config, banner(listening, settings, address, told))
+
+            def stop() -> None:
+                app.state.feed.close()
+                server.leave()
+                if fleet:
+                    fleet.leave()
+
+            on_stop(stop)
+            beside = [asyncio.create_task(sweep_on(store))]
+            for task in first:
+                await store.make_queue(task.queue or "default")
+                await store.submit(task)
+            if fleet:
+                beside.append(asyncio.create_task(fleet.run()))
+            try:
+                await server.serve(sockets=[listening])
+            finally:
+                for chore in beside:
+                    chore.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
 
 
 async def abandonable(function: Callable[[], T]) -> T:
@@ -123,18 +167,6 @@ def stoppable() -> Iterator[Callable[[Callable[[], None]], None]]:
             loop.remove_signal_handler(number)
 
 
-def refuse_public(host: str) -> None:
-    """Nothing asks for a key yet, so nobody but this machine may call."""
-    with contextlib.suppress(ValueError):
-        if ipaddress.ip_address(host).is_loopback:
-            return
-    if host != "localhost":
-        raise SettingInvalid(
-            f"HOLDFAST_HOST={host} would serve to other machines without asking who calls.",
-            fix="Serve on 127.0.0.1 and put a proxy that asks for credentials before it.",
-        )
-
-
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket on `port`, or on the next free one. Raises PortsTaken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -158,10 +190,13 @@ def bind(host: str, port: int) -> socket.socket:
     raise PortsTaken(f"Tried {port} to {last} on {host}.", fix="Name another with HOLDFAST_PORT; 0 takes any.")
 
 
-def banner(listening: socket.socket, settings: Settings, address: Address) -> str:
+def banner(listening: socket.socket, settings: Settings, address: Address, told: str) -> str:
     host, port = listening.getsockname()[:2]
     lines = ["", f"  Holdfast is up:  {web_address(host, port)}"]
     if settings.port not in (0, port):
         lines.append(f"                   (port {settings.port} is taken)")
-    lines += [f"  Database:        {address.label}", "  Stop:            Ctrl-C", ""]
+    lines.append(f"  Database:        {address.label}")
+    if told:
+        lines.append(f"  Workers:         {told}")
+    lines += ["  Stop:            Ctrl-C", ""]
     return "\n".join(lines)

@@ -32,6 +32,9 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 7777
     """The port to serve on; the next free one if it is taken. 0: any."""
 
+    app: str = ""
+    """Where your tasks are, for workers: `module:attribute`, or a file."""
+
     hosts: str = ""
     """The host names the server goes by, with commas between them; bound to loopback, besides those of loopback."""
 

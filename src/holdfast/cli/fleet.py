@@ -1,0 +1,82 @@
+"""Workers beside the server: processes of `holdfast worker`, started again if they end, and anew when code changes."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+from watchfiles import PythonFilter, awatch
+
+log = logging.getLogger("holdfast.up")
+
+restart_seconds = 0.2, 10.0
+leave_within_seconds = 20.0
+
+
+class Fleet:
+    """So many workers of one application."""
+
+    def __init__(self, app: list[str], workers: int, *, reload: Path | None = None) -> None:
+        self._command = [sys.executable, "-m", "holdfast", "worker", "--app", *app]
+        self._workers = workers
+        self._reload = reload
+        self._leaving = False
+        self._running: set[asyncio.subprocess.Process] = set()
+
+    async def run(self) -> None:
+        """Keep them going until cancelled; then let them leave."""
+        minds = [asyncio.create_task(self._mind()) for _ in range(self._workers)]
+        try:
+            if self._reload:
+                await self._watch(self._reload)
+            await asyncio.gather(*minds)
+        finally:
+            if not self._leaving:
+                self.leave()
+            _, late = await asyncio.wait(minds, timeout=leave_within_seconds)
+            self._tell(signal.SIGKILL)
+            for mind in late:
+                mind.cancel()
+
+    def leave(self) -> None:
+        """Let them end what they run. Told twice, they give it back and leave at once."""
+        self._leaving = True
+        self._tell(signal.SIGTERM)
+
+    async def _mind(self) -> None:
+        pause, longest = restart_seconds
+        loop = asyncio.get_running_loop()
+        while not self._leaving:
+            begun = loop.time()
+            process = await asyncio.create_subprocess_exec(
+                *self._command, env={**os.environ, "PYTHONUNBUFFERED": "1"}, start_new_session=True
+            )
+            self._running.add(process)
+            try:
+                code = await process.wait()
+            finally:
+                self._running.discard(process)
+            if self._leaving:
+                return
+            if code == 0 or loop.time() - begun > longest:
+                pause = restart_seconds[0]
+            if code:
+                log.warning("a worker ended; it is started again", extra={"exit_code": code})
+            await asyncio.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311
+            pause = min(pause * 2, longest)
+
+    async def _watch(self, folder: Path) -> None:
+        """Start the workers anew whenever code in this folder changes."""
+        async for changes in awatch(folder, watch_filter=PythonFilter()):
+            names = sorted({Path(path).name for _, path in changes})
+            log.info("code changed; workers start anew", extra={"files": names})
+            self._tell(signal.SIGTERM)
+
+    def _tell(self, number: signal.Signals) -> None:
+        for process in list(self._running):
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)

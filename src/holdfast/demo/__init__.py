@@ -1,0 +1,117 @@
+"""Sample work that moves: `holdfast up --demo` runs it, with no network and no account.
+
+A small newsletter: pages are read, summed up and sent; some calls fail and are tried again, one is beyond help and
+waits in the inbox, a digest waits for its pages. `keep_moving` starts a new round every half minute, as a task that
+starts itself again.
+"""
+
+import hashlib
+import random
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from holdfast.errors import Fatal, RateLimited, Transient
+from holdfast.kernel.running import progress, step, usage
+from holdfast.kernel.task import Submission
+from holdfast.sdk.client import Holdfast
+
+hf = Holdfast()
+
+round_every = timedelta(seconds=30)
+pages_per_round = 4
+
+TEXTS = (
+    "A holdfast is the root-like part by which kelp clings to the rock while the sea pulls at it from every side.",
+    "Tide tables were among the first things that were ever computed by machine, and ships sailed by them.",
+    "A lighthouse keeper wrote down every hour of every night; a gap in the book was asked about.",
+    "Nets are mended on land, knot by knot, because at sea there is no time to find the hole.",
+)
+
+
+@hf.task(retries=4, queue="demo")
+async def sum_up(page: int) -> dict[str, int]:
+    """Read a page, count its words, keep the longest; three steps, each kept when it is done."""
+    text = await step("read", read, page)
+    counts = await step("counted", count, text)
+    progress(2, 3, note="choosing words")
+    return await step("chosen", choose, counts)
+
+
+@hf.task(retries=5, queue="demo")
+async def send(reader: str) -> str:
+    """A call that fails now and then, as calls do."""
+    luck = random.random()  # noqa: S311
+    if luck < 0.25:
+        raise Transient("The mail server hung up.", code="hung-up")
+    if luck < 0.35:
+        raise RateLimited("Too many letters at once.", retry_after=3)
+    return f"sent to {reader}"
+
+
+@hf.task(queue="demo")
+def engrave(pages: int) -> str:
+    """Something slow that shows how far it is."""
+    for page in range(pages):
+        step.sync(f"page {page + 1}", press, page)
+        progress(page + 1, pages, note=f"page {page + 1} of {pages}")
+    return f"{pages} pages"
+
+
+@hf.task(queue="demo")
+async def digest(pages: list[int]) -> str:
+    """Waits for the pages it is made of."""
+    return f"a digest of {len(pages)} pages"
+
+
+@hf.task(queue="demo")
+async def translate(language: str) -> str:
+    """Beyond help: it goes to the inbox at once."""
+    raise Fatal(f"Nobody here speaks {language}.", code="no-translator")
+
+
+@hf.task(queue="demo")
+async def keep_moving(round: int) -> int:  # noqa: A002
+    """Start a round of sample work, and the next one. Every start has a key: after a crash nothing is started twice."""
+
+    def tagged(what: str, **options: Any) -> dict[str, Any]:
+        return {"key": f"demo-{round}-{what}", "tags": ["demo", f"round:{round}"], **options}
+
+    pages = [await sum_up.opts(**tagged(f"page-{n}")).astart(round + n) for n in range(pages_per_round)]
+    await digest.opts(**tagged("digest", after=pages)).astart(list(range(pages_per_round)))
+    for reader in ("ada", "grace", "joan"):
+        await send.opts(**tagged(f"letter-{reader}", priority=3)).astart(reader)
+    await engrave.opts(**tagged("plate")).astart(6)
+    if round % 10 == 0:
+        await translate.opts(**tagged("translation")).astart("Klabautermannisch")
+    await hf.asubmit([next_round(after=round)])
+    return round
+
+
+def next_round(after: int | None = None) -> Submission:
+    """The first round now, or the one that follows another half a minute later."""
+    number = int(time.time() // round_every.total_seconds()) if after is None else after + 1
+    delay = None if after is None else round_every
+    return keep_moving.opts(key=f"demo-round-{number}", delay=delay, tags=["demo"]).submission(number)
+
+
+def read(page: int) -> str:
+    return TEXTS[page % len(TEXTS)]
+
+
+def count(text: str) -> dict[str, int]:
+    usage("word-counter", tokens_in=len(text.split()), cost_cents=0.001)
+    return dict(Counter(word.strip(".,;").lower() for word in text.split()))
+
+
+def choose(counts: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda entry: (-len(entry[0]), entry[0]))[:3])
+
+
+def press(page: int) -> str:
+    """Something that takes a moment: a seal that is hard to make."""
+    seal = f"page {page}".encode()
+    for _ in range(200_000):
+        seal = hashlib.sha256(seal).digest()
+    return seal.hex()
