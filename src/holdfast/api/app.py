@@ -1,20 +1,21 @@
 """The application that `holdfast up` serves."""
 
+import contextlib
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Literal
 
 import asyncpg
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from holdfast import __version__
 from holdfast.api import events, leases, lifecycles, metrics, operations, tasks
-from holdfast.api.page import render_page
+from holdfast.api.page import Work, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
-from holdfast.errors import DatabaseError
+from holdfast.errors import DatabaseError, KeyRefused
 from holdfast.http.access import Guard
 from holdfast.http.measured import Measured
 from holdfast.http.origin import LOOPBACK, OriginCheck
@@ -63,12 +64,17 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
         return await ask_database(pool)
 
     @app.get("/", include_in_schema=False)
-    async def page() -> HTMLResponse:
+    async def page(request: Request) -> HTMLResponse:
+        work = None
         try:
             state: Ready | DatabaseError = await ask_database(pool)
             names = [lifecycle.name for lifecycle in await store.lifecycles()]
+            with contextlib.suppress(KeyRefused):
+                if "operator" in (await app.state.guard.identify(request)).roles:
+                    newest = (await store.list_tasks(limit=tasks_shown)).items
+                    work = Work(await store.stats(), newest, sum(one.live for one in await store.workers()))
         except DatabaseError as error:
             state, names = error, []
-        return render_page(state, names, database=database, started_at=started_at)
+        return render_page(state, names, work, database=database, started_at=started_at)
 
     return app

@@ -1,16 +1,22 @@
-"""The page at `/`: what is running, on one screen, with no script and no request beyond it."""
+"""The page at `/`: what is running, on one screen, with no script and no request beyond it.
+
+Tasks are shown to whoever may see all of them; everybody else sees that the server is there.
+"""
 
 import html
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from string import Template
+from typing import Any
 
 from fastapi.responses import HTMLResponse
 
 from holdfast import __version__
 from holdfast.api.readiness import Ready
 from holdfast.errors import DatabaseError
+from holdfast.kernel.task import Count
 
 PAGE = Template("""\
 <!doctype html>
@@ -39,6 +45,12 @@ h2 { font-size: 1.1rem; margin: 2rem 0 0.75rem; }
 figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1rem 1.25rem;
   margin-bottom: 1rem; }
 figcaption { font-weight: 600; margin-bottom: 0.5rem; } figcaption a { font-weight: 400; margin-left: 0.75rem; }
+table { width: 100%; border-collapse: collapse; background: var(--card); border: 1px solid var(--line);
+  border-radius: 10px; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 0.45rem 1.25rem; border-top: 1px solid var(--line); overflow-wrap: anywhere; }
+thead th { border-top: 0; color: var(--faint); font-weight: 400; }
+.counts { display: flex; flex-wrap: wrap; gap: 0.5rem 1.5rem; margin-bottom: 0.75rem; padding: 0; list-style: none; }
+.counts b { font-variant-numeric: tabular-nums; }
 img { display: block; max-width: 100%; height: auto; }
 nav { margin-top: 1.5rem; display: flex; flex-wrap: wrap; gap: 0.25rem 1.5rem; }
 a { color: var(--good); } a:focus-visible { outline: 2px solid; outline-offset: 3px; border-radius: 2px; }
@@ -51,8 +63,10 @@ a { color: var(--good); } a:focus-visible { outline: 2px solid; outline-offset: 
 <dl>
 $rows
 </dl>
+$work
 $pictures
-<nav><a href="health">Health</a><a href="ready">Readiness</a><a href="api/openapi.json">OpenAPI</a></nav>
+<nav><a href="health">Health</a><a href="ready">Readiness</a><a href="metrics">Metrics</a>
+<a href="api/openapi.json">OpenAPI</a></nav>
 </main></body>
 </html>
 """)
@@ -65,8 +79,30 @@ PICTURE = Template("""\
 </figure>""")
 
 
+TABLE = Template("""\
+<h2>Tasks</h2>
+<ul class="counts">$counts</ul>
+<table><thead><tr><th>task<th>state<th>attempt<th>queue<th>since</tr></thead><tbody>
+$rows
+</tbody></table>""")
+
+ROW = Template("""\
+<tr><td><a href="api/v1/tasks/$id">$name</a><td>$state<td>$attempt of $most<td>$queue<td>$since</tr>""")
+
+tasks_shown = 12
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is there to be seen of tasks: how many are in each state, the newest, and who works."""
+
+    counts: Sequence[Count]
+    newest: Sequence[dict[str, Any]]
+    workers: int
+
+
 def render_page(
-    state: Ready | DatabaseError, lifecycles: Sequence[str], *, database: str, started_at: datetime
+    state: Ready | DatabaseError, lifecycles: Sequence[str], work: Work | None, *, database: str, started_at: datetime
 ) -> HTMLResponse:
     rows = {"Version": __version__, "Database": database}
     if isinstance(state, DatabaseError):
@@ -79,6 +115,8 @@ def render_page(
         rows["Schema"] = f"release {state.schema_version}, migrations applied: {state.migrations}"
         rows["Database time"] = f"{state.database_time:%Y-%m-%d %H:%M:%S} UTC"
     rows["Server up since"] = f"{started_at:%Y-%m-%d %H:%M:%S} UTC"
+    if work:
+        rows["Workers"] = str(work.workers) if work.workers else "none; start one: holdfast worker --app module:hf"
     nonce = secrets.token_urlsafe(16)
     text = PAGE.substitute(
         nonce=nonce,
@@ -86,6 +124,7 @@ def render_page(
         sign=sign,
         mark=mark,
         sentence=html.escape(sentence),
+        work=render_work(work) if work else "",
         pictures="\n".join(
             ["<h2>Lifecycles</h2>" if lifecycles else "", *(PICTURE.substitute(name=name) for name in lifecycles)]
         ),
@@ -96,3 +135,24 @@ def render_page(
         "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     )
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
+
+
+def render_work(work: Work) -> str:
+    counts = [
+        f"<li>{html.escape(one.lifecycle)} {html.escape(one.state)} <b>{one.number}{'+' * one.capped}</b></li>"
+        for one in work.counts
+    ]
+    rows = [
+        ROW.substitute(
+            id=task["id"],
+            name=html.escape(task["name"]),
+            state=html.escape(task["state"]),
+            attempt=task["attempt"],
+            most=task["max_attempts"],
+            queue=html.escape(task["queue"]),
+            since=f"{datetime.fromisoformat(task['entered_at']):%H:%M:%S} UTC",
+        )
+        for task in work.newest
+    ]
+    nothing = "<tr><td colspan=5>No tasks yet. Start one: holdfast start NAME '{}'</tr>"
+    return TABLE.substitute(counts="".join(counts), rows="\n".join(rows) or nothing)

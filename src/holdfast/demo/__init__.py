@@ -1,7 +1,7 @@
 """Sample work that moves: `holdfast up --demo` runs it, with no network and no account.
 
 A small newsletter: pages are read, summed up and sent; some calls fail and are tried again, one is beyond help and
-waits in the inbox, a digest waits for its pages. `keep_moving` starts a new round every half minute, as a task that
+waits in the inbox, a digest waits for its pages. `keep_moving` starts a new round every ten seconds, as a task that
 starts itself again.
 """
 
@@ -19,7 +19,7 @@ from holdfast.sdk.client import Holdfast
 
 hf = Holdfast()
 
-round_every = timedelta(seconds=30)
+round_every = timedelta(seconds=10)
 pages_per_round = 4
 
 TEXTS = (
@@ -90,7 +90,7 @@ async def keep_moving(round: int) -> int:  # noqa: A002
 
 
 def next_round(after: int | None = None) -> Submission:
-    """The first round now, or the one that follows another half a minute later."""
+    """The first round now, or the one that follows another ten seconds later."""
     number = int(time.time() // round_every.total_seconds()) if after is None else after + 1
     delay = None if after is None else round_every
     return keep_moving.opts(key=f"demo-round-{number}", delay=delay, tags=["demo"]).submission(number)
@@ -112,6 +112,6 @@ def choose(counts: dict[str, int]) -> dict[str, int]:
 def press(page: int) -> str:
     """Something that takes a moment: a seal that is hard to make."""
     seal = f"page {page}".encode()
-    for _ in range(200_000):
+    for _ in range(600_000):
         seal = hashlib.sha256(seal).digest()
     return seal.hex()
