@@ -141,6 +141,7 @@ def render_work(work: Work) -> str:
     counts = [
         f"<li>{html.escape(one.lifecycle)} {html.escape(one.state)} <b>{one.number}{'+' * one.capped}</b></li>"
         for one in work.counts
+        if one.number
     ]
     rows = [
         ROW.substitute(
