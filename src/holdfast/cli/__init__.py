@@ -16,6 +16,7 @@ from holdfast import __version__
 from holdfast.cli import db, keys, lifecycle, queues
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
+from holdfast.cli.init import init
 from holdfast.cli.listing import ls
 from holdfast.cli.options import Json
 from holdfast.cli.printing import clean
@@ -86,6 +87,7 @@ def worker(
 
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    RUN: (init,),
     TASKS: (start, watch, cancel, retry),
     LOOK: (ls, show, why, events),
     OPERATE: (workers,),
