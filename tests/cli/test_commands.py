@@ -32,8 +32,11 @@ def test_version() -> None:
 def test_help_names_every_command() -> None:
     done = holdfast("--help")
     assert done.returncode == 0
-    for word in ("up", "db", "lifecycle", "doctor", "version"):
-        assert word in done.stdout
+    panels = {"Run": "up worker init", "Tasks": "start watch cancel retry", "Look": "ls show why events",
+              "Operate": "workers queues keys lifecycle db doctor version"}  # fmt: skip
+    for panel, words in panels.items():
+        shown = done.stdout.partition(f"─ {panel} ─")[2].partition("╰")[0]
+        assert [word for word in words.split() if f"│ {word} " not in shown] == []
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
@@ -43,6 +46,10 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert done.stdout == ""
 
 
+def test_a_mistyped_command_names_the_near_one() -> None:
+    assert "Did you mean 'watch'?" in holdfast("wacth").stderr
+
+
 def test_a_wrong_setting_is_a_usage_error() -> None:
     done = holdfast("db", "url", HOLDFAST_URL="sqlite://x")
     assert (done.returncode, done.stdout) == (2, "")
@@ -50,7 +57,7 @@ def test_a_wrong_setting_is_a_usage_error() -> None:
 
 
 def test_a_database_that_does_not_answer_is_exit_5() -> None:
-    for words in (("db", "migrate"), ("up",)):
+    for words in (("db", "migrate"), ("up",), ("ls", "--json"), ("start", "send")):
         done = holdfast(*words, HOLDFAST_URL="postgresql://a:secret@127.0.0.1:1/b")
         assert (done.returncode, done.stdout) == (5, "")
         assert "The database does not answer." in done.stderr

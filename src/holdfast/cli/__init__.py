@@ -4,6 +4,7 @@ Tables and answers go to stdout, everything else to stderr. A command imports wh
 `holdfast --help` stays fast.
 """
 
+import io
 import json
 import signal
 import sys
@@ -13,10 +14,10 @@ from typing import Annotated
 
 import typer
 
-from holdfast import __version__
 from holdfast.cli import db, keys, lifecycle, queues
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
+from holdfast.cli.init import init
 from holdfast.cli.listing import ls
 from holdfast.cli.options import Json
 from holdfast.cli.printing import clean
@@ -42,6 +43,9 @@ RUN, TASKS, LOOK, OPERATE = "Run", "Tasks", "Look", "Operate"
 def main(words: list[str] | None = None) -> None:
     """Run the command; an error of ours becomes its message and its exit code."""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that this terminal has no letters for is no crash
     try:
         app(words)
     except HoldfastError as error:
@@ -104,6 +108,7 @@ def worker(
 
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    RUN: (init,),
     TASKS: (start, watch, cancel, retry),
     LOOK: (ls, show, why, events),
     OPERATE: (workers,),
@@ -137,5 +142,7 @@ def doctor(as_json: Json = False) -> None:
 @app.command(rich_help_panel=OPERATE)
 def version(as_json: Json = False) -> None:
     """Print the version."""
+    from holdfast import __version__
+
     python = ".".join(map(str, sys.version_info[:3]))
     typer.echo(json.dumps({"holdfast": __version__, "python": python}) if as_json else f"holdfast {__version__}")

@@ -63,7 +63,7 @@ def progress(told: Any) -> RenderableType | None:
     if not isinstance(told, dict):
         return None
     done, total = told.get("done"), told.get("total")
-    note = clean(str(told.get("note") or ""))
+    note = clean(str(told.get("note") or told.get("step") or ""))
     row = Table.grid(padding=(0, 1))
     if isinstance(done, (int, float)) and isinstance(total, (int, float)) and total > 0:
         row.add_row(" ", ProgressBar(total, min(done, total), width=30), f"{done:g}/{total:g}", Text(note))

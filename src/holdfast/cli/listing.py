@@ -79,7 +79,7 @@ def note(task: dict[str, Any]) -> str:
     if task["message"] or not isinstance(told, dict):
         return str(task["message"] or "")
     far = f"{told['done']}/{told['total']}" if told.get("done") is not None and told.get("total") else ""
-    return " ".join(filter(None, (far, str(told.get("note") or ""))))
+    return " ".join(filter(None, (far, str(told.get("note") or told.get("step") or ""))))
 
 
 def say_none(filters: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ begin
     return query select 'final', d.actor, d.state, d.finished_at, null::timestamptz,
       format('It ended as %s%s.', d.state,
              ': ' || coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind')),
-      case when d.outcome in ('failed', 'cancelled') then 'To run it again, retry it as a new task.' else '' end
+      case when d.outcome in ('failed', 'cancelled') then format('Run it again, as a new task: holdfast retry %s', d.id) else '' end
     from holdfast.task_done d where d.id = p_id;
     if not found then
       perform holdfast.refuse_missing(p_id, 'explain');
@@ -48,7 +48,7 @@ begin
         when t.parked = 'unknown' then holdfast.explain_unknown(t.queue, t.name)
         when t.paused_at is not null then holdfast.because('queue_paused', null,
           format('Queue %s is paused since %s%s.', t.queue, t.paused_at, coalesce(' by ' || nullif(t.paused_by, ''), '')),
-          format('Resume it: holdfast.resume_queue(%L).', t.queue))
+          format('Resume it: holdfast queues resume %s', t.queue))
         when t.parked = 'limit' then holdfast.explain_limit(t.limit_key)
         else holdfast.explain_ready(t.queue, t.name) end
       end as r
@@ -92,7 +92,7 @@ as $$
     format('It waits for %s other task%s, the first is %s.',
            case when count(*) > 100 then 'more than 100' else count(*)::text end,
            case when count(*) = 1 then '' else 's' end, min(d.upstream::text)),
-    format('See why that one waits: explain %s.', min(d.upstream::text))) end
+    format('See why that one waits: holdfast why %s', min(d.upstream::text))) end
   from (select d.upstream from holdfast.dependency d
         where d.downstream = p_id and d.outcome is null and (d.policy = 'gather') = ((
           select x.to_state from holdfast.transition x
