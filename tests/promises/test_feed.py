@@ -122,7 +122,7 @@ async def test_a_transaction_that_stays_open_holds_nobody_back(store: Store, dat
             late = await submit(slow)
             first, second = await submit(store), await submit(store)
             look = await store.feed(cursor)
-            assert keys(look.moves) == [(first, 0), (second, 0)]
+            assert set(keys(look.moves)) == {(first, 0), (second, 0)}
             assert (await store.feed(look.cursor)).moves == []
         assert keys((await store.feed(look.cursor)).moves) == [(late, 0)]
 
@@ -151,12 +151,13 @@ async def test_no_move_comes_before_the_one_it_stands_on_however_little_is_read(
         await b.execute("commit")  # so that the one with the lowest number sees both
         await early.cancel(second)
         await b.execute("begin")
-    moves, cursor = [], begin
-    while (look := await store.feed(cursor, 1)).more or look.moves:
-        moves += look.moves
-        cursor = look.cursor
-    assert_in_order(moves)
-    assert sorted(keys(moves)) == sorted([(first, 0), (first, 1), (second, 0), (second, 1)])
+    for limit in range(1, 6):
+        moves, cursor = [], begin
+        while (look := await store.feed(cursor, limit)).more or look.moves:
+            moves += look.moves
+            cursor = look.cursor
+        assert_in_order(moves)
+        assert sorted(keys(moves)) == sorted([(first, 0), (first, 1), (second, 0), (second, 1)])
 
 
 async def test_a_reader_chooses_lifecycles_tasks_and_owner(store: Store) -> None:

@@ -15,7 +15,8 @@ from uuid import UUID
 
 import structlog
 from fastapi import APIRouter, Depends, Header, Query
-from fastapi.sse import EventSourceResponse, format_sse_event
+from fastapi.responses import StreamingResponse
+from fastapi.sse import format_sse_event
 from starlette.types import Send
 
 from holdfast.errors import CursorGone, LifecycleUnknown, RequestInvalid, TaskNotFound
@@ -66,7 +67,7 @@ def routes(
     router = APIRouter(prefix="/api/v1/events", tags=["events"])
     followed = feed or Feed(store)
 
-    @router.get("", response_class=EventSourceResponse, response_model=None, responses=RESPONSES)
+    @router.get("", response_class=StreamingResponse, response_model=None, responses=RESPONSES)
     async def follow_events(
         owner: Annotated[str | None, Depends(owner_of)],
         topics: Annotated[
@@ -75,7 +76,7 @@ def routes(
         cursor: Annotated[str | None, Query(description="Where to begin: a cursor, or `start`; now if missing")] = None,
         wait: Annotated[bool, Query(description="Whether to stay for what is still to come")] = True,
         last_event_id: Annotated[str | None, Header(description="The last id that was received")] = None,
-    ) -> EventSourceResponse:
+    ) -> StreamingResponse:
         """Every committed move once, in order per task, from now on or from where you were."""
         lifecycles, tasks = await understand(topics, owner, store)
         wanted: Wanted = {"lifecycles": lifecycles, "tasks": tasks, "owner": owner}
@@ -149,8 +150,13 @@ def reset(error: CursorGone) -> bytes:
     return format_sse_event(event="reset", data_str=json.dumps(data))
 
 
-class Stream(EventSourceResponse):
-    """An answer that is given up when the client takes nothing of it for too long."""
+class Stream(StreamingResponse):
+    """An answer that is given up when the client takes nothing of it for too long.
+
+    FastAPI's own EventSourceResponse knows no such end, and finds out what is wrong only after it has said 200.
+    """
+
+    media_type = "text/event-stream"
 
     def __init__(self, chunks: AsyncGenerator[bytes], stalled: timedelta) -> None:
         super().__init__(chunks, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})

@@ -1,0 +1,53 @@
+"""The live feed over a crash of Postgres: who follows goes on, and nothing is taken for seen that was not."""
+
+import contextlib
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from holdfast.kernel.embedded import Embedded
+from holdfast.kernel.feed import Feed
+from holdfast.kernel.migrate import migrate
+from holdfast.kernel.postgres import Address, connected, pooled
+from holdfast.kernel.store import Store
+from holdfast.lifecycles import declare_all
+from tests.crash.holders import postmaster_of
+from tests.promises.stage import submit
+
+# So that what a crash can lose is lost: a rollback is written to disk by the next commit, or by this process.
+LAZY = {"wal_writer_delay": "10s"}
+
+
+async def roll_back(pool: asyncpg.Pool) -> str:
+    """A task that was never submitted; the number of its transaction."""
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await submit(Store(connection), "undone")
+        number = str(await connection.fetchval("select pg_current_xact_id()::text"))
+        await transaction.rollback()
+        return number
+
+
+@pytest.mark.timeout(120)
+async def test_a_follower_goes_on_after_a_crash_that_gives_numbers_out_again(home: Path) -> None:
+    with Embedded(home, settings=LAZY) as server:
+        await migrate(server.owner_url(by_socket=True))
+        async with pooled(Address(embedded=server)) as pool:
+            store = Store(pool)
+            await declare_all(store)
+            await submit(store)
+            async with contextlib.aclosing(Feed(store).looks()) as looks:
+                begin = (await anext(looks)).cursor
+                undone = [await roll_back(pool) for _ in range(20)][-1]
+                seen = (await store.feed(begin)).cursor
+                postmaster_of(home).kill()
+                task = await submit(store, key="after the crash")
+                while not (look := await anext(looks)).moves:
+                    pass
+            assert [move.task_id for move in look.moves] == [task]
+            assert [move.task_id for move in (await store.feed(seen)).moves] == [task]
+        async with connected(server.owner_url(by_socket=True)) as owner:
+            number = await owner.fetchval("select xid::text from holdfast.event where task_id = $1", task)
+            assert int(number) <= int(undone)  # or nothing was given out again
