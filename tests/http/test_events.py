@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from holdfast.api import events, make_app
 from holdfast.cli.up import bind
-from holdfast.http.problem import answer_errors
+from holdfast.http.access import Guard
 from holdfast.kernel.feed import Feed
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import web_address
@@ -198,12 +198,10 @@ async def test_a_cursor_that_cannot_be_complete_begins_anew_and_says_so(url: str
         assert move.data["task_id"] == str(task)
 
 
-async def test_an_owner_hears_only_of_its_own(store: Store) -> None:
+async def test_an_owner_hears_only_of_its_own(url: str, store: Store) -> None:
     mine, others = await submit(store, owner="me"), await submit(store, owner="you")
-    app = FastAPI()
-    answer_errors(app)
-    app.include_router(events.routes(store, owner_of=lambda: "me"))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+    key = (await store.make_key("mine", ["user"], owner="me")).secret
+    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
         moves = [heard async for heard in listen(client, "", "start", wait="false") if heard.event]
         assert [move.data["task_id"] for move in moves] == [str(mine)]
         assert (await client.get(EVENTS, params={"topics": f"task:{others}"})).status_code == 404
@@ -241,6 +239,7 @@ async def test_who_takes_nothing_is_let_go(store: Store) -> None:
     for _ in range(4):
         await store.submit(*(Submission("work") for _ in range(500)))
     app = FastAPI()
+    app.state.guard = Guard(store, loopback=True)
     one = Served(app, Feed(store))
     app.include_router(events.routes(store, one.feed, stalled=timedelta(seconds=0.2)))
     with one.door, socket.socket() as lazy:

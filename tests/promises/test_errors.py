@@ -34,6 +34,11 @@ def test_each_class_has_a_sentence_and_an_exit_code(kind: type[HoldfastError]) -
     assert 400 <= kind.http_status < 600
 
 
+def test_no_two_classes_share_an_sqlstate() -> None:
+    states = [vars(kind)["sqlstate"] for kind in CLASSES if vars(kind).get("sqlstate")]
+    assert len(states) == len(set(states))
+
+
 def test_the_message_is_what_why_and_remedy() -> None:
     error = DatabaseUnreachable("db:5432: refused.", fix="Start it.")
     assert str(error) == "The database does not answer.\ndb:5432: refused.\nStart it."

@@ -8,19 +8,21 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
 import structlog
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 from starlette.types import Send
 
-from holdfast.errors import CursorGone, LifecycleUnknown, RequestInvalid, TaskNotFound
+from holdfast.errors import CursorGone, LifecycleUnknown, RequestInvalid
+from holdfast.http.access import Guarded, check_visible, needs, owned_by
 from holdfast.kernel import wire
+from holdfast.kernel.access import Principal
 from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Move
@@ -52,24 +54,18 @@ class Wanted(TypedDict):
     owner: str | None
 
 
-def everyone() -> str | None:
-    """Whose tasks a request may hear of; None is everybody's."""
-    return None
-
-
 def routes(
     store: Store,
     feed: Feed | None = None,
-    owner_of: Callable[..., Any] = everyone,
     stalled: timedelta = timedelta(seconds=30),
 ) -> APIRouter:
-    """The route of the feed. `owner_of` is a dependency that answers like `everyone`."""
-    router = APIRouter(prefix="/api/v1/events", tags=["events"])
+    """The route of the feed."""
+    router = APIRouter(prefix="/api/v1/events", tags=["events"], route_class=Guarded)
     followed = feed or Feed(store)
 
     @router.get("", response_class=StreamingResponse, response_model=None, responses=RESPONSES)
     async def follow_events(
-        owner: Annotated[str | None, Depends(owner_of)],
+        caller: Annotated[Principal, needs("user", "operator")],
         topics: Annotated[
             str, Query(description="Names of lifecycles and `task:<id>`, with commas; all if empty")
         ] = "",
@@ -78,8 +74,8 @@ def routes(
         last_event_id: Annotated[str | None, Header(description="The last id that was received")] = None,
     ) -> StreamingResponse:
         """Every committed move once, in order per task, from now on or from where you were."""
-        lifecycles, tasks = await understand(topics, owner, store)
-        wanted: Wanted = {"lifecycles": lifecycles, "tasks": tasks, "owner": owner}
+        lifecycles, tasks = await understand(topics, caller, store)
+        wanted: Wanted = {"lifecycles": lifecycles, "tasks": tasks, "owner": owned_by(caller)}
         begin = last_event_id or cursor
         gone = None
         try:
@@ -110,7 +106,7 @@ def routes(
     return router
 
 
-async def understand(topics: str, owner: str | None, store: Store) -> tuple[list[str] | None, list[UUID] | None]:
+async def understand(topics: str, caller: Principal, store: Store) -> tuple[list[str] | None, list[UUID] | None]:
     """The lifecycles and tasks that are meant. Raises LifecycleUnknown, TaskNotFound or RequestInvalid."""
     given = dict.fromkeys(topic.strip() for topic in topics.split(",") if topic.strip())
     lifecycles = [topic for topic in given if not topic.startswith("task:")]
@@ -122,8 +118,7 @@ async def understand(topics: str, owner: str | None, store: Store) -> tuple[list
         if name not in declared:
             raise LifecycleUnknown(name, fix=f"Declared are: {', '.join(sorted(declared))}.")
     for task in tasks:
-        if owner not in (None, (await store.read(task))["owner"]):
-            raise TaskNotFound(f"{task}.")
+        await check_visible(store, caller, task)
     return lifecycles or None, tasks or None
 
 

@@ -194,7 +194,7 @@ class CursorGone(RequestInvalid):
     """From this cursor on, the feed cannot be complete."""
 
     http_status = 410
-    sqlstate = "TK005"
+    sqlstate = "TK024"
 
 
 class KeyUnknown(RequestInvalid):
