@@ -1,1 +1,1 @@
-# noqa: A005 - named after the room whose promises it holds
+
