@@ -27,6 +27,13 @@ def test_the_drawn_tree_is_the_real_tree() -> None:
     assert drawn == real
 
 
+def test_no_two_classes_share_a_code() -> None:
+    sqlstates = [kind.sqlstate for kind in CLASSES if vars(kind).get("sqlstate")]
+    assert len(sqlstates) == len(set(sqlstates))
+    http_codes = [kind.http_code for kind in CLASSES]
+    assert len(http_codes) == len(set(http_codes))
+
+
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_each_class_has_a_sentence_and_an_exit_code(kind: type[HoldfastError]) -> None:
     assert re.fullmatch(r"[A-Z].*\.", kind("x").title)

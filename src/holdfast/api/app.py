@@ -16,10 +16,10 @@ from holdfast.api import events, leases, lifecycles, metrics, operations, tasks
 from holdfast.api.page import Work, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError, KeyRefused
-from holdfast.http.access import Guard
+from holdfast.http.access import Guard, whose
 from holdfast.http.measured import Measured
 from holdfast.http.origin import LOOPBACK, OriginCheck
-from holdfast.http.problem import answer_errors
+from holdfast.http.problem import PROBLEMS, answer_errors
 from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.dispatch import routes as dispatch
@@ -51,14 +51,14 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
     app.include_router(operations.routes(store))
     app.include_router(metrics.routes(store, registry))
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
-    app.include_router(events.routes(store, app.state.feed))
+    app.include_router(events.routes(store, app.state.feed, owner_of=whose), responses=PROBLEMS)
 
-    @app.get("/health", tags=["server"])
+    @app.get("/health", tags=["server"], responses=PROBLEMS)
     async def health() -> Health:
         """This process is alive. Says nothing of the database."""
         return Health()
 
-    @app.get("/ready", tags=["server"], responses={503: {"description": "The database does not answer."}})
+    @app.get("/ready", tags=["server"], responses=PROBLEMS)
     async def ready() -> Ready:
         """The database answers, with the schema in place: requests can be served."""
         return await ask_database(pool)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.errors import LeaseLost, RequestInvalid
 from holdfast.http.access import Guarded, needs
-from holdfast.http.fields import Body, Json, Text, Word
+from holdfast.http.fields import Body, Json, Moment, Text, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Beat, Category, Checkpoint, Done, Failed, Lease, Proof
@@ -114,7 +114,7 @@ class StepEvent(Body):
 
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
     step: Word | None = None
-    at: datetime | None = None
+    at: Moment | None = None
     data: Json = None
 
 

@@ -4,10 +4,10 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import AwareDatetime, BaseModel
+from pydantic import BaseModel
 
 from holdfast.http.access import Guarded, needs, owned_by
-from holdfast.http.fields import Word
+from holdfast.http.fields import Moment, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.store import Store
@@ -77,9 +77,7 @@ def routes(store: Store) -> APIRouter:
         return Counts(items=await store.stats(owned_by(caller)))
 
     @router.get("/usage")
-    async def usage(
-        caller: Annotated[Principal, needs("user", "operator")], since: AwareDatetime | None = None
-    ) -> Usages:
+    async def usage(caller: Annotated[Principal, needs("user", "operator")], since: Moment | None = None) -> Usages:
         """What steps reported to have used, by model, in the last thirty days or since then."""
         items = [ModelUsage(**vars(one)) for one in await store.usage(since, owned_by(caller))]
         return Usages(since=since, items=items)

@@ -307,7 +307,7 @@ class LeaseLost(TaskError):
 class StaleAttempt(LeaseLost):
     """This attempt is over; drop the result."""
 
-    sqlstate = "TK005"
+    sqlstate = "TK009"
 
 
 class Failure(HoldfastError):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Body(BaseModel):
@@ -20,3 +20,12 @@ def sane(text: str) -> str:
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(sane)]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(sane)]
 Json = Any
+
+
+def written(value: object) -> object:
+    if not isinstance(value, str) or "-" not in value[1:]:
+        raise ValueError("is no moment such as 2030-01-01T12:00:00Z")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(written)]

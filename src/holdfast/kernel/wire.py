@@ -50,7 +50,7 @@ MOVE = [field.name for field in dataclasses.fields(Move)]
 BY_SQLSTATE = {
     kind.sqlstate: kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, HoldfastError) and "sqlstate" in vars(kind) and kind.sqlstate
+    if isinstance(kind, type) and issubclass(kind, HoldfastError) and kind.sqlstate and "sqlstate" in vars(kind)
 }
 
 
