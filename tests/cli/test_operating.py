@@ -48,6 +48,7 @@ def test_queues_show_what_is_ready_what_is_held_and_who_paused_them(
     assert line.split() == ["default", "1", "2", "1", "min", "5", "s", "ago", "by", "ada"]
     queue = next(one for one in holdfast("queues", "--json").json if one["name"] == "default")
     assert (queue["ready"], queue["leased"], queue["paused_by"]) == (1, 2, "ada")
+    assert holdfast("queues", "ls").out == holdfast("queues").out
     assert holdfast("queues", "resume", "default", "--json").json["paused_at"] is None
 
 
