@@ -149,6 +149,21 @@ def test_a_long_payload_is_cut_for_people_only(holdfast: Keyboard, stage: Stage)
     assert holdfast("show", task, "--json").json["task"]["payload"]["text"] == "x" * 10_000
 
 
+def test_a_long_history_is_cut_for_people_only(holdfast: Keyboard, stage: Stage) -> None:
+    async def long(store: Store) -> UUID:
+        task = await submit(store)
+        lease = await take_one(store)
+        for number in range(40):
+            await store.keep(lease, f"page {number:02}")
+        return task
+
+    task = str(stage(long))
+    shown = holdfast("show", task).out
+    assert "steps, the last 30 of 40: --json has all" in shown
+    assert ("page 09" in shown, "page 10" in shown, "page 39" in shown) == (False, True, True)
+    assert len(holdfast("show", task, "--json").json["steps"]) == 40
+
+
 def test_events_are_every_move_and_every_step(holdfast: Keyboard, stage: Stage) -> None:
     broken = str(stage(busy)[1])
     told = holdfast("events", broken, "--json").json

@@ -20,7 +20,7 @@ async def at_work(store: Store) -> None:
 
 def test_without_workers_it_says_how_to_start_one(holdfast: Keyboard) -> None:
     none = holdfast("workers")
-    assert (none.code, none.out, none.err) == (0, "", "No workers. Start one: holdfast worker\n")
+    assert (none.code, none.out, none.err) == (0, "", "No workers. Start one: holdfast worker --app MODULE:NAME\n")
     assert holdfast("workers", "--json").json == []
 
 
@@ -30,6 +30,7 @@ def test_workers_are_shown_with_what_they_hold(holdfast: Keyboard, stage: Stage,
         ["w1", "laptop", "default, batch", "2/3", "2 send", "now", "live"]
     ]
     (worker,) = holdfast("workers", "--json").json
+    assert "Worker laptop works on it" in holdfast("why", worker["held"][0]["task_id"]).out
     assert (worker["id"], worker["live"], worker["slots"], worker["names"]) == ("w1", True, 3, ["send"])
     assert [(one["name"], one["attempt"]) for one in worker["held"]] == [("send", 1), ("send", 1)]
     clock.advance(minutes=5)
@@ -48,6 +49,7 @@ def test_queues_show_what_is_ready_what_is_held_and_who_paused_them(
     assert line.split() == ["default", "1", "2", "1", "min", "5", "s", "ago", "by", "ada"]
     queue = next(one for one in holdfast("queues", "--json").json if one["name"] == "default")
     assert (queue["ready"], queue["leased"], queue["paused_by"]) == (1, 2, "ada")
+    assert holdfast("queues", "ls").out == holdfast("queues").out
     assert holdfast("queues", "resume", "default", "--json").json["paused_at"] is None
 
 

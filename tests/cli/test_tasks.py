@@ -149,3 +149,5 @@ def test_a_wait_that_takes_too_long_is_exit_124_and_the_task_goes_on(holdfast: K
     (task,) = holdfast("ls", "--json").json
     assert f"holdfast watch {task['id']}" in waited.err
     assert task["state"] == "Queued"
+    told = holdfast("start", "send", "{}", "--wait", "--timeout", "1ms", "--json").json
+    assert (told["state"], told["outcome"]) == ("Queued", None)

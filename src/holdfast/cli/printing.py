@@ -32,6 +32,7 @@ MARKS = {
 }
 
 narrowest = 6
+longest_line = 76
 
 
 def on_terminal() -> bool:
@@ -82,8 +83,9 @@ def block(text: str, *, most: int) -> None:
 
 
 def answer(value: Any) -> None:
-    """Print JSON: on one line, unless it is for a person."""
-    typer.echo(to_json(value, indent=2 if on_terminal() else None))
+    """Print JSON: on one line, unless that is too long for a person."""
+    text = to_json(value)
+    typer.echo(to_json(value, indent=2) if on_terminal() and len(text) > longest_line else text)
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
@@ -102,7 +104,7 @@ def plain(value: Any) -> Any:
 def pretty(value: Any) -> str:
     """A value for people: on one line if it is short."""
     flat = json.dumps(value, ensure_ascii=False)
-    return flat if len(flat) <= 76 else json.dumps(value, ensure_ascii=False, indent=2)
+    return flat if len(flat) <= longest_line else json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Part]], *, elastic: Sequence[str] = ()) -> None:

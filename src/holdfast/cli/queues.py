@@ -24,8 +24,13 @@ counted_at_most = 10_000
 @app.callback()
 def queues(context: typer.Context, as_json: Json = False) -> None:
     """List the queues, or make, pause and resume one."""
-    if context.invoked_subcommand:
-        return
+    if not context.invoked_subcommand:
+        list_all(as_json)
+
+
+@app.command("ls")
+def list_all(as_json: Json = False) -> None:
+    """List the queues: what is ready and leased, how long the oldest waits."""
 
     async def question(store: "Store") -> "tuple[list[Queue], datetime]":
         return await store.queues(), await store.now()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.kernel.store import Store
     from holdfast.kernel.task import Attempt, Explanation, Link, Step
 
+most_rows = 30
 longest_value = 2000
 longest_step_result = 60
 
@@ -95,17 +96,19 @@ def facts(seen: Seen) -> Iterator[tuple[str, printing.Part]]:
             yield name.removesuffix("_at"), when(task[name], seen.now)
     if task["started_at"] and task["finished_at"]:
         yield "took", printing.lasting(moment(task["finished_at"]) - moment(task["started_at"]), fine=True)
-    for link in seen.links:
+    for link in seen.links[:most_rows]:
         about = f"  {link.name}, {link.state}" if link.state else ""
         yield link.relation.replace("_", " "), f"{link.id}{about}"
+    if len(seen.links) > most_rows:
+        yield "...", f"tied to {len(seen.links) - most_rows} more: --json has all"
 
 
 def say_attempts(seen: Seen) -> None:
     if not seen.attempts:
         return
-    heading("attempts")
+    heading("attempts", len(seen.attempts))
     rows = []
-    for one in seen.attempts:
+    for one in seen.attempts[-most_rows:]:
         took = printing.lasting((one.ended_at or seen.now) - one.claimed_at, fine=True)
         ended = (one.ended or "running", {"failed": "red", "lost": "red", "done": "green"}.get(one.ended or "", ""))
         rows.append(
@@ -117,9 +120,9 @@ def say_attempts(seen: Seen) -> None:
 def say_steps(seen: Seen) -> None:
     if not seen.steps:
         return
-    heading("steps")
+    heading("steps", len(seen.steps))
     rows = []
-    for one in seen.steps:
+    for one in seen.steps[-most_rows:]:
         state = ("done", "green") if one.done else (f"failed {one.failures}x", "red")
         result = json.dumps(one.result, ensure_ascii=False) if one.done else ""
         cut = result if len(result) <= longest_step_result else f"{result[:longest_step_result]}..."
@@ -143,9 +146,9 @@ def say_value(name: str, value: Any) -> None:
         printing.block(printing.pretty(value), most=longest_value)
 
 
-def heading(name: str) -> None:
+def heading(name: str, rows: int = 0) -> None:
     printing.say("")
-    printing.say((name, "dim"))
+    printing.say((name if rows <= most_rows else f"{name}, the last {most_rows} of {rows}: --json has all", "dim"))
 
 
 def when(then: str | datetime, now: datetime) -> str:

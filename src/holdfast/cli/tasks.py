@@ -12,7 +12,7 @@ from holdfast.cli import printing
 from holdfast.cli.asking import ask, caller
 from holdfast.cli.ids import Id, find
 from holdfast.cli.options import Json, Timeout, duration
-from holdfast.cli.watching import EXIT_CODES, TIMED_OUT, ending, say_end, wait_for
+from holdfast.cli.watching import ending, exit_code, say_end, wait_for
 from holdfast.errors import PayloadInvalid
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ def start(
             else:
                 say_started(str(made.id), "Started " if made.created else "There already: ")
             return 0
-        ended = await wait_for(store, made.id, timeout)
+        now = await wait_for(store, made.id, timeout)
         if as_json:
-            printing.answer(about | (ending(ended) if ended else {"state": None, "outcome": None}))
-        elif ended and ended["outcome"] in ("done", "partial"):
-            printing.answer(ended["result"])
-        elif ended:
-            say_end(ended, err=True)
-        return EXIT_CODES[ended["outcome"]] if ended else TIMED_OUT
+            printing.answer(about | ending(now))
+        elif now["outcome"] in ("done", "partial"):
+            printing.answer(now["result"])
+        elif now["outcome"]:
+            say_end(now, err=True)
+        return exit_code(now)
 
     raise typer.Exit(ask(question))
 

@@ -55,24 +55,22 @@ def watch(task: Id, timeout: Timeout = None, as_json: Json = False) -> None:
                 printing.say(*line(one))
 
     async def question(store: "Store") -> int:
-        ended = await wait_for(store, await find(store, task), timeout, tell)
-        if ended is None:
-            return TIMED_OUT
+        now = await wait_for(store, await find(store, task), timeout, tell)
         if as_json:
-            typer.echo(printing.to_json({"of": "end", **ending(ended)}))
-        else:
-            say_end(ended)
-            if live and ended["result"] is not None:
-                printing.block(printing.pretty(ended["result"]), most=longest_result)
-        return EXIT_CODES[ended["outcome"]]
+            typer.echo(printing.to_json({"of": "end", **ending(now)}))
+        elif now["outcome"]:
+            say_end(now)
+            if live and now["result"] is not None:
+                printing.block(printing.pretty(now["result"]), most=longest_result)
+        return exit_code(now)
 
     raise typer.Exit(ask(question))
 
 
 async def wait_for(
     store: "Store", task_id: UUID, patience: timedelta | None, tell: Callable[[Glance], None] = lambda _: None
-) -> dict[str, Any] | None:
-    """The task once it has ended, or None if it has not in time. Where stderr is a terminal, it shows how it goes."""
+) -> dict[str, Any]:
+    """The task once it has ended, or as it is when patience does. Where stderr is a terminal, it shows how it goes."""
     try:
         async with asyncio.timeout(patience.total_seconds() if patience is not None else None):
             with contextlib.ExitStack() as stack:
@@ -85,13 +83,15 @@ async def wait_for(
                     tell(glance)
                     if display and not glance.task["outcome"]:
                         display.show(glance.task, await store.explain(task_id), await store.steps(task_id))
+            return glance.task
     except TimeoutError:
-        say_it_goes_on(task_id)
-        return None
+        now = await store.read(task_id)
+        if not now["outcome"]:
+            say_it_goes_on(task_id)
+        return now
     except asyncio.CancelledError:
         say_it_goes_on(task_id)
         raise
-    return glance.task
 
 
 async def follow(store: "Store", task_id: UUID) -> AsyncIterator[Glance]:
@@ -118,12 +118,16 @@ def line(one: "Event | StepEvent") -> list[printing.Part]:
     return [part for one in parts if printing.cleaned(one)[0] for part in (one, "  ")]
 
 
+def exit_code(task: dict[str, Any]) -> int:
+    return EXIT_CODES[task["outcome"]] if task["outcome"] else TIMED_OUT
+
+
 def say_it_goes_on(task_id: UUID) -> None:
-    printing.say("It has not ended, and goes on. Follow it: ", (f"holdfast watch {task_id}", "bold"), err=True)
+    printing.say("It goes on. Follow it: ", (f"holdfast watch {task_id}", "bold"), err=True)
 
 
 def ending(task: dict[str, Any]) -> dict[str, Any]:
-    """How a task has ended, as JSON."""
+    """How a task has ended, or where it is, as JSON."""
     error = task["note"] if task["outcome"] in ("failed", "cancelled") else None
     return {
         "task_id": task["id"], "state": task["state"], "outcome": task["outcome"], "attempt": task["attempt"],

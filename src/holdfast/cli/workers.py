@@ -30,7 +30,7 @@ def workers(as_json: Json = False) -> None:
         heads = ("id", "label", "queues", "slots", "holds", "seen", "")
         printing.table(heads, rows, elastic=("id", "label", "queues", "holds"))
     else:
-        printing.say("No workers. Start one: ", ("holdfast worker", "bold"), err=True)
+        printing.say("No workers. Start one: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
 
 
 def row(one: "Worker", held: list[dict[str, Any]], now: datetime) -> tuple[printing.Part, ...]:

@@ -13,6 +13,7 @@ declare
   t record;
 begin
   select t.*, (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) as beat,
+         coalesce((select nullif(w.label, '') from holdfast.worker w where w.id = t.worker_id), t.worker_id) as worker,
          q.paused_at, q.paused_by, s.error as refusal, s.until as set_back_until
     into t
   from holdfast.task t
@@ -43,7 +44,7 @@ begin
       when t.actor = 'tasks' then holdfast.explain_tasks(p_id, t.lifecycle, t.state)
       else case
         when t.lease_token is not null then holdfast.explain_lease(
-          t.cancel_requested, t.worker_id, greatest(t.lease_expires_at, t.beat))
+          t.cancel_requested, t.worker, greatest(t.lease_expires_at, t.beat))
         when t.due_at > v_now or t.actor = 'clock' then holdfast.explain_due(t.verb, t.note, t.due_at, t.attempt)
         when t.parked = 'unknown' then holdfast.explain_unknown(t.queue, t.name)
         when t.paused_at is not null then holdfast.because('queue_paused', null,
