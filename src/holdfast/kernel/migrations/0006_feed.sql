@@ -1,7 +1,9 @@
 -- The live feed finds events by the transaction that wrote them.
 --
--- A plain index: the newest numbers are what is asked for, in order, and a transaction's entries share one. It costs the
--- writers some 2 % (python -m bench kernel). BRIN would read whole ranges of pages to find the last ten events.
+-- The entries of a transaction share one key, so the index is small (7 % of the table). Writers pay for it: in 24 paired
+-- rounds on a busy machine a submit took 9 % more in the median (quartiles -12 to +43), a claim and a settle 4 % (-4 to
+-- +12); the best rounds differ by 3 and 2 %. There is no BRIN for numbers of transactions, and without an index a look
+-- at the feed would read every event.
 
 create index event_xid on holdfast.event (xid);
 
