@@ -65,10 +65,10 @@ def test_a_database_that_does_not_answer_is_exit_5() -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_serving_to_other_machines_is_refused() -> None:
-    done = holdfast("up", HOLDFAST_HOST="0.0.0.0")  # noqa: S104
+def test_serving_to_other_machines_needs_a_key(database: Database) -> None:
+    done = holdfast("up", HOLDFAST_HOST="0.0.0.0", HOLDFAST_URL=database.url)  # noqa: S104
     assert done.returncode == 2
-    assert "without asking who calls" in done.stderr
+    assert "there is no key to ask for" in done.stderr
 
 
 def test_migrate_tells_what_it_did(empty_database: Database) -> None:
