@@ -35,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-App = Annotated[str, typer.Option("--app", envvar="HOLDFAST_APP", help="Your tasks: module:attribute or file.py.")]
+App = Annotated[str, typer.Option("--app", help="Your tasks: module:attribute or file.py. [HOLDFAST_APP]")]
 Slots = Annotated[int, typer.Option(min=1, help="How many tasks run at once in each process.")]
 RUN, TASKS, LOOK, OPERATE = "Run", "Tasks", "Look", "Operate"
 
@@ -65,10 +65,11 @@ def up(
     from holdfast.cli.up import run_demo, run_with
     from holdfast.kernel.settings import read_settings
 
+    settings = read_settings()
     if demo:
-        run_demo(read_settings(), workers)
+        run_demo(settings, workers)
     else:
-        run_with(read_settings(), app, workers)
+        run_with(settings, app or settings.app, workers)
 
 
 @app.command(rich_help_panel=RUN)
@@ -97,12 +98,12 @@ def worker(
     from holdfast.cli.worker import run
     from holdfast.errors import AppInvalid
     from holdfast.kernel.durations import parse_duration
+    from holdfast.kernel.settings import read_settings
     from holdfast.worker.plan import Plan
 
+    app = app or read_settings().app
     if not app:
-        raise AppInvalid(
-            "Nobody said where your tasks are.", fix="holdfast worker --app module:hf, or set HOLDFAST_APP."
-        )
+        raise AppInvalid("Nobody said where your tasks are.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
     seconds = [parse_duration(one).total_seconds() for one in (lease, grace)]
     run(Plan(app, tuple(queue or ()), slots, batch, seconds[0], grace_seconds=seconds[1]), processes)
 

@@ -7,7 +7,7 @@ key on, requests need one. Nothing is kept between requests: a revoked key is re
 
 import ipaddress
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
 from fastapi import Depends, Request, Response
@@ -98,11 +98,6 @@ async def read_json(request: Request) -> None:
 def owned_by(principal: Principal) -> str | None:
     """Whose tasks the caller sees: an operator all, anybody else their own."""
     return None if "operator" in principal.roles else principal.owner
-
-
-async def whose(caller: Annotated[Principal, needs("user", "operator")]) -> str | None:
-    """The same, as what a route depends on."""
-    return owned_by(caller)
 
 
 async def check_visible(store: Store, principal: Principal, task_id: UUID) -> None:
