@@ -55,6 +55,10 @@ begin
   from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
   where s.actor = 'nobody' and (p_lifecycle is null or l.name = p_lifecycle) and (p_state is null or s.name = p_state)
     and (p_outcome is null or s.outcome::text = p_outcome);
+  v_live := v_live and exists (
+    select from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
+    where s.actor <> 'nobody' and (p_lifecycle is null or l.name = p_lifecycle) and (p_state is null or s.name = p_state)
+      and (p_actor is null or s.actor::text = p_actor));
   loop
     with seen as materialized (
       select c.id, (p_lifecycle is null or (select l.name from holdfast.lifecycle l where l.id = c.lifecycle) = p_lifecycle)
