@@ -32,9 +32,11 @@ class Calls:
             try:
                 rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
                 return rows
-            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError):
-                if call == calls_at_most or isinstance(self._source, asyncpg.Connection):
+            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
+                if isinstance(self._source, asyncpg.Connection):
                     raise
+                if call == calls_at_most:
+                    raise wire.unreachable(error) from error
             except asyncpg.PostgresError as error:
                 if not wire.is_lost_connection(error):
                     raise wire.translated(error) from error

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from holdfast.errors import StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
-from holdfast.kernel.threads import in_thread
+from holdfast.kernel.threads import as_exception, in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -249,6 +249,9 @@ def in_loop(attempt: Attempt) -> bool:
 async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a function returns: awaited if it is async, else from a thread, so that it does not hold up the others."""
     if inspect.iscoroutinefunction(function):
-        return await cast(Callable[..., Awaitable[Any]], function)(*args, **kwargs)
+        try:
+            return await cast(Callable[..., Awaitable[Any]], function)(*args, **kwargs)
+        except (SystemExit, KeyboardInterrupt) as error:  # in a task they would end the event loop
+            raise as_exception(error) from error
     answer = await in_thread(function, *args, **kwargs)
     return await answer if inspect.isawaitable(answer) else answer

@@ -25,12 +25,11 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     try:
         return await asyncio.shield(call.answer)
     except asyncio.CancelledError:
-        while not call.answer.done():
+        while call.is_alive() and not call.answer.done():
             call.interrupt()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([call.answer], timeout=remind_seconds)
-        if not call.answer.cancelled():
-            call.answer.exception()  # what it ended with no longer matters, and has now been looked at
+        call.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())  # it no longer matters
         raise
 
 
@@ -47,6 +46,10 @@ class Call(threading.Thread):
         self._ended = False
 
     def run(self) -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # an interruption that came when all was done
+            self._run()
+
+    def _run(self) -> None:
         function, args, kwargs = self._call
         try:
             value = self._context.run(function, *args, **kwargs)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticSerializationError, to_jsonable_python
+from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
 from holdfast.errors import PayloadInvalid
 from holdfast.kernel.task import Json
@@ -20,7 +20,7 @@ def dump(value: object) -> Json:
     """A value as JSON holds it: models, dataclasses, dates, sets and the like included. Raises PayloadInvalid."""
     try:
         return to_jsonable_python(value)
-    except (PydanticSerializationError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not serialisable, not text, or holding itself
         raise PayloadInvalid(
             f"{error}.", fix="Return what JSON can hold; put files where files live and return their address."
         ) from error

@@ -228,15 +228,14 @@ def unsendable(error: Exception) -> HoldfastError:
 
 
 def is_lost_connection(error: asyncpg.PostgresError) -> bool:
-    """The server is going away, or has just come: nothing of what was asked is wrong."""
+    """The server is going, has just come, or has no room or no patience: nothing of what was asked is wrong."""
     return isinstance(
         error,
         (
-            asyncpg.exceptions.AdminShutdownError,
-            asyncpg.exceptions.CrashShutdownError,
-            asyncpg.exceptions.CannotConnectNowError,
+            asyncpg.exceptions.OperatorInterventionError,
             asyncpg.exceptions.PostgresConnectionError,
-            asyncpg.exceptions.TooManyConnectionsError,
+            asyncpg.exceptions.InsufficientResourcesError,
+            asyncpg.exceptions.LockNotAvailableError,
         ),
     )
 

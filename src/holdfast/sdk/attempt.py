@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from holdfast.errors import Failure, HoldfastError, LeaseLost, RequestInvalid
 from holdfast.kernel import values
-from holdfast.kernel.running import ATTEMPT, Attempt
+from holdfast.kernel.running import ATTEMPT, Attempt, called
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Outcome
-from holdfast.kernel.threads import as_exception, in_thread
 from holdfast.sdk.task import Task
 
 log = logging.getLogger("holdfast.task")
@@ -64,12 +63,14 @@ class Run:
     async def _outcome(self) -> Outcome | None:
         limit = self.task.timeout
         try:
-            async with asyncio.timeout(limit.total_seconds() if limit else None) as clock:
+            async with asyncio.timeout(limit.total_seconds() if limit else None):
                 return await self._called()
         except TimeoutError:
-            if clock.expired():
-                return Failed("Transient", f"It ran for longer than {limit}.", code="timeout")
-            raise
+            return Failed("Transient", f"It ran for longer than {limit}.", code="timeout")
+        except asyncio.CancelledError:
+            if self._is_interrupted:
+                raise
+            return Failed(None, "The handler cancelled itself.", code="CancelledError")
 
     async def _called(self) -> Outcome | None:
         try:
@@ -77,26 +78,14 @@ class Run:
                 arguments = self.task.arguments(self.lease.payload)
             except ValidationError as error:
                 return Failed("SchemaInvalid", f"The payload does not fit {self.task.name}: {described(error)}")
-            value = await self._value(*arguments)
+            value = await called(self.task.function, *arguments)
             if isinstance(value, Failure):
                 raise value
             return value if isinstance(value, OUTCOMES) else Done(values.dump(value))
-        except asyncio.CancelledError:
-            if self._is_interrupted:
-                raise
-            return Failed(None, "The handler cancelled itself.", code="CancelledError", step=self._step(None))
         except LeaseLost:
             return None
         except Exception as error:
             return self._failed(error)
-
-    async def _value(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.task.is_async:
-            return await in_thread(self.task.function, *args, **kwargs)
-        try:
-            return await self.task.function(*args, **kwargs)
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise as_exception(error) from error
 
     def _failed(self, error: Exception) -> Outcome:
         """What kind of failure an exception is: as it says, as the task maps it, else a surprise."""

@@ -66,7 +66,6 @@ class Task(Generic[P, R]):
         functools.update_wrapper(cast(Callable[..., Any], self), function)
         self.app = app
         self.function = function
-        self.is_async = inspect.iscoroutinefunction(function)
         self.name = name
         self.queue = queue
         self.retries = retries

@@ -58,7 +58,7 @@ class PostgresWakeups:
         while True:
             try:
                 await self._listen_once()
-            except (*DRIVER_ERRORS, TimeoutError) as error:
+            except Exception as error:  # whatever it is, the next connection may do better
                 if not told:
                     log.warning("wake-ups are not heard; polling goes on", extra={"error": str(error)})
                 told = True

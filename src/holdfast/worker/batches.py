@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from holdfast.errors import DatabaseError, HoldfastError
+from holdfast.errors import DatabaseError
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -54,7 +54,7 @@ class Batches(Generic[Item, Answer]):
             answers = await self._send([item for item, _ in batch])
         except DatabaseError:
             raise
-        except HoldfastError as error:
+        except Exception as error:  # whatever it is: who waits here must hear of it
             if len(batch) == 1:
                 if not batch[0][1].done():
                     batch[0][1].set_exception(error)

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from holdfast.kernel.task import Json, Proof
+from holdfast.kernel.task import Json, Proof, Settlement
 from holdfast.worker.link import Link
 from holdfast.worker.plan import Plan
 from holdfast.worker.pulse import Pulse
+
+end_within_seconds = 5.0
 
 
 @dataclass
@@ -31,6 +33,8 @@ class Begun:
     told: float | None = None
     """Since when it has been asked to stop."""
     reason: str = ""
+    is_waiting: bool = False
+    """It has ended, and its result waits for the database."""
 
 
 class Child:
@@ -45,6 +49,9 @@ class Child:
         self.loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.started = time.monotonic()
         self.leaving = False
+        self.has_begun = False
+        self.verdicts: list[Settlement] = []
+        """What is to become of the tasks for which it was killed."""
         self.stopped_since: float | None = None
         self.on_alone: Callable[[Child, Json], None] = lambda child, lease: None
         self._memory = tempfile.TemporaryFile()  # noqa: SIM115 - the runner needs it too
@@ -76,9 +83,28 @@ class Child:
         if self.process:
             self._link.send(kind, value)
 
+    def go(self) -> None:
+        now = time.monotonic()
+        self.pulse.beat(now, now + self.plan.lease_seconds)  # the next one comes with the first heartbeat
+        self.tell("go")
+
     async def listen(self) -> int:
         """Take in what it says, until it is gone; its exit code. Everything it said before its end is taken in."""
         assert self.process is not None  # noqa: S101 - it was started
+        hearing, dying = asyncio.create_task(self._hear()), asyncio.create_task(self.process.wait())
+        await asyncio.wait([hearing, dying], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([dying], timeout=end_within_seconds)
+        self._kill_group()  # whoever it started may hold its end of the pipe, and must not outlive it
+        code = await dying
+        await asyncio.wait([hearing], timeout=end_within_seconds)
+        hearing.cancel()
+        self._link.close()
+        self.close()
+        if not self.loaded.done():
+            self.loaded.set_result({"refused": [f"The process ended with {code} before it was ready.", ""]})
+        return code
+
+    async def _hear(self) -> None:
         async for kind, value in self._link.messages():
             match kind:
                 case "loaded":
@@ -86,7 +112,14 @@ class Child:
                 case "refused":
                     self.loaded.set_result({"refused": value})
                 case "begun":
+                    self.has_begun = True
                     self._begin(value)
+                case "waiting":
+                    for one in value:
+                        if UUID(one) in self.begun:
+                            self.begun[UUID(one)].is_waiting = True
+                case "left":
+                    self.leaving = True
                 case "ended":
                     for one in value:
                         self.begun.pop(UUID(one), None)
@@ -95,12 +128,10 @@ class Child:
                     self.shown.update((UUID(one), progress) for one, progress in value.items())
                 case "alone":
                     self.on_alone(self, value)
-        code = await self.process.wait()
-        self._link.close()
+
+    def close(self) -> None:
+        self.pulse.close()
         self._memory.close()
-        if not self.loaded.done():
-            self.loaded.set_result({"refused": [f"The process ended with {code} before it was ready.", ""]})
-        return code
 
     def _begin(self, tasks: list[list[Any]]) -> None:
         now = time.monotonic()
@@ -124,6 +155,8 @@ class Child:
         if self.process is None:
             return found
         for one in self.begun.values():
+            if one.is_waiting:
+                continue
             if one.limit is not None and now > one.limit:
                 one.reason = one.reason or "timeout"
                 found.append(one)
@@ -149,5 +182,9 @@ class Child:
     def kill(self) -> None:
         """End it and everything it started, now."""
         if self.process and self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        assert self.process is not None  # noqa: S101
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast.errors import AppInvalid, DatabaseError, HoldfastError
+from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, RequestInvalid
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.opening import open_database
 from holdfast.kernel.settings import read_settings
 from holdfast.kernel.sweeper import sweep_on
-from holdfast.kernel.task import Cancelled, Failed, Json, Outcome, Settlement
+from holdfast.kernel.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
 from holdfast.lifecycles import declare_all
 from holdfast.sdk.attempt import RELEASED
 from holdfast.worker.child import Begun, Child
@@ -49,6 +49,7 @@ class Keeper:
         self._alone = asyncio.Semaphore(alone_at_most)
         self._leaving = asyncio.Event()
         self._chores: set[asyncio.Task[None]] = set()
+        self._running_apart: set[asyncio.Task[None]] = set()
         self._spawned: list[Child] = []
         self._names: list[str] = []
         self._on_ready = on_ready or (lambda plan: None)
@@ -70,21 +71,22 @@ class Keeper:
 
     async def _keep(self, first: Child, listening: asyncio.Task[int]) -> None:
         for chore in (self._beat, self._look, self._greet, lambda: sweep_on(self.store)):
-            self._begin(self._always(chore))
+            self._begin(self._always(chore), self._chores)
         keeping = [
             asyncio.create_task(self._mind(first, listening)),
             *(asyncio.create_task(self._mind()) for _ in range(self.processes - 1)),
         ]
         self._on_ready(self.plan)
         await asyncio.gather(*keeping)
+        await asyncio.gather(*self._running_apart, return_exceptions=True)
         for task in self._chores:
             task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
 
-    def _begin(self, chore: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, chore: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
+        among.add(task)
+        task.add_done_callback(among.discard)
 
     async def _always(self, chore: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Whatever goes wrong in it once, the leases must be kept."""
@@ -115,16 +117,21 @@ class Keeper:
 
     async def _spawn(self) -> Child:
         child = Child(self.plan, fresh_id())
-        child.on_alone = lambda parent, lease: self._begin(self._run_apart(parent, lease))
+        child.on_alone = lambda parent, lease: self._begin(self._run_apart(parent, lease), self._running_apart)
+        await self._start(child)
+        return child
+
+    async def _start(self, child: Child) -> None:
         await child.start()
         self._spawned = [other for other in self._spawned if other.process and other.process.returncode is None]
         self._spawned.append(child)
-        return child
 
     async def _loaded(self, child: Child) -> dict[str, Any]:
         """What it found in the application. Raises AppInvalid."""
-        async with asyncio.timeout(load_within_seconds):
-            loaded = await asyncio.shield(child.loaded)
+        await asyncio.wait([child.loaded], timeout=load_within_seconds)
+        if not child.loaded.done():
+            raise AppInvalid(f"It took over {load_within_seconds:.0f} s to load.", fix="Do less when it is imported.")
+        loaded = child.loaded.result()
         if "refused" in loaded:
             raise AppInvalid(loaded["refused"][0], fix=loaded["refused"][1])
         return loaded
@@ -140,10 +147,10 @@ class Keeper:
                 await self._loaded(child)
                 await self._hello(child)
                 self.children[child.worker] = child
-                child.tell("go")
+                child.go()
                 if self._leaving.is_set():
                     child.leave()
-            except (AppInvalid, TimeoutError) as error:
+            except AppInvalid as error:
                 log.error("a runner did not start", extra={"error": str(error)})
                 child.kill()
             except HoldfastError as error:
@@ -175,8 +182,10 @@ class Keeper:
 
     async def _bury(self, child: Child, code: int) -> None:
         """What it was running when it died is lost; what it held besides goes back at no cost."""
-        if code != 0 and not child.leaving:
-            blamed = [one.proof for one in child.begun.values() if one.reason != "killed"]
+        if child.verdicts:
+            await self._insist(lambda: self.store.settle(*child.verdicts))
+        if child.has_begun and not child.leaving:  # whatever the code is: user code may end the process with 0
+            blamed = [one.proof for one in child.begun.values() if one.reason != "killed" and not one.is_waiting]
             log.warning("a runner died", extra={"exit_code": code, "running": len(blamed), "worker": child.worker})
             if blamed:
                 await self._insist(lambda: self.store.lose_these(blamed))
@@ -205,16 +214,18 @@ class Keeper:
         child = Child(self.plan, parent.worker, alone=lease)
         task_id = UUID(lease["task_id"])
         self._apart[task_id] = child
-        async with self._alone:
-            code = 0
-            if child.begun[task_id].told is None and not self._leaving.is_set():
-                await child.start()
-                self._spawned.append(child)
-                child.tell("go")
-                code = await self._until_gone(child, asyncio.create_task(child.listen()))
-        del self._apart[task_id]
-        if child.loaded.done() and "refused" in child.loaded.result():
-            code = 0  # the application is broken, and not by this task
+        code = 0
+        try:
+            async with self._alone:
+                if child.begun[task_id].told is None and not self._leaving.is_set():
+                    await self._start(child)
+                    child.go()
+                    code = await self._until_gone(child, asyncio.create_task(child.listen()))
+        except OSError as error:  # no room for another process
+            log.warning("a task could not be run apart", extra={"task_id": str(task_id), "error": str(error)})
+        finally:
+            del self._apart[task_id]
+            child.close()
         await self._bury(child, code)
         left: list[Settlement] = [
             (one.proof, Cancelled() if one.reason == "cancel" else RELEASED) for one in child.begun.values()
@@ -230,12 +241,15 @@ class Keeper:
 
     async def _beat(self) -> None:
         """Keep the leases, three times before they would end."""
+        late = False
         while True:
-            await asyncio.sleep(self.plan.lease_seconds / 3 * random.uniform(0.85, 1.0))  # noqa: S311
+            await asyncio.sleep(self.plan.lease_seconds / (12 if late else 3) * random.uniform(0.85, 1.0))  # noqa: S311
             try:
-                async with asyncio.timeout(self.plan.lease_seconds / 2):
+                async with asyncio.timeout(self.plan.lease_seconds / 4):
                     await self._beat_once()
+                late = False
             except (HoldfastError, TimeoutError) as error:
+                late = True  # there is time for some more before the leases end
                 log.warning("heartbeat failed", extra={"error": str(error) or type(error).__name__})
 
     async def _beat_once(self) -> None:
@@ -247,11 +261,7 @@ class Keeper:
         for child in alive:
             shown.update(child.shown)
             child.shown = {}
-        if begun:
-            proofs = [one.proof for one in begun.values()]
-            answers = await self.store.heartbeat(proofs, lasting=self.plan.lease, progress=shown)
-        else:
-            answers = {}
+        answers = await self._heartbeat([one.proof for one in begun.values()], shown) if begun else {}
         for child in alive:
             child.pulse.beat(sent, until)
             mine = [task for task in begun if task in child.begun]
@@ -261,6 +271,13 @@ class Keeper:
             child.ask_to_stop("lost", [task for task in mine if task not in answers])
             child.ask_to_stop("cancel", [task for task in mine if task in answers and answers[task].cancel_requested])
 
+    async def _heartbeat(self, proofs: list[Proof], shown: dict[UUID, Json]) -> dict[UUID, Beat]:
+        try:
+            return await self.store.heartbeat(proofs, lasting=self.plan.lease, progress=shown)
+        except RequestInvalid as error:  # one shows what cannot be kept: no reason to lose all the leases
+            log.warning("progress not kept", extra={"error": str(error)})
+            return await self.store.heartbeat(proofs, lasting=self.plan.lease)
+
     async def _look(self) -> None:
         """End runners that do not stop what they must."""
         while True:
@@ -269,9 +286,9 @@ class Keeper:
                 deaf = child.deaf()
                 stopped = child.stopped_since
                 if deaf or (stopped and time.monotonic() - stopped > self.plan.lease_seconds):
-                    await self._put_down(child, deaf)
+                    self._put_down(child, deaf)
 
-    async def _put_down(self, child: Child, deaf: list[Begun]) -> None:
+    def _put_down(self, child: Child, deaf: list[Begun]) -> None:
         """Kill a runner on purpose. Its other tasks are not to blame."""
         reasons = sorted({one.reason for one in deaf}) or ["stopped"]
         log.warning("ending a runner that does not stop", extra={"worker": child.worker, "reasons": reasons})
@@ -287,8 +304,7 @@ class Keeper:
             elif one.reason == "timeout":
                 outcome = Failed("Transient", "It ran for longer than its timeout and did not stop.", code="timeout")
             if outcome:
-                with contextlib.suppress(HoldfastError):
-                    await self.store.settle((one.proof, outcome))
+                child.verdicts.append((one.proof, outcome))
             child.begun.pop(one.proof.task_id, None)
 
     # Presence

@@ -19,15 +19,18 @@ class Link:
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
         self._write_fd = write_fd
+        self._unsent = b""
 
     def send(self, kind: str, value: Any = None) -> None:
-        """Send a message; drop it if the other end is gone."""
-        line = memoryview(json.dumps({kind: value}).encode() + b"\n")
+        """Send a message; drop it if the other end is gone. What a full pipe does not take goes before the next one."""
+        self._unsent += json.dumps({kind: value}).encode() + b"\n"
         try:
-            while line:
-                line = line[os.write(self._write_fd, line) :]
-        except OSError:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._write_fd, self._unsent) :]
+        except BlockingIOError:
             return
+        except OSError:
+            self._unsent = b""
 
     async def messages(self) -> AsyncIterator[tuple[str, Any]]:
         """What the other end says, until it is gone."""
@@ -46,7 +49,6 @@ class Link:
 
     def close(self) -> None:
         """Say no more: the other end sees that we are gone."""
-        try:
+        if self._write_fd >= 0:
             os.close(self._write_fd)
-        except OSError:
-            return
+            self._write_fd = -1  # the number may soon be somebody else's

@@ -25,7 +25,15 @@ class Pulse:
         return Pulse(fd)
 
     def beat(self, sent: float, until: float) -> None:
-        PULSE.pack_into(self._memory, 0, sent, until)
+        if not self._memory.closed:
+            PULSE.pack_into(self._memory, 0, sent, until)
+
+    def close(self) -> None:
+        self._memory.close()
+
+    def is_felt(self, now: float) -> bool:
+        """Whether the keeper has been there within the time of a lease."""
+        return now < float(PULSE.unpack_from(self._memory, 0)[1])
 
     def holds(self, begun: float, first_until: float) -> float:
         """Until when a lease holds that was begun then, and held until `first_until` by its claim."""

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,12 +23,13 @@ from uuid import UUID
 
 import uvloop
 
-from holdfast.errors import AppInvalid, HoldfastError, LeaseLost
+from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, LeaseLost, PayloadInvalid
+from holdfast.kernel import values, wire
 from holdfast.kernel.logs import configure_logs
 from holdfast.kernel.opening import open_database
 from holdfast.kernel.running import Attempt
 from holdfast.kernel.store import Store, refuse
-from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
+from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
 from holdfast.sdk.attempt import CANCELLED, RELEASED, Run
 from holdfast.sdk.client import Holdfast
 from holdfast.sdk.tracing import attempting, export_traces, flush_traces, told
@@ -43,7 +45,9 @@ log = logging.getLogger("holdfast.worker")
 
 fence_every_seconds = 0.2
 fence_margin = 0.1
+steps_again_seconds = 0.2
 show_every_seconds = 0.25
+leave_within_seconds = 10.0
 
 
 class Runner:
@@ -73,7 +77,8 @@ class Runner:
             wakeups = PostgresWakeups(opening.address, opening.pool, self.worker)
             self.turns = Turns(
                 opening.store, self.plan, self.worker, list(self.app.tasks), wakeups,
-                begin=self.begin, ended=lambda ids: self.link.send("ended", [one.hex for one in ids]),
+                begin=self.begin, ended=lambda ids: self._say("ended", ids),
+                waiting=lambda ids: self._say("waiting", ids), is_kept=lambda: self.pulse.is_felt(time.monotonic()),
             )  # fmt: skip
             chores = [asyncio.create_task(chore) for chore in (self._fence(), self._show())]
             if alone:
@@ -107,6 +112,9 @@ class Runner:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def _say(self, kind: str, ids: Sequence[UUID]) -> None:
+        self.link.send(kind, [one.hex for one in ids])
+
     def _told(self, lease: Lease) -> list[Any]:
         limit = self.app.tasks[lease.name].timeout
         return [lease.task_id.hex, lease.attempt, lease.token.hex, limit.total_seconds() if limit else None]
@@ -114,10 +122,15 @@ class Runner:
     async def _run(self, lease: Lease) -> None:
         attempt = Attempt(lease, self, asyncio.get_running_loop())
         run = self.runs[lease.task_id] = Run(self.app.tasks[lease.name], attempt)
-        with attempting(lease) as span:
-            outcome = await run()
-            told(span, outcome)
-        outcome = await self._settled_up(attempt, outcome)
+        outcome: Outcome | None
+        try:
+            with attempting(lease) as span:
+                outcome = await run()
+                told(span, outcome)
+            outcome = await self._settled_up(attempt, outcome)
+        except Exception as error:  # a fault of ours: the task must end all the same
+            log.exception("an attempt broke", extra={"task_id": str(lease.task_id)})
+            outcome = Failed(None, f"{type(error).__name__}: {error}")
         del self.runs[lease.task_id], self._until[lease.task_id]
         self._shown.pop(lease.task_id.hex, None)
         if outcome is None:
@@ -140,7 +153,11 @@ class Runner:
     # The desk at which attempts run
 
     async def steps(self, lease: Lease) -> dict[str, Json]:
-        return {one.name: one.result for one in await self.store.steps(lease.task_id) if one.done}
+        while True:
+            try:
+                return {one.name: one.result for one in await self.store.steps(lease.task_id) if one.done}
+            except DatabaseError:
+                await asyncio.sleep(steps_again_seconds)
 
     async def checkpoint(self, done: Checkpoint) -> Checkpointed:
         kept = await self._checkpoints.put(done)
@@ -158,7 +175,12 @@ class Runner:
         await self.store.record(lease, kind, step, data)
 
     def show(self, lease: Lease, progress: Json) -> None:
-        self._shown[lease.task_id.hex] = progress
+        try:
+            shown = values.dump(progress)
+            wire.dump(shown)
+            self._shown[lease.task_id.hex] = shown
+        except PayloadInvalid as error:  # nothing that a task stands or falls with
+            log.warning("progress not shown", extra={"task_id": str(lease.task_id), "error": str(error)})
 
     async def _show(self) -> None:
         while True:
@@ -176,9 +198,13 @@ class Runner:
     async def _fence(self) -> None:
         """Stop what the keeper could not keep, before its lease ends and somebody else begins."""
         margin = self.plan.lease_seconds * fence_margin
+        felt = True
         while True:
             await asyncio.sleep(fence_every_seconds)
             now = time.monotonic()
+            was_felt, felt = felt, self.pulse.is_felt(now)
+            if felt and not was_felt:
+                self.turns.nudge()
             for task_id, (begun, first) in list(self._until.items()):
                 if now > self.pulse.holds(begun, first) - margin:
                     log.warning("lease about to end; stopped", extra={"task_id": str(task_id)})
@@ -206,6 +232,10 @@ class Runner:
         self._left.set()
         if not self._go.is_set():
             os._exit(0)
+        # Nobody is left to end this process if a thread of it never does.
+        end = threading.Timer(self.plan.cancel_seconds + leave_within_seconds, os._exit, (1,))
+        end.daemon = True
+        end.start()
 
     def leave(self) -> None:
         """Leave when what runs has ended; told twice, leave now."""
@@ -277,6 +307,7 @@ def main() -> None:
 
     uvloop.run(run())
     flush_traces()
+    link.send("left")
     link.close()
 
 

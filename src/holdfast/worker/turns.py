@@ -42,6 +42,8 @@ class Turns:
         *,
         begin: Callable[[list[Lease], float], None],
         ended: Callable[[list[UUID]], None],
+        waiting: Callable[[list[UUID]], None],
+        is_kept: Callable[[], bool],
     ) -> None:
         self._store = store
         self._plan = plan
@@ -50,6 +52,8 @@ class Turns:
         self._wakeups = wakeups
         self._begin = begin
         self._ended = ended
+        self._waiting = waiting
+        self._is_kept = is_kept
         self.held: dict[UUID, Proof] = {}
         self.leaving = False
         self._results: deque[tuple[Proof, Outcome, int]] = deque()
@@ -110,6 +114,8 @@ class Turns:
             return False
         results = [self._results.popleft() for _ in range(ready)]
         n = min(self._plan.slots - len(self.held) - self._reserved + ready, batch) if self._wants() else 0
+        if self._unsure:  # settle first: what is let go of there and was claimed again in vain is then handed back too
+            n = 0
         if n <= 0 and not results and not self._unsure:
             return False
         self._reserved += max(n, 0)
@@ -121,7 +127,7 @@ class Turns:
 
     def _wants(self) -> bool:
         free = self._plan.slots - len(self.held) - self._reserved + len(self._results)
-        return self._hungry and not self.leaving and not self._claiming and free > 0
+        return self._hungry and not self.leaving and not self._claiming and free > 0 and self._is_kept()
 
     def _landed(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
@@ -132,7 +138,7 @@ class Turns:
         sent = time.monotonic()
         batch: list[Settlement] = [(proof, outcome) for proof, outcome, _ in results]
         try:
-            if self._unsure:
+            if self._unsure and not results:
                 await self._store.hand_back(self._worker, self.held)
                 self._unsure = False
             settled, leases = await self._call(batch, n)
@@ -141,6 +147,7 @@ class Turns:
             self._unsure = self._unsure or n > 0  # tasks may have been claimed whose names never arrived
             self._finish_claim(n)
             self._wait_a_moment(error)
+            self._waiting([proof.task_id for proof, _, _ in self._results])
             return
         except Exception as error:
             self._finish_claim(n)
