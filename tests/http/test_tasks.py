@@ -230,3 +230,14 @@ async def measured(http: httpx.AsyncClient) -> dict[str, float]:
     assert answer.headers["content-type"].startswith("text/plain")
     lines: list[Any] = [line.rpartition(" ") for line in answer.text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
+
+
+async def test_the_document_can_be_read_without_a_network(http: httpx.AsyncClient) -> None:
+    page = await http.get("/api/docs")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "//" not in page.text
+    for asset, kind in (("swagger-ui.css", "text/css"), ("swagger-ui-bundle.js", "text/javascript")):
+        answer = await http.get(f"/api/docs/{asset}")
+        assert answer.headers["content-type"].startswith(kind)
+    assert (await http.get("/api/docs/..%2Fcore.py")).status_code in (404, 422)
+    assert (await http.get("/api/openapi.json")).json()["info"]["title"] == "Holdfast"

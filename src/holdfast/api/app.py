@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from holdfast import __version__
-from holdfast.api import events, leases, lifecycles, metrics, operations, tasks
+from holdfast.api import docs, events, leases, lifecycles, metrics, operations, tasks
 from holdfast.api.page import Work, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError, KeyRefused
@@ -50,6 +50,7 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
     app.include_router(tasks.routes(store))
     app.include_router(operations.routes(store))
     app.include_router(metrics.routes(store, registry))
+    app.include_router(docs.routes())
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
 

@@ -32,10 +32,10 @@ class Guard:
         known: Principal | None = getattr(request.state, "principal", None)
         if known:
             return known
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        given = secret.strip() if scheme.lower() == "bearer" else None
-        principal, any_key = await self.store.check_key(given)
-        if principal is None and given is None and self.loopback and not any_key:
+        given = request.headers.get("authorization")
+        scheme, _, secret = (given or "").partition(" ")
+        principal, any_key = await self.store.check_key(secret.strip() if scheme.lower() == "bearer" else None)
+        if given is None and self.loopback and not any_key:
             principal = LOCAL
         if principal is None:
             raise KeyRefused(fix="Send `Authorization: Bearer hf_...`; `holdfast keys create` makes a key.")
