@@ -74,6 +74,8 @@ class PostgresWakeups:
         try:
             channel = await connection.fetchval("select holdfast.channel($1)", self._worker)
             await connection.add_listener(channel, self._heard)
+            cut = asyncio.Event()
+            connection.add_termination_listener(lambda _: cut.set())
             while True:
                 self._echoed.clear()
                 # By another connection: a pooler may hand back what came from the same one.
@@ -83,7 +85,10 @@ class PostgresWakeups:
                 if not self._hears:
                     self._hears = True
                     self._woken.set()
-                await asyncio.sleep(test_every_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(test_every_seconds * random.uniform(0.8, 1.2)):  # noqa: S311
+                        await cut.wait()
+                        raise ConnectionResetError("the connection was closed")
         finally:
             with contextlib.suppress(*DRIVER_ERRORS):
                 connection.terminate()

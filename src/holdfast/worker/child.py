@@ -47,7 +47,6 @@ class Child:
         self.begun: dict[UUID, Begun] = {}
         self.shown: dict[UUID, Json] = {}
         self.loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self.started = time.monotonic()
         self.leaving = False
         self.has_begun = False
         self.verdicts: list[Settlement] = []

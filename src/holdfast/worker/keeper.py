@@ -159,7 +159,7 @@ class Keeper:
             code = await self._until_gone(child, listening)
             self.children.pop(child.worker, None)
             await self._bury(child, code)
-            if time.monotonic() - child.started > 5:
+            if child.has_begun:  # it is not the start that fails
                 pause = restart_seconds[0]
             child = None
             if not self._leaving.is_set():

@@ -1,0 +1,158 @@
+"""Workers as processes, and what can be done to them."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psutil
+import pytest
+
+from holdfast.errors import DatabaseError
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Ended, Submission
+from holdfast.worker.plan import Plan
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[2]
+
+
+async def eventually(ask: Callable[[], Awaitable[T]], what: object = "it", within: float = 30) -> T:
+    """The first true answer; a database that is away may come back."""
+    over = time.monotonic() + within
+    while True:
+        with contextlib.suppress(DatabaseError):
+            if answer := await ask():
+                return answer
+        if time.monotonic() > over:
+            pytest.fail(f"{what} did not happen within {within} s")
+        await asyncio.sleep(0.02)
+
+
+class Worker:
+    """One worker: the keeper that was started here, and the runners that it started."""
+
+    def __init__(self, crew: "Crew", plan: Plan, processes: int) -> None:
+        self.crew = crew
+        self.plan = plan
+        self.log = crew.folder / f"worker-{len(crew.workers)}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.worker.start", plan.dump(), str(processes)],
+                cwd=ROOT, env={**os.environ, **crew.environment}, stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+        assert self.process.stdout
+        if not self.process.stdout.readline():
+            pytest.fail(self.log.read_text())
+        self.keeper = psutil.Process(self.process.pid)
+        self._seen: set[psutil.Process] = set()
+        self.runners()
+
+    def runners(self) -> list[psutil.Process]:
+        """Its runner processes, oldest first; those that run one task alone come after the others."""
+        try:
+            found = sorted(self.keeper.children(), key=lambda child: child.create_time())
+        except psutil.NoSuchProcess:
+            return []
+        self._seen.update(found)
+        return found
+
+    def seen(self) -> set[psutil.Process]:
+        """Every runner that was ever looked at: those that outlived their keeper are still to be ended."""
+        self.runners()
+        return self._seen
+
+    def signal(self, number: int, *, keeper: bool = True, runners: bool = True) -> None:
+        for process in [*(self.runners() if runners else []), *([self.keeper] if keeper else [])]:
+            process.send_signal(number)
+
+    def kill(self, *, keeper: bool = True, runners: bool = True) -> None:
+        self.signal(signal.SIGKILL, keeper=keeper, runners=runners)
+
+    def leave(self) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+class Crew:
+    """The workers of one test, on one database with the real clock."""
+
+    store: Store
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.folder = folder
+        self.ledger = folder / "ledger"
+        self.ledger.touch()
+        self.environment = {"HOLDFAST_URL": url, "LEDGER": str(self.ledger)}
+        self.workers: list[Worker] = []
+
+    def start(self, *, app: str = "tests.worker.app", processes: int = 1, **plan: Any) -> Worker:
+        """A worker that is ready. Times are short, unless they are given."""
+        times = {"lease_seconds": 2.0, "grace_seconds": 1.0, "cancel_seconds": 0.5, "poll_seconds": 1.0}
+        worker = Worker(self, Plan(app, **{**times, **plan}), processes)
+        self.workers.append(worker)
+        return worker
+
+    def close(self) -> None:
+        """End every process that was started here."""
+        everyone = [process for worker in self.workers for process in (worker.keeper, *worker.seen())]
+        for process in everyone:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for worker in self.workers:
+            worker.process.communicate()
+        psutil.wait_procs(everyone, timeout=10)
+
+    def open(self, gate: str) -> None:
+        """Let those go on who wait at this gate."""
+        self.ledger.with_name(f"gate-{gate}").touch()
+
+    def notes(self, word: str) -> list[int]:
+        """The processes that wrote this word into the ledger, in order."""
+        lines = [line.split() for line in self.ledger.read_text().splitlines()]
+        return [int(process) for noted, process in lines if noted == word]
+
+    async def noted(self, word: str, times: int = 1) -> list[int]:
+        """Wait until it was written so often."""
+
+        async def look() -> list[int]:
+            found = self.notes(word)
+            return found if len(found) >= times else []
+
+        return await eventually(look, f"{times} x {word!r}")
+
+    async def submit(self, *tasks: Submission) -> list[UUID]:
+        return [one.id for one in await self.store.submit(*tasks) if one.id]
+
+    async def ended(self, ids: Iterable[UUID], within: float = 30) -> list[Ended]:
+        """How these tasks ended, in their order."""
+        wanted = list(ids)
+
+        async def look() -> list[Ended]:
+            found = await self.store.outcomes(wanted)
+            return [end for one in wanted if (end := found.get(one))] if len(found) == len(wanted) else []
+
+        try:
+            return await eventually(look, "their end", within)
+        except pytest.fail.Exception:
+            for one in wanted:
+                sys.stderr.write(f"{await self.store.read(one)}\n{await self.store.events(one)}\n")
+            raise
+
+    async def run(self, *tasks: Submission) -> list[Ended]:
+        return await self.ended(await self.submit(*tasks))
+
+    async def read(self, task: UUID) -> dict[str, Any]:
+        return await self.store.read(task)
+
+    async def verbs(self, task: UUID) -> list[str]:
+        return [event.verb for event in await self.store.events(task)]

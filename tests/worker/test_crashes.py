@@ -1,0 +1,221 @@
+"""Whatever dies, what it was running is run again soon, once, and what is innocent is not punished."""
+
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.worker import app
+from tests.worker.crew import Crew, Worker, eventually
+
+LONG = 30.0
+"""A lease so long that nothing in a test can have waited for its end."""
+
+
+async def test_what_a_killed_runner_ran_is_run_again_at_once(crew: Crew) -> None:
+    worker = crew.start(lease_seconds=LONG)
+    tasks = await crew.submit(*(app.hold.submission("go", f"held-{n}") for n in range(3)))
+    for n in range(3):
+        await crew.noted(f"held-{n}")
+    worker.kill(keeper=False)
+    killed = time.monotonic()
+    for n in range(3):
+        await crew.noted(f"held-{n}", 2)
+    assert time.monotonic() - killed < LONG / 2
+    crew.open("go")
+    for end in await crew.ended(tasks):
+        read = await crew.read(end.task_id)
+        assert (end.outcome, read["attempt"], read["crashes"]) == ("done", 2, 1)
+
+
+async def test_a_runner_without_its_keeper_gives_its_work_back_and_ends(crew: Crew) -> None:
+    worker = crew.start(lease_seconds=LONG)
+    tasks = await crew.submit(
+        app.hold.submission("go", "async"), app.hold_sync.submission("go", "sync"), app.sleeps.submission("asleep")
+    )
+    for word in ("async", "sync", "asleep"):
+        await crew.noted(word)
+    (runner,) = worker.runners()
+    worker.kill(runners=False)
+
+    async def given_back() -> bool:
+        return all([(await crew.verbs(task))[-1] == "later" for task in tasks[:2]])
+
+    await eventually(given_back, within=LONG / 2)
+    crew.open("go")
+    crew.start(lease_seconds=LONG)
+    for end in await crew.ended(tasks[:2]):
+        read = await crew.read(end.task_id)
+        assert (end.outcome, read["attempt"], read["crashes"], read["failures"]) == ("done", 1, 0, 0)
+    # The third sleeps in C and cannot be stopped; its process ends all the same.
+    assert psutil.wait_procs([runner], timeout=20)[1] == []
+
+
+async def test_when_both_are_gone_others_take_over_after_the_lease(crew: Crew) -> None:
+    worker = crew.start(lease_seconds=1.0)
+    tasks = await crew.submit(app.hold.submission("go", "held"))
+    await crew.noted("held")
+    worker.kill()
+    crew.start(lease_seconds=1.0)
+    await crew.noted("held", 2)
+    crew.open("go")
+    (end,) = await crew.ended(tasks)
+    read = await crew.read(end.task_id)
+    assert (end.outcome, read["attempt"], read["crashes"]) == ("done", 2, 1)
+
+
+WAYS = ["exit", "exit_0", "segfault", "kill", "forked"]
+
+
+async def test_a_task_that_kills_its_worker_ends_after_three_and_harms_nobody(crew: Crew) -> None:
+    worker = crew.start(lease_seconds=LONG)
+    neighbours = await crew.submit(*(app.hold.submission("go", f"near-{n}") for n in range(2)))
+    for n in range(2):
+        await crew.noted(f"near-{n}")
+    poisons = await crew.run(*(app.die.submission(way) for way in WAYS))
+    for way, poison in zip(WAYS, poisons, strict=True):
+        assert poison.outcome == "failed", way
+        assert len(crew.notes(f"die-{way}")) in (2, 3), "the first one took the others with it, begun or not"
+        assert (await crew.read(poison.task_id))["crashes"] == 2, "the third one ended it"
+    crew.open("go")
+    for end in await crew.ended(neighbours):
+        read = await crew.read(end.task_id)
+        assert (end.outcome, read["crashes"]) == ("done", 1)
+    assert (await crew.run(app.add.submission(1, 1)))[0].result == 2
+    assert worker.process.poll() is None
+
+
+@pytest.mark.parametrize("task", [app.stepped, app.stepped_sync], ids=["async", "sync"])
+async def test_what_is_done_is_not_done_again_after_a_crash(crew: Crew, task: object) -> None:
+    crew.start(lease_seconds=LONG)
+    sync = task is app.stepped_sync
+    (end,) = await crew.run((app.stepped_sync if sync else app.stepped).submission("kill"))
+    words = ["one", "two"] if sync else ["one", "two", "x", "y", "z"]
+    assert end.result == words
+    assert [len(crew.notes(f"step-{word}")) for word in words] == [1] * len(words)
+    used = {one.model: one for one in await crew.store.usage()}
+    assert used["tiny"].tokens_in == 10 * len(words)
+
+
+# Processes that are stopped and go on
+
+
+async def stopped(crew: Crew, **who: bool) -> tuple[Worker, Worker]:
+    """A worker stopped in the middle of a task, and another that has taken the task over."""
+    first = crew.start(lease_seconds=1.0)
+    (task,) = await crew.submit(app.hold.submission("go", "held"))
+    await crew.noted("held")
+    second = crew.start(lease_seconds=1.0)
+    first.signal(signal.SIGSTOP, **who)
+    await crew.noted("held", 2)
+    crew.open("go")
+    (end,) = await crew.ended([task])
+    assert end.outcome == "done"
+    first.signal(signal.SIGCONT, **who)
+    return first, second
+
+
+async def finals(crew: Crew) -> list[str]:
+    """The final moves of all tasks of this database."""
+    ended = (await crew.store.list_tasks(live=False, limit=200)).items
+    return [verb for task in ended for verb in await crew.verbs(task["id"]) if verb in ("done", "fail", "cancel")]
+
+
+@pytest.mark.parametrize("who", ["both", "runner", "keeper"])
+async def test_a_worker_that_slept_through_its_lease_changes_nothing(crew: Crew, who: str) -> None:
+    first, _ = await stopped(crew, keeper=who != "runner", runners=who != "keeper")
+    ends = await crew.run(*(app.add.submission(n, 1) for n in range(50)))  # by both: it is of use again
+    assert {end.outcome for end in ends} == {"done"}
+    assert first.process.poll() is None
+    assert await finals(crew) == ["done"] * 51
+
+
+async def test_a_stopped_keeper_costs_a_task_no_more_than_one_crash(crew: Crew) -> None:
+    worker = crew.start(lease_seconds=1.0)
+    (task,) = await crew.submit(app.hold.submission("go", "held"))
+    await crew.noted("held")
+    worker.signal(signal.SIGSTOP, runners=False)
+
+    async def lost() -> bool:
+        await crew.store.sweep()
+        return bool((await crew.read(task))["crashes"])
+
+    await eventually(lost)
+    for _ in range(100):  # its runner lives, and must not take tasks that nobody keeps for it
+        await crew.store.sweep()
+        read = await crew.read(task)
+        assert read["crashes"] == 1
+    worker.signal(signal.SIGCONT, runners=False)
+    crew.open("go")
+    assert (await crew.ended([task]))[0].outcome == "done"
+
+
+# Handlers that do not stop
+
+
+async def test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled(crew: Crew) -> None:
+    worker = crew.start(lease_seconds=1.0)
+    stuck, near = await crew.submit(app.stuck.submission("stuck"), app.hold.submission("go", "near"))
+    await crew.noted("stuck")
+    await crew.noted("near")
+    (runner,) = worker.runners()
+    began = time.monotonic()
+
+    async def three_leases_later() -> bool:
+        await crew.store.sweep()
+        return time.monotonic() - began > 3
+
+    await eventually(three_leases_later)
+    assert [(await crew.read(task))["attempt"] for task in (stuck, near)] == [1, 1]
+    assert await crew.store.cancel(stuck) == "requested"
+    assert (await crew.ended([stuck]))[0].outcome == "cancelled"
+    await crew.noted("near", 2)
+    assert not runner.is_running()
+    crew.open("go")
+    (end,) = await crew.ended([near])
+    read = await crew.read(near)
+    assert (end.outcome, read["attempt"], read["crashes"], read["failures"]) == ("done", 1, 0, 0)
+
+
+async def test_a_handler_that_will_not_be_cancelled_is_ended(crew: Crew) -> None:
+    crew.start(lease_seconds=1.0)
+    (task,) = await crew.submit(app.stubborn.submission("stubborn"))
+    await crew.noted("stubborn")
+    await crew.store.cancel(task)
+    assert (await crew.ended([task]))[0].outcome == "cancelled"
+    await crew.noted("stubborn-swallowed")
+
+
+async def test_a_handler_stuck_past_its_timeout_is_ended_and_tried_again(crew: Crew) -> None:
+    crew.start(lease_seconds=LONG)
+    (end,) = await crew.run(app.stuck_too_long.submission())
+    assert (end.outcome, end.note["code"]) == ("failed", "timeout")
+    assert len(crew.notes("stuck_too_long")) == 2
+    assert (await crew.read(end.task_id))["crashes"] == 0
+
+
+async def test_a_handler_that_holds_the_interpreter_does_not_cost_others_their_leases(crew: Crew) -> None:
+    crew.start(lease_seconds=1.0)
+    busy, near = await crew.submit(app.busy.submission(2.5), app.hold.submission("go", "near"))
+    await crew.noted("busy")
+    await crew.ended([busy])
+    crew.open("go")
+    await crew.ended([near])
+    assert [(await crew.read(task))["attempt"] for task in (busy, near)] == [1, 1]
+    assert len(crew.notes("near")) == 1
+
+
+# Replacements
+
+
+async def test_runners_come_and_go_and_leave_nothing_open(crew: Crew) -> None:
+    worker = crew.start(lease_seconds=LONG)
+    before = 0
+    for turn in range(6):
+        (poison,) = await crew.submit(app.die_once.submission("exit", f"turn-{turn}"))
+        assert (await crew.ended([poison]))[0].outcome == "done"
+        if turn == 1:
+            before = worker.keeper.num_fds()
+    assert worker.keeper.num_fds() <= before + 2
+    assert len({pid for turn in range(6) for pid in crew.notes(f"once-turn-{turn}")}) >= 12
