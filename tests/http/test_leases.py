@@ -194,3 +194,11 @@ async def test_events_that_cannot_be_kept_leave_the_task_with_its_worker(http: h
 async def test_what_makes_no_sense_is_422(http: httpx.AsyncClient, path: str, body: Any) -> None:
     answer = await http.post(f"/internal/{path}", json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
+async def test_a_trace_leads_from_the_submission_to_every_worker(http: httpx.AsyncClient) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await http.post("/dispatch/tasks", json={"task": "mail"}, headers={"traceparent": trace})
+    assert (await post(http, "task-claim", worker_id="w")).json()["traceparent"] == trace
+    await http.post("/dispatch/tasks", json={"task": "mail"}, headers={"traceparent": "nonsense"})
+    assert (await post(http, "task-claim", worker_id="w")).json()["traceparent"] is None

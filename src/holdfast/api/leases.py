@@ -46,6 +46,7 @@ class Claimed(BaseModel):
     state: str
     queue: str
     max_attempts: int
+    traceparent: str | None
     payload: Json
 
 
@@ -210,7 +211,7 @@ def claimed(lease: Lease) -> Claimed:
     return Claimed(
         task_id=lease.task_id, attempt=lease.attempt, lease_token=lease.token, lease_expires_at=lease.expires_at,
         lifecycle=lease.lifecycle, task=lease.name, state=lease.state, queue=lease.queue,
-        max_attempts=lease.max_attempts, payload=lease.payload,
+        max_attempts=lease.max_attempts, traceparent=lease.trace, payload=lease.payload,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Tasks by name, over HTTP: submitted here, run by whatever worker knows the name."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
@@ -17,6 +18,8 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
 
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
+TraceParent = Annotated[str | None, Header(description="The trace it belongs to (W3C); what is none is ignored")]
+TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class NewTask(Body):
@@ -49,6 +52,7 @@ def routes(store: Store) -> APIRouter:
         response: Response,
         caller: Annotated[Principal, needs("user")],
         idempotency_key: IdempotencyKey = None,
+        traceparent: TraceParent = None,
     ) -> Made:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
         if idempotency_key and asked.key and idempotency_key != asked.key:
@@ -60,6 +64,7 @@ def routes(store: Store) -> APIRouter:
                 asked.task, asked.payload, queue=asked.queue, priority=asked.priority, key=idempotency_key or asked.key,
                 delay=None if asked.delay is None else parse_duration(asked.delay), max_attempts=asked.max_attempts,
                 owner=caller.owner, after=asked.after, tags=asked.tags,
+                trace=traceparent if TRACE.fullmatch(traceparent or "") else None,
             )
         )  # fmt: skip
         assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
