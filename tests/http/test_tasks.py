@@ -208,9 +208,11 @@ async def test_metrics_count_what_happens(http: httpx.AsyncClient, store: Store,
     assert (after["holdfast_reaped_total"], after["holdfast_lost_total"]) == (1, 3)
     assert after['holdfast_http_requests_total{method="GET",route="/metrics",status="200"}'] == 1
     await http.get("/nowhere")
+    await http.request("INVENTED", "/health")
     await http.get(f"/api/v1/tasks/{lease.task_id}")
     last = await measured(http)
-    assert last['holdfast_http_requests_total{method="",route="none",status="404"}'] == 1
+    assert last['holdfast_http_requests_total{method="GET",route="none",status="404"}'] == 1
+    assert not [name for name in last if "INVENTED" in name]
     assert last['holdfast_http_requests_total{method="GET",route="/api/v1/tasks/{task_id}",status="200"}'] == 1
 
 

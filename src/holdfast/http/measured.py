@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SANE = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -40,7 +41,8 @@ class Measured:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
                 route = getattr(scope.get("route"), "path", "none")
-                self.count.labels(scope["method"] if route != "none" else "", route, message["status"]).inc()
+                method = scope["method"] if scope["method"] in METHODS else "other"  # a client may send any word
+                self.count.labels(method, route, message["status"]).inc()
                 self.seconds.labels(route).observe(time.perf_counter() - began)
             await send(message)
 
