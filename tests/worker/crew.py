@@ -51,6 +51,7 @@ class Worker:
             )  # fmt: skip
         assert self.process.stdout
         if not self.process.stdout.readline():
+            self.process.communicate()
             pytest.fail(self.log.read_text())
         self.keeper = psutil.Process(self.process.pid)
         self._seen: set[psutil.Process] = set()
