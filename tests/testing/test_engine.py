@@ -252,9 +252,9 @@ def test_an_owner_is_not_hurried(holdfast: Engine) -> None:
     app = Holdfast()
     machine = Lifecycle(
         "approval", start="DRAFTING", cancel="GONE", states=[
-            work("DRAFTING", to=["OPEN"], fail="GONE"),
-            owner("OPEN", verbs={"approve": "DONE"}, limit=after(days=7, to="GONE")),
-            final("DONE", "done"), final("GONE", "cancelled"),
+            work("DRAFTING", to=["OPEN"], fail="BROKEN"),
+            owner("OPEN", acts={"approve": "DONE"}, limit=after(days=7, to="GONE")),
+            final("DONE", "done"), final("GONE", "cancelled"), final("BROKEN", "failed"),
         ],
     )  # fmt: skip
 

@@ -3,7 +3,6 @@
 Nothing is imported and nothing is started until a test asks for the fixture.
 """
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def holdfast_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Ground"]:
+def holdfast_ground(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["Ground"]:  # fmt: skip
     """One Postgres for the whole run, shared by the processes of pytest-xdist."""
     from holdfast.testing.ground import Ground
 
     own = tmp_path_factory.getbasetemp()
-    with Ground((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "holdfast") as ground:
+    with Ground((own.parent if hasattr(pytestconfig, "workerinput") else own) / "holdfast") as ground:
         yield ground
 
 
