@@ -43,6 +43,12 @@ def ground(ground_of: Callable[[int], Ground]) -> Ground:
     return ground_of(max(POSTGRES_VERSIONS))
 
 
+@pytest.fixture(scope="session")
+def holdfast_ground(ground: Ground) -> Ground:
+    """The plugin's tests share the server of all the others."""
+    return ground
+
+
 @pytest.fixture(params=POSTGRES_VERSIONS, ids=lambda version: f"postgres{version}")
 def every_ground(request: pytest.FixtureRequest, ground_of: Callable[[int], Ground]) -> Ground:
     """The test runs once on each Postgres we promise."""

@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 import asyncpg
+import asyncpg.pool
 
 from holdfast.errors import DatabaseUnreachable
 from holdfast.kernel import wire
@@ -22,6 +23,7 @@ class Calls:
 
     def __init__(self, source: asyncpg.Pool | asyncpg.Connection) -> None:
         self._source = source
+        self._is_theirs = isinstance(source, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy))
 
     async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
         return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
@@ -33,17 +35,17 @@ class Calls:
                 rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
                 return rows
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
-                if isinstance(self._source, asyncpg.Connection):
+                if self._is_theirs:
                     raise
                 if call == calls_at_most:
                     raise wire.unreachable(error) from error
             except asyncpg.PostgresError as error:
                 if not wire.is_lost_connection(error):
                     raise wire.translated(error) from error
-                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
+                if call == calls_at_most or not repeatable or self._is_theirs:
                     raise wire.unreachable(error) from error
             except DRIVER_ERRORS as error:
-                if call == calls_at_most or not repeatable or isinstance(self._source, asyncpg.Connection):
+                if call == calls_at_most or not repeatable or self._is_theirs:
                     raise wire.unreachable(error) from error
             await asyncio.sleep(random.uniform(0, 0.02 * 2**call))  # noqa: S311
         raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised

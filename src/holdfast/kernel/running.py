@@ -6,6 +6,7 @@ kept; so a handler can be tried by calling it.
 """
 
 import asyncio
+import concurrent.futures
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import ContextVar
@@ -22,6 +23,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 longest_note = 500
+longest_name = 200
 
 
 class Desk(Protocol):
@@ -55,7 +57,9 @@ class Attempt:
         self._done: asyncio.Future[dict[str, Json]] | None = None
 
     async def stored(self, name: str) -> tuple[bool, Json]:
-        """Whether this step is done already, and its result. Raises StepInvalid for a name that was used before."""
+        """Whether this step is done already, and its result. Raises StepInvalid for a name that cannot be used."""
+        if not 1 <= len(name) <= longest_name:
+            raise StepInvalid(f"A step's name has 1 to {longest_name} characters.", fix="Give it a short name.")
         if name in self._begun:
             raise StepInvalid(
                 f"{name!r} was run twice in one attempt, so its result would stand for two things.",
@@ -111,6 +115,7 @@ class Steps:
         and dictionaries. So it is the same in the first run and after a crash. Raises StepInvalid.
         """
         attempt = ATTEMPT.get()
+        check_call(name, function)
         if attempt and not in_loop(attempt):
             raise StepInvalid(f"{name!r}: this task is not async.", fix=f"Write step.sync({name!r}, ...), no await.")
         return self._run(attempt, name, function, args, kwargs)
@@ -118,6 +123,7 @@ class Steps:
     def sync(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The same in a task that is a plain `def`. Raises StepInvalid."""
         attempt = ATTEMPT.get()
+        check_call(name, function)
         if attempt is None:
             return function(*args, **kwargs)
         if in_loop(attempt):
@@ -126,7 +132,10 @@ class Steps:
             raise StepInvalid(f"{name!r} is async, and its task is not.", fix="Make the task `async def`.")
 
         def ask(question: Coroutine[Any, Any, T]) -> T:
-            return asyncio.run_coroutine_threadsafe(question, attempt.loop).result()
+            try:
+                return asyncio.run_coroutine_threadsafe(question, attempt.loop).result()
+            except concurrent.futures.CancelledError as error:  # of another family, which `except Exception` catches
+                raise asyncio.CancelledError from error
 
         known, result = ask(attempt.stored(name))
         if not known:
@@ -135,51 +144,49 @@ class Steps:
             token = SPENT.set(spent)
             try:
                 value = function(*args, **kwargs)
+                result = ask(attempt.keep(name, value, spent))
             except BaseException as error:
                 attempt.blame(error, name)
                 attempt.spent += spent
                 raise
             finally:
                 SPENT.reset(token)
-            result = ask(attempt.keep(name, value, spent))
         return cast(R, values.load(result, values.returned_by(function)))
 
+    @overload
     async def map(
-        self,
-        name: str,
-        function: Callable[[T], Coroutine[Any, Any, R]] | Callable[[T], R],
-        items: Iterable[T],
-        *,
-        at_once: int = 10,
-    ) -> list[R]:
+        self, name: str, function: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, at_once: int = 10
+    ) -> list[R]: ...
+
+    @overload
+    async def map(self, name: str, function: Callable[[T], R], items: Iterable[T], *, at_once: int = 10) -> list[R]: ...
+
+    async def map(self, name: str, function: Callable[[T], Any], items: Iterable[T], *, at_once: int = 10) -> list[Any]:
         """`function` over all items, each a step of its own (`name[0]`, `name[1]`, ...), so many at once.
 
-        The items must come in the same order in every attempt. The first failure stops those that have not begun.
+        The results come in the order of the items, which must be the same in every attempt. After a failure none is
+        begun any more; those under way end, and are kept, before it is raised.
         """
+        check_call(name, function)
         if at_once < 1:
             raise StepInvalid(f"at_once={at_once} would never begin.", fix="Give 1 or more.")
         places = asyncio.Semaphore(at_once)
-        failed = False
+        failed: list[BaseException] = []
 
         async def one(index: int, item: T) -> Any:
-            nonlocal failed
             async with places:
                 if failed:
                     return None
                 try:
-                    return await self(f"{name}[{index}]", cast(Callable[[T], R], function), item)
-                except BaseException:
-                    failed = True
+                    return await self(f"{name}[{index}]", function, item)
+                except BaseException as error:
+                    failed.append(error)
                     raise
 
-        tasks = [asyncio.ensure_future(one(index, item)) for index, item in enumerate(items)]
-        try:
-            return list(await asyncio.gather(*tasks))
-        except BaseException:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            raise
+        results = await asyncio.gather(*(one(*each) for each in enumerate(items)), return_exceptions=True)
+        if failed:
+            raise failed[0]
+        return results
 
     async def _run(
         self, attempt: Attempt | None, name: str, function: Callable[..., Any], args: Any, kwargs: Any
@@ -193,13 +200,13 @@ class Steps:
             token = SPENT.set(spent)
             try:
                 value = await called(function, args, kwargs)
+                result = await attempt.keep(name, value, spent)
             except BaseException as error:
                 attempt.blame(error, name)
                 attempt.spent += spent
                 raise
             finally:
                 SPENT.reset(token)
-            result = await attempt.keep(name, value, spent)
         return values.load(result, values.returned_by(function))
 
 
@@ -246,12 +253,20 @@ def in_loop(attempt: Attempt) -> bool:
         return False
 
 
+def check_call(name: object, function: object) -> None:
+    if not isinstance(name, str) or not callable(function):
+        raise StepInvalid(
+            f"{getattr(name, '__name__', name)!r} is no name, or what follows it is no function.",
+            fix='Write step("fetched", fetch, url): a name, the function, its arguments.',
+        )
+
+
 async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a function returns: awaited if it is async, else from a thread, so that it does not hold up the others."""
-    if inspect.iscoroutinefunction(function):
-        try:
+    try:
+        if inspect.iscoroutinefunction(function):
             return await cast(Callable[..., Awaitable[Any]], function)(*args, **kwargs)
-        except (SystemExit, KeyboardInterrupt) as error:  # in a task they would end the event loop
-            raise as_exception(error) from error
-    answer = await in_thread(function, *args, **kwargs)
-    return await answer if inspect.isawaitable(answer) else answer
+        answer = await in_thread(function, *args, **kwargs)
+        return await answer if inspect.isawaitable(answer) else answer
+    except (SystemExit, KeyboardInterrupt) as error:  # the end of the process is not a function's to decide
+        raise as_exception(error) from error

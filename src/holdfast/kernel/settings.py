@@ -61,10 +61,10 @@ def web_address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def read_settings() -> Settings:
-    """The settings of this process. Raises SettingInvalid, which names the variable."""
+def read_settings(*, url: str | None = None) -> Settings:
+    """The settings of this process, but for a `url` that is given. Raises SettingInvalid, which names the variable."""
     try:
-        return Settings()
+        return Settings(url=url) if url else Settings()
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_input=False, include_url=False):

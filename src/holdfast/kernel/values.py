@@ -1,7 +1,10 @@
 """Values of Python as JSON, and back as the types that annotations name."""
 
+import contextlib
 import functools
 import inspect
+import json
+import types
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -29,7 +32,7 @@ def dump(value: object) -> Json:
 def load(value: Json, kind: object = Any) -> Any:
     """JSON as an annotation reads it. Raises ValidationError."""
     reader = adapter(kind) if _is_hashable(kind) else None
-    return reader.validate_python(value) if reader else value
+    return reader.validate_json(json.dumps(value)) if reader else value
 
 
 def load_at(name: str, value: Json, kind: object) -> Any:
@@ -50,6 +53,12 @@ def misfit(title: str, problems: Iterable[tuple[tuple[int | str, ...], str]]) ->
     return ValidationError.from_exception_data(title, found)
 
 
+def described(error: ValidationError) -> str:
+    """What does not fit, in one line."""
+    found = error.errors(include_url=False, include_input=False)[:5]
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in found)
+
+
 @functools.lru_cache(maxsize=1024)
 def adapter(kind: object) -> TypeAdapter[Any] | None:
     """What reads a type; None for one that cannot be read from JSON, whose values stay plain."""
@@ -67,14 +76,45 @@ def returned_by(function: Callable[..., Any]) -> object:
     return hints(function).get("return", Any)
 
 
+def read_hints(function: Callable[..., Any], scope: Mapping[str, Any]) -> None:
+    """Read the annotations of a function within a function where it is written: they may name what is known only there.
+
+    If some name is not known yet, they are read again when they are needed.
+    """
+    if "<locals>" in getattr(function, "__qualname__", ""):
+        found = _read_hints(function, scope)
+        if found.keys() == getattr(function, "__annotations__", {}).keys():
+            KNOWN[function] = found
+
+
 def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """The annotations of a function; none if they cannot be read."""
+    """The annotations of a function, but for those whose names are not known."""
     try:
         if function not in KNOWN:
-            KNOWN[function] = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+            KNOWN[function] = _read_hints(inspect.unwrap(function), {})
         return KNOWN[function]
-    except (NameError, TypeError, AttributeError):
+    except TypeError:  # what takes no weak reference has no annotations either: a partial, a builtin
         return {}
+
+
+def _read_hints(function: Callable[..., Any], scope: Mapping[str, Any]) -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    where = {**scope, **_enclosed(function)}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        one = types.SimpleNamespace(__annotations__={name: annotation})
+        with contextlib.suppress(NameError, TypeError, AttributeError, SyntaxError):
+            known |= typing.get_type_hints(one, getattr(function, "__globals__", {}), where, include_extras=True)
+    return known
+
+
+def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
+    """What a function has taken along from the function it was written in."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    found = {}
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        with contextlib.suppress(ValueError):  # not bound yet
+            found[name] = cell.cell_contents
+    return found
 
 
 def _is_hashable(kind: object) -> bool:

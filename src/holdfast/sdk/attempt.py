@@ -7,25 +7,22 @@ there is nothing more to say.
 import asyncio
 import logging
 import traceback
-from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from holdfast.errors import Failure, HoldfastError, LeaseLost, RequestInvalid
+from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, RequestInvalid
 from holdfast.kernel import values
 from holdfast.kernel.running import ATTEMPT, Attempt, called
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Outcome
-from holdfast.sdk.task import Task
+from holdfast.sdk.task import OUTCOMES, Task
 
 log = logging.getLogger("holdfast.task")
-
-OUTCOMES = get_args(Outcome)
 
 
 class Run:
     """An attempt under way. It can be interrupted, with the outcome that it then has."""
 
-    def __init__(self, task: Task[..., Any], attempt: Attempt) -> None:
+    def __init__(self, task: Task[..., object], attempt: Attempt) -> None:
         self.task = task
         self.attempt = attempt
         self.lease = attempt.lease
@@ -65,42 +62,48 @@ class Run:
         try:
             async with asyncio.timeout(limit.total_seconds() if limit else None):
                 return await self._called()
-        except TimeoutError:
+        except TimeoutError:  # ours: those of the handler have become outcomes
             return Failed("Transient", f"It ran for longer than {limit}.", code="timeout")
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if self._is_interrupted:
                 raise
-            return Failed(None, "The handler cancelled itself.", code="CancelledError")
+            return Failed(None, "The handler cancelled itself.", code="CancelledError", step=self._step(error))
 
     async def _called(self) -> Outcome | None:
         try:
             try:
                 arguments = self.task.arguments(self.lease.payload)
             except ValidationError as error:
-                return Failed("SchemaInvalid", f"The payload does not fit {self.task.name}: {described(error)}")
+                return Failed("SchemaInvalid", f"The payload does not fit {self.task.name}: {values.described(error)}")
             value = await called(self.task.function, *arguments)
             if isinstance(value, Failure):
                 raise value
             return value if isinstance(value, OUTCOMES) else Done(values.dump(value))
+        except asyncio.CancelledError:
+            raise
         except LeaseLost:
             return None
-        except Exception as error:
+        except BaseException as error:  # whatever it was, the attempt has ended and must be settled
             return self._failed(error)
 
-    def _failed(self, error: Exception) -> Outcome:
+    def _failed(self, error: BaseException) -> Outcome | None:
         """What kind of failure an exception is: as it says, as the task maps it, else a surprise."""
-        while isinstance(error, ExceptionGroup):  # what several things at once raised: the first one counts
+        while isinstance(error, BaseExceptionGroup):  # what several things at once raised: the first one counts
             error = error.exceptions[0]
+        if isinstance(error, LeaseLost):
+            return None
         step = self._step(error)
         if not isinstance(error, Failure):
             for kind, failure in self.task.errors.items():
                 if isinstance(error, kind):
-                    error = failure(str(error) or type(error).__name__, code=type(error).__name__)
+                    error = failure(said(error) or type(error).__name__, code=type(error).__name__)
                     break
         if isinstance(error, Failure):
             return Failed(error.category, error.message, error.code, step, retry_after=error.retry_after)
         if isinstance(error, RequestInvalid):
             return Failed("SchemaInvalid", str(error), code=type(error).__name__, step=step)
+        if isinstance(error, DatabaseError):
+            return Failed("Transient", str(error), code=type(error).__name__, step=step)
         log.warning(
             "task raised", exc_info=error,
             extra={"task_id": str(self.lease.task_id), "task": self.task.name, "attempt": self.lease.attempt},
@@ -108,7 +111,8 @@ class Run:
         name = type(error).__name__
         where = traceback.extract_tb(error.__traceback__)
         place = f" ({where[-1].filename}:{where[-1].lineno})" if where and not isinstance(error, HoldfastError) else ""
-        return Failed(None, f"{name}: {error}{place}" if str(error) else f"{name}{place}", code=name, step=step)
+        message = said(error)
+        return Failed(None, f"{name}: {message}{place}" if message else f"{name}{place}", code=name, step=step)
 
     def _step(self, error: BaseException | None) -> str | None:
         """The step in which an error arose, looking through what was raised from it."""
@@ -121,9 +125,26 @@ class Run:
         return None
 
 
-def described(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_input=False)[:5]
-    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in found)
+def said(error: BaseException) -> str:
+    """The message of an exception, even of one that cannot tell it."""
+    try:
+        return str(error)
+    except Exception:
+        return "its message cannot be read"
+
+
+def instead(outcome: Outcome, status: str) -> Failed | None:
+    """What to settle a task with whose outcome its lifecycle refused; None if there is nothing better."""
+    if status not in ("undeclared", "unknown_state", "refused") or isinstance(outcome, Failed):
+        return None
+    return Failed("Fatal", f"Its lifecycle refused the outcome {type(outcome).__name__} ({status}).", code="refused")
+
+
+def unsettled(error: Exception) -> Failed:
+    """What to settle a task with whose outcome could not be sent."""
+    if isinstance(error, RequestInvalid):
+        return Failed("SchemaInvalid", f"Its result cannot be kept: {error}", code=type(error).__name__)
+    return Failed(None, f"Its result could not be settled: {error}")
 
 
 CANCELLED = Cancelled()

@@ -3,14 +3,17 @@
 import asyncio
 import atexit
 import contextlib
+import inspect
 import os
+import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
-from holdfast.errors import AppInvalid
+from holdfast.errors import DatabaseUnreachable
 from holdfast.kernel import values, wire
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.lifecycle import Lifecycle
@@ -22,8 +25,8 @@ from holdfast.lifecycles import declare_all
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.handle import Handle
-from holdfast.sdk.task import AsyncTask, Duration, Errors, PlainTask, Task
-from holdfast.sdk.tracing import starting
+from holdfast.sdk.task import AsyncTask, Duration, Errors, PlainTask, Task, check_task
+from holdfast.sdk.tracing import starting, traceparent
 from holdfast.sdk.waiting import Waiting
 
 P = ParamSpec("P")
@@ -47,7 +50,8 @@ class Holdfast:
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
         """`url`: a `postgresql://` address. Without it, HOLDFAST_URL; without that, the Postgres in ./.holdfast."""
-        self._settings = settings or Settings.model_construct(url=url) if url else settings
+        self._url = url
+        self._settings = settings
         self.tasks: dict[str, Task[..., Any]] = {}
         self.lifecycles: dict[str, Lifecycle] = {}
         self._lock = threading.Lock()
@@ -56,7 +60,10 @@ class Holdfast:
 
     @property
     def settings(self) -> Settings:
-        return self._settings or read_settings()
+        if TOLD:
+            return TOLD[-1]
+        settings = self._settings or read_settings(url=self._url)
+        return settings.model_copy(update={"url": self._url}) if self._url else settings
 
     # Tasks
 
@@ -91,16 +98,14 @@ class Holdfast:
         stands for, as {httpx.ConnectError: Transient}. Raises AppInvalid.
         """
 
+        scope = sys._getframe(1).f_locals
+
         def make(function: Callable[..., Any]) -> Task[..., Any]:
-            called = name or getattr(function, "__name__", "")
-            if not called or called in self.tasks:
-                raise AppInvalid(
-                    f"Two tasks cannot both be called {called!r}." if called else "A task needs a name.",
-                    fix="Give it another with name=...",
-                )
-            if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
-                raise AppInvalid(f"{called}: retries={retries!r}.", fix="Say how often to try again: 0 or more.")
-            kind = AsyncTask if asyncio.iscoroutinefunction(function) else PlainTask
+            called = str(name or getattr(function, "__name__", ""))
+            limit = None if timeout is None else parse_duration(timeout)
+            check_task(called, function, self.tasks, retries=retries, limit=limit, priority=priority, errors=errors)
+            values.read_hints(function, scope)
+            kind = AsyncTask if inspect.iscoroutinefunction(function) else PlainTask
             machine = self.lifecycle(lifecycle) if isinstance(lifecycle, Lifecycle) else None
             task: Task[..., Any] = kind(
                 self,
@@ -108,7 +113,7 @@ class Holdfast:
                 name=called,
                 queue=queue,
                 retries=retries,
-                timeout=None if timeout is None else parse_duration(timeout),
+                timeout=limit,
                 priority=priority,
                 lifecycle=machine.name if machine else str(lifecycle),
                 errors=errors or {},
@@ -138,21 +143,21 @@ class Holdfast:
 
     def start(self, task: Task[P, R], submission: Submission, on: Any = None) -> Handle[R]:
         """Make a task, in the transaction of `on` if it is given. Raises a RequestInvalid."""
-        returns = values.returned_by(task.function)
         with starting(task.name):
+            submission = replace(submission, trace=traceparent())
             if on is not None:
                 self._be_ready(submission)
-                return Handle(self, enqueue.submit(on, submission), returns)
-            return Handle(self, self.call(self._submit(submission)), returns)
+                return Handle(self, enqueue.submit(on, submission), task.returns)
+            return Handle(self, self.call(self._submit(submission)), task.returns)
 
     async def astart(self, task: Task[P, R], submission: Submission, on: Any = None) -> Handle[R]:
         """The same in async code."""
-        returns = values.returned_by(task.function)
         with starting(task.name):
+            submission = replace(submission, trace=traceparent())
             if on is not None:
                 await asyncio.to_thread(self._be_ready, submission)
-                return Handle(self, await enqueue.asubmit(on, submission), returns)
-            return Handle(self, await self.acall(self._submit(submission)), returns)
+                return Handle(self, await enqueue.asubmit(on, submission), task.returns)
+            return Handle(self, await self.acall(self._submit(submission)), task.returns)
 
     def submit(self, submissions: Iterable[Submission]) -> list[Handle[Any]]:
         """Make many tasks in one statement, all or none: `hf.submit(send.submission(n) for n in orders)`."""
@@ -190,9 +195,18 @@ class Holdfast:
             self.call(ready())
 
     async def ended(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
-        return await (await self._open()).waiting.ended(task_id, timeout)
+        return await (await self._open()).ended(task_id, timeout)
 
     # The database
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened is not None
+
+    @property
+    def awaits(self) -> bool:
+        """Whether somebody here waits for the end of a task."""
+        return self._opened is not None and bool(self._opened.waiting)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
@@ -242,6 +256,7 @@ class Opened:
         self._opening = asyncio.Lock()
         self._queues: set[str] = set()
         self._store: Store | None = None
+        self.waiting: Waiting | None = None
 
     @property
     def store(self) -> Store:
@@ -250,13 +265,19 @@ class Opened:
 
     async def open(self, settings: Settings, lifecycles: Sequence[Lifecycle]) -> None:
         async with self._opening:
-            if self._store is None:
-                store = await self._stack.enter_async_context(open_store(settings))
+            if self._store is not None:
+                return
+            async with contextlib.AsyncExitStack() as stack:
+                store = await stack.enter_async_context(open_store(settings))
                 await declare_all(store)
                 for lifecycle in lifecycles:
                     await store.declare(lifecycle)
-                self.waiting = Waiting(store)
-                self._store = store
+                self._stack = stack.pop_all()
+            self.waiting, self._store = Waiting(store), store
+
+    async def ended(self, task_id: UUID, timeout: float | None) -> Ended:  # noqa: ASYNC109
+        assert self.waiting is not None  # noqa: S101
+        return await self.waiting.ended(task_id, timeout)
 
     async def make_queues(self, queues: Iterable[str | None]) -> None:
         for queue in queues:
@@ -266,11 +287,30 @@ class Opened:
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
-            self.background.begin(self._stack.aclose()).result(timeout=15)
+            self.background.begin(self._close()).result(timeout=15)
         self.background.stop()
+
+    async def _close(self) -> None:
+        if self.waiting:
+            self.waiting.give_up(DatabaseUnreachable("The application was closed.", fix="Ask again; it opens anew."))
+        await self._stack.aclose()
 
 
 EVERY: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()
+FORKED: "list[Opened | None]" = []
+TOLD: list[Settings] = []
+
+
+@contextlib.contextmanager
+def all_pointed_at(settings: Settings) -> Iterator[None]:
+    """For tests: until the block ends every application here uses this database, whatever it was told."""
+    close_all()
+    TOLD.append(settings)
+    try:
+        yield
+    finally:
+        close_all()
+        TOLD.pop()
 
 
 @atexit.register
@@ -282,6 +322,7 @@ def close_all() -> None:
 def forget_all() -> None:
     """In a forked child the threads and connections are the parent's: whoever is used there opens anew."""
     for app in list(EVERY):
+        FORKED.append(app._opened)  # never collected here, which would end what the parent still uses
         app._lock = threading.Lock()
         app._opened = None
 

@@ -4,12 +4,13 @@ Every driver calls the same SQL function. Which one it is, is told by what the c
 be installed.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 import asyncpg
+import asyncpg.pool
 
-from holdfast.errors import HoldfastError, RequestInvalid
+from holdfast.errors import RequestInvalid, SchemaMissing
 from holdfast.kernel import wire
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
@@ -29,22 +30,22 @@ def submit(on: Any, submission: Submission) -> UUID:
         raise RequestInvalid(f"{type(on).__name__} is async.", fix="Use `await task.opts(on=...).astart(...)`.")
     given = values_of(submission)
     try:
-        if module == "sqlalchemy":
+        if module == "sqlalchemy" and hasattr(on, "execute"):
             return one(on.execute(sqlalchemy_text(), given).scalar_one())
-        if module in ("psycopg", "psycopg2"):
-            with on.cursor() as cursor:
+        if module in ("psycopg", "psycopg2") and hasattr(on, "cursor"):
+            with plain_cursor(on) as cursor:
                 cursor.execute(statement(lambda name: f"%({name})s"), given)
-                return one(first(cursor.fetchone()))
+                return one(cursor.fetchone()[0])
     except Exception as error:
-        raise translated(error) from error
+        raise_translated(error)
     raise unknown(on)
 
 
 async def asubmit(on: Any, submission: Submission) -> UUID:
     """The same on an asyncpg connection, a psycopg AsyncConnection, a SQLAlchemy AsyncSession or AsyncConnection."""
-    if isinstance(on, asyncpg.Pool):
-        raise RequestInvalid("A pool has no transaction.", fix="Acquire a connection and begin one.")
     if module_of(on) == "asyncpg":
+        if not isinstance(on, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)):
+            raise unknown(on)
         made = (await Store(on).submit(submission))[0].id
         assert made is not None  # noqa: S101
         return made
@@ -52,14 +53,14 @@ async def asubmit(on: Any, submission: Submission) -> UUID:
         return submit(on, submission)
     given = values_of(submission)
     try:
-        if module_of(on) == "sqlalchemy":
+        if module_of(on) == "sqlalchemy" and hasattr(on, "execute"):
             return one((await on.execute(sqlalchemy_text(), given)).scalar_one())
-        if module_of(on) == "psycopg":
-            async with on.cursor() as cursor:
+        if module_of(on) == "psycopg" and hasattr(on, "cursor"):
+            async with plain_cursor(on) as cursor:
                 await cursor.execute(statement(lambda name: f"%({name})s"), given)
-                return one(first(await cursor.fetchone()))
+                return one((await cursor.fetchone())[0])
     except Exception as error:
-        raise translated(error) from error
+        raise_translated(error)
     raise unknown(on)
 
 
@@ -101,27 +102,35 @@ def is_async(on: Any) -> bool:
     return module_of(on) == "asyncpg" or any(kind.__name__.startswith("Async") for kind in type(on).__mro__)
 
 
-def first(row: Any) -> Any:
-    """The only column, whatever kind of row this connection makes."""
-    return row["id"] if isinstance(row, dict) else getattr(row, "id", None) or row[0]
+def plain_cursor(on: Any) -> Any:
+    """A cursor whose rows are tuples, whatever this connection makes of its own."""
+    if module_of(on) == "psycopg":
+        from psycopg.rows import tuple_row
+
+        return on.cursor(row_factory=tuple_row)
+    from psycopg2.extensions import cursor  # type: ignore[import-untyped]
+
+    return on.cursor(cursor_factory=cursor)
 
 
 def one(value: Any) -> UUID:
     return value if isinstance(value, UUID) else UUID(str(value))
 
 
-def translated(error: Exception) -> Exception:
-    """What Postgres raised, as the class of its SQLSTATE; what is no error of ours stays as it is."""
+def raise_translated(error: Exception) -> NoReturn:
+    """Raise what Postgres raised as the class of its SQLSTATE; what is no error of ours is raised as it is."""
     raised = getattr(error, "orig", None) or error
-    raised = getattr(raised, "__cause__", None) or raised if not code(raised) else raised
+    if code(raised.__cause__):  # SQLAlchemy's wrapping of asyncpg's error, which knows more
+        raised = raised.__cause__
+    if code(raised) in ("3F000", "42883"):
+        raise SchemaMissing(f"{raised}.", fix="Run `holdfast db migrate` on this database.") from error
     kind = wire.BY_SQLSTATE.get(code(raised) or "")
     if kind is None:
-        return error
+        raise error
     diagnosis = getattr(raised, "diag", None)
     message = getattr(diagnosis, "message_primary", None) or getattr(raised, "message", None) or str(raised)
     hint = getattr(diagnosis, "message_hint", None) or getattr(raised, "hint", None) or ""
-    made: HoldfastError = kind(str(message), fix=hint)
-    return made
+    raise kind(str(message), fix=hint) from error
 
 
 def code(error: Any) -> str | None:
@@ -131,5 +140,6 @@ def code(error: Any) -> str | None:
 def unknown(on: Any) -> RequestInvalid:
     return RequestInvalid(
         f"{type(on).__module__}.{type(on).__name__} is no connection that is known here.",
-        fix="Pass a psycopg, asyncpg or SQLAlchemy connection, or call holdfast.submit(...) in SQL.",
+        fix="Pass the connection that holds your transaction, of psycopg, asyncpg or SQLAlchemy: no pool, no engine."
+        " With any other, call holdfast.submit(...) in SQL.",
     )

@@ -50,11 +50,11 @@ class Handle(Generic[R]):
 
         Raises TaskFailed, TaskCancelled, TaskNotFound, or TimeoutError after so many seconds; the task then runs on.
         """
-        return self._value(self._app.call(self._app.ended(self.id, timeout)))
+        return self.value(self._app.call(self._app.ended(self.id, timeout)))
 
     async def aresult(self, timeout: float | None = None) -> R:  # noqa: ASYNC109
         """The same in async code, as `await handle` does."""
-        return self._value(await self._app.acall(self._app.ended(self.id, timeout)))
+        return self.value(await self._app.acall(self._app.ended(self.id, timeout)))
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.aresult().__await__()
@@ -86,7 +86,8 @@ class Handle(Generic[R]):
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 0.5)
 
-    def _value(self, ended: Ended) -> R:
+    def value(self, ended: Ended) -> R:
+        """The result of a task that ended so. Raises TaskFailed or TaskCancelled."""
         if ended.outcome == "cancelled":
             reason = (ended.note or {}).get("reason")
             raise TaskCancelled(f"Task {self.id} is {ended.state}." + (f" {reason}" if reason else ""))

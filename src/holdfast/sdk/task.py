@@ -2,19 +2,20 @@
 
 import functools
 import inspect
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_args
 from uuid import UUID
 
 from pydantic import ValidationError
 
-from holdfast.errors import Failure, PayloadInvalid, RequestInvalid
-from holdfast.kernel import values
+from holdfast.errors import AppInvalid, Failure, PayloadInvalid, RequestInvalid
+from holdfast.kernel import values, wire
 from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.task import Json, Policy, Submission
+from holdfast.kernel.task import Json, Outcome, Policy, Submission
 from holdfast.sdk.tracing import traceparent
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ R = TypeVar("R")
 
 Duration = timedelta | str | float
 Errors = Mapping[type[Exception], type[Failure]]
+OUTCOMES = get_args(Outcome)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,18 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
+    def __reduce__(self) -> str:
+        return str(vars(self)["__qualname__"])  # as functions do: by the name under which its module has it
+
+    @property
+    def returns(self) -> object:
+        """What its result is read as: the return annotation, without the outcomes that stand for themselves."""
+        kind = values.returned_by(self.function)
+        parts = [one for one in get_args(kind) or (kind,) if one not in OUTCOMES]
+        if len(parts) == len(get_args(kind) or (kind,)):
+            return kind
+        return functools.reduce(operator.or_, parts) if parts else Any
+
     def opts(
         self,
         *,
@@ -123,7 +137,9 @@ class Task(Generic[P, R]):
         try:
             self.arguments(payload)
         except ValidationError as error:
-            raise PayloadInvalid(f"{self.name}: {error}", fix="Pass what its annotations ask for.") from error
+            raise PayloadInvalid(
+                f"{self.name}: {values.described(error)}.", fix="Pass what its annotations ask for."
+            ) from error
         return payload
 
     def arguments(self, payload: Json) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -201,7 +217,7 @@ class Prepared(Generic[P, R]):
             priority=task.priority if given.priority is None else given.priority,
             key=given.key,
             delay=delay,
-            run_at=given.run_at,
+            run_at=moment(given.run_at),
             max_attempts=None if task.retries is None else task.retries + 1,
             owner=given.owner,
             after=ids(given.after),
@@ -209,13 +225,57 @@ class Prepared(Generic[P, R]):
             limit_key=given.limit_key,
             limit_to=given.limit_to,
             time_limit=limit,
-            tags=tuple(given.tags),
+            tags=words(given.tags),
             trace=traceparent(),
         )
 
 
+def check_task(
+    name: str, function: object, known: Mapping[str, object], *,
+    retries: int | None, limit: timedelta | None, priority: int, errors: Errors | None,
+) -> None:  # fmt: skip
+    """Raise AppInvalid for a task that could not be run."""
+    problem, fix = "", ""
+    if not callable(function):
+        problem, fix = f"{function!r} is no function.", "Write @hf.task, or @hf.task(name=..., retries=...)."
+    elif not name:
+        problem, fix = "A task needs a name.", "Give it one with name=..."
+    elif name in known:
+        problem, fix = f"Two tasks cannot both be called {name!r}.", "Give it another name with name=..."
+    elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        problem, fix = f"{name} yields, and a task returns once.", "Return a list, or run each part as a step."
+    elif retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
+        problem, fix = f"{name}: retries={retries!r}.", "Say how often to try again: 0 or more."
+    elif isinstance(priority, bool) or priority not in range(10):
+        problem, fix = f"{name}: priority={priority!r}.", "Give 0 to 9; 9 goes first."
+    elif limit is not None and not limit:
+        problem, fix = f"{name}: timeout=0 leaves it no time.", "Give a duration, or leave it out for none."
+    elif not all(
+        isinstance(one, type) and issubclass(one, kind)
+        for pair in (errors or {}).items()
+        for one, kind in zip(pair, (Exception, Failure), strict=True)
+    ):
+        problem, fix = f"{name}: errors={errors!r}.", "Map exceptions to categories: {ConnectionError: Transient}."
+    if problem:
+        raise AppInvalid(problem, fix=fix)
+
+
 def ids(tasks: "Iterable[Handle[Any] | UUID | str]") -> list[UUID]:
     """The ids of handles, or ids as they are. Raises RequestInvalid."""
-    if isinstance(tasks, str):
+    if isinstance(tasks, str) or not isinstance(tasks, Iterable):
         raise RequestInvalid(f"after={tasks!r} is no list.", fix="Pass a list of handles or ids.")
-    return [one if isinstance(one, UUID) else UUID(one) if isinstance(one, str) else one.id for one in tasks]
+    return [wire.task_id(one.id if hasattr(one, "id") else one) for one in tasks]
+
+
+def words(tags: Iterable[str]) -> tuple[str, ...]:
+    """The tags. Raises RequestInvalid for a lone string, whose letters they would be."""
+    if isinstance(tags, str) or not isinstance(tags, Iterable):
+        raise RequestInvalid(f"tags={tags!r} is no list.", fix='Pass a list: tags=["urgent"].')
+    return tuple(tags)
+
+
+def moment(at: datetime | None) -> datetime | None:
+    """A time that means the same everywhere. Raises RequestInvalid."""
+    if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
+        raise RequestInvalid(f"run_at={at!r} names no time zone.", fix="Pass datetime.now(UTC) + ..., or use delay.")
+    return at

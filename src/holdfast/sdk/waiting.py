@@ -4,12 +4,13 @@ import asyncio
 from collections import defaultdict
 from uuid import UUID
 
-from holdfast.errors import DatabaseError, TaskNotFound
+from holdfast.errors import DatabaseUnreachable, TaskNotFound
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Ended
 
 first_pause_seconds = 0.004
 longest_pause_seconds = 0.2
+later = object()
 
 
 class Waiting:
@@ -21,8 +22,16 @@ class Waiting:
         self._asking: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
 
+    def __bool__(self) -> bool:
+        return bool(self._waiters)
+
     async def ended(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
         """How it ended. Raises TaskNotFound, or TimeoutError after so many seconds."""
+        if timeout is not None and timeout <= 0:  # who does not wait still gets what is there
+            answer = (await self._store.outcomes([task_id])).get(task_id, later)
+            if isinstance(answer, Ended):
+                return answer
+            raise TimeoutError(f"Task {task_id} has not ended.") if answer is later else missing(task_id)
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._waiters[task_id].add(future)
         self._came.set()
@@ -38,6 +47,13 @@ class Waiting:
             if not self._waiters[task_id]:
                 del self._waiters[task_id]
 
+    def give_up(self, error: Exception) -> None:
+        """Nobody will learn any more how it ends."""
+        for futures in self._waiters.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
     async def _ask(self) -> None:
         """Look often at first, then ever more slowly; whoever comes anew is looked for at once."""
         pause = first_pause_seconds
@@ -45,12 +61,15 @@ class Waiting:
             self._came.clear()
             try:
                 answers = await self._store.outcomes(list(self._waiters))
-            except DatabaseError:
+            except DatabaseUnreachable:
                 answers = {}  # the database is away for a moment; the tasks are not lost
+            except Exception as error:
+                self.give_up(error)
+                return
             for task_id, ended in answers.items():
                 for future in self._waiters.get(task_id, ()):
                     if not future.done() and ended is None:
-                        future.set_exception(TaskNotFound(f"{task_id}.", fix="Was its transaction committed?"))
+                        future.set_exception(missing(task_id))
                     elif not future.done() and ended is not None:
                         future.set_result(ended)
             try:
@@ -59,3 +78,7 @@ class Waiting:
                 pause = first_pause_seconds
             except TimeoutError:
                 pause = min(pause * 1.3, longest_pause_seconds)
+
+
+def missing(task_id: UUID) -> TaskNotFound:
+    return TaskNotFound(f"{task_id}.", fix="Was its transaction committed?")

@@ -1,6 +1,23 @@
-"""Ground to test on: a real Postgres for every test, with a clock that is moved instead of waited for."""
+"""Ground to test on: a real Postgres for every test, with a clock that is moved instead of waited for.
 
-from holdfast.testing.clock import Clock
-from holdfast.testing.ground import Database, Ground
+The names are imported when they are first used: pytest passes through here at every start, for its plugin.
+"""
 
-__all__ = ["Clock", "Database", "Ground"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast.testing.clock import Clock
+    from holdfast.testing.engine import Engine
+    from holdfast.testing.ground import Database, Ground
+    from holdfast.testing.ran import Ran
+
+__all__ = ["Clock", "Database", "Engine", "Ground", "Ran"]
+
+HOMES = {"Clock": "clock", "Database": "ground", "Engine": "engine", "Ground": "ground", "Ran": "ran"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in HOMES:
+        return getattr(import_module(f"holdfast.testing.{HOMES[name]}"), name)
+    raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")

@@ -1,8 +1,10 @@
 """The moved clock: time passes when the test says so, for every connection to its database at once."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 if TYPE_CHECKING:
     from holdfast.testing.ground import Database
@@ -27,6 +29,15 @@ class Clock:
     def set(self, at: datetime) -> datetime:
         """Jump to `at`, forward or back."""
         return self._ask("update holdfast.test_clock set at = $1 returning at", at)
+
+    def next(self, held: Iterable[UUID] = ()) -> datetime | None:
+        """When time alone changes something next: something falls due, a limit passes, a lease (not those held) ends.
+
+        The limits of states in which an owner acts are left out: owners are not hurried. None if nothing will.
+        """
+        answer = self._database.ask_owner("select holdfast.test_next($1)", list(held))
+        assert answer is None or isinstance(answer, datetime)  # noqa: S101
+        return answer
 
     def _ask(self, query: str, *arguments: object) -> datetime:
         answer = self._database.ask_owner(query, *arguments)

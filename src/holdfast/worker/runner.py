@@ -23,16 +23,16 @@ from uuid import UUID
 
 import uvloop
 
-from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, LeaseLost, PayloadInvalid
+from holdfast.errors import AppInvalid, PayloadInvalid
 from holdfast.kernel import values, wire
 from holdfast.kernel.logs import configure_logs
 from holdfast.kernel.opening import open_database
 from holdfast.kernel.running import Attempt
-from holdfast.kernel.store import Store, refuse
-from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
-from holdfast.sdk.attempt import CANCELLED, RELEASED, Run
+from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
+from holdfast.sdk.attempt import CANCELLED, RELEASED
 from holdfast.sdk.client import Holdfast
-from holdfast.sdk.tracing import attempting, export_traces, flush_traces, told
+from holdfast.sdk.desk import StoreDesk
+from holdfast.sdk.tracing import export_traces, flush_traces
 from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.worker.app import load_app
 from holdfast.worker.batches import Batches
@@ -45,21 +45,20 @@ log = logging.getLogger("holdfast.worker")
 
 fence_every_seconds = 0.2
 fence_margin = 0.1
-steps_again_seconds = 0.2
 show_every_seconds = 0.25
 leave_within_seconds = 10.0
 
 
-class Runner:
+class Runner(StoreDesk):
     """One process's worth of running tasks."""
 
     def __init__(self, app: Holdfast, plan: Plan, worker: str, link: Link, pulse: Pulse) -> None:
+        super().__init__()
         self.app = app
         self.plan = plan
         self.worker = worker
         self.link = link
         self.pulse = pulse
-        self.runs: dict[UUID, Run] = {}
         self._until: dict[UUID, tuple[float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._shown: dict[str, Json] = {}
@@ -72,7 +71,7 @@ class Runner:
         listening = asyncio.create_task(self._listen())
         await self._go.wait()
         async with open_database(self.app.settings, connections=4, migrated=True) as opening:
-            self.store: Store = opening.store
+            self.store = opening.store
             self._checkpoints = Batches[Checkpoint, Checkpointed](self._checkpoint, most=self.plan.batch)
             wakeups = PostgresWakeups(opening.address, opening.pool, self.worker)
             self.turns = Turns(
@@ -120,59 +119,22 @@ class Runner:
         return [lease.task_id.hex, lease.attempt, lease.token.hex, limit.total_seconds() if limit else None]
 
     async def _run(self, lease: Lease) -> None:
-        attempt = Attempt(lease, self, asyncio.get_running_loop())
-        run = self.runs[lease.task_id] = Run(self.app.tasks[lease.name], attempt)
-        outcome: Outcome | None
-        try:
-            with attempting(lease) as span:
-                outcome = await run()
-                told(span, outcome)
-            outcome = await self._settled_up(attempt, outcome)
-        except Exception as error:  # a fault of ours: the task must end all the same
-            log.exception("an attempt broke", extra={"task_id": str(lease.task_id)})
-            outcome = Failed(None, f"{type(error).__name__}: {error}")
-        del self.runs[lease.task_id], self._until[lease.task_id]
+        outcome = await self.run_attempt(self.app.tasks[lease.name], Attempt(lease, self, asyncio.get_running_loop()))
+        del self._until[lease.task_id]
         self._shown.pop(lease.task_id.hex, None)
         if outcome is None:
             self.turns.drop(lease)
         else:
             self.turns.settle(lease, outcome)
 
-    async def _settled_up(self, attempt: Attempt, outcome: Outcome | None) -> Outcome | None:
-        """What was spent outside of steps, or in steps that failed, is written down before the end."""
-        if outcome is None or not attempt.spent:
-            return outcome
-        try:
-            await self.record(attempt.lease, "usage", None, attempt.spent)
-        except LeaseLost:
-            return None
-        except HoldfastError as error:
-            log.warning("usage not kept", extra={"task_id": str(attempt.lease.task_id), "error": str(error)})
-        return outcome
-
     # The desk at which attempts run
 
-    async def steps(self, lease: Lease) -> dict[str, Json]:
-        while True:
-            try:
-                return {one.name: one.result for one in await self.store.steps(lease.task_id) if one.done}
-            except DatabaseError:
-                await asyncio.sleep(steps_again_seconds)
-
-    async def checkpoint(self, done: Checkpoint) -> Checkpointed:
-        kept = await self._checkpoints.put(done)
-        assert isinstance(done.lease, Lease)  # noqa: S101
-        refuse(kept.status, done.lease, "a checkpoint")
-        if kept.cancel_requested:
-            self._interrupt(kept.task_id, CANCELLED)
-        return kept
+    async def _keep(self, done: Checkpoint) -> Checkpointed:
+        return await self._checkpoints.put(done)
 
     async def _checkpoint(self, batch: Sequence[Checkpoint]) -> Sequence[Checkpointed]:
         answers = {(one.task_id, one.step): one for one in await self.store.checkpoint(*batch)}
         return [answers[one.lease.task_id, one.step] for one in batch]
-
-    async def record(self, lease: Lease, kind: str, step: str | None, data: Json) -> None:
-        await self.store.record(lease, kind, step, data)
 
     def show(self, lease: Lease, progress: Json) -> None:
         try:
@@ -191,10 +153,6 @@ class Runner:
 
     # Stopping
 
-    def _interrupt(self, task_id: UUID, outcome: Outcome | None) -> None:
-        if task_id in self.runs:
-            self.runs[task_id].interrupt(outcome)
-
     async def _fence(self) -> None:
         """Stop what the keeper could not keep, before its lease ends and somebody else begins."""
         margin = self.plan.lease_seconds * fence_margin
@@ -208,7 +166,7 @@ class Runner:
             for task_id, (begun, first) in list(self._until.items()):
                 if now > self.pulse.holds(begun, first) - margin:
                     log.warning("lease about to end; stopped", extra={"task_id": str(task_id)})
-                    self._interrupt(task_id, None)
+                    self.interrupt(task_id, None)
 
     async def _listen(self) -> None:
         """What the keeper says. When it is gone, leave at once: nobody keeps our leases any more."""
@@ -218,10 +176,10 @@ class Runner:
                     self._go.set()
                 case "cancel":
                     for one in value:
-                        self._interrupt(UUID(one), CANCELLED)
+                        self.interrupt(UUID(one), CANCELLED)
                 case "lost":
                     for one in value:
-                        self._interrupt(UUID(one), None)
+                        self.interrupt(UUID(one), None)
                 case "over":
                     for one in value:  # it ran alone, in another process, and has ended there
                         self.turns.held.pop(UUID(one), None)

@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
-from holdfast.errors import DatabaseError, RequestInvalid
+from holdfast.errors import DatabaseError
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Failed, Lease, Outcome, Proof, Settled, Settlement
+from holdfast.kernel.task import Lease, Outcome, Proof, Settled, Settlement
+from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
 from holdfast.worker.plan import Plan
 
@@ -210,10 +211,8 @@ class Turns:
         for proof, outcome, tries in results:
             answer = told.get(proof.task_id)
             status = answer.status if answer else "lost"
-            if status in ("undeclared", "unknown_state", "refused") and not isinstance(outcome, Failed):
-                name = type(outcome).__name__
-                message = f"Its lifecycle refused the outcome {name} ({status})."
-                self._results.append((proof, Failed("Fatal", message, code="refused"), tries))
+            if other := instead(outcome, status):
+                self._results.append((proof, other, tries))
                 continue
             if status not in ("ok", "repeat"):
                 log.warning(
@@ -236,12 +235,9 @@ class Turns:
             if tries >= tries_at_most:
                 log.error("result given up", extra={"task_id": str(proof.task_id), "error": str(error)})
                 self._let_go([proof.task_id])
-            elif isinstance(error, RequestInvalid):
-                failed = Failed("SchemaInvalid", f"Its result cannot be kept: {error}", code=type(error).__name__)
-                self._results.append((proof, failed, tries + 1))
             else:
                 log.warning("settling failed", extra={"task_id": str(proof.task_id), "error": str(error)})
-                self._results.append((proof, Failed(None, f"Its result could not be settled: {error}"), tries + 1))
+                self._results.append((proof, unsettled(error), tries + 1))
 
     def _wait_a_moment(self, error: Exception) -> None:
         """The database is away: try again soon, ever more slowly, and not all workers at once."""

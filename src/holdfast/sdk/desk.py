@@ -1,0 +1,85 @@
+"""The desk at which attempts run: it brings them their steps, keeps what they have done, and stops them.
+
+Shared by all who run tasks in their own process: workers, and tests.
+"""
+
+import asyncio
+import logging
+from uuid import UUID
+
+from holdfast.errors import DatabaseError, HoldfastError, LeaseLost
+from holdfast.kernel.running import Attempt
+from holdfast.kernel.store import Store, refuse
+from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
+from holdfast.sdk.attempt import CANCELLED, Run
+from holdfast.sdk.task import Task
+from holdfast.sdk.tracing import attempting, told
+
+log = logging.getLogger("holdfast.worker")
+
+steps_again_seconds = 0.2
+
+
+class StoreDesk:
+    """A desk with the store at hand. Whoever sits at it says what `show` shows."""
+
+    store: Store
+
+    def __init__(self) -> None:
+        self.runs: dict[UUID, Run] = {}
+
+    async def run_attempt(self, task: Task[..., object], attempt: Attempt) -> Outcome | None:
+        """The outcome of one attempt, to be settled; None if its lease is lost."""
+        lease = attempt.lease
+        run = self.runs[lease.task_id] = Run(task, attempt)
+        try:
+            with attempting(lease) as span:
+                outcome = await run()
+                told(span, outcome)
+            return await self._settled_up(attempt, outcome)
+        except Exception as error:  # a fault of ours: the task must end all the same
+            log.exception("an attempt broke", extra={"task_id": str(lease.task_id)})
+            return Failed(None, f"{type(error).__name__}: {error}")
+        finally:
+            del self.runs[lease.task_id]
+
+    async def _settled_up(self, attempt: Attempt, outcome: Outcome | None) -> Outcome | None:
+        """What was spent outside of steps, or in steps that failed, is written down before the end."""
+        if outcome is None or not attempt.spent:
+            return outcome
+        try:
+            await self.record(attempt.lease, "usage", None, attempt.spent)
+        except LeaseLost:
+            return None
+        except HoldfastError as error:
+            log.warning("usage not kept", extra={"task_id": str(attempt.lease.task_id), "error": str(error)})
+        return outcome
+
+    def interrupt(self, task_id: UUID, outcome: Outcome | None) -> None:
+        """Stop this one, if it runs here."""
+        if task_id in self.runs:
+            self.runs[task_id].interrupt(outcome)
+
+    async def steps(self, lease: Lease) -> dict[str, Json]:
+        while True:
+            try:
+                return {one.name: one.result for one in await self.store.steps(lease.task_id) if one.done}
+            except DatabaseError:
+                await asyncio.sleep(steps_again_seconds)
+
+    async def checkpoint(self, done: Checkpoint) -> Checkpointed:
+        kept = await self._keep(done)
+        assert isinstance(done.lease, Lease)  # noqa: S101
+        refuse(kept.status, done.lease, "a checkpoint")
+        if kept.cancel_requested:
+            self.interrupt(kept.task_id, CANCELLED)
+        return kept
+
+    async def _keep(self, done: Checkpoint) -> Checkpointed:
+        return (await self.store.checkpoint(done))[0]
+
+    async def record(self, lease: Lease, kind: str, step: str | None, data: Json) -> None:
+        await self.store.record(lease, kind, step, data)
+
+    def show(self, lease: Lease, progress: Json) -> None:
+        """Let others see how far it is."""

@@ -1,0 +1,244 @@
+"""The engine in a test: what a worker, its keeper and the sweep do, in this process and without waiting.
+
+Tasks are claimed through the real store and run by the same code as in a worker. When nothing is left to do now, the
+clock is moved to when there will be: the end of a pause, a delay or a lost lease, and no further.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import asyncpg
+
+from holdfast.errors import HoldfastError, TaskCancelled, TaskError, TaskFailed
+from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.running import Attempt
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Ended, Lease, Outcome
+from holdfast.sdk.attempt import CANCELLED, instead, unsettled
+from holdfast.sdk.background import Background
+from holdfast.sdk.client import EVERY, Holdfast, all_pointed_at
+from holdfast.sdk.desk import StoreDesk
+from holdfast.sdk.handle import Handle
+from holdfast.sdk.task import Prepared, Task
+from holdfast.testing.crash import Doom, DoomedAttempt
+from holdfast.testing.ground import Database
+from holdfast.testing.ran import Ran
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+lease = timedelta(minutes=1)
+longest = timedelta(days=400)
+slots = 200
+first_pause_seconds = 0.002
+longest_pause_seconds = 0.05
+settles_at_most = 3
+
+
+class Engine(StoreDesk):
+    """What the fixture `holdfast` gives. Its methods are synchronous; async tests call them just the same."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self.database = database
+        self.clock = database.clock
+        self._apps: dict[int, Holdfast] = {}
+        self._queues: set[str] = set()
+        self._dooms: dict[UUID, Doom] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "Engine":
+        with contextlib.ExitStack() as stack:
+            self._loop = Background()
+            stack.callback(self._loop.stop)
+            opened = contextlib.AsyncExitStack()
+            stack.callback(lambda: self._loop.call(opened.aclose()))
+            pool = self._loop.call(opened.enter_async_context(pooled(Address(given=self.database.url))))
+            self.store = Store(Bridge(self._loop, pool))
+            stack.enter_context(all_pointed_at(Settings.model_construct(url=self.database.url)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, task: Task[..., R] | Prepared[..., R], *args: Any, **kwargs: Any) -> Handle[R]:
+        """Start a task, as `task.start(...)` does. It runs with the next `run` or `drain`."""
+        self._know(task.task.app if isinstance(task, Prepared) else task.app)
+        return task.start(*args, **kwargs)
+
+    def run(
+        self,
+        task: Task[..., R] | Prepared[..., R] | Handle[R],
+        *args: Any,
+        crash_after: str | None = None,
+        crash_before: str | None = None,
+        crashes: int = 1,
+        **kwargs: Any,
+    ) -> Ran[R]:
+        """Start a task and run it to its end; or run one to its end that was started.
+
+        crash_after: the process dies right after this step was kept. crash_before: right before, so that it has run and
+        its result is lost. crashes: how many times. Whatever else is due runs too, as it would beside any worker.
+        Raises AssertionError if that step was never reached, or if a year has passed and there is no end in sight.
+        """
+        doom = Doom.of(crash_after, crash_before, crashes)
+        handle = task if isinstance(task, Handle) else self.start(task, *args, **kwargs)
+        if doom:
+            self._dooms[handle.id] = doom
+        self.call(self._work(handle.id))
+        ran = self.call(self._ran(handle))
+        if doom and doom.left == crashes:
+            raise AssertionError(f"It never came to the step {doom.step!r}. Done: {', '.join(ran.steps) or 'none'}.")
+        return ran
+
+    def drain(self, *, moving: bool = True) -> None:
+        """Run everything until nothing is left to do. With `moving=False` the clock stands still: only what is due."""
+        self.call(self._work(None, moving=moving))
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine returns, for tests that are not async: `holdfast.call(holdfast.store.queues())`."""
+        return self._loop.call(work)
+
+    # Working
+
+    async def _work(self, awaited: UUID | None, *, moving: bool = True) -> None:
+        """Until this task has ended and nothing else is due; or until there is nothing more to do at all."""
+        began = self.clock.now()
+        running: dict[asyncio.Task[None], Lease] = {}
+        pause = first_pause_seconds
+        try:
+            while True:
+                await self._beat(running.values())
+                await self.store.sweep()
+                claimed = await self._claim(slots - len(running))
+                for one in claimed:
+                    running[asyncio.create_task(self._attempt(one))] = one
+                ended: set[asyncio.Task[None]] = set()
+                if running:
+                    ended, _ = await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                for each in ended:
+                    del running[each]
+                    each.result()
+                if ended or claimed:
+                    pause = first_pause_seconds
+                elif running and (pause < longest_pause_seconds or not self._somebody_waits()):
+                    pause = min(pause * 2, longest_pause_seconds)
+                elif moving and not (awaited and await self._has_ended(awaited)) and self._move(began, running):
+                    continue
+                elif not running:
+                    return
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _beat(self, leases: Iterable[Lease]) -> None:
+        """Keep what is held, as the keeper of a worker does."""
+        held = list(leases)
+        if not held:
+            return
+        beats = await self.store.heartbeat(held, lasting=lease)
+        for one in held:
+            if one.task_id not in beats:
+                self.interrupt(one.task_id, None)
+            elif beats[one.task_id].cancel_requested:
+                self.interrupt(one.task_id, CANCELLED)
+
+    async def _claim(self, n: int) -> list[Lease]:
+        tasks = self._tasks()
+        if not tasks or n < 1:
+            return []
+        queues = {queue for app in self._all_apps() for queue in app.queues}
+        for queue in queues - self._queues:
+            await self.store.make_queue(queue)
+        self._queues = queues | {one.name for one in await self.store.queues()}
+        return await self.store.claim(sorted(self._queues), n, lasting=lease, worker="test", names=list(tasks))
+
+    async def _attempt(self, held: Lease) -> None:
+        loop = asyncio.get_running_loop()
+        doom = self._dooms.get(held.task_id)
+        attempt = DoomedAttempt(held, self, loop, doom) if doom else Attempt(held, self, loop)
+        outcome = await self.run_attempt(self._tasks()[held.name], attempt)
+        for _ in range(settles_at_most):
+            if outcome is None:
+                return
+            outcome = await self._settle(held, outcome)
+
+    async def _settle(self, held: Lease, outcome: Outcome) -> Outcome | None:
+        """Settle; what to settle with instead, if that was refused."""
+        try:
+            (settled,) = await self.store.settle((held, outcome))
+        except HoldfastError as error:
+            return unsettled(error)
+        return instead(outcome, settled.status)
+
+    def _move(self, began: datetime, running: dict[asyncio.Task[None], Lease]) -> bool:
+        """Move the clock to when something can happen next; False if nothing will."""
+        at = self.clock.next(one.task_id for one in running.values())
+        if at is None:
+            return False
+        if at - began > longest:
+            raise AssertionError(f"There is no end in sight: the next thing to happen is at {at}, more than a year on.")
+        self.clock.set(at)
+        return True
+
+    # Who is there
+
+    def _know(self, app: Holdfast) -> None:
+        self._apps[id(app)] = app
+
+    def _all_apps(self) -> list[Holdfast]:
+        """All applications of this process; those that this test uses come last, and so win where names clash."""
+        others = sorted((app for app in list(EVERY) if id(app) not in self._apps), key=lambda app: app.is_open)
+        return [*others, *self._apps.values()]
+
+    def _tasks(self) -> dict[str, Task[..., Any]]:
+        return {name: task for app in self._all_apps() for name, task in app.tasks.items()}
+
+    def _somebody_waits(self) -> bool:
+        return any(app.awaits for app in self._all_apps())
+
+    # Looking
+
+    async def _has_ended(self, task_id: UUID) -> bool:
+        return bool(await self.store.outcomes([task_id]))
+
+    async def _ran(self, handle: Handle[R]) -> Ran[R]:
+        read = await self.store.read(handle.id)
+        told = await self.store.step_events(handle.id)
+        ended = (await self.store.outcomes([handle.id])).get(handle.id)
+        value, error = await self._value(handle, ended)
+        return Ran(
+            handle, read["state"], read["outcome"], read["attempt"],
+            steps=[one.step for one in told if one.kind == "step_completed"],
+            events=await self.store.events(handle.id),
+            usage=[spent for one in told if one.kind in ("step_completed", "usage") for spent in one.data or []],
+            error=error, value=value,
+        )  # fmt: skip
+
+    async def _value(self, handle: Handle[R], ended: Ended | None) -> tuple[Any, TaskError | None]:
+        if ended is None:
+            why = await self.store.explain(handle.id)
+            return None, TaskError(f"Task {handle.id} has not ended. {why.sentence}", fix=why.fix)
+        try:
+            return handle.value(ended), None
+        except (TaskFailed, TaskCancelled) as error:
+            return None, error
+
+
+class Bridge:
+    """The store's connections, for whichever event loop asks: they live in the engine's own."""
+
+    def __init__(self, loop: Background, pool: asyncpg.Pool) -> None:
+        self._loop = loop
+        self._pool = pool
+
+    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
+        rows: list[asyncpg.Record] = await self._loop.acall(self._pool.fetch(query, *arguments))
+        return rows

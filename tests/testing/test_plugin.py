@@ -1,0 +1,32 @@
+"""The plugin, as pytest sees it in somebody else's project."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_example_of_the_documentation_runs(pytester: pytest.Pytester) -> None:
+    page = (DOCS / "testing.md").read_text()
+    files = dict(re.findall(r'```python title="(\w+\.py)"\n(.*?)```', page, flags=re.DOTALL))
+    assert files.keys() == {"app.py", "test_app.py"}
+    for name, text in files.items():
+        (pytester.path / name).write_text(text)
+    others = [option for name in ("asyncio", "schemathesis", "hypothesispytest") for option in ("-p", f"no:{name}")]
+    ran = pytester.runpytest_subprocess("-n", "2", "-W", "error", *others, timeout=50)
+    ran.assert_outcomes(passed=2)
+
+
+def test_a_run_that_does_not_use_it_imports_nothing() -> None:
+    script = (
+        "import sys; before = set(sys.modules); import pytest; also = set(sys.modules); import holdfast.testing.plugin;"
+        "print(*sorted(set(sys.modules) - also - set(sys.stdlib_module_names)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["holdfast", "holdfast.testing", "holdfast.testing.plugin"]
