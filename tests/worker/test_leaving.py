@@ -62,8 +62,9 @@ async def test_what_ran_apart_goes_back_at_no_further_cost(crew: Crew, kind: str
     handler = app.sleeps if kind == "sleeps" else app.stubborn
     (task,) = await crew.submit(handler.submission("apart"))
     await crew.noted("apart")
-    worker.kill(keeper=False)
-    await crew.noted("apart", 2)
+    for lost in (1, 2):
+        worker.kill(keeper=False)
+        await crew.noted("apart", lost + 1)
     assert worker.leave() == 0
-    assert await cost(crew, task) == {**FREE, "attempt": 2, "crashes": 1}
+    assert await cost(crew, task) == {**FREE, "attempt": 3, "crashes": 2}
     assert (await crew.verbs(task))[-1] == "later"

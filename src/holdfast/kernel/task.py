@@ -57,7 +57,8 @@ class Proof:
 class Lease(Proof):
     """The right to run one attempt of one task, until it expires. Token and attempt prove it.
 
-    `crashes` counts the workers that were lost with it; `resumed` says that it was held before, and may have steps.
+    `crashes` counts the workers that were lost with it; after `last_chance` one more ends it. `resumed` says that it was
+    held before, and may have steps.
     """
 
     expires_at: datetime
@@ -74,6 +75,7 @@ class Lease(Proof):
     version: int
     payload: Json = field(repr=False)
     crashes: int = 0
+    last_chance: bool = False
     resumed: bool = False
     trace: str | None = None
 

@@ -207,7 +207,7 @@ class Keeper:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
                 pause = min(pause * 2, 1.0)
 
-    # Tasks that have lost a worker before
+    # Tasks that one more lost worker would end
 
     async def _run_apart(self, parent: Child, lease: Json) -> None:
         """Run it in a process of its own: if it brings that down too, nobody else is harmed."""

@@ -98,11 +98,11 @@ class Runner(StoreDesk):
 
     def begin(self, leases: Sequence[Lease], claimed: float, *, apart: bool = False) -> None:
         """Run these. The keeper hears of it first: if they bring this process down, it knows which they were."""
-        suspects = [] if apart else [lease for lease in leases if lease.crashes]
-        for lease in suspects:  # a worker was lost with it before: it must not take its neighbours along again
+        suspects = [] if apart else [lease for lease in leases if lease.last_chance]
+        for lease in suspects:  # workers were lost with it before: whoever is to blame must not take others along
             self.link.send("alone", dump_lease(lease))
         now = time.monotonic()
-        mine = [lease for lease in leases if apart or not lease.crashes]
+        mine = [lease for lease in leases if apart or not lease.last_chance]
         if mine:
             self.link.send("begun", [self._told(lease) for lease in mine])
         for lease in mine:

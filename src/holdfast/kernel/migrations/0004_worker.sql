@@ -7,7 +7,8 @@ alter table holdfast.worker add column idle_since timestamptz;
 alter table holdfast.worker set (fillfactor = 50);
 create index worker_idle on holdfast.worker (id) where idle_since is not null;
 
--- A task that has lost a worker before is run apart from others; one that was begun before may have steps to find.
+-- A task that one more lost worker would end is run apart from others; one that was held before may have steps to find.
 alter type holdfast.lease add attribute crashes int;
+alter type holdfast.lease add attribute last_chance bool;
 alter type holdfast.lease add attribute resumed bool;
 alter type holdfast.lease add attribute trace text;

@@ -105,9 +105,11 @@ begin
   )
   select l.id, l.attempt, l.lease_token, l.lease_expires_at, c.name, l.name, l.owner, l.state, l.queue, l.priority,
          l.due_at, l.deadline, l.timed_out, l.max_attempts, l.version, i.payload, l.crashes,
+         l.crashes > 0 and l.crashes >= c.crash_budget - 1,
          l.version > 1 or i.retry_of is not null, i.trace
   from leased l
-  cross join lateral (select c.name from holdfast.lifecycle c where c.id = l.lifecycle offset 0) c
+  cross join lateral (
+    select c.name, c.crash_budget from holdfast.lifecycle c where c.id = l.lifecycle offset 0) c
   cross join lateral (select i.payload, i.retry_of, i.trace from holdfast.input i where i.id = l.id offset 0) i
   order by l.priority desc, l.due_at, l.id;
 end $$;
