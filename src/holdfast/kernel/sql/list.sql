@@ -276,35 +276,37 @@ as $$
 $$;
 
 -- How many tasks are where. Live ones are counted up to 100,000 in all, finished ones up to 10,000 in each state; those of
--- one owner up to 10,000 live and 10,000 finished ones in all, the newest.
+-- one owner up to 10,000 in all, the newest.
 create or replace function holdfast.stats(p_owner text default null)
 returns table (lifecycle text, state text, actor text, outcome text, number bigint, capped bool)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off
 as $$
-  with live as materialized (
+  with own as materialized (
+    select m.ids, m.next is not null as capped
+    from holdfast.matching(null, null, null, null, null, null, p_owner, null, null, null, 10000) m where p_owner is not null
+  ), counted as materialized (
     (select t.lifecycle, t.state, count(*) as number, sum(count(*)) over () >= 100000 as capped
      from (select t.lifecycle, t.state from holdfast.task t where p_owner is null limit 100000) t group by 1, 2)
     union all
-    (select t.lifecycle, t.state, count(*), sum(count(*)) over () >= 10000
-     from (select t.lifecycle, t.state from holdfast.task t
-           where t.owner = p_owner order by t.id desc limit 10000) t group by 1, 2)
-  ), done as materialized (
-    (select s.lifecycle, s.name as state, d.number, d.number >= 10000 as capped
+    (select s.lifecycle, s.name, d.number, d.number >= 10000
      from holdfast.state s
      cross join lateral (
        select count(*) as number from (
          select from holdfast.task_done t where t.lifecycle = s.lifecycle and t.state = s.name limit 10000) t) d
      where p_owner is null and s.actor = 'nobody')
     union all
-    (select t.lifecycle, t.state, count(*), sum(count(*)) over () >= 10000
-     from (select t.lifecycle, t.state from holdfast.task_done t
-           where t.owner = p_owner order by t.id desc limit 10000) t group by 1, 2)
+    (select t.lifecycle, t.state, count(*), o.capped
+     from own o cross join unnest(o.ids) i(id)
+     cross join lateral (
+       select t.lifecycle, t.state from holdfast.task t where t.id = i.id
+       union all select t.lifecycle, t.state from holdfast.task_done t where t.id = i.id limit 1) t
+     group by t.lifecycle, t.state, o.capped)
   )
   select l.name, s.name, s.actor::text, s.outcome::text, coalesce(sum(c.number), 0)::bigint,
          coalesce(bool_or(c.capped), false)
   from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
-  left join (select * from live union all select * from done) c on c.lifecycle = s.lifecycle and c.state = s.name
+  left join counted c on c.lifecycle = s.lifecycle and c.state = s.name
   group by l.name, s.name, s.actor, s.outcome
   order by l.name, s.actor, s.name
 $$;
