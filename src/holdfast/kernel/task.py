@@ -57,8 +57,8 @@ class Proof:
 class Lease(Proof):
     """The right to run one attempt of one task, until it expires. Token and attempt prove it.
 
-    `crashes` counts the workers that were lost with it; after `last_chance` one more ends it. `resumed` says that it was
-    held before, and may have steps.
+    `crashes` counts the workers that were lost with it; with `last_chance`, one more ends it. `resumed`: it was held
+    before, and may have steps.
     """
 
     expires_at: datetime

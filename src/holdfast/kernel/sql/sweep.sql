@@ -19,6 +19,9 @@ begin
   admitted := holdfast.admit_due();
   perform holdfast.try_again(p_n);
   perform holdfast.forget_beats();
+  delete from holdfast.worker w where w.id = any (array(  -- who left without a goodbye
+    select w.id from holdfast.worker w where w.seen_at < holdfast.now() - interval '1 day' limit 100
+    for update skip locked));
   perform holdfast.count_up('reaped', reaped), holdfast.count_up('expired', expired);
   perform holdfast.sum_up();
 end $$;
