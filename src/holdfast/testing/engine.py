@@ -170,6 +170,12 @@ class Engine(StoreDesk):
                 return
             outcome = await self._settle(held, outcome)
 
+    async def _settled_up(self, attempt: Attempt, outcome: Outcome | None) -> Outcome | None:
+        """A handler that goes on after its crash, and even comes to an end, is not heard."""
+        if isinstance(attempt, DoomedAttempt) and attempt.dead:
+            return None
+        return await super()._settled_up(attempt, outcome)
+
     async def _settle(self, held: Lease, outcome: Outcome) -> Outcome | None:
         """Settle; what to settle with instead, if that was refused."""
         try:
