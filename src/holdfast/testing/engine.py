@@ -89,6 +89,7 @@ class Engine(StoreDesk):
         """
         doom = Doom.of(crash_after, crash_before, crashes)
         handle = task if isinstance(task, Handle) else self.start(task, *args, **kwargs)
+        self._know(handle.app)
         if doom:
             self._dooms[handle.id] = doom
         self.call(self._work(handle.id))
