@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
@@ -34,7 +34,7 @@ def charge() -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tasks each question about ends was about."""
     asked: list[int] = []
     outcomes = Store.outcomes
@@ -127,9 +127,13 @@ def in_a_running_loop() -> int:
     return asyncio.run(cell())
 
 
+def add_two(n: int) -> int:
+    return add.start(n, 1).result() - n + 2
+
+
 def in_threads() -> int:
     with ThreadPoolExecutor(8) as threads:
-        return max(threads.map(lambda n: add.start(n, 1).result() - n + 2, range(8)))
+        return max(threads.map(add_two, range(8)))
 
 
 def after_close() -> int:

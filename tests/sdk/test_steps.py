@@ -157,18 +157,19 @@ def test_errors_are_blamed_on_their_step(holdfast: Engine) -> None:
     @app.task(retries=0)
     async def wrapped() -> None:
         try:
-            await step("parsed", int, "x")  # type: ignore[call-overload]
+            await step("parsed", int, "x")
         except ValueError as error:
             raise SchemaInvalid("no number") from error
 
-    run = holdfast.run(wrapped)
-    assert (failure(run).step, failure(run).category) == ("parsed", "SchemaInvalid")
+    error = failure(holdfast.run(wrapped))
+    assert (error.step, error.category) == ("parsed", "SchemaInvalid")
 
     @app.task(retries=0)
     async def unkept() -> None:
         await step("odd", object)
 
-    assert (failure(holdfast.run(unkept)).step, failure(holdfast.run(unkept)).category) == ("odd", "SchemaInvalid")
+    error = failure(holdfast.run(unkept))
+    assert (error.step, error.category) == ("odd", "SchemaInvalid")
 
 
 def test_what_was_spent_is_written_down_once_whatever_came_of_it(holdfast: Engine) -> None:
@@ -265,7 +266,7 @@ def test_an_attempt_that_takes_too_long_is_stopped(holdfast: Engine, plain: bool
         finally:
             stopped.set()
 
-    run = holdfast.run(app.task(name="slow", timeout="0.02s", retries=0)(loops if plain else waits))  # type: ignore[arg-type,var-annotated]
+    run = holdfast.run(app.task(name="slow", timeout="0.02s", retries=0)(loops if plain else waits))
     assert (failure(run).category, failure(run).code) == ("Transient", "timeout")
     assert stopped.is_set()
 

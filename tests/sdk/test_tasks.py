@@ -170,12 +170,13 @@ def test_every_kind_of_parameter_arrives(holdfast: Engine) -> None:
     assert holdfast.run(greet, "Bob").result == {"said": "Hello, Bob", "others": [], "loud": False, "more": {}}
 
 
-@pytest.mark.parametrize(("args", "error"), [(("many",), PayloadInvalid), ((), TypeError), ((1, 2), TypeError)])
-def test_wrong_arguments_are_refused_at_the_start(holdfast: Engine, args: Any, error: type[Exception]) -> None:
-    with pytest.raises(error) as raised:
-        double.start(*args)
-    if error is PayloadInvalid:
-        assert "double: n: Input should be a valid integer" in str(raised.value)
+def test_wrong_arguments_are_refused_at_the_start(holdfast: Engine) -> None:
+    start: Any = double.start
+    with pytest.raises(PayloadInvalid, match="double: n: Input should be a valid integer"):
+        start("many")
+    for arguments in ((), (1, 2)):
+        with pytest.raises(TypeError):
+            start(*arguments)
     assert holdfast.call(holdfast.store.list_tasks()).items == []
 
 
@@ -185,27 +186,21 @@ def test_what_json_cannot_hold_is_refused_at_the_start(holdfast: Engine) -> None
             anything.start(value)
 
 
-@pytest.mark.parametrize(
-    ("payload", "message"),
-    [
+def test_a_payload_from_elsewhere_that_does_not_fit_ends_in_the_inbox(holdfast: Engine) -> None:
+    payloads: list[tuple[Any, str]] = [
         ({"n": "many"}, "n: Input should be a valid integer"),
         ({}, "n: it is missing"),
         ({"n": 1, "m": 2}, "m: nobody expects it"),
         ([1], "it: Input should be"),
-    ],
-    ids=str,
-)
-def test_a_payload_from_elsewhere_that_does_not_fit_ends_in_the_inbox(
-    holdfast: Engine, payload: Any, message: str
-) -> None:
-    (made,) = holdfast.call(holdfast.store.submit(Submission("double", payload)))
-    assert made.id
-    holdfast._know(hf)
-    run = holdfast.run(hf.handle(made.id))
-    assert isinstance(run.error, TaskFailed)
-    assert run.error.category == "SchemaInvalid"
-    assert message in str(run.error)
-    assert [entry["task_id"] for entry in holdfast.call(holdfast.store.inbox())] == [made.id]
+    ]
+    for payload, message in payloads:
+        (made,) = holdfast.call(holdfast.store.submit(Submission("double", payload)))
+        assert made.id
+        run = holdfast.run(hf.handle(made.id))
+        assert isinstance(run.error, TaskFailed)
+        assert run.error.category == "SchemaInvalid"
+        assert message in str(run.error)
+    assert len(holdfast.call(holdfast.store.inbox())) == len(payloads)
 
 
 def test_annotations_may_be_written_ahead_or_name_what_is_local(holdfast: Engine) -> None:

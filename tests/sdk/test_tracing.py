@@ -6,6 +6,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from holdfast import Holdfast, Transient, current, step
+from holdfast.kernel import running
 from holdfast.sdk import tracing
 from holdfast.testing import Engine
 
@@ -25,12 +26,20 @@ def test_one_trace_leads_from_the_start_through_every_attempt(
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    monkeypatch.setattr(tracing, "tracer", provider.get_tracer("test"))
+    for module in (tracing, running):
+        monkeypatch.setattr(module, "tracer", provider.get_tracer("test"))
     run = holdfast.run(twice)
     assert run.outcome == "done"
-    start, first, second = spans.get_finished_spans()
-    assert [span.name for span in (start, first, second)] == ["start twice", "run twice", "run twice"]
-    assert len({span.context.trace_id for span in (start, first, second)}) == 1
+    start, done, first, second = spans.get_finished_spans()
+    assert [span.name for span in (start, done, first, second)] == [
+        "start twice",
+        "step first",
+        "run twice",
+        "run twice",
+    ]
+    assert len({span.context.trace_id for span in (start, done, first, second)}) == 1
+    assert done.parent is not None
+    assert done.parent.span_id == first.context.span_id
     assert first.parent == second.parent
     assert first.parent is not None
     assert first.parent.span_id == start.context.span_id

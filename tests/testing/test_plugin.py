@@ -12,15 +12,15 @@ pytest_plugins = ["pytester"]
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_example_of_the_documentation_runs(pytester: pytest.Pytester) -> None:
-    page = (DOCS / "testing.md").read_text()
-    files = dict(re.findall(r'```python title="(\w+\.py)"\n(.*?)```', page, flags=re.DOTALL))
-    assert files.keys() == {"app.py", "test_app.py"}
+def test_the_examples_of_the_documentation_run(pytester: pytest.Pytester) -> None:
+    pages = "".join((DOCS / page).read_text() for page in ("testing.md", "concepts/steps.md"))
+    files = dict(re.findall(r'```python title="(\w+\.py)"\n(.*?)```', pages, flags=re.DOTALL))
+    assert files.keys() == {"app.py", "test_app.py", "invoices.py", "test_invoices.py"}
     for name, text in files.items():
         (pytester.path / name).write_text(text)
     others = [option for name in ("asyncio", "schemathesis", "hypothesispytest") for option in ("-p", f"no:{name}")]
     ran = pytester.runpytest_subprocess("-n", "2", "-W", "error", *others, timeout=50)
-    ran.assert_outcomes(passed=2)
+    ran.assert_outcomes(passed=3)
 
 
 def test_a_run_that_does_not_use_it_imports_nothing() -> None:

@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
+from opentelemetry import trace
+
 from holdfast.errors import StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
@@ -22,6 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+tracer = trace.get_tracer("holdfast")
 longest_note = 500
 longest_name = 200
 
@@ -143,7 +146,8 @@ class Steps:
             spent: list[Json] = []
             token = SPENT.set(spent)
             try:
-                value = function(*args, **kwargs)
+                with tracer.start_as_current_span(f"step {name}"):
+                    value = function(*args, **kwargs)
                 result = ask(attempt.keep(name, value, spent))
             except BaseException as error:
                 attempt.blame(error, name)
@@ -199,7 +203,8 @@ class Steps:
             spent: list[Json] = []
             token = SPENT.set(spent)
             try:
-                value = await called(function, args, kwargs)
+                with tracer.start_as_current_span(f"step {name}"):
+                    value = await called(function, args, kwargs)
                 result = await attempt.keep(name, value, spent)
             except BaseException as error:
                 attempt.blame(error, name)

@@ -108,7 +108,7 @@ def plain_cursor(on: Any) -> Any:
         from psycopg.rows import tuple_row
 
         return on.cursor(row_factory=tuple_row)
-    from psycopg2.extensions import cursor  # type: ignore[import-untyped]
+    from psycopg2.extensions import cursor
 
     return on.cursor(cursor_factory=cursor)
 

@@ -52,6 +52,9 @@ class Options:
 class Task(Generic[P, R]):
     """A function with a name under which workers know it. Made by `Holdfast.task`."""
 
+    __name__: str
+    __qualname__: str
+
     def __init__(
         self,
         app: "Holdfast",
@@ -81,7 +84,7 @@ class Task(Generic[P, R]):
         return f"<task {self.name}>"
 
     def __reduce__(self) -> str:
-        return str(vars(self)["__qualname__"])  # as functions do: by the name under which its module has it
+        return self.__qualname__  # as functions do: by the name under which its module has it
 
     @property
     def returns(self) -> object:

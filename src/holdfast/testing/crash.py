@@ -46,7 +46,7 @@ class DoomedAttempt(Attempt):
         super().__init__(lease, desk, loop)
         self._doom = doom
         self._stop = desk.interrupt
-        self._dead = False
+        self.dead = False
 
     async def stored(self, name: str) -> tuple[bool, Json]:
         self._be_dead()
@@ -65,10 +65,10 @@ class DoomedAttempt(Attempt):
     def _reach(self, doomed: str | None, name: str) -> None:
         if name == doomed and self._doom.left:
             self._doom.left -= 1
-            self._dead = True
+            self.dead = True
             self._be_dead()
 
     def _be_dead(self) -> None:
-        if self._dead:
+        if self.dead:
             self._stop(self.lease.task_id, None)
             raise asyncio.CancelledError("the process has crashed here")

@@ -89,6 +89,7 @@ class Engine(StoreDesk):
         """
         doom = Doom.of(crash_after, crash_before, crashes)
         handle = task if isinstance(task, Handle) else self.start(task, *args, **kwargs)
+        self._know(handle.app)
         if doom:
             self._dooms[handle.id] = doom
         self.call(self._work(handle.id))
@@ -169,6 +170,12 @@ class Engine(StoreDesk):
             if outcome is None:
                 return
             outcome = await self._settle(held, outcome)
+
+    async def _settled_up(self, attempt: Attempt, outcome: Outcome | None) -> Outcome | None:
+        """A handler that goes on after its crash, and even comes to an end, is not heard."""
+        if isinstance(attempt, DoomedAttempt) and attempt.dead:
+            return None
+        return await super()._settled_up(attempt, outcome)
 
     async def _settle(self, held: Lease, outcome: Outcome) -> Outcome | None:
         """Settle; what to settle with instead, if that was refused."""
