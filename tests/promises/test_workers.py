@@ -81,14 +81,3 @@ async def test_who_goes_to_sleep_is_told_when_something_falls_due(store: Store) 
     await submit(store, delay=timedelta(minutes=2), priority=9)
     assert await store.idle("worker") == timedelta(minutes=2)
     assert await store.idle("nobody that is known") is None
-
-
-async def test_who_left_without_a_goodbye_is_forgotten_after_a_day(store: Store, clock: Clock) -> None:
-    await hello(store, "gone")
-    clock.advance(hours=23)
-    await hello(store, "there")
-    await store.sweep()
-    assert [one.id for one in await store.workers()] == ["gone", "there"]
-    clock.advance(hours=2)
-    await store.sweep()
-    assert [(one.id, one.live) for one in await store.workers()] == [("there", False)]

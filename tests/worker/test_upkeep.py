@@ -1,5 +1,7 @@
 """A worker that runs for long needs no more than one that has just begun."""
 
+from holdfast.kernel.store import Store
+from holdfast.testing import Clock
 from tests.worker import app
 from tests.worker.crew import Crew
 
@@ -23,3 +25,14 @@ async def test_memory_and_files_stay_flat(crew: Crew) -> None:
     assert after[0] - before[0] < 20 * MEGABYTE
     assert after[2] - before[2] < 20 * MEGABYTE
     assert (after[1], after[3]) <= (before[1] + 4, before[3] + 4)
+
+
+async def test_a_worker_that_is_long_gone_is_forgotten(store: Store, clock: Clock) -> None:
+    await store.hello("gone", label="", queues=["default"], names=None, slots=1)
+    clock.advance(minutes=59)
+    await store.hello("here", label="", queues=["default"], names=None, slots=1)
+    await store.sweep()
+    assert {worker.id for worker in await store.workers()} == {"gone", "here"}
+    clock.advance(minutes=2)
+    await store.sweep()
+    assert {worker.id for worker in await store.workers()} == {"here"}

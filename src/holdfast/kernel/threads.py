@@ -44,6 +44,7 @@ class Call(threading.Thread):
         self._context = contextvars.copy_context()
         self._ending = threading.Lock()
         self._ended = False
+        self._interrupted = False
 
     def run(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):  # an interruption that came when all was done
@@ -60,9 +61,20 @@ class Call(threading.Thread):
 
     def interrupt(self) -> None:
         with self._ending:
-            if not self._ended and self.ident:
-                kind = ctypes.py_object(asyncio.CancelledError)
+            if not self._ended and not self._interrupted and self.ident:
+                kind = ctypes.py_object(self._interruption())
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), kind)
+
+    def _interruption(self) -> type[asyncio.CancelledError]:
+        """A CancelledError that lets us know when it arises: once is enough, or it would break what cleans up."""
+        call = self
+
+        class Interrupted(asyncio.CancelledError):
+            def __init__(self, *args: object) -> None:
+                super().__init__(*args)
+                call._interrupted = True
+
+        return Interrupted
 
     def _tell(self, settle: Callable[[Any], None], value: object) -> None:
         with self._ending:

@@ -19,9 +19,7 @@ begin
   admitted := holdfast.admit_due();
   perform holdfast.try_again(p_n);
   perform holdfast.forget_beats();
-  delete from holdfast.worker w where w.id = any (array(  -- who left without a goodbye
-    select w.id from holdfast.worker w where w.seen_at < holdfast.now() - interval '1 day' limit 100
-    for update skip locked));
+  perform holdfast.forget_workers();
   perform holdfast.count_up('reaped', reaped), holdfast.count_up('expired', expired);
   perform holdfast.sum_up();
 end $$;
@@ -204,6 +202,15 @@ as $$
     where b.expires_at < holdfast.now() - interval '1 minute'
       and (select t.lease_token from holdfast.task t where t.id = b.task_id) is distinct from b.token
     limit 1000 for update skip locked))
+$$;
+
+-- Workers that went without a goodbye.
+create or replace function holdfast.forget_workers() returns void
+language sql
+as $$
+  delete from holdfast.worker w where w.id = any (array(
+    select w.id from holdfast.worker w where w.seen_at < holdfast.now() - interval '1 hour'
+    order by w.id limit 100 for update skip locked))
 $$;
 
 grant execute on function holdfast.sweep(int) to holdfast_app;
