@@ -14,13 +14,13 @@ from pydantic import BaseModel, Field
 
 from holdfast.errors import LeaseLost, RequestInvalid
 from holdfast.http.access import Guarded, needs
-from holdfast.http.fields import Body, Json, Moment, Text, Word
+from holdfast.http.fields import Body, Json, Moment, Real, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Beat, Category, Checkpoint, Done, Failed, Lease, Proof
 
 lease_seconds_by_default = 30.0
-LeaseSeconds = Annotated[float, Field(gt=0, le=86400, description="How long the lease lasts unless it is extended")]
+LeaseSeconds = Annotated[Real, Field(gt=0, le=86400, description="How long the lease lasts unless it is extended")]
 
 
 class Claim(Body):
@@ -30,7 +30,7 @@ class Claim(Body):
     task_id: UUID | None = None
     queues: Annotated[Sequence[Word], Field(min_length=1, max_length=100)] = ("default",)
     names: Annotated[list[Word], Field(max_length=1000)] | None = None
-    n: Annotated[int, Field(ge=1, le=100)] | None = None
+    n: Annotated[Whole, Field(ge=1, le=100)] | None = None
     lease_seconds: LeaseSeconds = lease_seconds_by_default
 
 
@@ -52,7 +52,7 @@ class Claimed(BaseModel):
 
 class Held(Body):
     task_id: UUID
-    attempt: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    attempt: Annotated[Whole, Field(ge=1, le=2**31 - 1)]
     lease_token: UUID
 
     def proof(self) -> Proof:
@@ -97,7 +97,7 @@ class Error(Body):
     code: Word | None = None
     message: Annotated[str, Field(max_length=20_000)] = ""
     step: Word | None = None
-    retry_after_seconds: Annotated[float, Field(ge=0, le=86400 * 365)] | None = None
+    retry_after_seconds: Annotated[Real, Field(ge=0, le=86400 * 365)] | None = None
 
 
 class Output(Body):

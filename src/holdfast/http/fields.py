@@ -1,4 +1,4 @@
-"""The fields that requests are made of: unknown ones are refused, texts hold no NUL and are not endless."""
+"""The fields that requests are made of: unknown ones are refused, texts hold no NUL, true is not the number 1."""
 
 from typing import Annotated, Any
 
@@ -17,6 +17,14 @@ def sane(text: str) -> str:
     return text
 
 
+def number(value: object) -> object:
+    if isinstance(value, (bool, str)):
+        raise ValueError("is no number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(number)]
+Real = Annotated[float, BeforeValidator(number)]
 Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(sane)]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(sane)]
 Json = Any

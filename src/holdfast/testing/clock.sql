@@ -26,3 +26,4 @@ as $$
     select s.until from holdfast.setback s) x
   where x.at > holdfast.now()
 $$;
+revoke execute on function holdfast.test_next(uuid[]) from public;

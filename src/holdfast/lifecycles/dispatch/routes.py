@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, check_visible, needs
-from holdfast.http.fields import Body, Word
+from holdfast.http.fields import Body, Real, Whole, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.durations import parse_duration
@@ -28,9 +28,9 @@ class NewTask(Body):
     task: Word
     payload: Any = None
     queue: Word | None = None
-    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
-    priority: Annotated[int, Field(ge=0, le=9)] = 0
-    delay: float | str | None = None
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
+    priority: Annotated[Whole, Field(ge=0, le=9)] = 0
+    delay: Real | str | None = None
     after: Annotated[Sequence[UUID], Field(max_length=1000)] = ()
     key: Word | None = None
     tags: Annotated[Sequence[Word], Field(max_length=50)] = ()
