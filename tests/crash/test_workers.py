@@ -56,6 +56,7 @@ class Storm:
         self.kills: Counter[str] = Counter()
         self.made: dict[str, UUID] = {}
         self.over = False
+        self.drained = False
         self.alive: list[Worker] = []
         self.api: subprocess.Popen[bytes] | None = None
         with socket.socket() as free:
@@ -66,7 +67,7 @@ class Storm:
 
     async def man(self) -> None:
         """Replace workers and servers that are gone."""
-        while not self.over:
+        while not self.drained:
             self.alive = [worker for worker in self.alive if worker.process.poll() is None]
             while len(self.alive) < workers_wanted:
                 with contextlib.suppress(pytest.fail.Exception):  # the database is away: it says so and ends
@@ -202,22 +203,17 @@ class Storm:
         return bool(backends)
 
     async def rage(self) -> None:
-        tasks = [
-            asyncio.create_task(one)
-            for one in (self.man(), self.strike(), self.submit(0), self.submit(1), self.count())
-        ]
-        await asyncio.wait(tasks, timeout=storm_seconds, return_when=asyncio.FIRST_EXCEPTION)
-        self.over = True
-        await asyncio.gather(*tasks)
-
-    async def drain(self) -> None:
-        """All that is left ends, with the workers that are there."""
-        self.over = False
+        """Strike while there is work; then let all that is left end, with those who are there."""
         manning = asyncio.create_task(self.man())
+        tasks = [asyncio.create_task(one) for one in (self.strike(), self.submit(0), self.submit(1), self.count())]
         try:
+            await asyncio.wait([manning, *tasks], timeout=storm_seconds, return_when=asyncio.FIRST_EXCEPTION)
+            self.over = True
+            async with asyncio.timeout(60):  # what was asked for last is asked for until it is there
+                await asyncio.gather(*tasks)
             await self.crew.ended(self.made.values(), within=120)
         finally:
-            self.over = True
+            self.drained = True
             await manning
 
 
@@ -246,7 +242,6 @@ async def test_a_storm_over_everything_ends_every_task_once(storm: Storm) -> Non
     crew = storm.crew
     storm.alive.append(await asyncio.to_thread(storm.start_worker))
     await storm.rage()
-    await storm.drain()
 
     ends = dict(zip(storm.made, await crew.ended(storm.made.values()), strict=True))
     executions = Counter(line.split()[0] for line in crew.ledger.read_text().splitlines())
