@@ -7,8 +7,9 @@ kept; so a handler can be tried by calling it.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
@@ -82,6 +83,21 @@ class Attempt:
             await self.desk.checkpoint(Checkpoint(self.lease, name, values.dump(value), usage=spent or None))
         ).result
 
+    @contextlib.contextmanager
+    def within(self, step: str) -> Iterator[list[Json]]:
+        """While a step runs: what is spent in it. If it fails it is to blame, and what it spent is spent."""
+        self.show(step=step)
+        spent: list[Json] = []
+        token = SPENT.set(spent)
+        try:
+            yield spent
+        except BaseException as error:
+            self.blame(error, step)
+            self.spent += spent
+            raise
+        finally:
+            SPENT.reset(token)
+
     def blame(self, error: BaseException, step: str) -> None:
         """Remember in which step an error arose: failures are counted for each step by itself."""
         if not any(known is error for known, _ in self.blamed):
@@ -142,19 +158,10 @@ class Steps:
 
         known, result = ask(attempt.stored(name))
         if not known:
-            attempt.show(step=name)
-            spent: list[Json] = []
-            token = SPENT.set(spent)
-            try:
+            with attempt.within(name) as spent:
                 with tracer.start_as_current_span(f"step {name}"):
                     value = function(*args, **kwargs)
                 result = ask(attempt.keep(name, value, spent))
-            except BaseException as error:
-                attempt.blame(error, name)
-                attempt.spent += spent
-                raise
-            finally:
-                SPENT.reset(token)
         return cast(R, values.load(result, values.returned_by(function)))
 
     @overload
@@ -199,19 +206,10 @@ class Steps:
             return await called(function, args, kwargs)
         known, result = await attempt.stored(name)
         if not known:
-            attempt.show(step=name)
-            spent: list[Json] = []
-            token = SPENT.set(spent)
-            try:
+            with attempt.within(name) as spent:
                 with tracer.start_as_current_span(f"step {name}"):
                     value = await called(function, args, kwargs)
                 result = await attempt.keep(name, value, spent)
-            except BaseException as error:
-                attempt.blame(error, name)
-                attempt.spent += spent
-                raise
-            finally:
-                SPENT.reset(token)
         return values.load(result, values.returned_by(function))
 
 
