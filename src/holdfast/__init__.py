@@ -5,7 +5,6 @@ passes through here with nothing but the standard library.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ HOMES = {name: room for room, names in ROOMS.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("holdfast")
     if name in HOMES:
         return getattr(import_module(f"holdfast.{HOMES[name]}"), name)

@@ -7,13 +7,13 @@ away or slow: it reads from the database at its own pace, and one that takes not
 import asyncio
 import contextlib
 import json
+import logging
 import time
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
-import structlog
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
@@ -32,7 +32,7 @@ quiet = timedelta(seconds=15)
 reconnect_milliseconds = 1000
 tasks_at_most = 100
 
-log = structlog.get_logger()
+log = logging.getLogger("holdfast.api")
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

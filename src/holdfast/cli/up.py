@@ -7,6 +7,7 @@ goes with the last process that uses it, and keeps everything.
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import structlog
 import typer
 import uvicorn
 
@@ -35,7 +35,7 @@ ports_tried = 100
 
 T = TypeVar("T")
 
-log = structlog.get_logger()
+log = logging.getLogger("holdfast.up")
 
 
 def run(settings: Settings, fleet: Fleet | None = None, told: str = "", first: Sequence[Submission] = ()) -> None:
@@ -74,7 +74,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
     with listening, stoppable() as on_stop, contextlib.ExitStack() as stack:
         address = await abandonable(lambda: stack.enter_context(locate(settings)))
         for name in await migrate(address.nearest(owner=True)):
-            log.info("schema changed", applied=name)
+            log.info("schema changed", extra={"applied": name})
         async with pooled(address) as pool:
             store = Store(pool)
             await refuse_open_server(store, settings.host)

@@ -7,10 +7,11 @@ import re
 import time
 from uuid import uuid4
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from holdfast.kernel.logs import log_with
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 SANE = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -46,5 +47,5 @@ class Measured:
                 self.seconds.labels(route).observe(time.perf_counter() - began)
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        with log_with(request_id=request_id):
             await self.app(scope, receive, answer)

@@ -3,22 +3,22 @@
 Every one is optional and named HOLDFAST_..., as the table in docs/reference/settings.md lists them.
 """
 
+import os
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from holdfast.errors import SettingInvalid
 
 PREFIX = "HOLDFAST_"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """What one process of Holdfast was told."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", env_ignore_empty=True)
+    model_config = ConfigDict(frozen=True)
 
     url: Annotated[str | None, Field(repr=False)] = None
     """A `postgresql://` address. Without it: the embedded Postgres in `home`."""
@@ -64,7 +64,9 @@ def web_address(host: str, port: int) -> str:
 def read_settings(*, url: str | None = None) -> Settings:
     """The settings of this process, but for a `url` that is given. Raises SettingInvalid, which names the variable."""
     try:
-        return Settings(url=url) if url else Settings()
+        given = {name: os.environ.get(PREFIX + name.upper(), "") for name in Settings.model_fields}
+        told = {name: value for name, value in given.items() if value}  # an empty variable counts as unset
+        return Settings.model_validate({**told, "url": url} if url else told)
     except ValidationError as error:
         lines = []
         for problem in error.errors(include_input=False, include_url=False):
