@@ -25,6 +25,10 @@ class Background:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self.loop.close()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
