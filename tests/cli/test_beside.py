@@ -1,0 +1,135 @@
+"""Workers beside the server: sample work that moves, code that is saved, processes that are killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from holdfast.testing import Database
+
+APP = """
+from holdfast import Holdfast
+
+hf = Holdfast()
+
+@hf.task
+def first() -> str:
+    return "first"
+"""
+
+
+def environment(database: Database, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    return {**kept, "HOLDFAST_PORT": "0", "HOLDFAST_URL": database.owner_url, "PYTHONUNBUFFERED": "1", **more}
+
+
+def holdfast(*words: str) -> list[str]:
+    return [sys.executable, "-m", "holdfast", *words]
+
+
+class Running:
+    """A command that serves, with all that it says in one stream."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said = ""
+
+    def until(self, word: str) -> str:
+        """Read on until a line holds this word."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.said += line
+            if word in line:
+                return line
+        pytest.fail(f"It ended without {word!r}: {self.said}")
+
+
+@pytest.fixture
+def serve(empty_database: Database, tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Start a command that serves; told to end, it must end well."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*words: str) -> Running:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    holdfast(*words),
+                    cwd=tmp_path,
+                    env=environment(empty_database),
+                    text=True,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                )  # fmt: skip
+            )
+            running = Running(process)
+
+            def stop() -> None:
+                process.send_signal(signal.SIGINT)
+                rest, _ = process.communicate(timeout=40)
+                assert process.returncode == 0, running.said + rest
+
+            stack.callback(stop)
+            return running
+
+        yield start
+
+
+def ask(database: Database, folder: Path, *words: str) -> str:
+    asked: Any = subprocess.run(
+        holdfast(*words), cwd=folder, env=environment(database), capture_output=True, text=True, check=True
+    )
+    return str(asked.stdout)
+
+
+def test_code_that_is_saved_is_run(serve: Callable[..., Running], empty_database: Database, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    running = serve("dev", "app.py")
+    running.until("Worker ")
+    assert ask(empty_database, tmp_path, "start", "first", "{}", "--wait").strip() == '"first"'
+    (tmp_path / "app.py").write_text(APP.replace("first", "second"))
+    running.until("Worker ")
+    assert ask(empty_database, tmp_path, "start", "second", "{}", "--wait").strip() == '"second"'
+
+
+def test_the_sample_work_moves_and_a_killed_worker_is_replaced(
+    serve: Callable[..., Running], empty_database: Database, tmp_path: Path
+) -> None:
+    running = serve("up", "--demo", "--workers", "1")
+    running.until("Worker ")
+    (worker,) = [
+        child
+        for child in psutil.Process(running.process.pid).children()
+        if "worker" in child.cmdline()
+    ]  # fmt: skip
+    worker.kill()
+    running.until("Worker ")
+    task = ask(empty_database, tmp_path, "start", "sum_up", '{"page": 1}', "--queue", "demo").strip()
+    assert "computed" in ask(empty_database, tmp_path, "watch", task, "--json").lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["worker"], "Nobody said where your tasks are."),
+        (["worker", "--app", "nowhere:hf"], "No module named 'nowhere'"),
+        (["worker", "--app", "app.py:nothing"], "nothing is not there"),
+        (["worker", "--app", "app.py", "--lease", "soon"], "is no duration"),
+        (["up", "--workers", "2"], "Workers must know where your tasks are."),
+    ],
+)
+def test_a_worker_that_cannot_start_says_why(
+    empty_database: Database, tmp_path: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    command = holdfast(*words)
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment(empty_database), capture_output=True, text=True, check=False, timeout=50
+    )
+    assert ran.returncode == 2
+    assert said in ran.stderr
