@@ -65,7 +65,7 @@ def serve(empty_database: Database, tmp_path: Path) -> Iterator[Callable[..., Ru
                     text=True,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
-                )  # fmt: skip
+                )
             )
             running = Running(process)
 
