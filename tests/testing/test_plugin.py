@@ -18,6 +18,7 @@ def test_the_examples_of_the_documentation_run(pytester: pytest.Pytester) -> Non
     assert files.keys() == {"app.py", "test_app.py", "invoices.py", "test_invoices.py"}
     for name, text in files.items():
         (pytester.path / name).write_text(text)
+    pytester.makeini("[pytest]")  # the temporary folder may lie in a clone, whose settings are its own
     others = [option for name in ("asyncio", "schemathesis", "hypothesispytest") for option in ("-p", f"no:{name}")]
     ran = pytester.runpytest_subprocess("-n", "2", "-W", "error", *others, timeout=50)
     ran.assert_outcomes(passed=3)
