@@ -67,6 +67,61 @@ async def test_a_task_commits_or_vanishes_with_the_callers_transaction(store: St
         assert (await take_one(store)).task_id == task
 
 
+class Hole:
+    """A way to a server. On the first `lost` connections nothing arrives any more, and nothing is closed."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.to = (host, port)
+        self.lost = 0
+        self.made = 0
+        self.port = 0
+        self._ends: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> "Hole":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for end in self._ends:
+            end.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = self.made
+        self.made += 1
+        there, back = await asyncio.open_connection(*self.to)
+        self._ends += [writer, back]
+
+        async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                while data := await source.read(65536):
+                    if number < self.lost:
+                        await asyncio.Event().wait()
+                    target.write(data)
+            target.close()
+
+        carrying = [asyncio.ensure_future(carry(*way)) for way in ((reader, back), (there, writer))]
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*carrying)
+
+
+async def test_an_answer_that_never_comes_costs_neither_the_caller_nor_the_pool(database: Database) -> None:
+    url = urlsplit(database.ground.server.url(database=database.name))
+    async with Hole("127.0.0.1", url.port or 5432) as hole:
+        address = Address(given=url.geturl().replace(f":{url.port}/", f":{hole.port}/"))
+        async with pooled(address, connections=1) as pool:
+            store = Store(pool, answer_within_seconds=0.2)
+            await store.now()
+            hole.lost = hole.made
+            task = await submit(store, key="once")
+            assert (await take_one(store)).task_id == task
+            hole.lost = hole.made
+            with pytest.raises(DatabaseUnreachable, match="No answer came in time"):
+                await take(store)
+            assert await state_of(store, task) == "Running"
+
+
 async def test_a_deadlock_is_not_the_callers_worry(store: Store, database: Database) -> None:
     await store.submit(Submission("a"), Submission("b"))
     first, second = sorted(await take(store, n=2), key=lambda lease: lease.task_id)

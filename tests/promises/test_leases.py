@@ -182,7 +182,27 @@ async def test_a_worker_never_gets_a_task_it_does_not_know(store: Store, databas
     assert [lease.task_id for lease in leases] == [known]
     assert (await store.explain(strange)).reason == "unknown_task"
     assert (await store.read(strange))["attempt"] == 1
-    assert await take(store) == []
     await store.hello("new", label="new", queues=["default"], names=["strange"], slots=1)
     assert (await take_one(store)).task_id == strange
     assert await store.verify() == []
+
+
+async def test_what_a_worker_does_not_know_hides_nothing_that_lies_behind_it(store: Store) -> None:
+    await store.submit(*[Submission("theirs") for _ in range(50)])
+    ours = await submit(store, "ours")
+    (lease,) = await store.claim(["default"], 2, lasting=MINUTE, worker="w", names=["ours"])
+    assert lease.task_id == ours
+    for _ in range(2):  # and whoever knows what was set aside gets it at once
+        leases = await store.claim(["default"], 2, lasting=MINUTE, worker="v", names=["theirs"])
+        assert [lease.name for lease in leases] == ["theirs", "theirs"]
+    assert await store.verify() == []
+
+
+async def test_a_process_reads_the_rows_of_a_newer_release(store: Store, database: Database) -> None:
+    await store.submit(Submission("a"), Submission("b"))
+    database.ask_owner("alter type holdfast.lease add attribute newer int")
+    old = database.ask_owner("select pg_get_functiondef('holdfast.lease_tasks'::regproc)")
+    database.ask_owner(old.replace("is not null, i.trace\n", "is not null, i.trace, 7\n"))
+    lease = await take_one(store)
+    settled, leases = await store.turn([(lease, Done())], ["default"], lasting=MINUTE, worker="w")
+    assert ([one.status for one in settled], [one.name for one in leases]) == (["ok"], ["b"])

@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.errors import DependencyInvalid, RequestInvalid
+from holdfast.errors import DependencyInvalid, RequestInvalid, TaskBusy
 from holdfast.kernel.lifecycle import Lifecycle, clock, final, gather, work
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Lease, Moved, Submission
@@ -201,3 +201,33 @@ async def test_families_that_end_from_above_and_from_below_at_once_all_end(datab
 
         await asyncio.gather(*(family_of(n) for n in range(40)))
         assert await store.verify() == []
+
+
+async def test_a_worker_does_not_wait_for_ever_for_a_transaction_of_somebody_elses(
+    store: Store, database: Database
+) -> None:
+    await store.submit(Submission("a"), Submission("b"))
+    held, free = await store.claim(["default"], 2, lasting=MINUTE, worker="w")
+    async with open_transaction(database) as (own, transaction):
+        await own.submit(Submission("next", after=[held.task_id]))
+        with pytest.raises(TaskBusy):
+            await store.finish(held, Done())
+        assert await store.lose_these([held]) == 0
+        assert await store.hand_back("w") == 1
+        assert (await store.read(free.task_id))["state"] == "Running"
+        await transaction.commit()
+    assert await store.hand_back("w") == 1
+    assert await store.verify() == []
+
+
+async def test_a_limit_that_stays_as_it_is_holds_nobody_up(store: Store, database: Database) -> None:
+    await submit(store, limit_key="k", limit_to=2)
+    async with open_transaction(database) as (own, transaction):
+        await submit(own, limit_key="k", limit_to=2)
+        await submit(store, limit_key="k", limit_to=2)
+        await transaction.rollback()
+
+
+async def test_processes_that_start_together_make_each_partition_once(store: Store) -> None:
+    made = await asyncio.gather(*(store.make_partitions(1) for _ in range(3)))
+    assert (sum(made), await store.make_partitions(1)) == (10, 0)

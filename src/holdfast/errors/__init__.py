@@ -6,6 +6,7 @@
     ├── PortsTaken
     ├── DatabaseError
     │   ├── DatabaseUnreachable
+    │   ├── TaskBusy
     │   ├── DatabaseTooOld
     │   ├── DatabaseReadOnly
     │   ├── DatabaseForbidden
@@ -92,6 +93,7 @@ from holdfast.errors.starting import PortsTaken as PortsTaken
 from holdfast.errors.starting import SchemaMissing as SchemaMissing
 from holdfast.errors.starting import ServerFailed as ServerFailed
 from holdfast.errors.starting import SettingInvalid as SettingInvalid
+from holdfast.errors.starting import TaskBusy as TaskBusy
 
 
 class DeclarationError(HoldfastError):

@@ -32,6 +32,10 @@ class DatabaseUnreachable(DatabaseError):
     """The database does not answer."""
 
 
+class TaskBusy(DatabaseError):
+    """Somebody else holds this task at this moment."""
+
+
 class DatabaseTooOld(DatabaseError):
     """This Postgres is too old."""
 

@@ -72,7 +72,7 @@ class Access(Calls):
 
     async def list_keys(self) -> list[Key]:
         """All keys, revoked ones too, oldest first."""
-        return [Key(**row) for row in await self._rows("select * from holdfast.list_keys()")]
+        return [wire.known(Key, row) for row in await self._rows("select * from holdfast.list_keys()")]
 
     async def revoke_key(self, key: UUID | str) -> None:
         """Let nobody in with this key any more. Raises KeyUnknown."""

@@ -1,10 +1,12 @@
 """How a function of the kernel is called: what Postgres raised comes back as the class of the same SQLSTATE.
 
 A call that was broken off by a deadlock is made again, and so is one whose connection was lost, if making it twice does
-no harm. Each call is one statement, so a transaction pooler may stand in between.
+no harm. Each call is one statement, so a transaction pooler may stand in between. No call waits for ever: a connection
+may be half-open, so that what was asked or the answer to it never arrives.
 """
 
 import asyncio
+import contextlib
 import random
 from typing import Any
 
@@ -16,24 +18,34 @@ from holdfast.kernel import wire
 from holdfast.kernel.postgres import DRIVER_ERRORS
 
 calls_at_most = 8
+answer_within_seconds = 30.0
+release_within_seconds = 2.0
 
 
 class Calls:
     """Calls over a pool, or over one connection whose transaction the caller commits."""
 
-    def __init__(self, source: asyncpg.Pool | asyncpg.Connection) -> None:
+    def __init__(
+        self, source: asyncpg.Pool | asyncpg.Connection, *, answer_within_seconds: float = answer_within_seconds
+    ) -> None:
         self._source = source
+        self._answer_within_seconds = answer_within_seconds
         self._is_theirs = isinstance(source, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy))
 
     async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
         return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
 
-    async def _rows(self, query: str, *arguments: Any, repeatable: bool = True) -> list[asyncpg.Record]:
-        """Ask, and ask again where that is safe. Raises what Postgres raised, as a class of ours."""
+    async def _rows(
+        self, query: str, *arguments: Any, repeatable: bool = True, patience: float | None = 1
+    ) -> list[asyncpg.Record]:
+        """Ask, and ask again where that is safe. Raises what Postgres raised, as a class of ours.
+
+        Patience is how many times longer than usual an answer may take; None is for ever.
+        """
+        within = patience and patience * self._answer_within_seconds
         for call in range(1, calls_at_most + 1):
             try:
-                rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
-                return rows
+                return await self._fetch(query, arguments, within)
             except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
                 if self._is_theirs:
                     raise
@@ -49,3 +61,17 @@ class Calls:
                     raise wire.unreachable(error) from error
             await asyncio.sleep(random.uniform(0, 0.02 * 2**call))  # noqa: S311
         raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
+
+    async def _fetch(self, query: str, arguments: tuple[Any, ...], within: float | None) -> list[asyncpg.Record]:
+        if not isinstance(self._source, asyncpg.Pool):
+            rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
+            return rows
+        async with asyncio.timeout(within):
+            connection = await self._source.acquire()
+            try:
+                return list(await connection.fetch(query, *arguments))
+            finally:
+                # After a cancellation the pool waits for the server's word that it has stopped. Where none comes the
+                # connection is given up, so that the place in the pool is not lost with it.
+                with contextlib.suppress(*DRIVER_ERRORS):
+                    await self._source.release(connection, timeout=release_within_seconds)

@@ -35,27 +35,22 @@ class Looking(Calls):
     async def outcomes(self, ids: Iterable[UUID | str]) -> dict[UUID, Ended | None]:
         """How those of these tasks ended that have; None for one that is not there. Others are missing."""
         rows = await self._rows("select * from holdfast.outcomes($1)", [wire.task_id(task) for task in ids])
-        return {
-            row["task_id"]: Ended(**{**row, "result": wire.load(row["result"]), "note": wire.load(row["note"])})
-            if row["outcome"]
-            else None
-            for row in rows
-        }
+        return {row["task_id"]: wire.known(Ended, row, "result", "note") if row["outcome"] else None for row in rows}
 
     async def events(self, task_id: UUID | str) -> list[Event]:
         """Its moves, oldest first."""
         rows = await self._rows("select * from holdfast.events($1)", wire.task_id(task_id))
-        return [Event(**{**row, "data": wire.load(row["data"])}) for row in rows]
+        return [wire.known(Event, row, "data") for row in rows]
 
     async def steps(self, task_id: UUID | str) -> list[Step]:
         """Its steps, in the order in which they were completed."""
         rows = await self._rows("select * from holdfast.steps($1)", wire.task_id(task_id))
-        return [Step(**{**row, "result": wire.load(row["result"])}) for row in rows]
+        return [wire.known(Step, row, "result") for row in rows]
 
     async def step_events(self, task_id: UUID | str) -> list[StepEvent]:
         """What happened within it, oldest first."""
         rows = await self._rows("select * from holdfast.step_events($1)", wire.task_id(task_id))
-        return [StepEvent(**{**row, "data": wire.load(row["data"])}) for row in rows]
+        return [wire.known(StepEvent, row, "data") for row in rows]
 
     async def feed(
         self,
@@ -74,12 +69,14 @@ class Looking(Calls):
 
     async def explain(self, task_id: UUID | str) -> Explanation:
         """Why it is where it is, and what can be done about it. Raises TaskNotFound."""
-        return Explanation(**(await self._rows("select * from holdfast.explain($1)", wire.task_id(task_id)))[0])
+        return wire.known(
+            Explanation, (await self._rows("select * from holdfast.explain($1)", wire.task_id(task_id)))[0]
+        )
 
     async def verify(self, ids: Iterable[UUID | str] | None = None) -> list[tuple[UUID, str]]:
         """What in the history of these tasks, or of all, does not hold. Nothing is the proof that all does."""
         asked = None if ids is None else [wire.task_id(task) for task in ids]
-        return [tuple(row) for row in await self._rows("select * from holdfast.verify($1)", asked)]
+        return [tuple(row) for row in await self._rows("select * from holdfast.verify($1)", asked, patience=None)]
 
     async def inbox(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
         """What failed for good and waits for a person, newest first."""
@@ -106,7 +103,7 @@ class Looking(Calls):
         before = None if cursor is None else wire.task_id(cursor)
         query = "select * from holdfast.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
         row = (await self._rows(query, *words, live, wire.text(tag), before, limit))[0]
-        return Page(**{**row, "items": wire.load(row["items"])})
+        return wire.known(Page, row, "items")
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:
         """Ids of tasks that begin like this. Raises RequestInvalid for what begins none."""
@@ -125,20 +122,22 @@ class Looking(Calls):
     async def attempts(self, task_id: UUID | str) -> list[Attempt]:
         """Its leases, oldest first."""
         rows = await self._rows("select * from holdfast.attempts($1)", wire.task_id(task_id))
-        return [Attempt(**{**row, "error": wire.load(row["error"])}) for row in rows]
+        return [wire.known(Attempt, row, "error") for row in rows]
 
     async def tree(self, task_id: UUID | str) -> list[Link]:
         """The tasks it is tied to."""
         rows = await self._rows("select * from holdfast.tree($1)", wire.task_id(task_id))
-        return [Link(**row) for row in rows]
+        return [wire.known(Link, row) for row in rows]
 
     async def stats(self, owner: str | None = None) -> list[Count]:
         """How many tasks are where, for each state of each lifecycle; all of them, or one owner's."""
-        return [Count(**row) for row in await self._rows("select * from holdfast.stats($1)", owner)]
+        return [wire.known(Count, row) for row in await self._rows("select * from holdfast.stats($1)", owner)]
 
     async def usage(self, since: datetime | None = None, owner: str | None = None) -> list[Usage]:
         """What was used of each model, as steps reported it; by default in the last thirty days."""
-        return [Usage(**row) for row in await self._rows("select * from holdfast.usage($1, $2)", since, owner)]
+        return [
+            wire.known(Usage, row) for row in await self._rows("select * from holdfast.usage($1, $2)", since, owner)
+        ]
 
     async def metrics(self) -> list[tuple[str, dict[str, str], float]]:
         """What is measured now: name, labels, value."""
@@ -147,11 +146,11 @@ class Looking(Calls):
 
     async def queues(self) -> list[Queue]:
         """All queues, by name."""
-        return [Queue(**row) for row in await self._rows("select * from holdfast.queues()")]
+        return [wire.known(Queue, row) for row in await self._rows("select * from holdfast.queues()")]
 
     async def workers(self) -> list[Worker]:
         """All workers that have said hello and not goodbye."""
-        return [Worker(**row) for row in await self._rows("select * from holdfast.workers()")]
+        return [wire.known(Worker, row) for row in await self._rows("select * from holdfast.workers()")]
 
     async def held(self, limit: int = 1000) -> list[dict[str, Any]]:
         """The leases that workers have now, by worker."""

@@ -133,7 +133,7 @@ class Store(Looking, Access):
     async def checkpoint(self, *checkpoints: Checkpoint) -> list[Checkpointed]:
         """Keep what is done. Each has its own answer; what is not ok or stored has changed nothing."""
         rows = await self._rows(wire.CHECKPOINT, *wire.checkpoints(checkpoints))
-        return [Checkpointed(**{**row, "result": wire.load(row["result"])}) for row in rows]
+        return [wire.known(Checkpointed, row, "result") for row in rows]
 
     async def keep(
         self, lease: Lease, step: str | None = None, result: Json = None, *, to: str | None = None, usage: Json = None
@@ -154,7 +154,7 @@ class Store(Looking, Access):
     async def settle(self, *settlements: Settlement) -> list[Settled]:
         """End these leases. Each has its own answer, in any order; what is not ok or repeat has changed nothing."""
         rows = await self._rows(wire.SETTLE, *wire.settlements(settlements))
-        return [Settled(**row) for row in rows]
+        return [wire.known(Settled, row) for row in rows]
 
     async def finish(self, lease: Lease, outcome: Outcome) -> Settled:
         """Settle one lease. Raises LeaseLost, MoveRefused or StateUnknown, and then nothing was written."""
@@ -175,7 +175,7 @@ class Store(Looking, Access):
         if row["status"] in ("lost", "stale"):
             kind_of = LeaseLost if row["status"] == "lost" else StaleAttempt
             raise kind_of(f"Task {proof.task_id}, attempt {proof.attempt}.", fix="Whoever holds it now will settle it.")
-        return Settled(**row)
+        return wire.known(Settled, row)
 
     async def turn(
         self,
@@ -190,7 +190,7 @@ class Store(Looking, Access):
         """Settle, then claim, in one round trip and one commit."""
         given = (*wire.settlements(settlements), queues, n, lasting, worker, names)
         rows = await self._rows(wire.TURN, *given, repeatable=False)
-        settled = [Settled(*(row[i] for i in range(1, 7))) for row in rows if row["part"] == "settled"]
+        settled = [wire.known(Settled, row) for row in rows if row["part"] == "settled"]
         return settled, [wire.lease(row["lease"]) for row in rows if row["part"] == "claimed"]
 
     async def hello(
@@ -224,7 +224,7 @@ class Store(Looking, Access):
 
     async def sweep(self, n: int = 500) -> Swept:
         """Do what time alone decides, for up to `n` tasks of each kind."""
-        return Swept(**(await self._rows("select * from holdfast.sweep($1)", n))[0])
+        return wire.known(Swept, (await self._rows("select * from holdfast.sweep($1)", n, patience=10))[0])
 
     async def make_partitions(self, days: int = 7) -> int:
         """Make the partitions for the days to come; returns how many were missing."""
@@ -239,9 +239,8 @@ class Store(Looking, Access):
 
     async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
         """Take a share of a budget, or learn when to ask again; then say what you were `told`. Raises BudgetUnknown."""
-        return Grant(
-            **(await self._rows("select * from holdfast.spend($1, $2, $3)", name, wire.number(amount), told))[0]
-        )
+        rows = await self._rows("select * from holdfast.spend($1, $2, $3)", name, wire.number(amount), told)
+        return wire.known(Grant, rows[0])
 
     async def block_budget(self, name: str, until: datetime) -> None:
         """Let nobody spend until then. Raises BudgetUnknown."""

@@ -1,10 +1,9 @@
 """How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -17,6 +16,7 @@ from holdfast.errors import (
     PayloadInvalid,
     RequestInvalid,
     SchemaMissing,
+    TaskBusy,
     TaskExpired,
 )
 from holdfast.kernel.task import (
@@ -35,6 +35,8 @@ from holdfast.kernel.task import (
     Submission,
 )
 
+T = TypeVar("T")
+
 longest_message = 20_000
 
 SUBMIT = (
@@ -44,8 +46,6 @@ SUBMIT = (
 SETTLE = "select * from holdfast.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
 CHECKPOINT = "select * from holdfast.checkpoint($1, $2, $3, $4, $5, $6, $7)"
-
-MOVE = [field.name for field in dataclasses.fields(Move)]
 
 BY_SQLSTATE = {
     kind.sqlstate: kind
@@ -189,11 +189,17 @@ def columns(outcome: object) -> tuple[Any, ...]:
 
 
 def lease(row: asyncpg.Record) -> Lease:
-    return Lease(**{**row, "payload": load(row["payload"])})
+    return known(Lease, row, "payload")
+
+
+def known(kind: type[T], row: asyncpg.Record, *json_names: str) -> T:
+    """A row as this release knows it: a newer one may have added to it while this process runs."""
+    fields: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    return kind(**{name: load(row[name]) if name in json_names else row[name] for name in fields if name in row})
 
 
 def move(row: asyncpg.Record) -> Move:
-    return Move(**{name: row[name] for name in MOVE} | {"data": load(row["data"])})
+    return known(Move, row, "data")
 
 
 def refuse_expired(status: str, given: UUID | str, state: str) -> None:
@@ -206,6 +212,8 @@ def translated(error: asyncpg.PostgresError) -> HoldfastError:
     kind = BY_SQLSTATE.get(error.sqlstate)
     if kind:
         return kind(str(error.message), fix=error.hint or "")
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        return TaskBusy(f"{error}.", fix="Ask again. Whoever submits or cancels in a transaction should end it soon.")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return DatabaseForbidden(f"{error}.", fix="As the owner of the schema: grant holdfast_app to <role>")
     if isinstance(error, (asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError)):
@@ -235,12 +243,10 @@ def is_lost_connection(error: asyncpg.PostgresError) -> bool:
             asyncpg.exceptions.OperatorInterventionError,
             asyncpg.exceptions.PostgresConnectionError,
             asyncpg.exceptions.InsufficientResourcesError,
-            asyncpg.exceptions.LockNotAvailableError,
         ),
     )
 
 
 def unreachable(error: Exception) -> DatabaseUnreachable:
-    return DatabaseUnreachable(
-        str(error) or type(error).__name__, fix="What was asked may have happened: look before you ask again."
-    )
+    said = str(error) or ("No answer came in time." if isinstance(error, TimeoutError) else type(error).__name__)
+    return DatabaseUnreachable(said, fix="What was asked may have happened: look before you ask again.")

@@ -49,6 +49,8 @@ begin
           exception
             when deadlock_detected or serialization_failure then
               raise;
+            when lock_not_available then
+              null;  -- nobody refused it; the sweep comes again
             when others then
               perform holdfast.set_back(v_id[i], 'admit', sqlerrm);
           end;
@@ -76,8 +78,9 @@ begin
   return holdfast.admit(v_keys, false);
 end $$;
 
--- Tasks that were set aside because nobody knew their name, and that somebody knows now.
-create or replace function holdfast.admit_known(p_queues text[], p_names text[]) returns int
+-- Tasks that were set aside because nobody knew their name, and that somebody knows now. No more than it can run: others
+-- who look at the queue and do not know them would set them aside again.
+create or replace function holdfast.admit_known(p_queues text[], p_names text[], p_n int) returns int
 language plpgsql
 as $$
 declare
@@ -91,7 +94,7 @@ begin
     select t.id, t.limit_key from holdfast.task t
     where t.parked = 'unknown' and t.queue = q.name and (t.name = n.name or n.name is null)
       and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
-    order by t.queue, t.name, t.id limit 1000 for no key update skip locked) w;
+    order by t.queue, t.name, t.id limit p_n for no key update skip locked) w;
   if v_id is null then
     return 0;
   end if;

@@ -10,7 +10,7 @@ create or replace function holdfast.checkpoint(
 returns table (task_id uuid, step text, status text, result jsonb, cancel_requested bool)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
@@ -102,7 +102,7 @@ create or replace function holdfast.record(
 returns table (task_id uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 begin

@@ -15,30 +15,42 @@ declare
   v_id uuid[];
   v_unknown uuid[];
   v_effects bool;
+  v_parked int := 0;
+  v_admitted bool := false;
 begin
   perform holdfast.check_claim(p_n, p_lease, p_worker);
-  select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known), bool_or(c.told)
-    into v_id, v_unknown, v_effects
-  from (
-    select c.id, p_names is null or c.name = any (p_names) as known, (
-             select l.effects from holdfast.lifecycle l where l.id = c.lifecycle) is not null as told
-    from unnest(p_queues) q(name)
-    cross join lateral (select from holdfast.queue o where o.name = q.name and o.paused_at is null offset 0) o
-    cross join lateral (
-      select c.id, c.name, c.lifecycle from generate_series(9, 0, -1) p(level)
+  loop  -- what nobody here knows must not hide what lies behind it
+    select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known), bool_or(c.told)
+      into v_id, v_unknown, v_effects
+    from (
+      select c.id, p_names is null or c.name = any (p_names) as known, (
+               select l.effects from holdfast.lifecycle l where l.id = c.lifecycle) is not null as told
+      from unnest(p_queues) q(name)
+      cross join lateral (select from holdfast.queue o where o.name = q.name and o.paused_at is null offset 0) o
       cross join lateral (
-        select t.id, t.name, t.lifecycle from holdfast.task t
-        where t.queue = q.name and t.priority = p.level
-          and t.actor = 'worker' and t.lease_token is null and t.parked is null
-          and t.due_at <= holdfast.now() and (t.deadline is null or t.deadline > holdfast.now())
-          and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
-        order by t.due_at, t.id limit p_n
-        for no key update skip locked) c
-      limit p_n) c
-    limit p_n) c;
-  if v_unknown is not null then
-    perform holdfast.move_each(v_unknown, array_fill('park'::text, array[cardinality(v_unknown)]), null, null);
-  end if;
+        select c.id, c.name, c.lifecycle from generate_series(9, 0, -1) p(level)
+        cross join lateral (
+          select t.id, t.name, t.lifecycle from holdfast.task t
+          where t.queue = q.name and t.priority = p.level
+            and t.actor = 'worker' and t.lease_token is null and t.parked is null
+            and t.due_at <= holdfast.now() and (t.deadline is null or t.deadline > holdfast.now())
+            and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
+          order by t.due_at, t.id limit p_n
+          for no key update skip locked) c
+        limit p_n) c
+      limit p_n) c;
+    exit when v_id is not null and v_unknown is null;
+    if v_unknown is not null then
+      perform holdfast.move_each(v_unknown, array_fill('park'::text, array[cardinality(v_unknown)]), null, null);
+      v_parked := v_parked + cardinality(v_unknown);
+      exit when v_id is not null or v_parked >= 1000;
+    else
+      exit when v_admitted;
+      perform holdfast.check_queues(p_queues);  -- a worker that waits for a queue that is not there waits for ever
+      v_admitted := holdfast.admit_known(p_queues, p_names, p_n) > 0;
+      exit when not v_admitted;
+    end if;
+  end loop;
   if v_id is not null then
     update holdfast.worker w set idle_since = null where w.id = p_worker and w.idle_since is not null;
   end if;
@@ -46,9 +58,6 @@ begin
     return query select l.* from unnest(holdfast.lease_each(v_id, p_lease, p_worker)) l;
   elsif v_id is not null then
     return query select l.* from holdfast.lease_tasks(v_id, p_lease, p_worker) l;
-  else
-    perform holdfast.check_queues(p_queues);  -- a worker that waits for a queue that is not there waits for ever
-    perform holdfast.admit_known(p_queues, p_names);
   end if;
 end $$;
 

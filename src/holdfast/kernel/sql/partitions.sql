@@ -1,5 +1,5 @@
 -- partitions.sql: what is only ever added lies in partitions by day, so that forgetting a day is a drop.
--- Called by every process at its start. Waits for no lock; whatever has no partition goes to _rest.
+-- Called by every process at its start, one after the other. Waits for no lock of a writer; whatever has no partition goes to _rest.
 
 -- Makes the next one that is missing and answers 1, or 0 if none is. One per call, so that writers wait for a moment only.
 create or replace function holdfast.make_partitions(p_days int default 7) returns int
@@ -16,6 +16,9 @@ begin
   if p_days is null or p_days not between 0 and 60 then
     perform holdfast.refuse('TK010', 'Partitions are made for 0 to 60 days ahead.', 'A week is enough.');
   end if;
+  perform set_config('lock_timeout', '0', true);
+  perform pg_advisory_xact_lock(hashtextextended('holdfast.make_partitions', 0));
+  perform set_config('lock_timeout', '200ms', true);
   foreach v_table in array array['task_done', 'input', 'event', 'step', 'step_event'] loop
     for v_day in select date_trunc('day', holdfast.now()) + make_interval(days => d) from generate_series(0, p_days) d loop
       v_name := v_table || to_char(v_day, '_YYYYMMDD');

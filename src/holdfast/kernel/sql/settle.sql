@@ -1,5 +1,6 @@
 -- settle.sql: the ways in which a lease ends by the worker's own word, and what the engine makes of each.
--- Called by workers. Locks the tasks, the youngest first; the token and the attempt in the WHERE are the fence.
+-- Called by workers. Locks the tasks, the youngest first; the token and the attempt in the WHERE are the fence. Waits two
+-- seconds for a lock: a transaction of somebody else's may hold a task for as long as it likes, and a worker goes on.
 
 -- outcome: done, partial, moved (`to`), later (at `due`, or after `delay`), failed (`category`, in `step` if it was one),
 -- cancelled. The body is the result, or the error {code?, message}, or why it waits {kind}.
@@ -12,7 +13,7 @@ create or replace function holdfast.settle(
 returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
@@ -260,7 +261,7 @@ returns table (part text, task_id uuid, status text, state text, version int, at
                lease holdfast.lease)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 begin

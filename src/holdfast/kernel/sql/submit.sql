@@ -124,7 +124,9 @@ begin
   ), limited as (
     select b.limit_key as key, max(b.limit_to) as allowed from born b where b.limit_key is not null group by 1
   ), told as (
-    insert into holdfast.slot as s (key, allowed) select l.key, l.allowed from limited l where l.allowed is not null
+    -- Only what differs: an update that changes nothing would still lock the row until the caller commits.
+    insert into holdfast.slot as s (key, allowed) select l.key, l.allowed from limited l
+    where l.allowed <> coalesce((select o.allowed from holdfast.slot o where o.key = l.key), -1)
     order by 1 on conflict (key) do update set allowed = excluded.allowed where s.allowed <> excluded.allowed
   ), new as (
     insert into holdfast.slot (key, allowed) select l.key, 1 from limited l where l.allowed is null

@@ -22,7 +22,7 @@ begin
   values (p_id, p_label, p_queues, p_names, p_slots)
   on conflict (id) do update set label = excluded.label, queues = excluded.queues, names = excluded.names,
     slots = excluded.slots, seen_at = holdfast.now();
-  perform holdfast.admit_known(p_queues, p_names);
+  perform holdfast.admit_known(p_queues, p_names, p_slots);
 end $$;
 
 create or replace function holdfast.goodbye(p_id text) returns void
@@ -81,10 +81,11 @@ language sql immutable security definer set search_path = pg_catalog, pg_temp
 as $$ select 'holdfast:' || md5(p_worker) $$;
 
 -- The keeper of a worker saw it die while it was running these: they are lost, without waiting for their leases to end.
+-- Those that somebody has locked are left out; call it again, or let their leases run out. Answers how many were lost.
 create or replace function holdfast.lose_these(p_id uuid[], p_attempt int[], p_token uuid[]) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0));
@@ -93,14 +94,15 @@ begin
     from (select distinct on (i.id) * from unnest(p_id, p_attempt, p_token) i(id, attempt, token) order by i.id desc) i
     cross join lateral (
       select t.id from holdfast.task t
-      where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update) t), true);
+      where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update skip locked) t), true);
 end $$;
 
 -- What a worker holds goes back at no cost, but for these: it has ended in good order, or never learned of the others.
+-- Those that somebody has locked are left out; call it again, or let their leases run out. Answers how many went back.
 create or replace function holdfast.hand_back(p_worker text, p_kept uuid[] default '{}') returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 declare
   v_id uuid[];
@@ -109,7 +111,7 @@ begin
   select array_agg(t.id), array_agg(case when t.cancel_requested then 'cancel' else 'later' end) into v_id, v_verb
   from (select t.id, t.cancel_requested from holdfast.task t
         where t.lease_token is not null and t.worker_id = p_worker and not t.id = any (p_kept)
-        order by t.id desc for update) t;
+        order by t.id desc for update skip locked) t;
   v_id := holdfast.move_each(v_id, v_verb, null, array_fill(
     jsonb_build_object('kind', 'released'), array[coalesce(cardinality(v_id), 0)]));
   return coalesce(cardinality(v_id), 0);
