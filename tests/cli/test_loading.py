@@ -23,7 +23,7 @@ FILES = {
     [
         ("load_two.py", ["has 2 Holdfast applications"], "Name one: load_two.py:a or load_two.py:b"),
         ("load_calls.py", ["ZeroDivisionError", "load_calls.py:1\n", "load_divides.py:2\n    return 1 / 0"], MEND),
-        ("load_calls", ["ZeroDivisionError", "load_calls.py:1\n", "load_divides.py:4\n    half()"], MEND),
+        ("load_divides", ["ZeroDivisionError", "load_divides.py:4\n    half()"], MEND),
         ("load_unsound.py", ["retries=-1", "load_unsound.py:3"], "Say how often to try again: 0 or more."),
         ("load_typo.py", ["SyntaxError", "load_typo.py:2\n    def one(:"], MEND),
         ("load_needs", ["No module named 'nowhere_at_all'", "load_needs.py:1"], MEND),
