@@ -113,6 +113,16 @@ def test_the_sample_work_moves_and_a_killed_worker_is_replaced(
     assert "computed" in ask(empty_database, tmp_path, "watch", task, "--json").lower()
 
 
+def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[..., Running], tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP + "1 / 0\n")
+    running = serve("dev", "app.py")
+    running.until("it waits for the next save")
+    (tmp_path / "app.py").write_text(APP)
+    running.until("Worker ")
+    assert running.said.count("ZeroDivisionError") == 1
+    assert "exit_code" not in running.said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -120,6 +130,7 @@ def test_the_sample_work_moves_and_a_killed_worker_is_replaced(
         (["worker", "--app", "nowhere:hf"], "No module named 'nowhere'"),
         (["worker", "--app", "app.py:nothing"], "nothing is not there"),
         (["worker", "--app", "app.py", "--lease", "soon"], "is no duration"),
+        (["up", "--app", "nowhere:hf"], "No module named 'nowhere'"),
         (["up", "--workers", "2"], "Workers must know where your tasks are."),
     ],
 )

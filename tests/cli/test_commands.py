@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import __version__
+from holdfast.cli import main
 from holdfast.cli.db import split_password
 from holdfast.kernel.migrate import KERNEL
 from holdfast.testing import Database
@@ -63,6 +65,26 @@ def test_a_database_that_does_not_answer_is_exit_5() -> None:
         assert "The database does not answer." in done.stderr
         assert "secret" not in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["ls", "show a", "why a", "watch a", "events a", "cancel a", "retry a", "start send", "workers", "queues",
+              "queues pause default", "queues resume default", "keys ls"],
+)  # fmt: skip
+def test_looking_makes_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+        monkeypatch.delenv(name)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(SystemExit) as end:
+        main(words.split())
+    signal.signal(signal.SIGINT, before)
+    assert end.value.code == 5
+    said = capsys.readouterr()
+    assert (said.out, f"{tmp_path}/.holdfast" in said.err, "HOLDFAST_HOME" in said.err) == ("", True, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_serving_to_other_machines_needs_a_key(database: Database) -> None:
@@ -169,3 +191,8 @@ def test_doctor_names_what_is_wrong(environment: dict[str, str], code: int, says
     done = holdfast("doctor", folder=None, **environment)
     assert done.returncode == code
     assert says in done.stdout
+
+
+def test_doctor_knows_what_clients_over_http_read() -> None:
+    done = holdfast("doctor", HOLDFAST_URL="postgresql://a@127.0.0.1:1/b", HOLDFAST_KEY="hf_secret")
+    assert "ok    settings   HOLDFAST_URL; for clients over HTTP (examples/worker.sh): HOLDFAST_KEY" in done.stdout

@@ -13,7 +13,7 @@ def test_the_project_is_written_once_and_nothing_is_overwritten(holdfast: Keyboa
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "notes.txt").write_text("mine")
     written = holdfast("init", str(tmp_path / "demo"))
-    assert (written.code, "holdfast worker --app app:hf" in written.out) == (0, True)
+    assert (written.code, "holdfast dev app.py" in written.out) == (0, True)
     names = {path.name for path in (tmp_path / "demo").iterdir()}
     assert names == {"app.py", "test_app.py", "README.md", "notes.txt"}
     (tmp_path / "demo" / "app.py").write_text("changed")

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Lease
-from holdfast.testing import Clock
+from holdfast.testing import Clock, Database
 from tests.cli.conftest import Keyboard, Stage
 from tests.promises.stage import submit, take_one
 
@@ -33,9 +33,12 @@ async def busy(store: Store) -> list[UUID]:
 NAMES = ("sent", "broken", "running", "waiting")
 
 
-def test_an_empty_list_says_how_to_begin(holdfast: Keyboard) -> None:
+def test_an_empty_list_says_how_to_begin(holdfast: Keyboard, database: Database) -> None:
     none = holdfast("ls")
-    assert (none.code, none.out, none.err) == (0, "", "No tasks yet. Start one: holdfast start NAME '{}'\n")
+    where = f"the local socket/{database.name}"
+    assert (none.code, none.out) == (0, "")
+    assert none.err == f"No tasks yet ({where}). Start one: holdfast start NAME '{{}}'\n"
+    assert where in holdfast("show", "abc").err
     assert holdfast("ls", "--json").json == []
     assert "No task fits." in holdfast("ls", "--state", "Dead").err
 
@@ -62,6 +65,7 @@ def test_ls_has_a_line_for_each_task(holdfast: Keyboard, stage: Stage, clock: Cl
         (("--state", "Completed"), {"sent"}),
         (("--name", "waiting"), {"waiting"}),
         (("--queue", "default"), set(NAMES)),
+        (("--tag", "invoice"), {"broken"}),
         (("--lifecycle", "batch"), set()),
         (("--live", "--name", "sent"), set()),
     ],
@@ -79,7 +83,23 @@ def test_ls_is_newest_first_and_says_that_there_is_more(holdfast: Keyboard, stag
         clock.advance(seconds=5)
     listed = holdfast("ls", "--limit", "2")
     assert [line.split()[1] for line in listed.lines[1:]] == ["new", "middle"]
-    assert "There are more" in listed.err
+    assert listed.err == "There are more: --limit 10 shows more.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--state", "Quued"), "There is no state 'Quued'. Known are: "),
+        (("--state", "COMPUTED", "--lifecycle", "dispatch"), "There is no state 'COMPUTED'."),
+        (("--queue", "defualt"), "There is no queue 'defualt'. Known are: analysis, batch, default"),
+        (("--lifecycle", "dipsatch"), "There is no lifecycle 'dipsatch'. Known are: analysis, batch, dispatch"),
+        (("--lifecycle", "batch"), "No task fits."),
+    ],
+)
+def test_a_filter_of_an_unknown_value_names_the_known_ones(
+    holdfast: Keyboard, words: tuple[str, ...], said: str
+) -> None:
+    assert said in holdfast("ls", *words).err
 
 
 def test_the_ids_of_a_list_are_enough_to_name_a_task(holdfast: Keyboard, stage: Stage) -> None:
@@ -184,3 +204,8 @@ def test_a_held_task_is_shown_as_running(holdfast: Keyboard, stage: Stage) -> No
     shown = holdfast("show", str(stage(held).task_id)).out
     assert "Worker w1 works on it; its lease lasts until 2030-01-01 00:01:00 UTC." in shown
     assert "running  w1" in shown
+
+
+def test_a_running_task_shows_how_far_it_is(holdfast: Keyboard, stage: Stage) -> None:
+    shown = holdfast("show", str(stage(busy)[2])).out
+    assert "3/4 persisting" in shown

@@ -54,8 +54,8 @@ def test_queues_show_what_is_ready_what_is_held_and_who_paused_them(
 
 
 def test_a_queue_is_made_once(holdfast: Keyboard) -> None:
-    for _ in range(2):
-        assert holdfast("queues", "make", "mail").out == "mail is there.\n"
+    for words in ("is made", "is there already"):
+        assert holdfast("queues", "make", "mail").out == f"mail {words}.\n"
     assert [one["name"] for one in holdfast("queues", "--json").json].count("mail") == 1
 
 
@@ -70,6 +70,7 @@ def test_a_key_is_printed_once_and_alone(holdfast: Keyboard) -> None:
     made = holdfast("keys", "create", "ci", "--role", "worker", "--owner", "team")
     assert made.out.startswith("hf_")
     assert "not shown again" in made.err
+    assert "Authorization: Bearer" in made.err
     (kept,) = holdfast("keys", "ls", "--json").json
     assert (kept["name"], kept["roles"], kept["owner"], kept["revoked_at"]) == ("ci", ["worker"], "team", None)
     assert made.out.strip() not in holdfast("keys", "ls", "--json").out

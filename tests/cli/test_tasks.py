@@ -23,10 +23,22 @@ async def ended(store: Store) -> UUID:
 
 
 def test_start_gives_a_script_the_id_and_nothing_else(holdfast: Keyboard, stage: Stage) -> None:
+    stage(lambda store: store.hello("w1", label="", queues=["default"], slots=1, names=["send"]))
     started = holdfast("start", "send", '{"order": 42}')
     assert (started.code, started.err) == (0, "")
     task = stage(lambda store: store.read(started.out.strip()))
     assert (task["name"], task["payload"], task["queue"]) == ("send", {"order": 42}, "default")
+
+
+def test_a_start_that_nobody_will_take_up_says_so_beside_the_id(holdfast: Keyboard, stage: Stage) -> None:
+    alone = holdfast("start", "send")
+    assert (alone.code, len(alone.lines)) == (0, 1)
+    assert alone.err.startswith("No worker serves queue default. Start one: holdfast worker")
+    stage(lambda store: store.hello("w1", label="", queues=["default"], slots=1, names=["fetch"]))
+    assert "knows a task called send" in holdfast("start", "send", "--json").err
+    holdfast("queues", "pause", "default")
+    assert "holdfast queues resume default" in holdfast("start", "fetch").err
+    assert holdfast("start", "fetch", "--delay", "1h").err == ""
 
 
 def test_start_passes_every_option_on(holdfast: Keyboard, stage: Stage) -> None:
@@ -148,6 +160,7 @@ def test_a_wait_that_takes_too_long_is_exit_124_and_the_task_goes_on(holdfast: K
     assert (waited.code, waited.out) == (124, "")
     (task,) = holdfast("ls", "--json").json
     assert f"holdfast watch {task['id']}" in waited.err
+    assert "No worker serves queue default." in waited.err
     assert task["state"] == "Queued"
     told = holdfast("start", "send", "{}", "--wait", "--timeout", "1ms", "--json").json
     assert (told["state"], told["outcome"]) == ("Queued", None)

@@ -72,6 +72,7 @@ def test_what_does_not_end_in_time_is_exit_124(holdfast: Keyboard, stage: Stage)
     watched = holdfast("watch", str(stage(submit)), "--timeout", "1ms")
     assert (watched.code, len(watched.lines) <= 1) == (124, True)
     assert "It goes on." in watched.err
+    assert "No worker serves queue" in watched.err
 
 
 async def test_every_move_is_told_once_and_in_order_while_it_moves(

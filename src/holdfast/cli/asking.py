@@ -1,7 +1,8 @@
 """Asking the database: every command opens it here, uses it once and lets it go.
 
 A database that is up to date costs three short connections and no write. An embedded server is shared with whoever has
-it open, `holdfast up` for one; nobody having it open, it runs for as long as the question takes.
+it open, `holdfast up` for one; nobody having it open, it runs for as long as the question takes. Whoever only looks, or
+acts on what is there, makes no database where there is none.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from holdfast.kernel.settings import Settings
     from holdfast.kernel.store import Store
 
 INTERRUPTED = 130
@@ -20,13 +22,21 @@ INTERRUPTED = 130
 T = TypeVar("T")
 
 
-def ask(question: "Callable[[Store], Awaitable[T]]") -> T:
-    """The answer of the database, which is brought up to date first. Raises a DatabaseError or a MigrationError."""
+def ask(question: "Callable[[Store], Awaitable[T]]", *, makes: bool = False) -> T:
+    """The answer of the database, which is brought up to date first; made only if the command `makes` it.
+
+    Raises a DatabaseError or a MigrationError.
+    """
     from holdfast.kernel.opening import open_store
+    from holdfast.kernel.settings import read_settings
     from holdfast.lifecycles import declare_all
 
+    settings = read_settings()
+    if not makes:
+        refuse_nowhere(settings)
+
     async def run() -> T:
-        async with open_store() as store:
+        async with open_store(settings) as store:
             await declare_all(store)
             with cancelled_by_ctrl_c():
                 return await question(store)
@@ -35,6 +45,27 @@ def ask(question: "Callable[[Store], Awaitable[T]]") -> T:
         return asyncio.run(run())
     except asyncio.CancelledError:
         sys.exit(INTERRUPTED)
+
+
+def refuse_nowhere(settings: "Settings") -> None:
+    """Raise FolderUnusable where no database was ever made."""
+    from holdfast.errors import FolderUnusable
+
+    if not settings.url and not settings.home.exists():
+        raise FolderUnusable(
+            f"There is no Holdfast database here: {settings.home.absolute()} is missing.",
+            fix="Run it where your project is, or set HOLDFAST_HOME or HOLDFAST_URL. `holdfast up` makes a new one.",
+        )
+
+
+def whereabouts() -> str:
+    """Which database is asked, in words and without a password."""
+    from holdfast.kernel.embedded import Embedded
+    from holdfast.kernel.postgres import Address
+    from holdfast.kernel.settings import read_settings
+
+    settings = read_settings()
+    return (Address(given=settings.url) if settings.url else Address(embedded=Embedded(settings.home))).label
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""Workers beside the server: processes of `holdfast worker`, started again if they end, and anew when code changes."""
+"""Workers beside the server: processes of `holdfast worker`, started again if they end, and anew when code changes.
+
+One that cannot even start would not start the next time either: then they all leave, or wait for the code to change.
+"""
 
 import asyncio
 import contextlib
@@ -7,11 +10,14 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from watchfiles import PythonFilter, awatch
 
 log = logging.getLogger("holdfast.up")
+
+CANNOT_START = 2
 
 restart_seconds = 0.2, 10.0
 leave_within_seconds = 20.0
@@ -26,6 +32,11 @@ class Fleet:
         self._reload = reload
         self._leaving = False
         self._running: set[asyncio.subprocess.Process] = set()
+        self._told: set[asyncio.subprocess.Process] = set()
+        self._changed = asyncio.Event()
+        self.refused = False
+        """Whether the workers cannot start as the code is."""
+        self.on_refused: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
         """Keep them going until cancelled; then let them leave."""
@@ -45,38 +56,59 @@ class Fleet:
     def leave(self) -> None:
         """Let them end what they run. Told twice, they give it back and leave at once."""
         self._leaving = True
+        self._changed.set()
         self._tell(signal.SIGTERM)
 
     async def _mind(self) -> None:
         pause, longest = restart_seconds
         loop = asyncio.get_running_loop()
+        first = True
         while not self._leaving:
             begun = loop.time()
-            process = await asyncio.create_subprocess_exec(
-                *self._command, env={**os.environ, "PYTHONUNBUFFERED": "1"}, start_new_session=True
-            )
-            self._running.add(process)
-            try:
-                code = await process.wait()
-            finally:
-                self._running.discard(process)
+            self._changed.clear()
+            code, was_told = await self._run_one()
             if self._leaving:
                 return
-            if code == 0 or loop.time() - begun > longest:
+            if code == CANNOT_START and not was_told:
+                if self._reload:
+                    log.info("the worker cannot start; it waits for the next save")
+                    await self._changed.wait()
+                    continue
+                if first:
+                    self.refused = True
+                    self.on_refused()
+                    return
+            first = False
+            if code == 0 or was_told or loop.time() - begun > longest:
                 pause = restart_seconds[0]
-            if code:
+            if code and not was_told:
                 log.warning("a worker ended; it is started again", extra={"exit_code": code})
             await asyncio.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311
             pause = min(pause * 2, longest)
+
+    async def _run_one(self) -> tuple[int, bool]:
+        """Run one process to its end: its exit code, and whether it was told to end."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command, env={**os.environ, "PYTHONUNBUFFERED": "1"}, start_new_session=True
+        )
+        self._running.add(process)
+        try:
+            code = await process.wait()
+            return code, process in self._told
+        finally:
+            self._running.discard(process)
+            self._told.discard(process)
 
     async def _watch(self, folder: Path) -> None:
         """Start the workers anew whenever code in this folder changes."""
         async for changes in awatch(folder, watch_filter=PythonFilter()):
             names = sorted({Path(path).name for _, path in changes})
             log.info("code changed; workers start anew", extra={"files": names})
+            self._changed.set()
             self._tell(signal.SIGTERM)
 
     def _tell(self, number: signal.Signals) -> None:
         for process in list(self._running):
+            self._told.add(process)
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import typer
 
+from holdfast.cli.asking import whereabouts
 from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ async def find(store: "Store", given: str) -> UUID:
     could_be = re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given)
     found = await store.find_ids(given, limit=candidates_shown + 1) if could_be else []
     if not found:
-        raise TaskNotFound(f"No task's id begins with {given!r}.", fix="List them: holdfast ls")
+        raise TaskNotFound(f"No task's id begins with {given!r} ({whereabouts()}).", fix="List them: holdfast ls")
     if len(found) > 1:
         lines = [f"  {one}" for one in found[:candidates_shown]]
         more = ["  ..."] if len(found) > candidates_shown else []

@@ -1,6 +1,8 @@
 """`holdfast init`: a small project that runs."""
 
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -34,11 +36,22 @@ def init(
         printing.answer({"folder": str(folder), "files": list(FILES)})
         return
     printing.say("Written: ", (", ".join(str(folder / name) for name in FILES), "bold"))
-    go = "" if folder == Path(".") else f"cd {folder} && "
+    go, command = "" if folder == Path(".") else f"cd {shlex.quote(str(folder))} && ", called()
     printing.facts(
         [
-            ("Run it", f"{go}holdfast worker --app app:hf"),
-            ("Use it", """holdfast start greet '{"name": "Ada"}' --wait"""),
+            ("Run it", f"{go}{command} dev app.py"),
+            ("Use it", f"""{go}{command} start greet '{{"name": "Ada"}}' --wait"""),
             ("Test it", "pytest"),
         ]
     )
+
+
+def called() -> str:
+    """The command as it was called; its plain name, where that finds the same one."""
+    name = Path(sys.argv[0])
+    if name.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m holdfast"
+    found = shutil.which("holdfast")
+    if name.name != "holdfast" or (found and Path(found).samefile(name)):
+        return "holdfast"
+    return shlex.quote(str(name.absolute()))

@@ -26,12 +26,12 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make a key, and print it: this once, for nobody keeps it."""
-    made = ask(lambda store: store.make_key(name, [role], owner=owner))
+    made = ask(lambda store: store.make_key(name, [role], owner=owner), makes=True)
     if as_json:
         printing.answer({"id": made.id, "name": name, "roles": [role], "key": made.secret})
         return
     typer.echo(made.secret)
-    printing.say(("Keep it: it is not shown again. Use it as Authorization: Bearer, or HOLDFAST_KEY.", "dim"), err=True)
+    printing.say(("Keep it: it is not shown again. Send it as the header Authorization: Bearer KEY.", "dim"), err=True)
 
 
 @app.command("ls")

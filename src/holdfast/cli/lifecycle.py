@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(help="A declared name, or one of your own a
 @app.command("ls")
 def list_all(as_json: Json = False) -> None:
     """List the declared lifecycles."""
-    lifecycles = ask(lambda store: store.lifecycles())
+    lifecycles = ask(lambda store: store.lifecycles(), makes=True)
     if as_json:
         printing.answer([lifecycle.definition() for lifecycle in lifecycles])
         return
@@ -73,14 +73,14 @@ def draw(
 def declare(name: Annotated[str, typer.Argument(help="One of your own, as review.py:REVIEW.")]) -> None:
     """Write a lifecycle of your own into the database, which enforces it from then on."""
     lifecycle = load(name)
-    version = ask(lambda store: store.declare(lifecycle))
+    version = ask(lambda store: store.declare(lifecycle), makes=True)
     typer.echo(f"{lifecycle.name} is declared, version {version}.")
 
 
 @app.command()
 def verify(as_json: Json = False) -> None:
     """Replay the history of every task against the declared moves."""
-    problems = ask(lambda store: store.verify())
+    problems = ask(lambda store: store.verify(), makes=True)
     if as_json:
         typer.echo(json.dumps([{"task_id": str(task), "problem": problem} for task, problem in problems]))
     else:
@@ -92,7 +92,7 @@ def find(name: str) -> "Lifecycle":
     """The lifecycle of that name, from a file or from the database. Raises LifecycleUnknown or DeclarationInvalid."""
     if ":" in name:
         return load(name)
-    declared = {lifecycle.name: lifecycle for lifecycle in ask(lambda store: store.lifecycles())}
+    declared = {lifecycle.name: lifecycle for lifecycle in ask(lambda store: store.lifecycles(), makes=True)}
     if name not in declared:
         raise LifecycleUnknown(name, fix=f"Declared are: {', '.join(declared) or 'none'}. Your own: file.py:NAME.")
     return declared[name]

@@ -46,7 +46,14 @@ def list_all(as_json: Json = False) -> None:
 @app.command()
 def make(name: Name, as_json: Json = False) -> None:
     """Make a queue, unless it is there."""
-    change(name, lambda store: store.make_queue(name), "is there", as_json)
+
+    async def question(store: "Store") -> "tuple[bool, Queue]":
+        before = await store.queues()
+        await store.make_queue(name)
+        return name in {one.name for one in before}, next(one for one in await store.queues() if one.name == name)
+
+    was_there, now = ask(question, makes=True)
+    tell(now, "is there already" if was_there else "is made", as_json)
 
 
 @app.command()
@@ -68,11 +75,14 @@ def change(name: str, verb: "Callable[[Store], Awaitable[None]]", words: str, as
         await verb(store)
         return next(one for one in await store.queues() if one.name == name)
 
-    now = ask(question)
+    tell(ask(question), words, as_json)
+
+
+def tell(now: "Queue", words: str, as_json: bool) -> None:
     if as_json:
         printing.answer(vars(now))
     else:
-        printing.say((name, "bold"), f" {words}.")
+        printing.say((now.name, "bold"), f" {words}.")
 
 
 def row(one: "Queue", now: datetime) -> tuple[printing.Part, ...]:

@@ -11,6 +11,7 @@ from holdfast.cli import printing
 from holdfast.cli.asking import ask
 from holdfast.cli.events import note_of
 from holdfast.cli.ids import Id, find
+from holdfast.cli.listing import how_far
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def facts(seen: Seen) -> Iterator[tuple[str, printing.Part]]:
     yield "why", printing.readable(because.sentence)
     if because.fix:
         yield "fix", printing.readable(because.fix)
+    if not task["outcome"] and (far := how_far(task["progress"])):
+        yield "progress", far
     yield "lifecycle", f"{task['lifecycle']}, version {task['lifecycle_version']}"
     yield "queue", f"{task['queue']}, priority {task['priority']}"
     yield "attempt", f"{task['attempt']} of {task['max_attempts']}"

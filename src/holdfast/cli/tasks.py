@@ -12,13 +12,14 @@ from holdfast.cli import printing
 from holdfast.cli.asking import ask, caller
 from holdfast.cli.ids import Id, find
 from holdfast.cli.options import Json, Timeout, duration
-from holdfast.cli.watching import ending, exit_code, say_end, wait_for
+from holdfast.cli.watching import ending, exit_code, say_end, say_why, wait_for
 from holdfast.errors import PayloadInvalid
 
 if TYPE_CHECKING:
     from holdfast.kernel.store import Store
 
 REFUSED = 4
+STUCK = ("no_worker", "unknown_task", "queue_paused")
 
 Payload = Annotated[str, typer.Argument(metavar="JSON", help="Its payload; - reads stdin, @FILE a file.")]
 
@@ -59,6 +60,9 @@ def start(
                 printing.answer(about)
             else:
                 say_started(str(made.id), "Started " if made.created else "There already: ")
+            because = await store.explain(made.id)
+            if because.reason in STUCK:
+                say_why(because)
             return 0
         now = await wait_for(store, made.id, timeout)
         if as_json:

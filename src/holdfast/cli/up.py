@@ -19,7 +19,7 @@ import typer
 import uvicorn
 
 from holdfast.api import make_app
-from holdfast.cli.fleet import Fleet
+from holdfast.cli.fleet import CANNOT_START, Fleet
 from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
 from holdfast.http.access import is_loopback, refuse_open_server
 from holdfast.kernel.logs import configure_logs
@@ -44,6 +44,9 @@ def run(settings: Settings, fleet: Fleet | None = None, told: str = "", first: S
     loop_factory = uvicorn.Config("", loop="auto", log_config=None).get_loop_factory()
     with asyncio.Runner(loop_factory=loop_factory) as runner, contextlib.suppress(asyncio.CancelledError):
         runner.run(serve(settings, fleet, told, first))
+    if fleet and fleet.refused:
+        typer.echo("Stopped: the workers cannot start.", err=True)
+        raise typer.Exit(CANNOT_START)
     typer.echo("Stopped.", err=True)
 
 
@@ -96,6 +99,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                 await store.make_queue(task.queue or "default")
                 await store.submit(task)
             if fleet:
+                fleet.on_refused = stop
                 beside.append(asyncio.create_task(fleet.run()))
             try:
                 await server.serve(sockets=[listening])

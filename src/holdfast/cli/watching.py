@@ -22,7 +22,7 @@ from holdfast.cli.options import Json, Timeout
 
 if TYPE_CHECKING:
     from holdfast.kernel.store import Store
-    from holdfast.kernel.task import Event, StepEvent
+    from holdfast.kernel.task import Event, Explanation, StepEvent
 
 EXIT_CODES = {"done": 0, "failed": 1, "partial": 6, "cancelled": 7}
 TIMED_OUT = 124
@@ -88,6 +88,7 @@ async def wait_for(
         now = await store.read(task_id)
         if not now["outcome"]:
             say_it_goes_on(task_id)
+            say_why(await store.explain(task_id))
         return now
     except asyncio.CancelledError:
         say_it_goes_on(task_id)
@@ -124,6 +125,11 @@ def exit_code(task: dict[str, Any]) -> int:
 
 def say_it_goes_on(task_id: UUID) -> None:
     printing.say("It goes on. Follow it: ", (f"holdfast watch {task_id}", "bold"), err=True)
+
+
+def say_why(because: "Explanation") -> None:
+    """What it waits for, and what to do about it, beside the answer."""
+    printing.say(printing.readable(f"{because.sentence} {because.fix}").rstrip(), err=True)
 
 
 def ending(task: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,21 @@
-"""Finding the application: `package.module:attribute`, or a file."""
+"""Finding the application: `package.module:attribute`, or a file. What fails in it is told with its place."""
 
 import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
 from holdfast.errors import AppInvalid
 from holdfast.sdk.client import Holdfast
+
+HOLDFAST = f"{Path(__file__).parents[1]}{os.sep}"
+HOW_TO_NAME = "Name it as package.module:attribute or file.py:attribute."
+MEND = "Mend it and start again."
+
+frames_shown = 6
 
 
 def load_app(name: str) -> Holdfast:
@@ -21,13 +28,16 @@ def load_app(name: str) -> Holdfast:
             kind = "not there" if found is None else f"a {type(found).__name__}"
             raise AppInvalid(f"{name}: {attribute} is {kind}.", fix="Name the Holdfast(...) of your application.")
         return found
-    apps = {id(one): one for one in vars(module).values() if isinstance(one, Holdfast)}
+    apps = {id(one): name for name, one in reversed(vars(module).items()) if isinstance(one, Holdfast)}
     if len(apps) != 1:
+        names = " or ".join(sorted(f"{place}:{one}" for one in apps.values()))
         raise AppInvalid(
             f"{place} has {len(apps) or 'no'} Holdfast applications.",
-            fix=f"Name one: {place}:hf" if apps else "Make one: hf = Holdfast()",
+            fix=f"Name one: {names}" if apps else "Make one: hf = Holdfast()",
         )
-    return next(iter(apps.values()))
+    found = vars(module)[next(iter(apps.values()))]
+    assert isinstance(found, Holdfast)  # noqa: S101
+    return found
 
 
 def load_module(place: str) -> ModuleType:
@@ -47,10 +57,33 @@ def load_module(place: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
         spec.loader.exec_module(module)
-    except AppInvalid:
-        raise
     except Exception as error:
+        if is_misnamed(place, error):
+            raise AppInvalid(f"{place}: {type(error).__name__}: {error}", fix=HOW_TO_NAME) from error
         raise AppInvalid(
-            f"{place}: {type(error).__name__}: {error}", fix="Name it as package.module:attribute or file.py:attribute."
+            f"{place}: {told(error)}", fix=error.fix or MEND if isinstance(error, AppInvalid) else MEND
         ) from error
     return module
+
+
+def is_misnamed(place: str, error: Exception) -> bool:
+    """Whether there is no such place, rather than a mistake in what is there."""
+    if isinstance(error, ModuleNotFoundError):
+        return not place.endswith(".py") and f"{place}.".startswith(f"{error.name}.")
+    return isinstance(error, FileNotFoundError) and not own_frames(error)
+
+
+def told(error: Exception) -> str:
+    """The error, and below it where it happened: the last places in code of the user's."""
+    if isinstance(error, SyntaxError):
+        code = f"\n    {error.text.strip()}" if error.text else ""
+        return f"{type(error).__name__}: {error.msg}\n  {error.filename}:{error.lineno}{code}"
+    what = error.detail if isinstance(error, AppInvalid) else f"{type(error).__name__}: {error}"
+    places = [f"  {one.filename}:{one.lineno}\n    {one.line}" for one in own_frames(error)[-frames_shown:]]
+    return "\n".join([what, *places])
+
+
+def own_frames(error: Exception) -> list[traceback.FrameSummary]:
+    """The way to the error, without Python's import machinery and without Holdfast."""
+    passed_over = "<frozen ", str(importlib.__file__), HOLDFAST
+    return [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(passed_over)]
