@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, RequestInvalid
 from holdfast.kernel import values
+from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.running import ATTEMPT, Attempt, called
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Outcome
 from holdfast.sdk.task import OUTCOMES, Task
@@ -99,7 +100,7 @@ class Run:
                     error = failure(said(error) or type(error).__name__, code=type(error).__name__)
                     break
         if isinstance(error, Failure):
-            return Failed(error.category, error.message, error.code, step, retry_after=error.retry_after)
+            return categorized(error, step)
         if isinstance(error, RequestInvalid):
             return Failed("SchemaInvalid", str(error), code=type(error).__name__, step=step)
         if isinstance(error, DatabaseError):
@@ -123,6 +124,16 @@ class Run:
                     return step
             error, seen = error.__cause__ or error.__context__, seen + 1
         return None
+
+
+def categorized(error: Failure, step: str | None) -> Failed:
+    """A failure that says what it is. One whose `retry_after` is no duration is a mistake in the handler."""
+    try:
+        after = None if error.retry_after is None else parse_duration(error.retry_after)
+    except RequestInvalid as wrong:
+        message = f"{type(error).__name__}(retry_after=...): {wrong.detail} {wrong.fix} It said: {error.message}"
+        return Failed("SchemaInvalid", message, code=type(wrong).__name__, step=step)
+    return Failed(error.category, error.message, error.code, step, retry_after=after)
 
 
 def said(error: BaseException) -> str:

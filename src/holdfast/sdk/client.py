@@ -20,12 +20,12 @@ from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.opening import open_store
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Ended, Submission
+from holdfast.kernel.task import Duration, Ended, Submission
 from holdfast.lifecycles import declare_all
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.handle import Handle
-from holdfast.sdk.task import AsyncTask, Duration, Errors, PlainTask, Task, check_task
+from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
 from holdfast.sdk.tracing import starting, traceparent
 from holdfast.sdk.waiting import Waiting
 
