@@ -4,12 +4,14 @@ import asyncio
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from holdfast import Holdfast, RateLimited, step
-from holdfast.errors import RequestInvalid, TaskFailed
+from holdfast.errors import AppInvalid, RequestInvalid, TaskFailed
 from holdfast.kernel.task import Done, Later, Moved
+from holdfast.sdk.client import loading
 from holdfast.testing import Engine, Ran
 
 
@@ -163,3 +165,19 @@ def test_a_result_that_cannot_be_read_back_is_not_kept(holdfast: Engine) -> None
         run = holdfast.run(task, 1)
         assert (failure(run).category, failure(run).step, run.steps) == ("SchemaInvalid", where, [])
         assert f"{whose} returned 'nope', which does not fit its annotation int: it: Input should be" in str(run.error)
+
+
+# Calls while a worker imports the module
+
+
+async def test_what_needs_the_database_says_so_while_its_module_is_imported() -> None:
+    app = Holdfast("postgresql://nobody@127.0.0.1:1/none")
+    task = app.task(one)
+    handle = app.handle(uuid4())
+    with loading():
+        for name, call in (("start", task.start), ("result", handle.result), ("cancel", handle.cancel)):
+            with pytest.raises(AppInvalid, match=rf"\.{name}\(\) \(.*test_mistakes.py:\d+\) is called while its mod"):
+                call()
+        with pytest.raises(AppInvalid, match=r"\.astart\(\).*\n.*under if __name__"):
+            await task.astart()
+    assert not app.is_open
