@@ -296,7 +296,7 @@ class Model:
         wait = due_at - self.seen.now
         match outcome:
             case Later(delay):
-                assert due_at == (lease.due_at if delay is None else self.seen.now + delay)
+                assert due_at == lease.due_at if delay is None else wait == delay
             case Failed(retry_after=delay) if delay is not None:
                 assert wait == delay
             case Failed(category="RateLimited"):

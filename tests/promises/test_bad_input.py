@@ -396,7 +396,7 @@ FIGURES: dict[str, tuple[Place, list[Any]]] = {
     "settle and turn": (lambda w, given: w.store.turn([(w.held, Done())], ["default"], given, **SHORT), [0]),
     "turn": (lambda w, given: w.store.turn([], ["default"], given, **SHORT), COUNTS),
     "heartbeat": (lambda w, given: w.store.heartbeat([w.held], lasting=given), LASTING),
-    "later": (lambda w, given: w.store.finish(w.held, Later(given)), [-MINUTE, timedelta.max, 5]),
+    "later": (lambda w, given: w.store.finish(w.held, Later(given)), [-MINUTE, timedelta.max, "soon"]),
     "later at": (lambda w, given: w.store.finish(w.held, Later(at=given)), [FOREVER, 5]),
     "moved": (lambda w, given: w.store.finish(w.held, Moved("Completed", delay=given)), [-MINUTE]),
     "retry": (lambda w, given: w.store.finish(w.held, Failed("Transient", "no", retry_after=given)), [-MINUTE, 5]),

@@ -200,3 +200,27 @@ async def test_thousands_wait_with_few_questions(holdfast: Engine, asked: list[i
     holdfast.database.ask_owner("select count(*) from holdfast.task t cross join lateral holdfast.cancel(t.id)")
     assert {type(end) for end in await waiting} == {TaskCancelled}
     assert len(asked) < 60
+
+
+def test_closing_leaves_nobody_waiting_for_a_lock(holdfast: Engine) -> None:
+    app = Holdfast()
+    task = app.task(name="held")(add.function)
+    task.start(0, 0)
+    with psycopg.connect(holdfast.database.url) as other, ThreadPoolExecutor() as threads:
+        other.execute("""select holdfast.submit('held', '{"a": 1, "b": 1}', key => 'k')""")  # taken, not committed
+        call = threads.submit(lambda: task.opts(key="k").start(1, 1))
+        while not other.execute("select 1 from pg_locks where not granted").fetchone():
+            pass
+        app.close()
+        with pytest.raises(DatabaseUnreachable, match="was closed"):
+            call.result(timeout=30)
+
+
+def test_closing_ends_the_asking(holdfast: Engine) -> None:
+    app = Holdfast()
+    handle = app.task(name="asked")(add.function).start(1, 1)
+    with pytest.raises(TimeoutError):
+        handle.result(timeout=0.01)
+    app.close()
+    assert not app.is_open
+    assert handle.state == "Queued"

@@ -318,12 +318,12 @@ class Failure(HoldfastError):
     category: ClassVar[Literal["RateLimited", "Transient", "SchemaInvalid", "Fatal"] | None] = None
 
     def __init__(
-        self, message: str = "", *, code: str | None = None, retry_after: timedelta | float | None = None
+        self, message: str = "", *, code: str | None = None, retry_after: timedelta | str | float | None = None
     ) -> None:
         super().__init__(message)
         self.message = message or self.title
         self.code = code
-        self.retry_after = timedelta(seconds=retry_after) if isinstance(retry_after, (int, float)) else retry_after
+        self.retry_after = retry_after  # as it was written: whoever settles the task reads it
 
 
 class RateLimited(Failure):

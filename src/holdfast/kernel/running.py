@@ -56,9 +56,21 @@ class Attempt:
         self.cancelled = False
         self.blamed: list[tuple[BaseException, str]] = []
         self.spent: list[Json] = []
+        self.unbegun: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}
         self._progress: dict[str, Json] = {}
         self._begun: set[str] = set()
         self._done: asyncio.Future[dict[str, Json]] | None = None
+
+    def forgotten(self) -> str | None:
+        """The first step that was called and never awaited, now that the handler has returned. It runs no more."""
+        left, self.unbegun = list(self.unbegun.values()), {}
+        tasks = {task.get_coro(): task for task in asyncio.all_tasks()} if left else {}
+        for _, run in left:
+            if run in tasks:  # created, and not waited for
+                tasks[run].cancel()
+            else:
+                run.close()
+        return left[0][0] if left else None
 
     async def stored(self, name: str) -> tuple[bool, Json]:
         """Whether this step is done already, and its result. Raises StepInvalid for a name that cannot be used."""
@@ -77,11 +89,9 @@ class Attempt:
         done = await asyncio.shield(self._done)
         return name in done, done.get(name)
 
-    async def keep(self, name: str, value: object, spent: list[Json]) -> Json:
+    async def keep(self, name: str, value: Json, spent: list[Json]) -> Json:
         """Write a step's result down; what counts is what the first to write it has written."""
-        return (
-            await self.desk.checkpoint(Checkpoint(self.lease, name, values.dump(value), usage=spent or None))
-        ).result
+        return (await self.desk.checkpoint(Checkpoint(self.lease, name, value, usage=spent or None))).result
 
     @contextlib.contextmanager
     def within(self, step: str) -> Iterator[list[Json]]:
@@ -133,16 +143,18 @@ class Steps:
         It comes back as its JSON reads: as the types that the function's return annotation names, else as plain lists
         and dictionaries. So it is the same in the first run and after a crash. Raises StepInvalid.
         """
-        attempt = ATTEMPT.get()
-        check_call(name, function)
-        if attempt and not in_loop(attempt):
+        attempt = attempt_of(name, function)
+        if attempt is None:
+            return called(function, args, kwargs)
+        if not in_loop(attempt):
             raise StepInvalid(f"{name!r}: this task is not async.", fix=f"Write step.sync({name!r}, ...), no await.")
-        return self._run(attempt, name, function, args, kwargs)
+        key = object()
+        attempt.unbegun[key] = name, self._run(attempt, key, name, function, args, kwargs)
+        return attempt.unbegun[key][1]
 
     def sync(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The same in a task that is a plain `def`. Raises StepInvalid."""
-        attempt = ATTEMPT.get()
-        check_call(name, function)
+        attempt = attempt_of(name, function)
         if attempt is None:
             return function(*args, **kwargs)
         if in_loop(attempt):
@@ -161,26 +173,42 @@ class Steps:
             with attempt.within(name) as spent:
                 with tracer.start_as_current_span(f"step {name}"):
                     value = function(*args, **kwargs)
-                result = ask(attempt.keep(name, value, spent))
-        return cast(R, values.load(result, values.returned_by(function)))
+                result = ask(attempt.keep(name, fitting(name, function, value), spent))
+        return cast(R, read_back(name, function, result))
 
     @overload
-    async def map(
+    def map(
         self, name: str, function: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], *, at_once: int = 10
-    ) -> list[R]: ...
+    ) -> Coroutine[Any, Any, list[R]]: ...
 
     @overload
-    async def map(self, name: str, function: Callable[[T], R], items: Iterable[T], *, at_once: int = 10) -> list[R]: ...
+    def map(
+        self, name: str, function: Callable[[T], R], items: Iterable[T], *, at_once: int = 10
+    ) -> Coroutine[Any, Any, list[R]]: ...
 
-    async def map(self, name: str, function: Callable[[T], Any], items: Iterable[T], *, at_once: int = 10) -> list[Any]:
+    def map(
+        self, name: str, function: Callable[[T], Any], items: Iterable[T], *, at_once: int = 10
+    ) -> Coroutine[Any, Any, list[Any]]:
         """`function` over all items, each a step of its own (`name[0]`, `name[1]`, ...), so many at once.
 
         The results come in the order of the items, which must be the same in every attempt. After a failure none is
         begun any more; those under way end, and are kept, before it is raised.
         """
-        check_call(name, function)
+        attempt = attempt_of(name, function)
         if at_once < 1:
             raise StepInvalid(f"at_once={at_once} would never begin.", fix="Give 1 or more.")
+        key = object()
+        run = self._map(attempt, key, name, function, items, at_once)
+        if attempt:
+            attempt.unbegun[key] = name, run
+        return run
+
+    async def _map(
+        self, attempt: Attempt | None, key: object, name: str, function: Callable[[T], Any], items: Iterable[T],
+        at_once: int,
+    ) -> list[Any]:  # fmt: skip
+        if attempt:
+            attempt.unbegun.pop(key, None)
         places = asyncio.Semaphore(at_once)
         failed: list[BaseException] = []
 
@@ -200,17 +228,16 @@ class Steps:
         return results
 
     async def _run(
-        self, attempt: Attempt | None, name: str, function: Callable[..., Any], args: Any, kwargs: Any
+        self, attempt: Attempt, key: object, name: str, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        if attempt is None:
-            return await called(function, args, kwargs)
+        attempt.unbegun.pop(key, None)
         known, result = await attempt.stored(name)
         if not known:
             with attempt.within(name) as spent:
                 with tracer.start_as_current_span(f"step {name}"):
                     value = await called(function, args, kwargs)
-                result = await attempt.keep(name, value, spent)
-        return values.load(result, values.returned_by(function))
+                result = await attempt.keep(name, fitting(name, function, value), spent)
+        return read_back(name, function, result)
 
 
 step = Steps()
@@ -256,20 +283,41 @@ def in_loop(attempt: Attempt) -> bool:
         return False
 
 
-def check_call(name: object, function: object) -> None:
+def attempt_of(name: object, function: object) -> Attempt | None:
+    """The attempt that calls a step; None outside of a task. Raises StepInvalid for a call that cannot be meant."""
     if not isinstance(name, str) or not callable(function):
         raise StepInvalid(
             f"{getattr(name, '__name__', name)!r} is no name, or what follows it is no function.",
             fix='Write step("fetched", fetch, url): a name, the function, its arguments.',
         )
+    return ATTEMPT.get()
+
+
+def fitting(name: str, function: Callable[..., Any], value: object) -> Json:
+    """A step's result as JSON, looked at before it is kept: what is kept must be read back. Raises SchemaInvalid."""
+    return values.fitting(f"Step {name!r}", value, values.returned_by(function))
+
+
+def read_back(name: str, function: Callable[..., Any], result: Json) -> Any:
+    """A step's result as its function returns it. Raises SchemaInvalid if that has changed since."""
+    return values.read_back(f"Step {name!r}", result, values.returned_by(function))
 
 
 async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a function returns: awaited if it is async, else from a thread, so that it does not hold up the others."""
     try:
         if inspect.iscoroutinefunction(function):
-            return await cast(Callable[..., Awaitable[Any]], function)(*args, **kwargs)
-        answer = await in_thread(function, *args, **kwargs)
-        return await answer if inspect.isawaitable(answer) else answer
+            answer = await cast(Callable[..., Awaitable[Any]], function)(*args, **kwargs)
+        else:
+            answer = await in_thread(function, *args, **kwargs)
+            answer = await answer if inspect.isawaitable(answer) else answer
     except (SystemExit, KeyboardInterrupt) as error:  # the end of the process is not a function's to decide
         raise as_exception(error) from error
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise StepInvalid(
+            f"{getattr(function, '__name__', function)} returned a {type(answer).__name__}, not what comes of it.",
+            fix="Await it, and return that.",
+        )
+    return answer

@@ -7,7 +7,10 @@ from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
+from holdfast.kernel.durations import parse_duration
+
 Json = Any
+Duration = timedelta | str | float
 Category = Literal["RateLimited", "Transient", "SchemaInvalid", "Fatal"]
 Policy = Literal["cancel", "skip", "ignore"]
 
@@ -104,20 +107,26 @@ class Partial:
 
 @dataclass(frozen=True)
 class Moved:
-    """It goes on in another state of its lifecycle."""
+    """It goes on in another state of its lifecycle. The delay: "5m", a number of seconds, or a timedelta."""
 
     to: str
     body: Json = None
-    delay: timedelta | None = None
+    delay: Duration | None = None
+
+    def __post_init__(self) -> None:
+        _read_delay(self)
 
 
 @dataclass(frozen=True)
 class Later:
-    """It waits where it is, at no cost: for a poll, a budget, or because its worker shuts down."""
+    """It waits where it is, at no cost: for a poll, a budget, or because its worker shuts down. `Later("2m")`."""
 
-    delay: timedelta | None = None
+    delay: Duration | None = None
     at: datetime | None = None
     kind: str | None = None
+
+    def __post_init__(self) -> None:
+        _read_delay(self)
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,12 @@ class Cancelled:
     """The handler stopped because it was asked to."""
 
     reason: str | None = None
+
+
+def _read_delay(outcome: Moved | Later) -> None:
+    """Whatever the delay was written as, it is a timedelta from here on. Raises RequestInvalid."""
+    if outcome.delay is not None:
+        object.__setattr__(outcome, "delay", parse_duration(outcome.delay))
 
 
 Outcome = Done | Partial | Moved | Later | Failed | Cancelled

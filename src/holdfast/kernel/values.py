@@ -4,16 +4,17 @@ import contextlib
 import functools
 import inspect
 import json
+import reprlib
 import types
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
-from holdfast.errors import PayloadInvalid
+from holdfast.errors import PayloadInvalid, SchemaInvalid
 from holdfast.kernel.task import Json
 
 KNOWN: MutableMapping[Callable[..., Any], Mapping[str, Any]] = weakref.WeakKeyDictionary()
@@ -42,6 +43,34 @@ def load_at(name: str, value: Json, kind: object) -> Any:
     except ValidationError as error:
         found = [((name, *each["loc"]), each["msg"]) for each in error.errors(include_url=False)]
         raise misfit(name, found) from None
+
+
+def fitting(whose: str, value: object, kind: object) -> Json:
+    """A result as JSON, if it can be read back as its annotation says. Raises SchemaInvalid, or PayloadInvalid."""
+    result = dump(value)
+    try:
+        load(result, kind)
+    except ValidationError as error:
+        raise SchemaInvalid(
+            f"{whose} returned {reprlib.repr(value)}, which does not fit its annotation {named(kind)}:"
+            f" {described(error)}."
+        ) from error
+    return result
+
+
+def read_back(whose: str, result: Json, kind: object) -> Any:
+    """A result that was kept, as its annotation reads now. Raises SchemaInvalid."""
+    try:
+        return load(result, kind)
+    except ValidationError as error:
+        raise SchemaInvalid(
+            f"{whose} has kept {reprlib.repr(result)}, which does not fit the annotation {named(kind)} that it has now:"
+            f" {described(error)}."
+        ) from error
+
+
+def named(kind: object) -> str:
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
 
 
 def misfit(title: str, problems: Iterable[tuple[tuple[int | str, ...], str]]) -> ValidationError:

@@ -10,11 +10,12 @@ import traceback
 
 from pydantic import ValidationError
 
-from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, RequestInvalid
+from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, RequestInvalid, StepInvalid
 from holdfast.kernel import values
+from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.running import ATTEMPT, Attempt, called
-from holdfast.kernel.task import Cancelled, Done, Failed, Later, Outcome
-from holdfast.sdk.task import OUTCOMES, Task
+from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial
+from holdfast.sdk.task import Task
 
 log = logging.getLogger("holdfast.task")
 
@@ -78,13 +79,21 @@ class Run:
             value = await called(self.task.function, *arguments)
             if isinstance(value, Failure):
                 raise value
-            return value if isinstance(value, OUTCOMES) else Done(values.dump(value))
+            forgotten = self.attempt.forgotten()
+            if forgotten is not None:
+                raise StepInvalid(f"Step {forgotten!r} was called and never awaited.", fix="Write await step(...).")
+            if isinstance(value, Partial | Moved | Later | Failed | Cancelled):
+                return value
+            result = value.result if isinstance(value, Done) else value
+            return Done(values.fitting(self.task.name, result, self.task.returns))
         except asyncio.CancelledError:
             raise
         except LeaseLost:
             return None
         except BaseException as error:  # whatever it was, the attempt has ended and must be settled
             return self._failed(error)
+        finally:
+            self.attempt.forgotten()
 
     def _failed(self, error: BaseException) -> Outcome | None:
         """What kind of failure an exception is: as it says, as the task maps it, else a surprise."""
@@ -99,7 +108,7 @@ class Run:
                     error = failure(said(error) or type(error).__name__, code=type(error).__name__)
                     break
         if isinstance(error, Failure):
-            return Failed(error.category, error.message, error.code, step, retry_after=error.retry_after)
+            return categorized(error, step)
         if isinstance(error, RequestInvalid):
             return Failed("SchemaInvalid", str(error), code=type(error).__name__, step=step)
         if isinstance(error, DatabaseError):
@@ -123,6 +132,16 @@ class Run:
                     return step
             error, seen = error.__cause__ or error.__context__, seen + 1
         return None
+
+
+def categorized(error: Failure, step: str | None) -> Failed:
+    """A failure that says what it is. One whose `retry_after` is no duration is a mistake in the handler."""
+    try:
+        after = None if error.retry_after is None else parse_duration(error.retry_after)
+    except RequestInvalid as wrong:
+        message = f"{type(error).__name__}(retry_after=...): {wrong.detail} {wrong.fix} It said: {error.message}"
+        return Failed("SchemaInvalid", message, code=type(wrong).__name__, step=step)
+    return Failed(error.category, error.message, error.code, step, retry_after=after)
 
 
 def said(error: BaseException) -> str:

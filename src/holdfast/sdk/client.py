@@ -10,22 +10,23 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
-from holdfast.errors import DatabaseUnreachable
+from holdfast.errors import AppInvalid
 from holdfast.kernel import values, wire
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.opening import open_store
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Ended, Submission
+from holdfast.kernel.task import Duration, Ended, Submission
 from holdfast.lifecycles import declare_all
 from holdfast.sdk import enqueue
-from holdfast.sdk.background import Background
+from holdfast.sdk.background import Background, closed
 from holdfast.sdk.handle import Handle
-from holdfast.sdk.task import AsyncTask, Duration, Errors, PlainTask, Task, check_task
+from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
 from holdfast.sdk.tracing import starting, traceparent
 from holdfast.sdk.waiting import Waiting
 
@@ -222,12 +223,16 @@ class Holdfast:
         return await question((await self._open()).store)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._background().call(work)
+        return self._background(work).call(work)
 
     async def acall(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self._background().acall(work)
+        return await self._background(work).acall(work)
 
-    def _background(self) -> Background:
+    def _background(self, work: Coroutine[Any, Any, Any]) -> Background:
+        """The thread to do it in. Raises AppInvalid while a worker imports the module that asks."""
+        if LOADING:
+            work.close()
+            raise called_while_loading()
         with self._lock:
             if self._opened is None:
                 self._opened = Opened()
@@ -291,14 +296,41 @@ class Opened:
         self.background.stop()
 
     async def _close(self) -> None:
-        if self.waiting:
-            self.waiting.give_up(DatabaseUnreachable("The application was closed.", fix="Ask again; it opens anew."))
+        if self.waiting is not None:
+            await self.waiting.close(closed())
+        self.background.give_up()
         await self._stack.aclose()
 
 
 EVERY: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()
 FORKED: "list[Opened | None]" = []
 TOLD: list[Settings] = []
+LOADING: list[bool] = []
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """While a worker imports an application: whoever then starts a task, or waits for one, would wait for this worker.
+
+    Until the block ends every call that would use the database raises AppInvalid.
+    """
+    LOADING.append(True)
+    try:
+        yield
+    finally:
+        LOADING.pop()
+
+
+def called_while_loading() -> AppInvalid:
+    """The error for the line outside of Holdfast that calls us now."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame and str(frame.f_globals.get("__name__")).partition(".")[0] == "holdfast":
+        name, frame = frame.f_code.co_name, frame.f_back
+    place = f" ({frame.f_code.co_filename}:{frame.f_lineno})" if frame else ""
+    return AppInvalid(
+        f".{name}(){place} is called while its module is imported.", fix='Put it under if __name__ == "__main__":'
+    )
 
 
 @contextlib.contextmanager

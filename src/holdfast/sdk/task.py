@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from holdfast.errors import AppInvalid, Failure, PayloadInvalid, RequestInvalid
 from holdfast.kernel import values, wire
 from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.task import Json, Outcome, Policy, Submission
+from holdfast.kernel.task import Duration, Json, Outcome, Policy, Submission
 from holdfast.sdk.tracing import traceparent
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Duration = timedelta | str | float
 Errors = Mapping[type[Exception], type[Failure]]
 OUTCOMES = get_args(Outcome)
 

@@ -54,6 +54,13 @@ class Waiting:
                 if not future.done():
                     future.set_exception(error)
 
+    async def close(self, error: Exception) -> None:
+        """Give up, and ask no more."""
+        self.give_up(error)
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+
     async def _ask(self) -> None:
         """Look often at first, then ever more slowly; whoever comes anew is looked for at once."""
         pause = first_pause_seconds

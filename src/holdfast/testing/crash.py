@@ -55,7 +55,7 @@ class DoomedAttempt(Attempt):
             self._reach(self._doom.after, name)
         return known, result
 
-    async def keep(self, name: str, value: object, spent: list[Json]) -> Json:
+    async def keep(self, name: str, value: Json, spent: list[Json]) -> Json:
         self._be_dead()
         self._reach(self._doom.before, name)
         result = await super().keep(name, value, spent)

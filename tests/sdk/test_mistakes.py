@@ -1,0 +1,183 @@
+"""What is easily written wrong is either understood, or fails at once and says what to write."""
+
+import asyncio
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from holdfast import Holdfast, RateLimited, step
+from holdfast.errors import AppInvalid, RequestInvalid, TaskFailed
+from holdfast.kernel.task import Done, Later, Moved
+from holdfast.sdk.client import loading
+from holdfast.testing import Engine, Ran
+
+
+def failure(run: Ran[Any]) -> TaskFailed:
+    assert isinstance(run.error, TaskFailed)
+    return run.error
+
+
+# Durations
+
+
+def test_an_outcome_reads_its_delay_in_many_ways() -> None:
+    ways: list[Any] = ["2m", 120, 120.0, "120", timedelta(minutes=2)]
+    for way in ways:
+        assert Later(way).delay == Moved("Queued", delay=way).delay == timedelta(minutes=2)
+    assert Later().delay is None
+    for nonsense in ("soon", -1, True):
+        with pytest.raises(RequestInvalid, match="is no duration"):
+            Later(nonsense)
+
+
+def test_a_task_waits_however_its_delay_is_written(holdfast: Engine) -> None:
+    app = Holdfast()
+    ways: list[Any] = ["2m", 120, timedelta(minutes=2)]
+    seen: list[Any] = []
+
+    @app.task
+    def waits(raising: bool) -> Any:
+        seen.append(holdfast.clock.now())
+        if len(seen) > len(ways):
+            return "done"
+        if raising:
+            raise RateLimited("slow", retry_after=ways[len(seen) - 1])
+        return Later(ways[len(seen) - 1])
+
+    for raising in (False, True):
+        seen.clear()
+        assert holdfast.run(waits, raising).result == "done"
+        assert all(later - sooner >= timedelta(minutes=2) for sooner, later in pairwise(seen))
+
+
+def test_a_delay_that_is_none_fails_at_once(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    @app.task
+    def returns() -> Any:
+        return Later("soon")
+
+    @app.task
+    def raises() -> None:
+        raise RateLimited("slow down", retry_after="soon")
+
+    for task in (returns, raises):
+        error = failure(holdfast.run(task))
+        assert (error.category, error.code) == ("SchemaInvalid", "RequestInvalid")
+        assert "'soon' is no duration" in str(error)
+
+
+# Steps that are not awaited
+
+
+def one() -> int:
+    return 1
+
+
+async def aone() -> int:
+    return 1
+
+
+def test_a_step_that_is_not_awaited_fails_its_task(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    @app.task
+    async def forgets(how: str) -> Any:
+        match how:
+            case "call":
+                step("charge", one)  # type: ignore[unused-coroutine]
+            case "map":
+                step.map("charge", abroken, [1])  # type: ignore[unused-coroutine]
+            case "task":
+                later.append(asyncio.create_task(step("charge", one)))
+            case "returned":
+                return step("charge", one)
+        return "done"
+
+    later: list[asyncio.Task[int]] = []
+    for how in ("call", "map", "task"):
+        error = failure(holdfast.run(forgets, how))
+        assert (error.category, error.code) == ("SchemaInvalid", "StepInvalid")
+        assert "Step 'charge' was called and never awaited.\nWrite await step(...)" in str(error)
+    assert "returned a coroutine" in str(holdfast.run(forgets, "returned").error)
+
+
+def test_a_step_that_waits_its_turn_is_not_forgotten(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    @app.task
+    async def gathers() -> list[int]:
+        first = asyncio.create_task(step("first", one))
+        return [*await asyncio.gather(step("a", one), step("b", aone)), await first]
+
+    assert holdfast.run(gathers).result == [1, 1, 1]
+
+
+def test_a_coroutine_is_no_result(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    async def returns_one() -> Any:
+        return aone()
+
+    @app.task
+    async def in_step() -> Any:
+        return await step("fetched", returns_one)
+
+    for task in (in_step, app.task(returns_one)):
+        error = failure(holdfast.run(task))
+        assert (error.category, error.code) == ("SchemaInvalid", "StepInvalid")
+        assert "returns_one returned a coroutine, not what comes of it.\nAwait it" in str(error)
+
+
+# Results that are not what was promised
+
+
+def broken(n: int) -> int:
+    return "nope" * n  # type: ignore[return-value]
+
+
+async def abroken(n: int) -> int:
+    return broken(n)
+
+
+def test_a_result_that_cannot_be_read_back_is_not_kept(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    @app.task
+    async def steps(n: int) -> Any:
+        return await step("counted", abroken, n)
+
+    @app.task
+    def sync_steps(n: int) -> Any:
+        return step.sync("counted", broken, n)
+
+    @app.task
+    def done(n: int) -> int | Done:
+        return Done(broken(n))
+
+    for task, whose, where in (
+        (app.task(broken), "broken", None), (done, "done", None),
+        (steps, "Step 'counted'", "counted"), (sync_steps, "Step 'counted'", "counted"),
+    ):  # fmt: skip
+        run = holdfast.run(task, 1)
+        assert (failure(run).category, failure(run).step, run.steps) == ("SchemaInvalid", where, [])
+        assert f"{whose} returned 'nope', which does not fit its annotation int: it: Input should be" in str(run.error)
+
+
+# Calls while a worker imports the module
+
+
+async def test_what_needs_the_database_says_so_while_its_module_is_imported() -> None:
+    app = Holdfast("postgresql://nobody@127.0.0.1:1/none")
+    task = app.task(one)
+    handle = app.handle(uuid4())
+    with loading():
+        for name, call in (("start", task.start), ("result", handle.result), ("cancel", handle.cancel)):
+            with pytest.raises(AppInvalid, match=rf"\.{name}\(\) \(.*test_mistakes.py:\d+\) is called while its mod"):
+                call()
+        with pytest.raises(AppInvalid, match=r"\.astart\(\).*\n.*under if __name__"):
+            await task.astart()
+    assert not app.is_open
