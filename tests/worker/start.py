@@ -7,7 +7,7 @@ from holdfast.worker.keeper import keep
 from holdfast.worker.plan import Plan
 
 
-def say_ready(plan: Plan) -> None:
+def say_ready(plan: Plan, names: list[str]) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

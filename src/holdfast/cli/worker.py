@@ -14,5 +14,10 @@ def run(plan: Plan, processes: int) -> None:
     typer.echo("Stopped.", err=True)
 
 
-def greet(plan: Plan) -> None:
-    typer.echo(f"Worker {plan.name} serves {', '.join(plan.queues)} with {plan.slots} slots. Stop: Ctrl-C.", err=True)
+def greet(plan: Plan, names: list[str]) -> None:
+    serves = f"Worker {plan.name} serves {', '.join(plan.queues)} with {plan.slots} slots"
+    if names:
+        shown = ", ".join(sorted(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        typer.echo(f"{serves}: {shown}. Stop: Ctrl-C.", err=True)
+    else:
+        typer.echo(f"{serves}, but {plan.app} has no tasks: is a module not imported? Stop: Ctrl-C.", err=True)

@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from holdfast.errors import DatabaseError
+from holdfast.errors import DatabaseError, TaskBusy
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -42,6 +42,14 @@ class Batches(Generic[Item, Answer]):
             try:
                 await self._answer(batch)
                 pause = 0.02
+            except TaskBusy:  # somebody holds one of them, perhaps for long: the others do not wait for it
+                for one in batch:
+                    try:
+                        await self._answer([one])
+                    except DatabaseError:
+                        self._waiting.append(one)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, longest_pause_seconds)
             except DatabaseError:
                 self._waiting = batch + self._waiting
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311

@@ -60,15 +60,22 @@ class Child:
             self._begin([[alone["task_id"], alone["attempt"], alone["token"], None]])
 
     async def start(self) -> None:
+        """Start the process. Raises OSError where there is no room for another."""
         to_runner, from_runner = os.pipe(), os.pipe()
         ends = (to_runner[0], from_runner[1], self._memory.fileno())
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "holdfast.worker.runner", *map(str, ends),
-            stdin=asyncio.subprocess.PIPE, pass_fds=ends,
-            start_new_session=True,  # what it starts goes with it, and Ctrl-C is the keeper's to hear
-        )  # fmt: skip
-        os.close(to_runner[0])
-        os.close(from_runner[1])
+        try:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "holdfast.worker.runner", *map(str, ends),
+                stdin=asyncio.subprocess.PIPE, pass_fds=ends,
+                start_new_session=True,  # what it starts goes with it, and Ctrl-C is the keeper's to hear
+            )  # fmt: skip
+        except OSError:
+            os.close(to_runner[1])
+            os.close(from_runner[0])
+            raise
+        finally:
+            os.close(to_runner[0])
+            os.close(from_runner[1])
         os.set_blocking(to_runner[1], False)  # a runner that does not read must not hold us up
         self._link = Link(from_runner[0], to_runner[1])
         assert self.process.stdin is not None  # noqa: S101
@@ -84,7 +91,8 @@ class Child:
 
     def go(self) -> None:
         now = time.monotonic()
-        self.pulse.beat(now, now + self.plan.lease_seconds)  # the next one comes with the first heartbeat
+        until = min((one.until for one in self.begun.values()), default=now + self.plan.lease_seconds)
+        self.pulse.beat(now, until)  # the next one comes with the first heartbeat
         self.tell("go")
 
     async def listen(self) -> int:

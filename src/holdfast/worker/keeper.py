@@ -38,24 +38,36 @@ restart_seconds = 0.1, 10.0
 alone_at_most = 4
 
 
+Ready = Callable[[Plan, list[str]], None]
+"""Told once it serves: what it serves, and which tasks it knows."""
+
+
+class Left(Exception):
+    """We are to leave before there was anything to do."""
+
+
 class Keeper:
     """One worker: some runners, and their leases."""
 
-    def __init__(self, plan: Plan, *, processes: int = 1, on_ready: Callable[[Plan], None] | None = None) -> None:
+    def __init__(self, plan: Plan, *, processes: int = 1, on_ready: Ready | None = None) -> None:
         self.plan = plan
         self.processes = processes
         self.children: dict[str, Child] = {}
-        self._apart: dict[UUID, Child] = {}
+        self._apart: set[Child] = set()
         self._alone = asyncio.Semaphore(alone_at_most)
         self._leaving = asyncio.Event()
         self._chores: set[asyncio.Task[None]] = set()
         self._running_apart: set[asyncio.Task[None]] = set()
         self._spawned: list[Child] = []
-        self._names: list[str] = []
-        self._on_ready = on_ready or (lambda plan: None)
+        self._tasks: dict[str, Json] = {}
+        self._on_ready = on_ready or (lambda plan, names: None)
 
     async def run(self) -> None:
         """Until told to leave. Raises AppInvalid, or what stands in the way of opening the database."""
+        with contextlib.suppress(Left):
+            await self._run()
+
+    async def _run(self) -> None:
         try:
             first = await self._spawn()
             listening = asyncio.create_task(first.listen())
@@ -76,7 +88,7 @@ class Keeper:
             asyncio.create_task(self._mind(first, listening)),
             *(asyncio.create_task(self._mind()) for _ in range(self.processes - 1)),
         ]
-        self._on_ready(self.plan)
+        self._on_ready(self.plan, list(self._tasks))
         await asyncio.gather(*keeping)
         await asyncio.gather(*self._running_apart, return_exceptions=True)
         for task in self._chores:
@@ -107,7 +119,7 @@ class Keeper:
         await declare_all(self.store)
         for definition in loaded["lifecycles"]:
             await self.store.declare(Lifecycle.from_definition(definition))
-        self._names = loaded["names"]
+        self._tasks = loaded["tasks"]
         queues = self.plan.queues or tuple(loaded["queues"])
         self.plan = Plan(**{**vars(self.plan), "queues": queues})
         for queue in queues:
@@ -127,8 +139,13 @@ class Keeper:
         self._spawned.append(child)
 
     async def _loaded(self, child: Child) -> dict[str, Any]:
-        """What it found in the application. Raises AppInvalid."""
-        await asyncio.wait([child.loaded], timeout=load_within_seconds)
+        """What it found in the application. Raises AppInvalid, or Left if we are to leave meanwhile."""
+        leaving = asyncio.create_task(self._leaving.wait())
+        either: list[asyncio.Future[Any]] = [child.loaded, leaving]
+        await asyncio.wait(either, timeout=load_within_seconds, return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if not child.loaded.done() and self._leaving.is_set():
+            raise Left
         if not child.loaded.done():
             raise AppInvalid(f"It took over {load_within_seconds:.0f} s to load.", fix="Do less when it is imported.")
         loaded = child.loaded.result()
@@ -141,7 +158,12 @@ class Keeper:
         pause, longest = restart_seconds
         while not self._leaving.is_set():
             if child is None or listening is None:
-                child = await self._spawn()
+                try:
+                    child = await self._spawn()
+                except OSError as error:
+                    log.error("no process could be started", extra={"error": str(error)})
+                    await asyncio.sleep(longest)
+                    continue
                 listening = asyncio.create_task(child.listen())
             try:
                 await self._loaded(child)
@@ -150,6 +172,8 @@ class Keeper:
                 child.go()
                 if self._leaving.is_set():
                     child.leave()
+            except Left:
+                child.kill()
             except AppInvalid as error:
                 log.error("a runner did not start", extra={"error": str(error)})
                 child.kill()
@@ -190,7 +214,7 @@ class Keeper:
             if blamed:
                 await self._insist(lambda: self.store.lose_these(blamed))
                 child.begun = {}
-        kept = [task for task, other in self._apart.items() if other.worker == child.worker and other is not child]
+        kept = [task for other in self._apart if other.worker == child.worker for task in other.begun]
         if child.alone is None:
             await self._insist(lambda: self.store.hand_back(child.worker, kept))
             await self._insist(lambda: self.store.goodbye(child.worker))
@@ -206,6 +230,9 @@ class Keeper:
                     return None  # the leases run out by themselves
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
                 pause = min(pause * 2, 1.0)
+            except HoldfastError as error:  # refused for good; the leases run out by themselves
+                log.error("what a runner held could not be given back", extra={"error": str(error)})
+                return None
 
     # Tasks that one more lost worker would end
 
@@ -213,7 +240,7 @@ class Keeper:
         """Run it in a process of its own: if it brings that down too, nobody else is harmed."""
         child = Child(self.plan, parent.worker, alone=lease)
         task_id = UUID(lease["task_id"])
-        self._apart[task_id] = child
+        self._apart.add(child)
         code = 0
         try:
             async with self._alone:
@@ -224,7 +251,7 @@ class Keeper:
         except OSError as error:  # no room for another process
             log.warning("a task could not be run apart", extra={"task_id": str(task_id), "error": str(error)})
         finally:
-            del self._apart[task_id]
+            self._apart.discard(child)
             child.close()
         await self._bury(child, code)
         left: list[Settlement] = [
@@ -235,7 +262,7 @@ class Keeper:
         parent.tell("over", [task_id.hex])
 
     def _everyone(self) -> list[Child]:
-        return [*self.children.values(), *self._apart.values()]
+        return [*self.children.values(), *self._apart]
 
     # Leases
 
@@ -253,23 +280,23 @@ class Keeper:
                 log.warning("heartbeat failed", extra={"error": str(error) or type(error).__name__})
 
     async def _beat_once(self) -> None:
+        """One statement for each runner: two of them may hold one task, the older one without knowing it is lost."""
         alive = [child for child in self._everyone() if not child.is_stopped()]
+        await asyncio.gather(*(self._beat_for(child) for child in alive))
+
+    async def _beat_for(self, child: Child) -> None:
         sent = time.monotonic()
         until = sent + self.plan.lease_seconds
-        begun = {task: one for child in alive for task, one in child.begun.items()}
-        shown: dict[UUID, Json] = {}
-        for child in alive:
-            shown.update(child.shown)
-            child.shown = {}
+        begun = dict(child.begun)
+        shown, child.shown = child.shown, {}
         answers = await self._heartbeat([one.proof for one in begun.values()], shown) if begun else {}
-        for child in alive:
-            child.pulse.beat(sent, until)
-            mine = [task for task in begun if task in child.begun]
-            for task in mine:
-                if task in answers:
-                    child.begun[task].until = until
-            child.ask_to_stop("lost", [task for task in mine if task not in answers])
-            child.ask_to_stop("cancel", [task for task in mine if task in answers and answers[task].cancel_requested])
+        child.pulse.beat(sent, until)
+        mine = {task: one for task, one in begun.items() if child.begun.get(task) is one}
+        for task, one in mine.items():
+            if task in answers:
+                one.until = until
+        child.ask_to_stop("lost", [task for task in mine if task not in answers])
+        child.ask_to_stop("cancel", [task for task in mine if task in answers and answers[task].cancel_requested])
 
     async def _heartbeat(self, proofs: list[Proof], shown: dict[UUID, Json]) -> dict[UUID, Beat]:
         try:
@@ -311,8 +338,9 @@ class Keeper:
 
     async def _hello(self, child: Child) -> None:
         await self.store.hello(
-            child.worker, label=self.plan.name, queues=self.plan.queues, names=self._names, slots=self.plan.slots
-        )
+            child.worker, label=self.plan.name, queues=self.plan.queues, names=list(self._tasks),
+            slots=self.plan.slots,
+        )  # fmt: skip
 
     async def _greet(self) -> None:
         while True:
@@ -322,7 +350,7 @@ class Keeper:
                     await self._hello(child)
 
 
-def keep(plan: Plan, *, processes: int = 1, on_ready: Callable[[Plan], None] | None = None) -> None:
+def keep(plan: Plan, *, processes: int = 1, on_ready: Ready | None = None) -> None:
     """Run a worker until SIGTERM or Ctrl-C. Raises AppInvalid or a DatabaseError."""
 
     async def run() -> None:

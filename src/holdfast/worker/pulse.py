@@ -31,9 +31,13 @@ class Pulse:
     def close(self) -> None:
         self._memory.close()
 
+    def until(self) -> float:
+        """Until when the last heartbeat holds."""
+        return float(PULSE.unpack_from(self._memory, 0)[1])
+
     def is_felt(self, now: float) -> bool:
         """Whether the keeper has been there within the time of a lease."""
-        return now < float(PULSE.unpack_from(self._memory, 0)[1])
+        return now < self.until()
 
     def holds(self, begun: float, first_until: float) -> float:
         """Until when a lease holds that was begun then, and held until `first_until` by its claim."""

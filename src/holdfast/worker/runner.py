@@ -32,6 +32,7 @@ from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
 from holdfast.sdk.attempt import CANCELLED, RELEASED
 from holdfast.sdk.client import Holdfast
 from holdfast.sdk.desk import StoreDesk
+from holdfast.sdk.task import Task
 from holdfast.sdk.tracing import export_traces, flush_traces
 from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.worker.app import load_app
@@ -62,6 +63,8 @@ class Runner(StoreDesk):
         self._until: dict[UUID, tuple[float, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._shown: dict[str, Json] = {}
+        self._suspects: set[UUID] = set()
+        self._waiting: set[UUID] = set()
         self._go = asyncio.Event()
         self._left = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -77,13 +80,14 @@ class Runner(StoreDesk):
             self.turns = Turns(
                 opening.store, self.plan, self.worker, list(self.app.tasks), wakeups,
                 begin=self.begin, ended=lambda ids: self._say("ended", ids),
-                waiting=lambda ids: self._say("waiting", ids), is_kept=lambda: self.pulse.is_felt(time.monotonic()),
+                stop=lambda task_id: self.interrupt(task_id, None),
+                is_kept=lambda: self.pulse.is_felt(time.monotonic()),
             )  # fmt: skip
             chores = [asyncio.create_task(chore) for chore in (self._fence(), self._show())]
             if alone:
                 self.turns.leave()
                 self.turns.held[alone.task_id] = alone
-                self.begin([alone], time.monotonic(), apart=True)
+                self.begin([alone], self.pulse.until() - self.plan.lease_seconds, apart=True)
             turning = asyncio.create_task(self.turns.run())
             leaving = asyncio.create_task(self._leave(turning))
             await asyncio.wait([turning, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -99,6 +103,7 @@ class Runner(StoreDesk):
     def begin(self, leases: Sequence[Lease], claimed: float, *, apart: bool = False) -> None:
         """Run these. The keeper hears of it first: if they bring this process down, it knows which they were."""
         suspects = [] if apart else [lease for lease in leases if lease.last_chance]
+        self._suspects.update(lease.task_id for lease in suspects)
         for lease in suspects:  # workers were lost with it before: whoever is to blame must not take others along
             self.link.send("alone", dump_lease(lease))
         now = time.monotonic()
@@ -163,10 +168,18 @@ class Runner(StoreDesk):
             was_felt, felt = felt, self.pulse.is_felt(now)
             if felt and not was_felt:
                 self.turns.nudge()
+            self._tell_waiting()
             for task_id, (begun, first) in list(self._until.items()):
                 if now > self.pulse.holds(begun, first) - margin:
                     log.warning("lease about to end; stopped", extra={"task_id": str(task_id)})
                     self.interrupt(task_id, None)
+
+    def _tell_waiting(self) -> None:
+        """What has ended and is not settled yet is no longer the handler's doing."""
+        waiting = {task_id for task_id in self.turns.held if task_id not in self._until} - self._suspects
+        if new := waiting - self._waiting:
+            self._say("waiting", list(new))
+        self._waiting = waiting
 
     async def _listen(self) -> None:
         """What the keeper says. When it is gone, leave at once: nobody keeps our leases any more."""
@@ -182,6 +195,7 @@ class Runner(StoreDesk):
                         self.interrupt(UUID(one), None)
                 case "over":
                     for one in value:  # it ran alone, in another process, and has ended there
+                        self._suspects.discard(UUID(one))
                         self.turns.held.pop(UUID(one), None)
                         self.turns.nudge()
                 case "leave":
@@ -214,6 +228,12 @@ class Runner(StoreDesk):
         await asyncio.wait([turning], timeout=self.plan.cancel_seconds)
 
 
+def published(task: Task[..., Any]) -> dict[str, Any]:
+    """What others must know to start a task as its own application would."""
+    attempts = None if task.retries is None else task.retries + 1
+    return {"queue": task.queue, "max_attempts": attempts, "priority": task.priority}
+
+
 def dump_lease(lease: Lease) -> dict[str, Any]:
     return {
         name: value.hex if isinstance(value, UUID) else value.isoformat() if isinstance(value, datetime) else value
@@ -227,9 +247,17 @@ def load_lease(given: dict[str, Any]) -> Lease:
     return Lease(**{**given, **ids, **times})
 
 
+def be_nobody() -> None:
+    """In a forked child: its signals are its own. Through the inherited wake-up pipe they would reach the runner."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> None:
     """`python -m holdfast.worker.runner READ WRITE PULSE`, with the plan, the id and perhaps a lease on stdin."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the keeper, which tells us to leave
+    os.register_at_fork(after_in_child=be_nobody)
     configure_logs()
     read_fd, write_fd, pulse_fd = map(int, sys.argv[1:4])
     given = json.loads(sys.stdin.read())
@@ -247,7 +275,7 @@ def main() -> None:
     link.send(
         "loaded",
         {
-            "names": list(app.tasks),
+            "tasks": {task.name: published(task) for task in app.tasks.values()},
             "queues": app.queues,
             "lifecycles": [lifecycle.definition() for lifecycle in app.lifecycles.values()],
             "url": settings.url,

@@ -6,6 +6,9 @@ and none waits longer than a call takes. (`batch=1` sends each by itself.)
 
 A worker that finds nothing says that it will sleep, looks once more, and then sleeps until it is woken, until something
 falls due, or until it is time to look for itself.
+
+A runner never holds one task twice. One that comes again while an earlier lease of it is still here (its time limit
+passed, or the answer to its settling is late) goes back for a moment, and what still runs of it is stopped.
 """
 
 import asyncio
@@ -14,11 +17,12 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from uuid import UUID
 
-from holdfast.errors import DatabaseError
+from holdfast.errors import DatabaseError, TaskBusy
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Lease, Outcome, Proof, Settled, Settlement
+from holdfast.kernel.task import Later, Lease, Outcome, Proof, Settled, Settlement
 from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
 from holdfast.worker.plan import Plan
@@ -28,6 +32,11 @@ log = logging.getLogger("holdfast.worker")
 calls_at_once = 2
 longest_pause_seconds = 1.0
 tries_at_most = 3
+busy_seconds = 0.5
+again_after = timedelta(seconds=1)
+
+Result = tuple[Proof, Outcome, int]
+"""A lease, how it ended, and how often that could not be settled."""
 
 
 class Turns:
@@ -43,7 +52,7 @@ class Turns:
         *,
         begin: Callable[[list[Lease], float], None],
         ended: Callable[[list[UUID]], None],
-        waiting: Callable[[list[UUID]], None],
+        stop: Callable[[UUID], None],
         is_kept: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -53,11 +62,11 @@ class Turns:
         self._wakeups = wakeups
         self._begin = begin
         self._ended = ended
-        self._waiting = waiting
+        self._stop = stop
         self._is_kept = is_kept
         self.held: dict[UUID, Proof] = {}
         self.leaving = False
-        self._results: deque[tuple[Proof, Outcome, int]] = deque()
+        self._results: deque[Result] = deque()
         self._calls: set[asyncio.Task[None]] = set()
         self._claiming = False
         self._reserved = 0
@@ -79,7 +88,7 @@ class Turns:
 
     def drop(self, proof: Proof) -> None:
         """Forget a lease that is lost."""
-        self._let_go([proof.task_id])
+        self._let_go([proof])
 
     def nudge(self) -> None:
         """Something has changed: see whether there is a call to make."""
@@ -111,9 +120,9 @@ class Turns:
             return False
         batch = self._plan.batch
         ready = min(len(self._results), batch)
-        if self._calls and ready < batch / 2 and not (ready == 0 and self._wants()):
+        if self._calls and ready < min(batch, self._plan.slots) / 2 and not (ready == 0 and self._wants()):
             return False
-        results = [self._results.popleft() for _ in range(ready)]
+        results = self._take(ready)
         n = min(self._plan.slots - len(self.held) - self._reserved + ready, batch) if self._wants() else 0
         if self._unsure:  # settle first: what is let go of there and was claimed again in vain is then handed back too
             n = 0
@@ -126,6 +135,19 @@ class Turns:
         call.add_done_callback(self._landed)
         return True
 
+    def _take(self, n: int) -> list[Result]:
+        """The oldest results, one for each task: answers are told apart by the task."""
+        taken: dict[UUID, Result] = {}
+        left: list[Result] = []
+        for _ in range(n):
+            one = self._results.popleft()
+            if one[0].task_id in taken:
+                left.append(one)
+            else:
+                taken[one[0].task_id] = one
+        self._results.extendleft(reversed(left))
+        return list(taken.values())
+
     def _wants(self) -> bool:
         free = self._plan.slots - len(self.held) - self._reserved + len(self._results)
         return self._hungry and not self.leaving and not self._claiming and free > 0 and self._is_kept()
@@ -134,7 +156,7 @@ class Turns:
         self._calls.discard(call)
         self._nudge.set()
 
-    async def _turn(self, results: list[tuple[Proof, Outcome, int]], n: int) -> None:
+    async def _turn(self, results: list[Result], n: int) -> None:
         """One call. What it could not send is sent again."""
         sent = time.monotonic()
         batch: list[Settlement] = [(proof, outcome) for proof, outcome, _ in results]
@@ -143,24 +165,33 @@ class Turns:
                 await self._store.hand_back(self._worker, self.held)
                 self._unsure = False
             settled, leases = await self._call(batch, n)
+        except TaskBusy:
+            self._finish_claim(n)
+            self._settle_apart(results, n)
+            return
         except DatabaseError as error:
             self._results.extendleft(reversed(results))
             self._unsure = self._unsure or n > 0  # tasks may have been claimed whose names never arrived
             self._finish_claim(n)
             self._wait_a_moment(error)
-            self._waiting([proof.task_id for proof, _, _ in self._results])
             return
         except Exception as error:
+            self._unsure = self._unsure or n > 0
             self._finish_claim(n)
             self._take_apart(results, n, error)
             return
         self._backoff = 0.0
         self._settled(results, settled)
-        self.held.update((lease.task_id, lease) for lease in leases)
+        fresh = [lease for lease in leases if lease.task_id not in self.held]
+        self.held.update((lease.task_id, lease) for lease in fresh)
         self._finish_claim(n)
+        for again in leases:
+            if self.held[again.task_id] is not again:
+                self._stop(again.task_id)
+                self._results.append((again, Later(again_after, kind="released"), 0))
         if leases:
             self._registered = False
-            self._begin(leases, sent)
+            self._begin(fresh, sent)
         if n and len(leases) < n:
             await self._found_little()
 
@@ -180,7 +211,7 @@ class Turns:
         if not self._registered or not self._due_known:
             try:
                 due = await self._store.idle(self._worker)
-            except DatabaseError as error:
+            except Exception as error:
                 self._hungry = False
                 self._wait_a_moment(error)
                 return
@@ -204,10 +235,10 @@ class Turns:
             self._hungry = True
             self._nudge.set()
 
-    def _settled(self, results: list[tuple[Proof, Outcome, int]], answers: list[Settled]) -> None:
+    def _settled(self, results: list[Result], answers: list[Settled]) -> None:
         """Let go of what is settled; what the lifecycle does not allow is settled as a failure instead."""
         told = {answer.task_id: answer for answer in answers}
-        over: list[UUID] = []
+        over: list[Proof] = []
         for proof, outcome, tries in results:
             answer = told.get(proof.task_id)
             status = answer.status if answer else "lost"
@@ -218,26 +249,41 @@ class Turns:
                 log.warning(
                     "result refused", extra={"task_id": str(proof.task_id), "attempt": proof.attempt, "status": status}
                 )
-            over.append(proof.task_id)
+            over.append(proof)
         self._let_go(over)
 
-    def _take_apart(self, results: list[tuple[Proof, Outcome, int]], n: int, error: Exception) -> None:
+    def _take_apart(self, results: list[Result], n: int, error: Exception) -> None:
         """Something in this call cannot be sent. Alone it is known which one, and then it fails instead."""
-        if n:
+        if n or not results:
             self._wait_a_moment(error)
         if len(results) > 1 or n:
-            for one in results:
-                call = asyncio.create_task(self._turn([one], 0))
-                self._calls.add(call)
-                call.add_done_callback(self._landed)
+            self._each_alone(results)
             return
         for proof, _, tries in results:
             if tries >= tries_at_most:
                 log.error("result given up", extra={"task_id": str(proof.task_id), "error": str(error)})
-                self._let_go([proof.task_id])
+                self._let_go([proof])
             else:
                 log.warning("settling failed", extra={"task_id": str(proof.task_id), "error": str(error)})
                 self._results.append((proof, unsettled(error), tries + 1))
+
+    def _settle_apart(self, results: list[Result], n: int) -> None:
+        """Somebody holds the row of one of them, perhaps for long: the others do not wait for it."""
+        if len(results) > 1 or n:
+            self._each_alone(results)
+            return
+
+        def again() -> None:
+            self._results.extend(results)
+            self._nudge.set()
+
+        asyncio.get_running_loop().call_later(busy_seconds * random.uniform(0.5, 1.5), again)  # noqa: S311
+
+    def _each_alone(self, results: list[Result]) -> None:
+        for one in results:
+            call = asyncio.create_task(self._turn([one], 0))
+            self._calls.add(call)
+            call.add_done_callback(self._landed)
 
     def _wait_a_moment(self, error: Exception) -> None:
         """The database is away: try again soon, ever more slowly, and not all workers at once."""
@@ -254,9 +300,11 @@ class Turns:
 
         asyncio.get_running_loop().call_later(self._backoff * random.uniform(0.5, 1.0), go_on)  # noqa: S311
 
-    def _let_go(self, ids: list[UUID]) -> None:
-        for task_id in ids:
-            self.held.pop(task_id, None)
-        if ids:
-            self._ended(ids)
-            self._nudge.set()
+    def _let_go(self, proofs: list[Proof]) -> None:
+        """Forget these leases; not a newer one of the same task."""
+        over = [one.task_id for one in proofs if one.task_id in self.held and self.held[one.task_id].token == one.token]
+        for task_id in over:
+            del self.held[task_id]
+        if over:
+            self._ended(over)
+        self._nudge.set()

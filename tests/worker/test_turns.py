@@ -1,0 +1,118 @@
+"""Settling and claiming in one runner: what comes again too soon is not run twice, and nobody waits for others."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Done, Lease, Moved
+from holdfast.testing import Clock, Database
+from holdfast.worker.plan import Plan
+from holdfast.worker.turns import Turns
+from tests.promises.stage import state_of, submit
+
+
+class Polling:
+    """The door with nobody behind it: looking is all there is."""
+
+    hears = False
+
+    async def wait(self, seconds: float) -> bool:
+        await asyncio.sleep(min(seconds, 0.02))
+        return False
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+class Bench:
+    """A runner's turns, with a hand that begins nothing by itself."""
+
+    def __init__(self, store: Store, *queues: str, slots: int = 5) -> None:
+        self.store = store
+        self.begun: asyncio.Queue[Lease] = asyncio.Queue()
+        self.stopped: asyncio.Queue[UUID] = asyncio.Queue()
+        self.ended: list[UUID] = []
+        self.turns = Turns(
+            store, Plan("app", queues, slots=slots, poll_seconds=0.02), "bench", ["work"], Polling(),
+            begin=self.begin,
+            ended=self.ended.extend, stop=self.stopped.put_nowait, is_kept=lambda: True,
+        )  # fmt: skip
+
+    def begin(self, leases: list[Lease], _: float) -> None:
+        for lease in leases:
+            self.begun.put_nowait(lease)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        turning = asyncio.create_task(self.turns.run())
+        try:
+            yield
+        finally:
+            turning.cancel()
+            await asyncio.gather(turning, return_exceptions=True)
+
+    async def until_settled(self, task: UUID, state: str) -> None:
+        while await state_of(self.store, task) != state:
+            pass
+
+
+@pytest.fixture
+def bench(store: Store) -> Bench:
+    return Bench(store, "default", "batch")
+
+
+async def test_a_task_whose_limit_passed_is_not_run_twice_at_once(bench: Bench, store: Store, clock: Clock) -> None:
+    async with bench.running():
+        task = await submit(store, lifecycle="batch")
+        bench.turns.settle(await bench.begun.get(), Moved("IN_PROGRESS"))
+        old = await bench.begun.get()
+        await store.heartbeat([old], lasting=timedelta(hours=24))
+        clock.advance(hours=20)
+        await store.heartbeat([old], lasting=timedelta(hours=24))
+        clock.advance(hours=7)
+        await store.sweep()
+        assert await bench.stopped.get() == task, "what still runs of it is stopped"
+        assert bench.begun.empty(), "and not begun again beside it"
+        bench.turns.drop(old)
+        while bench.begun.empty():
+            clock.advance(seconds=1)
+            await store.sweep()
+        new = await bench.begun.get()
+        assert (new.task_id, new.timed_out) == (task, True)
+        bench.turns.settle(new, Done())
+        await bench.until_settled(task, "COMPLETED")
+    assert (await store.read(task))["crashes"] == 0
+    assert bench.turns.held == {}
+
+
+async def test_a_late_word_of_an_old_lease_does_not_end_the_new_one(bench: Bench, store: Store) -> None:
+    async with bench.running():
+        await submit(store, lifecycle="batch")
+        first = await bench.begun.get()
+        bench.turns.settle(first, Moved("IN_PROGRESS"))
+        second = await bench.begun.get()
+        bench.turns.drop(first)
+        assert bench.turns.held == {second.task_id: second}
+
+
+async def test_a_row_that_somebody_holds_keeps_only_its_own_result_waiting(
+    bench: Bench, store: Store, database: Database
+) -> None:
+    async with bench.running(), database.connect() as client:
+        held, others = await submit(store), [await submit(store) for _ in range(3)]
+        leases = {lease.task_id: lease for lease in [await bench.begun.get() for _ in range(4)]}
+        transaction = client.transaction()
+        await transaction.start()
+        await client.execute("select holdfast.submit('work', after => array[$1::uuid])", held)
+        for lease in leases.values():
+            bench.turns.settle(lease, Done())
+        for task in others:
+            await bench.until_settled(task, "Completed")
+        assert await state_of(store, held) == "Running"
+        await transaction.rollback()
+        await bench.until_settled(held, "Completed")
