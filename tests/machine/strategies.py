@@ -57,12 +57,13 @@ plain: dict[str, Any] = {
     "limit_key": st.sampled_from([None, None, "one", "two"]),
 }
 dispatch_tasks = st.builds(Submission, lifecycle=st.just("dispatch"), **plain)
-other_tasks = st.builds(
+limited_tasks = st.builds(
     Submission,
-    lifecycle=st.sampled_from(["dispatch", "batch", "analysis", "pipeline"]),
+    lifecycle=st.sampled_from(["batch", "pipeline"]),
     time_limit=st.sampled_from([None, 10 * MINUTE]),
     **plain,
 )
+other_tasks = limited_tasks | st.builds(Submission, lifecycle=st.sampled_from(["dispatch", "analysis"]), **plain)
 beginnings = st.lists(other_tasks, min_size=1, max_size=3)
 items = st.builds(Submission, lifecycle=st.sampled_from(["ingest_item", "ingest_item", "dispatch"]), **plain)
 runs = st.lists(items, min_size=1, max_size=3)

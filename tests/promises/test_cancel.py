@@ -108,3 +108,21 @@ async def test_a_cancelled_task_is_never_claimed(store: Store) -> None:
 async def test_cancelling_nothing_says_so(store: Store) -> None:
     with pytest.raises(TaskNotFound):
         await store.cancel("01b8dac5-b400-730f-8c80-71bbed710aed")
+
+
+@pytest.mark.parametrize("how", ["cancelled", "later", "failed", "lost", "handed back"])
+async def test_the_reason_of_a_cancelling_outlives_the_worker_that_held_the_task(how: str, store: Store) -> None:
+    task = await submit(store)
+    lease = await take_one(store)
+    await store.cancel(task, "not needed.", by="ada")
+    match how:
+        case "lost":
+            await store.lose_these([lease])
+        case "handed back":
+            await store.hand_back("worker")
+        case _:
+            ends: dict[str, Outcome] = {"cancelled": Cancelled(), "later": Later(), "failed": Failed("Transient", "no")}
+            await store.finish(lease, ends[how])
+    read = await store.read(task)
+    assert (read["state"], read["note"]["reason"], read["note"]["by"]) == ("Canceled", "not needed.", "ada")
+    assert (await store.explain(task)).sentence == "It ended as Canceled: not needed."

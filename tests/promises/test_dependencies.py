@@ -106,6 +106,7 @@ async def test_each_dependency_says_what_follows_from_a_bad_end(
     await store.finish(first, Failed("Fatal", "no"))
     read = await store.read(child)
     assert (read["state"], (read["note"] or {}).get("kind")) == (ends_as, reason)
+    assert (f"It waited for {bad}, which failed." in (await store.explain(child)).sentence) == (reason is not None)
 
 
 async def test_a_bad_end_goes_down_the_whole_chain_however_long(store: Store) -> None:

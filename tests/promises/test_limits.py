@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.errors import LeaseLost, TaskExpired
+from holdfast.errors import LeaseLost, RequestInvalid, TaskExpired
 from holdfast.kernel.lifecycle import Lifecycle, after, final, work
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Later, Partial
@@ -166,3 +166,8 @@ WOKEN = Lifecycle(
         final("DONE", "done"), final("FAILED", "failed"), final("CANCELLED", "cancelled"),
     ],
 )  # fmt: skip
+
+
+async def test_a_time_limit_that_no_state_goes_by_is_refused(store: Store) -> None:
+    with pytest.raises(RequestInvalid, match="no time limit of their own"):
+        await submit(store, time_limit=timedelta(minutes=1))

@@ -81,3 +81,15 @@ async def test_who_goes_to_sleep_is_told_when_something_falls_due(store: Store) 
     await submit(store, delay=timedelta(minutes=2), priority=9)
     assert await store.idle("worker") == timedelta(minutes=2)
     assert await store.idle("nobody that is known") is None
+
+
+async def test_the_newest_live_worker_tells_what_is_known_of_a_task(store: Store, clock: Clock) -> None:
+    assert await store.known_task("greet") is None
+    for worker, priority in (("old", 1), ("new", 2)):
+        known = {"greet": {"queue": "default", "max_attempts": 5, "priority": priority}}
+        await store.hello(worker, label="", queues=["default"], names=["greet"], slots=1, tasks=known)
+        clock.advance(seconds=1)
+    assert await store.known_task("greet") == {"queue": "default", "max_attempts": 5, "priority": 2}
+    assert await store.known_task("other") is None
+    clock.advance(seconds=31)
+    assert await store.known_task("greet") is None

@@ -152,6 +152,11 @@ class Looking(Calls):
         """All workers that have said hello and not goodbye."""
         return [wire.known(Worker, row) for row in await self._rows("select * from holdfast.workers()")]
 
+    async def known_task(self, name: str) -> dict[str, Any] | None:
+        """What the newest live worker says of this task: queue, max_attempts, priority. None if none knows it."""
+        found: dict[str, Any] | None = wire.load(await self._value("select holdfast.known_task($1)", wire.text(name)))
+        return found
+
     async def held(self, limit: int = 1000) -> list[dict[str, Any]]:
         """The leases that workers have now, by worker."""
         return [dict(row) for row in await self._rows("select * from holdfast.held($1)", limit)]

@@ -194,10 +194,19 @@ class Store(Looking, Access):
         return settled, [wire.lease(row["lease"]) for row in rows if row["part"] == "claimed"]
 
     async def hello(
-        self, worker: str, *, label: str, queues: Sequence[str], names: Sequence[str] | None, slots: int
+        self,
+        worker: str,
+        *,
+        label: str,
+        queues: Sequence[str],
+        names: Sequence[str] | None,
+        slots: int,
+        tasks: Mapping[str, Mapping[str, Json]] | None = None,
     ) -> None:
-        """Say who works here and on what."""
-        await self._value("select holdfast.hello($1, $2, $3, $4, $5)", worker, label, queues, names, slots)
+        """Say who works here and on what; of each task by name, its queue, max_attempts and priority."""
+        known = None if tasks is None else wire.dump({name: dict(task) for name, task in tasks.items()})
+        query = "select holdfast.hello($1, $2, $3, $4, $5, $6)"
+        await self._value(query, worker, label, queues, names, slots, known)
 
     async def idle(self, worker: str) -> timedelta | None:
         """Say that this worker is about to sleep, and learn how long until something falls due. Look again after it."""

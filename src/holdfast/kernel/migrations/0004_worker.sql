@@ -2,6 +2,9 @@
 alter table holdfast.input add column tags text[], add column trace text;
 create index input_tags on holdfast.input using gin (tags) where tags is not null;
 
+-- What a worker knows of the tasks it can run: {name: {queue, max_attempts, priority}}.
+alter table holdfast.worker add column tasks jsonb;
+
 -- A worker that sleeps says so, and whoever makes work for it wakes it.
 alter table holdfast.worker add column idle_since timestamptz;
 alter table holdfast.worker set (fillfactor = 50);

@@ -40,4 +40,12 @@ begin
   end if;
 end $$;
 
+-- A note, and in it what was said when cancelling was asked for: that goes along to the end that follows.
+create or replace function holdfast.asked_note(p_id uuid, p_note jsonb) returns jsonb
+language sql stable
+as $$
+  select case when jsonb_typeof(p_note) = 'object' then p_note else '{}' end || coalesce((select e.data from holdfast.event e where e.task_id = p_id and e.verb = 'ask_cancel'
+                   order by e.version desc limit 1), '{"kind": "cancelled"}')
+$$;
+
 grant execute on function holdfast.cancel(uuid, text, text) to holdfast_app;

@@ -22,8 +22,9 @@ begin
   where t.id = p_id;
   if not found then
     return query select 'final', d.actor, d.state, d.finished_at, null::timestamptz,
-      format('It ended as %s%s.', d.state,
-             ': ' || coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind')),
+      format('It ended as %s%s.', d.state, ': ' || holdfast.one_line(case
+        when d.outcome = 'cancelled' then coalesce(d.note ->> 'reason', d.note ->> 'message', d.note ->> 'kind')
+        else coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind') end)),
       case when d.outcome in ('failed', 'cancelled') then format('Run it again, as a new task: holdfast retry %s', d.id) else '' end
     from holdfast.task_done d where d.id = p_id;
     if not found then
@@ -35,7 +36,7 @@ begin
   from (
     select case
       when t.refusal is not null then holdfast.because('backoff', t.set_back_until,
-        format('Its effects refuse what comes next (%s); that is tried again from %s on.', t.refusal, t.set_back_until),
+        format('Its effects refuse what comes next (%s); that is tried again from %s on.', holdfast.one_line(t.refusal), t.set_back_until),
         'See the inbox, and mend the effects of its lifecycle.')
       when t.lease_token is null and t.deadline <= v_now then holdfast.because('scheduled', t.deadline,
         format('Its time limit has passed at %s; the next sweep moves it on.', t.deadline),
@@ -131,7 +132,7 @@ as $$
              'Nothing. If it stays, no process is sweeping: start one.')
     when p_verb in ('retry', 'lost')
     then holdfast.because('backoff', p_due, format('Attempt %s failed (%s); it is tried again at %s.', p_attempt,
-                                      coalesce(p_note ->> 'message', p_note ->> 'kind', 'no message'), p_due),
+                                      coalesce(holdfast.one_line(p_note ->> 'message'), p_note ->> 'kind', 'no message'), p_due),
              'Nothing, or cancel it.')
     when p_note ->> 'kind' = 'provider_poll'
     then holdfast.because('provider_poll', p_due,
@@ -176,6 +177,11 @@ as $$
     end
   from holdfast.worker w where p_queue = any (w.queues) and w.seen_at > holdfast.now() - interval '30 seconds'
 $$;
+
+-- A message as a part of a sentence: its first line, without the full stop.
+create or replace function holdfast.one_line(p_message text) returns text
+language sql immutable
+as $$ select nullif(rtrim(split_part(ltrim(p_message, E' \n\r\t'), E'\n', 1), E'. \r\t'), '') $$;
 
 create or replace function holdfast.because(p_reason text, p_until timestamptz, p_sentence text, p_fix text)
 returns holdfast.explanation

@@ -206,7 +206,9 @@ begin
   cross join lateral (select t.id = any (v_orphans) and not t.cancel_requested as orphaned) o
   cross join lateral (
     select t.id, case when t.lease_token is null then 'cancel' else 'ask_cancel' end as verb,
-           '{"kind": "parent_ended"}'::jsonb as note, null::jsonb as result
+           jsonb_build_object('kind', 'parent_ended', 'reason', format('Its parent %s ended badly.', (
+             select min(d.downstream::text) from holdfast.dependency d where d.upstream = t.id and d.policy = 'gather')))
+             as note, null::jsonb as result
     where o.orphaned
     union all
     select v.* from holdfast.verdict(t.id) v where t.actor::text = 'tasks' and not o.orphaned
@@ -267,7 +269,9 @@ begin
   if found then
     verb := v_bad.policy;
     note := jsonb_build_object('kind', case v_bad.policy when 'skip' then 'skipped' else 'upstream_ended' end,
-                               'upstream', v_bad.upstream, 'outcome', v_bad.outcome);
+                               'upstream', v_bad.upstream, 'outcome', v_bad.outcome,
+                               'reason', format('It waited for %s, which %s.', v_bad.upstream,
+                                 case v_bad.outcome when 'failed' then 'failed' else 'was cancelled' end));
   elsif not exists (select from holdfast.dependency d
                     where d.downstream = p_id and d.policy <> 'gather' and d.outcome is null) then
     verb := 'unblock';

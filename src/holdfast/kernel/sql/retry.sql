@@ -37,7 +37,7 @@ begin
   v_new := holdfast.submit(
     v_old.name, coalesce(p_payload, v_old.payload), v_old.machine, v_old.queue, v_old.priority,
     max_attempts => v_old.max_attempts, owner => v_old.owner, limit_key => v_old.limit_key,
-    time_limit => v_old.time_limit, tags => v_old.tags, trace => v_old.trace);
+    time_limit => case when holdfast.takes_time_limit(v_old.machine) then v_old.time_limit end, tags => v_old.tags, trace => v_old.trace);
   update holdfast.input i set retry_of = p_id where i.id = v_new;
   with inherited as (
     insert into holdfast.step (task_id, name, done, attempt, token, result, at)

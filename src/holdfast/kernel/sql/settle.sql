@@ -135,12 +135,15 @@ begin
     if (select x.to_outcome from holdfast.transition x
         where x.lifecycle = p_lifecycle and x.from_state = p_state and x.verb = 'to:' || p_to) is null then
       note := p_body;
-      verb := case when p_cancel_requested then 'cancel' else verb end;
+      if p_cancel_requested then
+        verb := 'cancel';
+        note := holdfast.asked_note(p_id, note);
+      end if;
     end if;
     return;
   elsif p_outcome = 'cancelled' then
     verb := case when p_cancel_requested then 'cancel' end;
-    note := p_body;
+    note := holdfast.asked_note(p_id, p_body);
     return;
   end if;
 
@@ -175,6 +178,7 @@ begin
   -- Whoever was asked to cancel ends here instead of waiting for another turn.
   if p_cancel_requested and verb <> 'fail' then
     verb := 'cancel';
+    note := holdfast.asked_note(p_id, note);
   end if;
 end $$;
 

@@ -192,9 +192,20 @@ begin
     return array['TK010', 'limit_to without a limit_key limits nothing.', 'Name the key that the tasks share.'];
   elsif p_time_limit <= interval '0' or p_time_limit > interval '36500 days' then
     return array['TK010', 'A time limit is more than nothing and at most a hundred years.', 'For example 2 hours.'];
+  elsif p_time_limit is not null and not holdfast.takes_time_limit(p_known) then
+    return array['TK010', format('Tasks of the lifecycle %s have no time limit of their own.', p_known),
+                 'Leave it out, or give one of its states limit=after(..., per_task=True).'];
   end if;
   return coalesce(holdfast.tags_problem(p_tags), holdfast.payload_problem(p_payload, 65536));
 end $$;
+
+-- Whether a state of this lifecycle goes by the time limit of each task.
+create or replace function holdfast.takes_time_limit(p_lifecycle text) returns bool
+language sql stable
+as $$
+  select exists (select from holdfast.state s where s.limit_per_task and s.lifecycle = (
+    select l.id from holdfast.lifecycle l where l.name = p_lifecycle order by l.version desc limit 1))
+$$;
 
 create or replace function holdfast.tags_problem(p_tags jsonb) returns text[]
 language plpgsql immutable

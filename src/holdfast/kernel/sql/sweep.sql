@@ -78,14 +78,16 @@ declare
 begin
   select array_agg(t.id), array_agg(v.verb),
          array_agg(case when t.crashes > 0 then v_now + holdfast.backoff(t.lifecycle, t.crashes) end),
-         array_agg(jsonb_build_object('kind', 'lease_lost', 'category', 'Transient', 'worker', t.worker_id,
-           'message', format('The worker was lost (%s of %s).', t.crashes + 1, l.crash_budget)))
+         array_agg(case when v.verb = 'cancel' then holdfast.asked_note(t.id, n.note) else n.note end)
     into v_id, v_verb, v_due, v_note
   from unnest(p_id) i(id)
   cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
   cross join lateral (select l.crash_budget from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
   cross join lateral (select case when t.cancel_requested then 'cancel'
                                   when t.crashes + 1 < l.crash_budget then 'lost' else 'fail' end as verb) v
+  cross join lateral (
+    select jsonb_build_object('kind', 'lease_lost', 'category', 'Transient', 'worker', t.worker_id, 'message',
+             format('The worker was lost (%s of %s).', t.crashes + 1, l.crash_budget)) as note) n
   where p_certain or (select b.expires_at from holdfast.beat b
                       where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true;
   v_id := holdfast.move_each(v_id, v_verb, v_due, v_note);
@@ -105,7 +107,9 @@ begin
   select array_agg(t.id),
          -- Who is to be cancelled is not woken for another turn.
          array_agg(case when t.cancel_requested and x.to_actor <> 'nobody' then 'cancel' else 'limit' end),
-         array_agg(holdfast.limit_note(t.state))
+         array_agg(case when t.cancel_requested and x.to_actor <> 'nobody'
+                        then holdfast.asked_note(t.id, holdfast.limit_note(t.state))
+                        else holdfast.limit_note(t.state) end)
     into v_id, v_verb, v_note
   from (select * from holdfast.task t where t.deadline <= holdfast.now()
           and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true

@@ -3,7 +3,7 @@
 
 -- Said at the start and then every few seconds. Tasks that nobody knew and this worker knows come back into their queue.
 create or replace function holdfast.hello(
-  p_id text, p_label text, p_queues text[], p_names text[], p_slots int)
+  p_id text, p_label text, p_queues text[], p_names text[], p_slots int, p_tasks jsonb default null)
 returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -17,13 +17,27 @@ begin
   if p_slots is null or p_slots < 1 or coalesce(cardinality(p_queues), 0) = 0 then
     perform holdfast.refuse('TK010', 'A worker has at least one slot and one queue.', '');
   end if;
+  if jsonb_typeof(p_tasks) <> 'object' then
+    perform holdfast.refuse('TK010', 'What a worker knows of its tasks is an object, with their names as keys.',
+                            'For example {"greet": {"queue": "default"}}.');
+  end if;
+  perform holdfast.check_value(p_tasks);
   perform holdfast.check_queues(p_queues);
-  insert into holdfast.worker as w (id, label, queues, names, slots)
-  values (p_id, p_label, p_queues, p_names, p_slots)
+  insert into holdfast.worker as w (id, label, queues, names, slots, tasks)
+  values (p_id, p_label, p_queues, p_names, p_slots, p_tasks)
   on conflict (id) do update set label = excluded.label, queues = excluded.queues, names = excluded.names,
-    slots = excluded.slots, seen_at = holdfast.now();
+    slots = excluded.slots, tasks = excluded.tasks, seen_at = holdfast.now();
   perform holdfast.admit_known(p_queues, p_names, p_slots);
 end $$;
+
+-- What the newest worker that is there says of this task: its queue, its attempts, its priority. Null if none knows it.
+create or replace function holdfast.known_task(p_name text) returns jsonb
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+  select w.tasks -> p_name from holdfast.worker w
+  where w.tasks ? p_name and w.seen_at > holdfast.now() - interval '30 seconds'
+  order by w.started_at desc, w.id limit 1
+$$;
 
 create or replace function holdfast.goodbye(p_id text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp
@@ -107,17 +121,19 @@ as $$
 declare
   v_id uuid[];
   v_verb text[];
+  v_note jsonb[];
 begin
-  select array_agg(t.id), array_agg(case when t.cancel_requested then 'cancel' else 'later' end) into v_id, v_verb
+  select array_agg(t.id), array_agg(case when t.cancel_requested then 'cancel' else 'later' end),
+         array_agg(case when t.cancel_requested then holdfast.asked_note(t.id, null) else '{"kind": "released"}' end)
+    into v_id, v_verb, v_note
   from (select t.id, t.cancel_requested from holdfast.task t
         where t.lease_token is not null and t.worker_id = p_worker and not t.id = any (p_kept)
         order by t.id desc for update skip locked) t;
-  v_id := holdfast.move_each(v_id, v_verb, null, array_fill(
-    jsonb_build_object('kind', 'released'), array[coalesce(cardinality(v_id), 0)]));
+  v_id := holdfast.move_each(v_id, v_verb, null, v_note);
   return coalesce(cardinality(v_id), 0);
 end $$;
 
 grant execute on function holdfast.idle(text), holdfast.channel(text), holdfast.lose_these(uuid[], int[], uuid[]),
   holdfast.hand_back(text, uuid[]),
-  holdfast.hello(text, text, text[], text[], int), holdfast.goodbye(text), holdfast.workers()
+  holdfast.hello(text, text, text[], text[], int, jsonb), holdfast.known_task(text), holdfast.goodbye(text), holdfast.workers()
   to holdfast_app;
