@@ -235,6 +235,79 @@ async def test_who_goes_away_leaves_nothing_behind(url: str, store: Store) -> No
         await asyncio.wait(left)
 
 
+@contextlib.asynccontextmanager
+async def own_feed(store: Store, **options: Any) -> AsyncIterator[str]:
+    """A server with nothing but the feed, as these options have it."""
+    app = FastAPI()
+    app.state.guard = Guard(store, loopback=True)
+    one = Served(app, Feed(store))
+    app.include_router(events.routes(store, one.feed, **options))
+    with one.door:
+        async with one.running() as url:
+            yield url
+
+
+@pytest.mark.parametrize(("each", "all_together"), [(2, 9), (9, 2)])
+async def test_only_so_many_streams_are_open_at_once(store: Store, each: int, all_together: int) -> None:
+    seats = events.Seats(each, all_together)
+    ada, bob = [(await store.make_key(name, ["user"])).secret for name in ("ada", "bob")]
+
+    def caller(key: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"})
+
+    async with own_feed(store, seats=seats) as url, caller(ada) as hers, caller(bob) as his:
+        async with contextlib.aclosing(listen(hers, url)) as first, contextlib.aclosing(listen(hers, url)) as second:
+            await anext(first), await anext(second)
+            refused = await hers.get(url + EVENTS, params={"wait": "false"})
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
+            other = await his.get(url + EVENTS, params={"wait": "false"})
+            assert other.status_code == (200 if all_together > each else 429)
+        while (await hers.get(url + EVENTS, params={"wait": "false"})).status_code == 429:
+            pass
+        while seats.taken:
+            await store.now()
+
+
+async def test_all_streams_together_leave_connections_to_others(database: Database, store: Store) -> None:
+    begin = (await store.feed()).cursor
+    await submit(store)
+    async with pooled(Address(given=database.url), connections=5) as pool, database.connect_owner() as owner:
+        feed = Feed(Store(pool))
+        looks = [feed.looks(begin) for _ in range(20)]
+        async with owner.transaction():
+            await owner.execute("lock table holdfast.event in access exclusive mode")  # every look waits for it
+            waiting = [asyncio.ensure_future(anext(look)) for look in looks]
+            while not feed.reading.locked():
+                await store.now()
+            assert await Store(pool).now()
+        assert all(look.moves for look in await asyncio.gather(*waiting))
+        for look in looks:
+            await look.aclose()
+
+
+async def test_a_stream_ends_when_its_key_is_revoked(store: Store) -> None:
+    key = await store.make_key("ada", ["user"])
+    async with (
+        own_feed(store, asked_again=timedelta(seconds=0.05)) as url,
+        httpx.AsyncClient(headers={"Authorization": f"Bearer {key.secret}"}) as client,
+        contextlib.aclosing(listen(client, url)) as stream,
+    ):
+        await anext(stream)
+        await store.revoke_key(key.id)
+        assert [heard async for heard in stream if heard.event] == []
+
+
+async def test_a_stream_without_a_key_ends_when_one_is_made(store: Store) -> None:
+    async with (
+        own_feed(store, asked_again=timedelta(seconds=0.05)) as url,
+        httpx.AsyncClient() as client,
+        contextlib.aclosing(listen(client, url)) as stream,
+    ):
+        await anext(stream)
+        await store.make_key("ada", ["user"])
+        assert [heard async for heard in stream if heard.event] == []
+
+
 async def test_who_takes_nothing_is_let_go(store: Store) -> None:
     for _ in range(4):
         await store.submit(*(Submission("work") for _ in range(500)))

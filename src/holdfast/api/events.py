@@ -1,7 +1,8 @@
 """The live feed over HTTP: server-sent events that a client can break off and take up again without a gap.
 
 The id of each event is a cursor, so any server can go on where another stopped. Nothing is kept for a client that is
-away or slow: it reads from the database at its own pace, and one that takes nothing for half a minute is let go.
+away or slow: it reads from the database at its own pace, and one that takes nothing for half a minute is let go. An
+owner has only so many streams at once, and so has a server; one whose key was revoked ends within a few seconds.
 """
 
 import asyncio
@@ -9,18 +10,19 @@ import contextlib
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 from starlette.types import Send
 
-from holdfast.errors import CursorGone, LifecycleUnknown, RequestInvalid
-from holdfast.http.access import Guarded, check_visible, needs, owned_by
+from holdfast.errors import CursorGone, DatabaseError, KeyRefused, LifecycleUnknown, RequestInvalid
+from holdfast.http.access import Guard, Guarded, check_visible, needs, owned_by
 from holdfast.kernel import wire
 from holdfast.kernel.access import Principal
 from holdfast.kernel.feed import Feed
@@ -31,6 +33,11 @@ moves_at_once = 200
 quiet = timedelta(seconds=15)
 reconnect_milliseconds = 1000
 tasks_at_most = 100
+streams_of_one_owner = 20
+streams_of_one_server = 200
+come_back_seconds = 30
+
+Reader = Annotated[Principal, needs("user", "operator")]
 
 log = logging.getLogger("holdfast.api")
 
@@ -42,6 +49,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     404: {"description": "A topic names a lifecycle or a task that is not there."},
     422: {"description": "What was given is no cursor, or no topic."},
+    429: {"description": "Too many streams are open.", "headers": {"Retry-After": {"schema": {"type": "integer"}}}},
     503: {"description": "The database does not answer."},
 }
 
@@ -54,18 +62,48 @@ class Wanted(TypedDict):
     owner: str | None
 
 
+class Seats:
+    """The streams that are open: so many for each owner, and so many in all."""
+
+    def __init__(self, each: int = streams_of_one_owner, all_together: int = streams_of_one_server) -> None:
+        self.each = each
+        self.all_together = all_together
+        self.taken: Counter[str] = Counter()
+
+    async def __call__(self, caller: Reader) -> AsyncGenerator[None]:
+        """One of them, for as long as the answer takes. Raises HTTPException."""
+        if self.taken[caller.owner] >= self.each or self.taken.total() >= self.all_together:
+            detail = f"{self.each} streams of one owner may be open, {self.all_together} in all."
+            raise HTTPException(429, detail, headers={"Retry-After": str(come_back_seconds)})
+        self.taken[caller.owner] += 1
+        try:
+            yield
+        finally:
+            self.taken[caller.owner] -= 1
+            self.taken += Counter()  # forgets whoever has none
+
+
 def routes(
     store: Store,
     feed: Feed | None = None,
     stalled: timedelta = timedelta(seconds=30),
+    asked_again: timedelta = timedelta(seconds=5),
+    seats: Seats | None = None,
 ) -> APIRouter:
-    """The route of the feed."""
+    """The route of the feed. `asked_again` is how long a revoked key may still listen."""
     router = APIRouter(prefix="/api/v1/events", tags=["events"], route_class=Guarded)
     followed = feed or Feed(store)
 
-    @router.get("", response_class=StreamingResponse, response_model=None, responses=RESPONSES)
+    @router.get(
+        "",
+        response_class=StreamingResponse,
+        response_model=None,
+        responses=RESPONSES,
+        dependencies=[Depends(seats or Seats())],
+    )
     async def follow_events(
-        caller: Annotated[Principal, needs("user", "operator")],
+        request: Request,
+        caller: Reader,
         topics: Annotated[
             str, Query(description="Names of lifecycles and `task:<id>`, with commas; all if empty")
         ] = "",
@@ -84,14 +122,30 @@ def routes(
         except CursorGone as error:
             begin, gone = (await store.feed()).cursor, error
 
+        async def refused() -> bool:
+            guard: Guard = request.app.state.guard
+            try:
+                async with followed.reading:
+                    await guard.ask(request)
+            except KeyRefused:
+                return True
+            except DatabaseError:
+                return False  # nothing can be told meanwhile; it is asked again
+            return False
+
         async def chunks(cursor: str, gone: CursorGone | None) -> AsyncGenerator[bytes]:
+            asked = time.monotonic()
             while True:
                 yield format_sse_event(id=cursor, retry=reconnect_milliseconds) + (reset(gone) if gone else b"")
                 try:
-                    looks = followed.looks(cursor, limit=moves_at_once, wait=wait, at_least_every=quiet, **wanted)
+                    looks = followed.looks(cursor, limit=moves_at_once, wait=wait, at_least_every=asked_again, **wanted)
                     async with contextlib.aclosing(looks):
                         heard = time.monotonic()
                         async for look in looks:
+                            if time.monotonic() - asked >= asked_again.total_seconds():
+                                if await refused():
+                                    return
+                                asked = time.monotonic()
                             told = b"".join(map(tell, look.moves))
                             # Who hears nothing still gets on, so that nobody has to come back from far away.
                             if told or not wait or time.monotonic() - heard >= quiet.total_seconds() / 2:

@@ -32,6 +32,11 @@ class Guard:
         known: Principal | None = getattr(request.state, "principal", None)
         if known:
             return known
+        request.state.principal = principal = await self.ask(request)
+        return principal
+
+    async def ask(self, request: Request) -> Principal:
+        """Who calls, asked anew: for an answer that takes so long that the key may be revoked. Raises KeyRefused."""
         given = request.headers.get("authorization")
         scheme, _, secret = (given or "").partition(" ")
         principal, any_key = await self.store.check_key(secret.strip() if scheme.lower() == "bearer" else None)
@@ -39,7 +44,6 @@ class Guard:
             principal = LOCAL
         if principal is None:
             raise KeyRefused(fix="Send `Authorization: Bearer hf_...`; `holdfast keys create` makes a key.")
-        request.state.principal = principal
         return principal
 
 

@@ -2,7 +2,8 @@
 
 Where a follower stands is in its cursor and nowhere else, so it may break off and go on from any move it has got, in
 another process as well. Postgres decides what a cursor has seen (sql/feed.sql); this module asks again and again. All
-followers of one process share one poll, the pulse, which says that something has happened and never what.
+followers of one process share one poll, the pulse, which says that something has happened and never what; then they
+read a few at a time, so that they never take all connections of a pool.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from holdfast.kernel.task import Move, Moves
 poll_fastest_seconds, poll_slowest_seconds = 0.05, 0.5
 poll_slowing = 1.3
 outage_seconds = 1.0
+reads_at_once = 3
 
 
 class Feed:
@@ -27,6 +29,7 @@ class Feed:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.reading = asyncio.Semaphore(reads_at_once)  # held for each question that a follower asks the database
         self._news = asyncio.Event()
         self._followers = 0
         self._pulse: asyncio.Task[None] | None = None
@@ -67,7 +70,8 @@ class Feed:
             while not self._closed:
                 news = self._news  # before the look: what is committed after it is news
                 try:
-                    look = await self._store.feed(cursor, limit, lifecycles=lifecycles, tasks=tasks, owner=owner)
+                    async with self.reading:
+                        look = await self._store.feed(cursor, limit, lifecycles=lifecycles, tasks=tasks, owner=owner)
                 except DatabaseUnreachable:
                     if not wait:
                         raise
