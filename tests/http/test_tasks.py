@@ -160,10 +160,28 @@ async def test_a_body_that_makes_no_sense_is_a_problem_of_the_client(http: httpx
 
 
 async def test_a_body_that_is_too_large_is_not_read(http: httpx.AsyncClient) -> None:
-    whole = await http.post("/dispatch/tasks", content=b'{"task": "a", "payload": "' + b"x" * 3_000_000 + b'"}')
+    whole = await http.post("/dispatch/tasks", content=b'{"task": "a", "payload": "' + b"x" * 300_000 + b'"}')
     assert (whole.status_code, whole.json()["code"]) == (413, "body-too-large")
     kept = await http.post("/dispatch/tasks", json={"task": "a", "payload": "x" * 70_000})
     assert (kept.status_code, kept.json()["code"]) == (413, "payload-too-large")
+    escaped = b'{"task": "a", "payload": "' + b"\\u00e9" * 32_000 + b'"}'
+    assert (await http.post("/dispatch/tasks", content=escaped)).status_code == 201
+    for path in ("/internal/checkpoint", "/internal/task-complete"):
+        assert (await http.post(path, content=b'"' + b"x" * 2_000_000 + b'"')).status_code == 422
+        assert (await http.post(path, content=b'"' + b"x" * 2_200_000 + b'"')).status_code == 413
+        assert (await http.post(path, content=b"[" + b"[]," * 100_000 + b"0]")).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["{" + ",".join(f'"k{n}":1' for n in range(100_000)) + "}", '{"outputs": [' + "1," * 500_000 + "1]}",
+     '{"events": [' + "{}," * 90_000 + "1]}", '{"error": {' + ",".join(f'"k{n}":1' for n in range(100_000)) + "}}"],
+    ids=lambda body: body[:12],
+)  # fmt: skip
+async def test_of_very_many_mistakes_a_few_are_told(http: httpx.AsyncClient, body: str) -> None:
+    answer = await http.post("/internal/task-complete", content=body)
+    assert answer.status_code == 422
+    assert int(answer.json()["detail"].split()[0]) < 30
 
 
 @pytest.mark.parametrize(

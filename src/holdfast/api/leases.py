@@ -4,7 +4,6 @@ A claim whose answer was lost costs the lease its time, no more. A completion ma
 one that ended the task has the same answer again; any other is refused as stale, and has happened.
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -13,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from holdfast.errors import LeaseLost, RequestInvalid
-from holdfast.http.access import Guarded, needs
+from holdfast.http.access import Guarded, GuardedLong, needs
 from holdfast.http.fields import Body, Json, Moment, Real, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.store import Store
@@ -28,8 +27,8 @@ class Claim(Body):
 
     worker_id: Word
     task_id: UUID | None = None
-    queues: Annotated[Sequence[Word], Field(min_length=1, max_length=100)] = ("default",)
-    names: Annotated[list[Word], Field(max_length=1000)] | None = None
+    queues: Annotated[tuple[Word, ...], Field(min_length=1, max_length=100, fail_fast=True)] = ("default",)
+    names: Annotated[list[Word], Field(max_length=1000, fail_fast=True)] | None = None
     n: Annotated[Whole, Field(ge=1, le=100)] | None = None
     lease_seconds: LeaseSeconds = lease_seconds_by_default
 
@@ -123,8 +122,8 @@ class Complete(Held):
     status: Literal["completed", "failed"]
     error: Error | None = None
     result: Json = None
-    outputs: Annotated[Sequence[Output], Field(max_length=1000)] = ()
-    events: Annotated[Sequence[StepEvent], Field(max_length=1000)] = ()
+    outputs: Annotated[tuple[Output, ...], Field(max_length=1000, fail_fast=True)] = ()
+    events: Annotated[tuple[StepEvent, ...], Field(max_length=1000, fail_fast=True)] = ()
 
 
 class Completed(BaseModel):
@@ -135,8 +134,9 @@ class Completed(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(
-        prefix="/internal", tags=["workers"], route_class=Guarded, dependencies=[needs("worker")], responses=PROBLEMS
+    router, results = (
+        APIRouter(prefix="/internal", tags=["workers"], route_class=guarded, dependencies=[needs("worker")])
+        for guarded in (Guarded, GuardedLong)
     )
 
     @router.post(
@@ -163,7 +163,8 @@ def routes(store: Store) -> APIRouter:
 
     @router.post("/heartbeat", response_model=Extended | list[ExtendedOne])
     async def heartbeat(
-        asked: Heartbeat | Annotated[list[Heartbeat], Field(min_length=1, max_length=1000)], request: Request
+        asked: Heartbeat | Annotated[list[Heartbeat], Field(min_length=1, max_length=1000, fail_fast=True)],
+        request: Request,
     ) -> Any:
         """Extend one lease, or many. Of one that is lost: 409 `lease-lost`; of many, each says how it fared."""
         beats = asked if isinstance(asked, list) else [asked]
@@ -184,7 +185,7 @@ def routes(store: Store) -> APIRouter:
         beat = answered[asked.task_id]
         return Extended(lease_expires_at=beat.expires_at, cancel_requested=beat.cancel_requested)
 
-    @router.post("/checkpoint")
+    @results.post("/checkpoint")
     async def checkpoint(asked: Keep, request: Request) -> Kept:
         """Keep what a step gave; the first to write it wins. 409 `lease-lost`: nothing was kept."""
         request.state.task_id = asked.task_id
@@ -194,7 +195,7 @@ def routes(store: Store) -> APIRouter:
         status: Literal["ok", "stored"] = "ok" if kept.status == "ok" else "stored"
         return Kept(status=status, output=kept.result, cancel_requested=kept.cancel_requested)
 
-    @router.post("/task-complete")
+    @results.post("/task-complete")
     async def complete(asked: Complete, request: Request) -> Completed:
         """End the attempt. 409 `stale-attempt` or `lease-lost`: drop the result, nothing was written."""
         request.state.task_id = asked.task_id
@@ -204,7 +205,10 @@ def routes(store: Store) -> APIRouter:
             task_id=settled.task_id, state=settled.state or "", attempt=settled.attempt or 0, next_retry_at=retry_at
         )
 
-    return router
+    both = APIRouter(responses=PROBLEMS)
+    both.include_router(router)
+    both.include_router(results)
+    return both
 
 
 def claimed(lease: Lease) -> Claimed:

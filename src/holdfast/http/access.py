@@ -17,7 +17,10 @@ from holdfast.errors import BodyTooLarge, KeyRefused, RoleMissing, SettingInvali
 from holdfast.kernel.access import LOCAL, ROLES, Principal, Role
 from holdfast.kernel.store import Store
 
-body_most_bytes = 2 * 1024 * 1024
+# A payload has 64 KiB at most; written with nothing but escapes, such as \u00e9, it is three times as long.
+body_most_bytes = 256 * 1024
+long_body_most_bytes = 2 * 1024 * 1024
+brackets_most = 100_000  # what is parsed keeps everybody else waiting: a tenth of a second would be too long
 
 
 class Guard:
@@ -70,6 +73,8 @@ def needs(*roles: Role) -> Any:
 class Guarded(APIRoute):
     """A route that asks who calls before it reads the body, which is JSON, whatever it is called, and not long."""
 
+    most_bytes = body_most_bytes
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         asked = [one.call for one in self.dependant.dependencies if isinstance(one.call, Needs)]
@@ -78,21 +83,29 @@ class Guarded(APIRoute):
             for need in asked:
                 await need(request)
             if self.body_field:
-                await read_json(request)
+                await read_json(request, self.most_bytes)
             return await handle(request)
 
         return guarded
 
 
-async def read_json(request: Request) -> None:
+class GuardedLong(Guarded):
+    """The same, for results: they may be long."""
+
+    most_bytes = long_body_most_bytes
+
+
+async def read_json(request: Request, most_bytes: int) -> None:
     """Read the body, up to the most there may be, and call it JSON. Raises BodyTooLarge."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > body_most_bytes:
-            raise BodyTooLarge(f"At most {body_most_bytes} bytes are read.", fix="Put files where files live.")
+        if size > most_bytes:
+            raise BodyTooLarge(f"At most {most_bytes} bytes are read.", fix="Put files where files live.")
         parts.append(part)
-    request._body = b"".join(parts)
+    request._body = body = b"".join(parts)
+    if body.count(b"[") + body.count(b"{") > brackets_most:
+        raise BodyTooLarge(f"At most {brackets_most} lists and objects are read.", fix="Put files where files live.")
     kept = [(name, value) for name, value in request.scope["headers"] if name != b"content-type"]
     request.scope["headers"] = [*kept, (b"content-type", b"application/json")]
     if hasattr(request, "_headers"):

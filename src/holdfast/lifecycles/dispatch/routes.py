@@ -1,7 +1,6 @@
 """Tasks by name, over HTTP: submitted here, run by whatever worker knows the name."""
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -31,9 +30,9 @@ class NewTask(Body):
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
     priority: Annotated[Whole, Field(ge=0, le=9)] = 0
     delay: Real | str | None = None
-    after: Annotated[Sequence[UUID], Field(max_length=1000)] = ()
+    after: Annotated[tuple[UUID, ...], Field(max_length=1000, fail_fast=True)] = ()
     key: Word | None = None
-    tags: Annotated[Sequence[Word], Field(max_length=50)] = ()
+    tags: Annotated[tuple[Word, ...], Field(max_length=50, fail_fast=True)] = ()
 
 
 class Made(BaseModel):
