@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from holdfast.kernel.store import Store
+from holdfast.kernel.task import Submission
 from tests.http.conftest import client, keys
 from tests.promises.stage import submit, take_one
 
@@ -147,3 +148,25 @@ async def test_no_answer_about_a_task_gives_its_token_away(app: FastAPI, store: 
         for method, path in ROUTES:
             if path.startswith("/api/v1/tasks") and method == "GET":
                 assert str(lease.token) not in (await http.get(path.replace("{task_id}", str(task)))).text
+
+
+async def test_who_only_uses_workers_is_not_told_where_they_run(app: FastAPI, store: Store) -> None:
+    await store.hello("w", label="host7", queues=["default"], names=["mail"], slots=2)
+    for role, secret in (await keys(store)).items():
+        async with client(app, secret) as http:
+            (seen,) = (await http.get("/api/v1/workers")).json()["items"]
+        assert (seen["id"], seen["queues"], seen["slots"], seen["live"]) == ("w", ["default"], 2, True)
+        assert (seen["label"], seen["names"]) == ((None, None) if role == "user" else ("host7", ["mail"]))
+
+
+async def test_nobody_goes_on_from_a_task_of_somebody_else(store: Store) -> None:
+    others = [Submission("work", owner="bob", tags=["x"]) for _ in range(1000)]
+    first = await submit(store, owner="ada", tags=["x"])
+    for _ in range(10):
+        await store.submit(*others)
+    plain, last = await submit(store, owner="ada"), await submit(store, owner="ada", tags=["x"])
+    page = await store.list_tasks(owner="ada", tag="x", limit=1)
+    assert ([item["id"] for item in page.items], page.next, page.approx_count) == ([str(last)], last, 2)
+    page = await store.list_tasks(owner="ada", tag="x", limit=1, cursor=page.next)
+    assert ([item["id"] for item in page.items], page.next) == ([str(first)], None)
+    assert str(plain) not in str(page.items)

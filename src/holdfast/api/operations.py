@@ -16,8 +16,21 @@ from holdfast.kernel.task import Count, Queue, Worker
 QueueName = Annotated[Word, Path()]
 
 
+class WorkerSeen(BaseModel):
+    """A worker. What it is called and runs, and since when, is told to operators and workers."""
+
+    id: str
+    queues: list[str]
+    slots: int
+    live: bool
+    label: str | None = None
+    names: list[str] | None = None
+    started_at: datetime | None = None
+    seen_at: datetime | None = None
+
+
 class Workers(BaseModel):
-    items: list[Worker]
+    items: list[WorkerSeen]
 
 
 class Queues(BaseModel):
@@ -49,10 +62,10 @@ class Usages(BaseModel):
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["operations"], route_class=Guarded, responses=PROBLEMS)
 
-    @router.get("/workers", dependencies=[needs("user", "worker", "operator")])
-    async def workers() -> Workers:
+    @router.get("/workers")
+    async def workers(caller: Annotated[Principal, needs("user", "worker", "operator")]) -> Workers:
         """Who has said hello and not goodbye; `live` if that was within the last half minute."""
-        return Workers(items=await store.workers())
+        return Workers(items=[show(worker, caller) for worker in await store.workers()])
 
     @router.get("/queues", dependencies=[needs("user", "worker", "operator")])
     async def queues() -> Queues:
@@ -83,3 +96,9 @@ def routes(store: Store) -> APIRouter:
         return Usages(since=since, items=items)
 
     return router
+
+
+def show(worker: Worker, caller: Principal) -> WorkerSeen:
+    """A label is the name of a host, as a rule: nothing for those who only use it."""
+    hidden = set() if caller.roles & {"operator", "worker"} else {"label", "names", "started_at", "seen_at"}
+    return WorkerSeen(**{name: value for name, value in vars(worker).items() if name not in hidden})

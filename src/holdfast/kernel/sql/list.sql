@@ -39,11 +39,12 @@ as $$
 declare
   v_live bool := p_live is not false and p_outcome is null and p_actor is distinct from 'nobody';
   v_done bool := p_live is not true and coalesce(p_actor, 'nobody') = 'nobody';
-  v_by_owner bool := p_tag is null and p_owner <> '' is true;
+  -- Also with a tag: nobody is to go on from another's task, as one that has the tag may be.
+  v_by_owner bool := p_owner <> '' is true;
   v_by_state bool := p_tag is null and not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcome is not null);
   v_lifecycle smallint[];
   v_state text[];
-  v_tagged uuid[] := holdfast.tagged(p_tag, p_before, 10000);
+  v_tagged uuid[] := case when not v_by_owner then holdfast.tagged(p_tag, p_before, 10000) end;
   v_left int := 10000;
   v_scan int := least(p_most + 1, v_left);
   v_seen int;
@@ -64,7 +65,9 @@ begin
       select c.id, (p_lifecycle is null or (select l.name from holdfast.lifecycle l where l.id = c.lifecycle) = p_lifecycle)
                and (p_state is null or c.state = p_state) and (p_actor is null or c.actor::text = p_actor)
                and (p_outcome is null or c.outcome::text = p_outcome) and (p_queue is null or c.queue = p_queue)
-               and (p_name is null or c.name = p_name) and (p_owner is null or c.owner = p_owner) as fits
+               and (p_name is null or c.name = p_name) and (p_owner is null or c.owner = p_owner)
+               and (p_tag is null or not v_by_owner
+                    or exists (select from holdfast.input i where i.id = c.id and i.tags @> array[p_tag])) as fits
       from (
         (select t.id, t.lifecycle, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.name, t.owner
          from holdfast.task t where v_live and p_tag is null and not v_by_owner and t.id < matching.next order by t.id desc limit v_scan)
