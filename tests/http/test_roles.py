@@ -23,9 +23,10 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/"): ANYBODY,
     ("GET", "/health"): ANYBODY,
     ("GET", "/ready"): ANYBODY,
-    ("GET", "/metrics"): ANYBODY,
-    ("GET", "/api/docs"): ANYBODY,
-    ("GET", "/api/docs/{asset}"): ANYBODY,
+    ("GET", "/metrics"): ALL,
+    ("GET", "/api/openapi.json"): ALL,
+    ("GET", "/api/docs"): ALL,
+    ("GET", "/api/docs/{asset}"): ALL,
     ("POST", "/internal/task-claim"): {"worker"},
     ("POST", "/internal/heartbeat"): {"worker"},
     ("POST", "/internal/checkpoint"): {"worker"},
@@ -73,7 +74,7 @@ async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(
     for role, secret in {**await keys(store), "": None}.items():
         async with client(app, secret) as http:
             body = b"not even JSON" if method == "POST" else None
-            answer = await http.request(method, url, content=body, params={"wait": "false"})
+            answer = await http.request(method, url, content=body)
         if role in ROUTES[method, path]:
             assert answer.status_code not in (401, 403, 500), role
         else:
@@ -170,3 +171,33 @@ async def test_nobody_goes_on_from_a_task_of_somebody_else(store: Store) -> None
     page = await store.list_tasks(owner="ada", tag="x", limit=1, cursor=page.next)
     assert ([item["id"] for item in page.items], page.next) == ([str(first)], None)
     assert str(plain) not in str(page.items)
+
+
+async def test_who_shows_no_key_sees_only_that_the_server_is_there(app: FastAPI, store: Store) -> None:
+    async with client(app) as http:
+        assert "a test&#x27;s own" in (await http.get("/")).text
+        assert (await http.get("/ready")).json()["migrations"] > 1
+        assert "<img" in (await http.get("/")).text
+        secrets = await keys(store)
+        page = (await http.get("/")).text
+        assert not [word for word in ("own", "<img", "Postgres", "Schema", "since") if word in page]
+        assert {name for name, value in (await http.get("/ready")).json().items() if value} == {"status"}
+    async with client(app, secrets["worker"]) as http:
+        assert "a test&#x27;s own" in (await http.get("/")).text
+        assert (await http.get("/ready")).json()["postgres"]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES, ids=lambda part: part)
+async def test_a_parameter_that_no_route_has_is_refused(http: httpx.AsyncClient, method: str, path: str) -> None:
+    url = path.replace("{task_id}", MISSING).replace("{name}", "dispatch").replace("{asset}", "swagger-ui.css")
+    answer = await http.request(method, url, params={"stat": "Queued"})
+    assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["query", "stat"])
+
+
+async def test_the_document_begins_with_submitting(http: httpx.AsyncClient) -> None:
+    document = (await http.get("/api/openapi.json")).json()
+    assert "POST /dispatch/tasks" in document["info"]["description"]
+    names = [tag["name"] for tag in document["tags"]]
+    assert (names[0], names[-1]) == ("dispatch", "workers")
+    used = {tag for path in document["paths"].values() for method in path.values() for tag in method["tags"]}
+    assert used == set(names)

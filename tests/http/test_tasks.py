@@ -39,6 +39,16 @@ async def test_a_delay_is_seconds_or_words(http: httpx.AsyncClient, delay: str |
     assert (await http.get(f"/api/v1/tasks/{made['task_id']}")).json()["due_at"] == f"2030-01-01T{due}+00:00"
 
 
+async def test_what_is_not_said_of_a_task_is_as_its_worker_says(http: httpx.AsyncClient, store: Store) -> None:
+    await store.make_queue("post")
+    said = {"queue": "post", "max_attempts": 7, "priority": 3}
+    await store.hello("w", label="w", queues=["post"], names=["mail"], slots=1, tasks={"mail": said})
+    for asked in ({}, {"priority": 0}, {"queue": "default", "max_attempts": 1}):
+        made = (await http.post("/dispatch/tasks", json={"task": "mail", **asked})).json()["task_id"]
+        task = await store.read(made)
+        assert {name: task[name] for name in said} == {**said, **asked}
+
+
 async def test_a_task_waits_for_others(http: httpx.AsyncClient) -> None:
     first = (await http.post("/dispatch/tasks", json={"task": "a"})).json()["task_id"]
     second = (await http.post("/dispatch/tasks", json={"task": "b", "after": [first], "tags": ["x"]})).json()

@@ -1,6 +1,5 @@
 """The application that `holdfast up` serves."""
 
-import contextlib
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Literal
@@ -13,13 +12,14 @@ from pydantic import BaseModel
 
 from holdfast import __version__
 from holdfast.api import docs, events, leases, lifecycles, metrics, operations, tasks
-from holdfast.api.page import Work, render_page, tasks_shown
+from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError, KeyRefused
-from holdfast.http.access import Guard
+from holdfast.http.access import Guard, Guarded
 from holdfast.http.measured import Measured
 from holdfast.http.origin import LOOPBACK, OriginCheck
 from holdfast.http.problem import PROBLEMS, answer_errors
+from holdfast.kernel.access import Principal
 from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.dispatch import routes as dispatch
@@ -36,7 +36,14 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
     Bound to `loopback` it answers to the names of loopback, and to whoever calls as long as there is no key; otherwise
     to these `hosts`, or to any if none is named.
     """
-    app = FastAPI(title="Holdfast", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Holdfast",
+        version=__version__,
+        description=docs.DESCRIPTION,
+        openapi_tags=docs.TAGS,
+        openapi_url=None,  # docs.py has the route, which asks for a key
+    )
+    app.router.route_class = Guarded
     started_at = datetime.now(UTC)
     store = Store(pool)
     app.state.guard = Guard(store, loopback=loopback)
@@ -44,15 +51,14 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
     app.add_middleware(OriginCheck, hosts=(*LOOPBACK, *hosts) if loopback else hosts)
     app.add_middleware(Measured, registry=registry)
     answer_errors(app, store)
-    app.include_router(lifecycles.routes(store))
-    app.include_router(leases.routes(store))
+    app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
     app.include_router(dispatch.routes(store))
     app.include_router(tasks.routes(store))
+    app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(operations.routes(store))
+    app.include_router(lifecycles.routes(store))
     app.include_router(metrics.routes(store, registry))
     app.include_router(docs.routes())
-    app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
-    app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
 
     @app.get("/health", tags=["server"], responses=PROBLEMS)
     async def health() -> Health:
@@ -60,22 +66,32 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
         return Health()
 
     @app.get("/ready", tags=["server"], responses=PROBLEMS)
-    async def ready() -> Ready:
-        """The database answers, with the schema in place: requests can be served."""
-        return await ask_database(pool)
+    async def ready(request: Request) -> Ready:
+        """The database answers, with the schema in place: requests can be served. How, is told with a key."""
+        state = await ask_database(pool)
+        return state if await known(request) else Ready()
 
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> HTMLResponse:
-        work = None
         try:
-            state: Ready | DatabaseError = await ask_database(pool)
+            state = await ask_database(pool)
+            caller = await known(request)
+            if not caller:
+                return render_page({"Version": __version__})
+            work = None
+            if "operator" in caller.roles:
+                newest = (await store.list_tasks(limit=tasks_shown)).items
+                work = Work(await store.stats(), newest, sum(one.live for one in await store.workers()))
             names = [lifecycle.name for lifecycle in await store.lifecycles()]
-            with contextlib.suppress(KeyRefused):
-                if "operator" in (await app.state.guard.identify(request)).roles:
-                    newest = (await store.list_tasks(limit=tasks_shown)).items
-                    work = Work(await store.stats(), newest, sum(one.live for one in await store.workers()))
         except DatabaseError as error:
-            state, names = error, []
-        return render_page(state, names, work, database=database, started_at=started_at)
+            return render_page({"Version": __version__}, error=error)
+        return render_page(describe(state, database, started_at), lifecycles=names, work=work)
 
+    async def known(request: Request) -> Principal | None:
+        try:
+            return await app.state.guard.identify(request)  # type: ignore[no-any-return]
+        except KeyRefused:
+            return None
+
+    app.include_router(leases.routes(store))
     return app

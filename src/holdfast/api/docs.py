@@ -1,13 +1,18 @@
-"""`/api/docs`: the OpenAPI document, to read and to try. Script and style come with a package; nothing is fetched."""
+"""`/api/openapi.json` and `/api/docs`: what the server can do, to read and to try, for whoever has a key.
+
+Script and style come with a package; nothing is fetched. A browser sends no key, so the page is for a server without.
+"""
 
 import secrets
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse
+
+from holdfast.http.access import Guarded, needs
 
 PAGE = Template("""\
 <!doctype html>
@@ -26,14 +31,41 @@ PAGE = Template("""\
 </html>
 """)
 
+DESCRIPTION = """\
+Holdfast keeps tasks in Postgres until they are done. Submit one by name with `POST /dispatch/tasks`; a worker that
+knows the name takes it, keeps its lease with heartbeats, keeps what is done as checkpoints, and completes it; whoever
+submitted it reads, follows, cancels or retries it under `/api/v1`. A key comes as `Authorization: Bearer hf_...`; a
+server on loopback for which no key was made needs none. Errors are `application/problem+json`, and programs go by
+their `code`."""
+
+TAGS = [
+    {"name": "dispatch", "description": "Submit a task."},
+    {"name": "tasks", "description": "Find tasks, see where they are and why, cancel and retry them."},
+    {"name": "events", "description": "Follow what happens."},
+    {"name": "operations", "description": "Queues, workers, counts and costs."},
+    {"name": "lifecycles", "description": "The states that a task can be in, and what leads from one to another."},
+    {"name": "server", "description": "Whether the server is well."},
+    {"name": "workers", "description": "What a worker says; not for whoever submits tasks."},
+]
+
 Asset = Literal["swagger-ui.css", "swagger-ui-bundle.js"]
 
 
 def routes() -> APIRouter:
-    router = APIRouter(prefix="/api/docs", include_in_schema=False)
+    router = APIRouter(
+        prefix="/api",
+        include_in_schema=False,
+        route_class=Guarded,
+        dependencies=[needs("user", "worker", "operator")],
+    )
     folder = Path(str(files("fastapi_offline") / "static"))
 
-    @router.get("")
+    @router.get("/openapi.json")
+    async def document(request: Request) -> dict[str, Any]:
+        found: dict[str, Any] = request.app.openapi()
+        return found
+
+    @router.get("/docs")
     async def page() -> HTMLResponse:
         nonce = secrets.token_urlsafe(16)
         policy = (
@@ -43,7 +75,7 @@ def routes() -> APIRouter:
         headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
         return HTMLResponse(PAGE.substitute(nonce=nonce), headers=headers)
 
-    @router.get("/{asset}")
+    @router.get("/docs/{asset}")
     async def asset(asset: Asset) -> FileResponse:
         return FileResponse(folder / asset, headers={"X-Content-Type-Options": "nosniff"})
 

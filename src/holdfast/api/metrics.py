@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from holdfast.http.access import Guarded, needs
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.store import Store
 
@@ -30,7 +31,12 @@ COUNTED = {
 
 
 def routes(store: Store, registry: CollectorRegistry) -> APIRouter:
-    router = APIRouter(tags=["server"], responses=PROBLEMS)
+    router = APIRouter(
+        tags=["server"],
+        route_class=Guarded,
+        dependencies=[needs("user", "worker", "operator")],
+        responses=PROBLEMS,
+    )
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:

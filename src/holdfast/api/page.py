@@ -1,6 +1,7 @@
 """The page at `/`: what is running, on one screen, with no script and no request beyond it.
 
-Tasks are shown to whoever may see all of them; everybody else sees that the server is there.
+Tasks are shown to whoever may see all of them, the database to whoever has a key or needs none; everybody else sees
+that the server is there.
 """
 
 import html
@@ -101,20 +102,31 @@ class Work:
     workers: int
 
 
+def describe(state: Ready, database: str, started_at: datetime) -> dict[str, str]:
+    """The server and its database, for whoever is known."""
+    return {
+        "Version": __version__,
+        "Database": database,
+        "Postgres": f"{state.postgres}",
+        "Schema": f"release {state.schema_version}, migrations applied: {state.migrations}",
+        "Database time": f"{state.database_time:%Y-%m-%d %H:%M:%S} UTC",
+        "Server up since": f"{started_at:%Y-%m-%d %H:%M:%S} UTC",
+    }
+
+
 def render_page(
-    state: Ready | DatabaseError, lifecycles: Sequence[str], work: Work | None, *, database: str, started_at: datetime
+    rows: dict[str, str],
+    *,
+    lifecycles: Sequence[str] = (),
+    work: Work | None = None,
+    error: DatabaseError | None = None,
 ) -> HTMLResponse:
-    rows = {"Version": __version__, "Database": database}
-    if isinstance(state, DatabaseError):
+    if error:
         sign, headline, mark = "✕", "Not ready.", ' class="bad"'
-        sentence = f"{state.title} It is asked again every ten seconds. {state.detail}"
+        sentence = f"{error.title} It is asked again every ten seconds."
     else:
         sign, headline, mark = "✓", "Ready.", ""
         sentence = "The database answers and its schema is in place."
-        rows["Postgres"] = state.postgres
-        rows["Schema"] = f"release {state.schema_version}, migrations applied: {state.migrations}"
-        rows["Database time"] = f"{state.database_time:%Y-%m-%d %H:%M:%S} UTC"
-    rows["Server up since"] = f"{started_at:%Y-%m-%d %H:%M:%S} UTC"
     if work:
         rows["Workers"] = str(work.workers) if work.workers else "none; start one: holdfast worker --app module:hf"
     nonce = secrets.token_urlsafe(16)

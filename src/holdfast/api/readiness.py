@@ -15,13 +15,13 @@ ready_timeout_seconds = 5
 
 
 class Ready(BaseModel):
-    """What the database said when it was asked just now."""
+    """What the database said when it was asked just now; to whoever has no key, only that it did."""
 
     status: Literal["ready"] = "ready"
-    database_time: datetime
-    postgres: str
-    schema_version: str
-    migrations: int
+    database_time: datetime | None = None
+    postgres: str | None = None
+    schema_version: str | None = None
+    migrations: int | None = None
 
 
 async def ask_database(pool: asyncpg.Pool) -> Ready:

@@ -1,16 +1,18 @@
 """Who may call which route.
 
 A route names the roles it is for with `needs("user", "operator")`; its class `Guarded` asks before it reads anything of
-the body. Bound to loopback, with no key made yet, whoever calls is the local principal with all roles; from the first
-key on, requests need one. Nothing is kept between requests: a revoked key is refused at once, by every server.
+the body, and refuses query parameters that the route does not have. Bound to loopback, with no key made yet, whoever
+calls is the local principal with all roles; from the first key on, requests need one. Nothing is kept between requests:
+a revoked key is refused at once, by every server.
 """
 
 import ipaddress
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 from uuid import UUID
 
 from fastapi import Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from holdfast.errors import BodyTooLarge, KeyRefused, RoleMissing, SettingInvalid
@@ -71,17 +73,22 @@ def needs(*roles: Role) -> Any:
 
 
 class Guarded(APIRoute):
-    """A route that asks who calls before it reads the body, which is JSON, whatever it is called, and not long."""
+    """A route that asks who calls before it reads the body, which is JSON, whatever it is called, and not long.
+
+    Its query parameters are those of its function, not of what that depends on.
+    """
 
     most_bytes = body_most_bytes
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         asked = [one.call for one in self.dependant.dependencies if isinstance(one.call, Needs)]
+        known = frozenset(field.alias for field in self.dependant.query_params)
 
         async def guarded(request: Request) -> Response:
             for need in asked:
                 await need(request)
+            refuse_unknown(request, known)
             if self.body_field:
                 await read_json(request, self.most_bytes)
             return await handle(request)
@@ -93,6 +100,15 @@ class GuardedLong(Guarded):
     """The same, for results: they may be long."""
 
     most_bytes = long_body_most_bytes
+
+
+def refuse_unknown(request: Request, known: Collection[str]) -> None:
+    """Raise RequestValidationError for query parameters that the route does not have: a filter must not be missed."""
+    there_are = f"There are: {', '.join(sorted(known))}." if known else "There are none."
+    unknown = [name for name in request.query_params if name not in known]
+    if unknown:
+        message = f"There is no such parameter. {there_are}"
+        raise RequestValidationError([{"loc": ("query", name), "msg": message} for name in unknown])
 
 
 async def read_json(request: Request, most_bytes: int) -> None:

@@ -4,6 +4,7 @@ A problem has a `code` that programs go by; of a task it says the state and whic
 what a log should not hold: no key, no token, nothing of the request's body.
 """
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -26,6 +27,7 @@ PASSING = (
     asyncpg.exceptions.OperatorInterventionError,
 )
 retry_after_seconds = 2
+log = logging.getLogger("holdfast.api")
 errors_shown = 20
 
 
@@ -79,6 +81,9 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
     @app.exception_handler(HoldfastError)
     async def ours(request: Request, error: HoldfastError) -> ProblemResponse:
         detail = "\n".join(part for part in (error.detail, error.fix) if part)
+        if isinstance(error, DatabaseError) and not getattr(request.state, "principal", None):
+            log.warning("%s", error)  # whoever has shown no key is not told where the database is
+            detail = "The server's log says why."
         about = await situation(request, error, store)
         answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **about)
         if isinstance(error, KeyRefused):

@@ -22,13 +22,16 @@ TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class NewTask(Body):
-    """A task to be. `delay` is a number of seconds, or text such as "5m" or "1h30m"."""
+    """A task to be. `delay` is a number of seconds, or text such as "5m" or "1h30m".
+
+    `queue`, `max_attempts` and `priority` are by default what a live worker says of the task.
+    """
 
     task: Word
     payload: Any = None
     queue: Word | None = None
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
-    priority: Annotated[Whole, Field(ge=0, le=9)] = 0
+    priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
     delay: Real | str | None = None
     after: Annotated[tuple[UUID, ...], Field(max_length=1000, fail_fast=True)] = ()
     key: Word | None = None
@@ -58,10 +61,13 @@ def routes(store: Store) -> APIRouter:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
         for upstream in asked.after:
             await check_visible(store, caller, upstream)
+        known = await store.known_task(asked.task) or {}
+        known |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
         (made,) = await store.submit(
             Submission(
-                asked.task, asked.payload, queue=asked.queue, priority=asked.priority, key=idempotency_key or asked.key,
-                delay=None if asked.delay is None else parse_duration(asked.delay), max_attempts=asked.max_attempts,
+                asked.task, asked.payload, queue=known.get("queue"), priority=known.get("priority") or 0,
+                max_attempts=known.get("max_attempts"), key=idempotency_key or asked.key,
+                delay=None if asked.delay is None else parse_duration(asked.delay),
                 owner=caller.owner, after=asked.after, tags=asked.tags,
                 trace=traceparent if TRACE.fullmatch(traceparent or "") else None,
             )
