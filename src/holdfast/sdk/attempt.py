@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, RequestInvalid, StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.running import ATTEMPT, Attempt, called
+from holdfast.kernel.running import ATTEMPT, Attempt, called, under_way
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial
 from holdfast.sdk.task import Task
 
@@ -50,7 +50,8 @@ class Run:
         finally:
             ATTEMPT.reset(token)
         try:
-            outcome = await self._future
+            with under_way():
+                outcome = await self._future
         except asyncio.CancelledError:
             if not self._is_interrupted:
                 self._future.cancel()  # it is not the handler that was cancelled, but we
