@@ -197,7 +197,8 @@ def test_a_step_in_a_thread_that_does_not_know_its_task_is_refused(holdfast: Eng
     @app.task
     def fans_out(known: bool) -> int:
         with ThreadPoolExecutor(1) as pool:
-            call: Any = partial(copy_context().run, step.sync) if known else step.sync
+            sync: Any = step.sync
+            call = partial(copy_context().run, sync) if known else sync
             return int(pool.submit(call, "a", one).result())
 
     error = failure(holdfast.run(fans_out, False))

@@ -295,7 +295,7 @@ def is_again(one: Callable[..., Any], other: object) -> bool:
     first, then = (getattr(inspect.unwrap(each), "__code__", None) for each in (one, other))  # type: ignore[arg-type]
     if first is None or then is None or first.co_filename.startswith("<"):
         return True
-    return first.co_filename != then.co_filename or first.co_firstlineno == then.co_firstlineno
+    return bool(first.co_filename != then.co_filename or first.co_firstlineno == then.co_firstlineno)
 
 
 def ids(tasks: "Iterable[Handle[Any] | UUID | str]") -> list[UUID]:
