@@ -199,7 +199,14 @@ class Holdfast:
             self.call(ready())
 
     async def ended(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
-        return await (await self._open()).ended(task_id, timeout)
+        try:
+            return await (await self._open()).ended(task_id, timeout)
+        except TimeoutError as error:
+            if not TOLD:
+                raise
+            raise TimeoutError(
+                f"{error} In a test nothing runs by itself: call holdfast.run or holdfast.drain."
+            ) from None
 
     # The database
 
