@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 from holdfast import Fatal, Handle, Holdfast, step
 from holdfast.errors import DatabaseUnreachable, RequestInvalid, TaskCancelled, TaskFailed, TaskNotFound
 from holdfast.kernel.store import Store
+from holdfast.kernel.task import Ended
 from holdfast.testing import Engine
 
 hf = Holdfast()
@@ -53,9 +55,10 @@ def test_a_handle_tells_all_about_its_task(holdfast: Engine) -> None:
     assert len({handle, hf.handle(handle.id)}) == 1
     assert str(handle.id) in repr(handle)
     assert (handle.state, handle.why().reason, handle.read()["payload"]) == ("Queued", "no_worker", {"a": 1, "b": 2})
-    with pytest.raises(TimeoutError, match="has not ended"):
+    why = f"{re.escape(handle.why().sentence)} In a test nothing runs by itself"
+    with pytest.raises(TimeoutError, match=rf"has not ended\. {why}"):
         handle.result(timeout=0)
-    with pytest.raises(TimeoutError, match=r"has not ended within 0\.01 s"):
+    with pytest.raises(TimeoutError, match=rf"has not ended within 0\.01 s; it goes on\. {why}"):
         handle.result(timeout=0.01)
     holdfast.drain()
     assert (handle.state, handle.result(), handle.why().reason) == ("Completed", 3, "final")
@@ -224,3 +227,10 @@ def test_closing_ends_the_asking(holdfast: Engine) -> None:
     app.close()
     assert not app.is_open
     assert handle.state == "Queued"
+
+
+def test_whoever_waits_learns_why_it_was_cancelled() -> None:
+    handle = hf.handle(uuid4())
+    for note, told in (({"reason": "too late"}, "too late"), ({"message": "no money"}, "no money"), (None, "Canceled")):
+        with pytest.raises(TaskCancelled, match=told):
+            handle.value(Ended(handle.id, "Canceled", "cancelled", None, note))

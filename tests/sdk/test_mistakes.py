@@ -1,15 +1,20 @@
 """What is easily written wrong is either understood, or fails at once and says what to write."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from holdfast import Holdfast, RateLimited, step
-from holdfast.errors import AppInvalid, RequestInvalid, TaskFailed
+from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, TaskFailed
+from holdfast.kernel.settings import Settings
 from holdfast.kernel.task import Done, Later, Moved
 from holdfast.sdk.client import loading
 from holdfast.testing import Engine, Ran
@@ -181,3 +186,82 @@ async def test_what_needs_the_database_says_so_while_its_module_is_imported() ->
         with pytest.raises(AppInvalid, match=r"\.astart\(\).*\n.*under if __name__"):
             await task.astart()
     assert not app.is_open
+
+
+# Steps in threads of one's own
+
+
+def test_a_step_in_a_thread_that_does_not_know_its_task_is_refused(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    @app.task
+    def fans_out(known: bool) -> int:
+        with ThreadPoolExecutor(1) as pool:
+            sync: Any = step.sync
+            call = partial(copy_context().run, sync) if known else sync
+            return int(pool.submit(call, "a", one).result())
+
+    error = failure(holdfast.run(fans_out, False))
+    assert (error.category, error.code) == ("SchemaInvalid", "StepInvalid")
+    assert "'a' is called in a thread that does not know its task" in str(error)
+    assert "copy_context().run" in str(error)
+    run = holdfast.run(fans_out, True)
+    assert (run.result, run.steps) == (1, ["a"])
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(step.sync, "a", one).result() == 1
+
+
+# Making tasks
+
+
+def test_a_task_defined_again_replaces_itself() -> None:
+    app = Holdfast()
+    for cell in ("first", "second"):
+        scope: dict[str, Any] = {"app": app, "__name__": "__main__"}
+        code = f"@app.task\ndef report() -> str:\n    return {cell!r}\n"
+        exec(compile(code, f"/tmp/{cell}.py", "exec"), scope)  # noqa: S102, S108
+        assert app.tasks["report"].function() == cell
+    with pytest.raises(AppInvalid, match="cannot both be called 'report'"):
+        app.task(name="report")(one)
+
+
+def test_what_cannot_be_a_task_says_why() -> None:
+    app = Holdfast()
+
+    class Mailer:
+        def send(self, to: str) -> None: ...
+
+        @staticmethod
+        def post(to: str) -> None: ...
+
+    with pytest.raises(AppInvalid, match="A lambda has no name"):
+        app.task(lambda: 1)
+    with pytest.raises(AppInvalid, match=r"send is a method.*\n.*plain function"):
+        app.task(Mailer.send)
+    app.task(name="one")(lambda: 1)
+    app.task(Mailer.post)
+    assert list(app.tasks) == ["one", "post"]
+
+
+def test_an_argument_that_cannot_be_kept_is_named() -> None:
+    app = Holdfast()
+
+    @app.task
+    def takes(first: Any, second: Any) -> None: ...
+
+    for wrong in (object(), "\ud800"):
+        with pytest.raises(PayloadInvalid, match=r"takes: second=.*\nPass what JSON"):
+            takes.submission(1, wrong)
+
+
+def test_the_database_stays_where_the_application_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setenv("HOLDFAST_HOME", "here")
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    apps = Holdfast(), Holdfast(settings=Settings(home=Path("here")))
+    made_in = Path.cwd()
+    monkeypatch.chdir(tmp_path)
+    assert {app.settings.home for app in apps} == {made_in / "here"}
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    assert apps[0].settings.home == tmp_path

@@ -284,3 +284,41 @@ def test_a_task_called_inside_another_is_part_of_it(holdfast: Engine) -> None:
 
     run = holdfast.run(outer, crash_after="inner")
     assert (run.result, run.steps, run.attempts) == (5, ["inner"], 2)
+
+
+def test_the_log_shows_the_handlers_own_lines_first(holdfast: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    app = Holdfast()
+
+    async def asynchronous() -> None:
+        raise ValueError("broken")
+
+    def plain() -> None:
+        raise ValueError("broken")
+
+    for function in (asynchronous, plain):
+        caplog.clear()
+        holdfast.run(app.task(retries=0)(function))
+        (told,) = [one for one in caplog.records if one.message == "task raised"]
+        assert told.exc_info
+        assert told.exc_info[2]
+        assert told.exc_info[2].tb_frame.f_code.co_name == function.__name__
+
+
+def test_a_failure_with_a_category_is_one_line_in_the_log(holdfast: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    app = Holdfast()
+
+    def charge() -> None:
+        raise SchemaInvalid("x" * 1000, code="E1")
+
+    @app.task
+    async def pays(n: int) -> None:
+        await step("charged", charge)
+
+    run = holdfast.run(pays, 1)
+    (told,) = [one for one in caplog.records if one.name == "holdfast.task"]
+    assert not told.exc_info
+    assert {name: vars(told)[name] for name in ("task", "task_id", "attempt", "category", "code", "step", "error")} == {
+        "task": "pays", "task_id": str(run.id), "attempt": 1, "category": "SchemaInvalid", "code": "E1",
+        "step": "charged", "error": "x" * 300,
+    }  # fmt: skip
+    assert (told.levelname, told.message) == ("WARNING", "task failed")

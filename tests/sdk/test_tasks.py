@@ -91,7 +91,7 @@ def yields() -> Any:
 )
 def test_options_that_cannot_be_meant_are_refused_where_they_are_written(options: Any, message: str) -> None:
     with pytest.raises(AppInvalid, match=message):
-        Holdfast().task(**options)(lambda: None)
+        Holdfast().task(name="some", **options)(lambda: None)
 
 
 def test_what_is_no_duration_or_function_is_refused() -> None:

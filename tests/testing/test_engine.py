@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -290,3 +291,10 @@ async def test_async_tests_use_it_just_the_same(holdfast: Engine) -> None:
 def test_a_test_begins_with_nothing_and_leaves_nothing(holdfast: Engine) -> None:
     assert holdfast.call(holdfast.store.list_tasks()).items == []
     assert hf.settings.url == holdfast.database.url
+
+
+def test_what_is_no_task_is_not_run(holdfast: Engine) -> None:
+    wrong: Any = len
+    for way in (holdfast.run, holdfast.start):
+        with pytest.raises(TypeError, match=r"<built-in function len> is no task\. Pass a function .* @hf\.task"):
+            way(wrong, "x")

@@ -2,13 +2,16 @@
 
 They are ambient: a handler takes its own arguments and nothing else, and the attempt it belongs to is found in the
 context. Outside of an attempt, where a handler is called as the plain function it is, a step just runs and nothing is
-kept; so a handler can be tried by calling it.
+kept; so a handler can be tried by calling it. A thread that a handler starts itself does not know the attempt: while
+one runs in this process, a step called in such a thread (neither the main one nor one with a loop of attempts) raises.
 """
 
 import asyncio
 import concurrent.futures
 import contextlib
 import inspect
+import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from decimal import Decimal
@@ -119,7 +122,21 @@ class Attempt:
 
 
 ATTEMPT: ContextVar[Attempt | None] = ContextVar("holdfast_attempt", default=None)
+LOOPS: Counter[int] = Counter()
 SPENT: ContextVar[list[Json] | None] = ContextVar("holdfast_spent", default=None)
+
+
+@contextlib.contextmanager
+def under_way() -> Iterator[None]:
+    """While an attempt runs in this thread's loop. Threads that a handler starts itself are then told apart."""
+    here = threading.get_ident()
+    LOOPS[here] += 1
+    try:
+        yield
+    finally:
+        LOOPS[here] -= 1
+        if not LOOPS[here]:
+            del LOOPS[here]
 
 
 class Steps:
@@ -290,7 +307,14 @@ def attempt_of(name: object, function: object) -> Attempt | None:
             f"{getattr(name, '__name__', name)!r} is no name, or what follows it is no function.",
             fix='Write step("fetched", fetch, url): a name, the function, its arguments.',
         )
-    return ATTEMPT.get()
+    attempt = ATTEMPT.get()
+    here = threading.current_thread()
+    if attempt is None and LOOPS and here.ident not in LOOPS and here is not threading.main_thread():
+        raise StepInvalid(
+            f"{name!r} is called in a thread that does not know its task, so it would not be kept.",
+            fix="Use step.map, or give the thread its context: pool.submit(contextvars.copy_context().run, function).",
+        )
+    return attempt
 
 
 def fitting(name: str, function: Callable[..., Any], value: object) -> Json:

@@ -7,17 +7,19 @@ there is nothing more to say.
 import asyncio
 import logging
 import traceback
+from types import TracebackType
 
 from pydantic import ValidationError
 
 from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, RequestInvalid, StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.running import ATTEMPT, Attempt, called
+from holdfast.kernel.running import ATTEMPT, Attempt, called, under_way
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial
 from holdfast.sdk.task import Task
 
 log = logging.getLogger("holdfast.task")
+longest_logged = 300
 
 
 class Run:
@@ -50,12 +52,15 @@ class Run:
         finally:
             ATTEMPT.reset(token)
         try:
-            outcome = await self._future
+            with under_way():
+                outcome = await self._future
         except asyncio.CancelledError:
             if not self._is_interrupted:
                 self._future.cancel()  # it is not the handler that was cancelled, but we
                 raise
             outcome = self._interrupted
+        if isinstance(outcome, Failed) and outcome.category is not None:
+            log.warning("task failed", extra=self._named(outcome))
         return outcome
 
     async def _outcome(self) -> Outcome | None:
@@ -113,15 +118,20 @@ class Run:
             return Failed("SchemaInvalid", str(error), code=type(error).__name__, step=step)
         if isinstance(error, DatabaseError):
             return Failed("Transient", str(error), code=type(error).__name__, step=step)
-        log.warning(
-            "task raised", exc_info=error,
-            extra={"task_id": str(self.lease.task_id), "task": self.task.name, "attempt": self.lease.attempt},
-        )  # fmt: skip
+        log.warning("task raised", exc_info=(type(error), error, of_handler(error)), extra=self._named())
         name = type(error).__name__
         where = traceback.extract_tb(error.__traceback__)
         place = f" ({where[-1].filename}:{where[-1].lineno})" if where and not isinstance(error, HoldfastError) else ""
         message = said(error)
         return Failed(None, f"{name}: {message}{place}" if message else f"{name}{place}", code=name, step=step)
+
+    def _named(self, failed: Failed | None = None) -> dict[str, object]:
+        """What a line in the log tells of this attempt, and of the failure that it names itself."""
+        named = {"task": self.task.name, "task_id": str(self.lease.task_id), "attempt": self.lease.attempt}
+        if failed is None:
+            return named
+        told = {"category": failed.category, "code": failed.code, "step": failed.step}
+        return {**named, **told, "error": failed.message[:longest_logged]}
 
     def _step(self, error: BaseException | None) -> str | None:
         """The step in which an error arose, looking through what was raised from it."""
@@ -142,6 +152,14 @@ def categorized(error: Failure, step: str | None) -> Failed:
         message = f"{type(error).__name__}(retry_after=...): {wrong.detail} {wrong.fix} It said: {error.message}"
         return Failed("SchemaInvalid", message, code=type(wrong).__name__, step=step)
     return Failed(error.category, error.message, error.code, step, retry_after=after)
+
+
+def of_handler(error: BaseException) -> TracebackType | None:
+    """Where an error comes from, without the way to the handler, which is ours and the same each time."""
+    at = error.__traceback__
+    while at and str(at.tb_frame.f_globals.get("__name__")).startswith(("holdfast.sdk.", "holdfast.kernel.")):
+        at = at.tb_next
+    return at or error.__traceback__
 
 
 def said(error: BaseException) -> str:

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
@@ -53,6 +54,7 @@ class Holdfast:
         """`url`: a `postgresql://` address. Without it, HOLDFAST_URL; without that, the Postgres in ./.holdfast."""
         self._url = url
         self._settings = settings
+        self._folder = Path().absolute()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.lifecycles: dict[str, Lifecycle] = {}
         self._lock = threading.Lock()
@@ -64,7 +66,8 @@ class Holdfast:
         if TOLD:
             return TOLD[-1]
         settings = self._settings or read_settings(url=self._url)
-        return settings.model_copy(update={"url": self._url}) if self._url else settings
+        home = self._folder / settings.home  # of where it was made: whoever changes the folder keeps the database
+        return settings.model_copy(update={"home": home} | ({"url": self._url} if self._url else {}))
 
     # Tasks
 
@@ -196,7 +199,14 @@ class Holdfast:
             self.call(ready())
 
     async def ended(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
-        return await (await self._open()).ended(task_id, timeout)
+        try:
+            return await (await self._open()).ended(task_id, timeout)
+        except TimeoutError as error:
+            if not TOLD:
+                raise
+            raise TimeoutError(
+                f"{error} In a test nothing runs by itself: call holdfast.run or holdfast.drain."
+            ) from None
 
     # The database
 

@@ -89,7 +89,8 @@ class Handle(Generic[R]):
     def value(self, ended: Ended) -> R:
         """The result of a task that ended so. Raises TaskFailed or TaskCancelled."""
         if ended.outcome == "cancelled":
-            reason = (ended.note or {}).get("reason")
+            note = ended.note or {}
+            reason = note.get("reason") or note.get("message")
             raise TaskCancelled(f"Task {self.id} is {ended.state}." + (f" {reason}" if reason else ""))
         if ended.outcome == "failed":
             error = ended.note or {}

@@ -2,7 +2,9 @@
 
 import functools
 import inspect
+import json
 import operator
+import reprlib
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +137,7 @@ class Task(Generic[P, R]):
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
         """A call as JSON, argument by argument. Raises TypeError as the call would, or PayloadInvalid."""
         bound = self.signature.bind(*args, **kwargs)
-        payload = {name: values.dump(value) for name, value in bound.arguments.items()}
+        payload = {name: self._argument(name, value) for name, value in bound.arguments.items()}
         try:
             self.arguments(payload)
         except ValidationError as error:
@@ -143,6 +145,17 @@ class Task(Generic[P, R]):
                 f"{self.name}: {values.described(error)}.", fix="Pass what its annotations ask for."
             ) from error
         return payload
+
+    def _argument(self, name: str, value: object) -> Json:
+        try:
+            argument = values.dump(value)
+            json.dumps(argument, ensure_ascii=False).encode()
+        except (PayloadInvalid, UnicodeEncodeError) as error:
+            raise PayloadInvalid(
+                f"{self.name}: {name}={reprlib.repr(value)}: {getattr(error, 'detail', None) or error}",
+                fix="Pass what JSON can hold; put files where files live and pass their address.",
+            ) from error
+        return argument
 
     def arguments(self, payload: Json) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call that a payload stands for. Raises ValidationError for one that does not fit."""
@@ -233,7 +246,7 @@ class Prepared(Generic[P, R]):
 
 
 def check_task(
-    name: str, function: object, known: Mapping[str, object], *,
+    name: str, function: object, known: "Mapping[str, Task[..., Any]]", *,
     retries: int | None, limit: timedelta | None, priority: int, errors: Errors | None,
 ) -> None:  # fmt: skip
     """Raise AppInvalid for a task that could not be run."""
@@ -242,7 +255,12 @@ def check_task(
         problem, fix = f"{function!r} is no function.", "Write @hf.task, or @hf.task(name=..., retries=...)."
     elif not name:
         problem, fix = "A task needs a name.", "Give it one with name=..."
-    elif name in known:
+    elif name == "<lambda>":
+        problem, fix = "A lambda has no name that workers could know it by.", "Give it one with name=..."
+    elif is_unbound(function):
+        problem = f"{name} is a method: its `self` would have to be kept with every task."
+        fix = "Make a task of a plain function, and build the object in it."
+    elif name in known and not is_again(known[name].function, function):
         problem, fix = f"Two tasks cannot both be called {name!r}.", "Give it another name with name=..."
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         problem, fix = f"{name} yields, and a task returns once.", "Return a list, or run each part as a step."
@@ -260,6 +278,24 @@ def check_task(
         problem, fix = f"{name}: errors={errors!r}.", "Map exceptions to categories: {ConnectionError: Transient}."
     if problem:
         raise AppInvalid(problem, fix=fix)
+
+
+def is_unbound(function: object) -> bool:
+    """Whether it is written in a class, and waits for the object."""
+    owner = str(getattr(function, "__qualname__", "")).rpartition(".")[0]
+    if not inspect.isfunction(function) or not owner or owner.endswith("<locals>"):
+        return False
+    return next(iter(inspect.signature(function).parameters), None) == "self"
+
+
+def is_again(one: Callable[..., Any], other: object) -> bool:
+    """Whether the same function is defined anew, as a notebook does; two places in one file are two functions."""
+    if any(getattr(one, name, one) != getattr(other, name, other) for name in ("__module__", "__qualname__")):
+        return False
+    first, then = (getattr(inspect.unwrap(each), "__code__", None) for each in (one, other))  # type: ignore[arg-type]
+    if first is None or then is None or first.co_filename.startswith("<"):
+        return True
+    return bool(first.co_filename != then.co_filename or first.co_firstlineno == then.co_firstlineno)
 
 
 def ids(tasks: "Iterable[Handle[Any] | UUID | str]") -> list[UUID]:

@@ -1,15 +1,17 @@
 """Waiting for the ends of tasks: however many wait in a process, they ask in one statement."""
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from uuid import UUID
 
-from holdfast.errors import DatabaseUnreachable, TaskNotFound
+from holdfast.errors import DatabaseUnreachable, HoldfastError, TaskNotFound
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Ended
 
 first_pause_seconds = 0.004
 longest_pause_seconds = 0.2
+explained_within_seconds = 2.0
 later = object()
 
 
@@ -31,7 +33,7 @@ class Waiting:
             answer = (await self._store.outcomes([task_id])).get(task_id, later)
             if isinstance(answer, Ended):
                 return answer
-            raise TimeoutError(f"Task {task_id} has not ended.") if answer is later else missing(task_id)
+            raise await self._late(task_id, "") if answer is later else missing(task_id)
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._waiters[task_id].add(future)
         self._came.set()
@@ -41,11 +43,19 @@ class Waiting:
             async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError:
-            raise TimeoutError(f"Task {task_id} has not ended within {timeout} s; it goes on.") from None
+            raise await self._late(task_id, f" within {timeout} s; it goes on") from None
         finally:
             self._waiters[task_id].discard(future)
             if not self._waiters[task_id]:
                 del self._waiters[task_id]
+
+    async def _late(self, task_id: UUID, when: str) -> TimeoutError:
+        """The error for a task that has not ended, with the reason, if it can be learned soon."""
+        why = ""
+        with contextlib.suppress(HoldfastError, TimeoutError):
+            async with asyncio.timeout(explained_within_seconds):
+                why = f" {(await self._store.explain(task_id)).sentence}"
+        return TimeoutError(f"Task {task_id} has not ended{when}.{why}")
 
     def give_up(self, error: Exception) -> None:
         """Nobody will learn any more how it ends."""

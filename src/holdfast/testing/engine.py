@@ -69,6 +69,8 @@ class Engine(StoreDesk):
 
     def start(self, task: Task[..., R] | Prepared[..., R], *args: Any, **kwargs: Any) -> Handle[R]:
         """Start a task, as `task.start(...)` does. It runs with the next `run` or `drain`."""
+        if not isinstance(task, Task | Prepared):
+            raise TypeError(f"{task!r} is no task. Pass a function that is marked with @hf.task, then its arguments.")
         self._know(task.task.app if isinstance(task, Prepared) else task.app)
         return task.start(*args, **kwargs)
 
