@@ -1,6 +1,7 @@
 """Workers beside the server: sample work that moves, code that is saved, processes that are killed."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from holdfast import Holdfast
 
 hf = Holdfast()
 
-@hf.task
+@hf.task(queue="letters", retries=8, priority=4)
 def first() -> str:
     return "first"
 """
@@ -91,7 +92,10 @@ def test_code_that_is_saved_is_run(serve: Callable[..., Running], empty_database
     (tmp_path / "app.py").write_text(APP)
     running = serve("dev", "app.py")
     running.until("Worker ")
-    assert ask(empty_database, tmp_path, "start", "first", "{}", "--wait").strip() == '"first"'
+    task = ask(empty_database, tmp_path, "start", "first", "{}", "--wait", "--json")
+    read = json.loads(ask(empty_database, tmp_path, "show", json.loads(task)["task_id"], "--json"))
+    told = read.get("task", read)
+    assert (told["result"], told["queue"], told["max_attempts"], told["priority"]) == ("first", "letters", 9, 4)
     (tmp_path / "app.py").write_text(APP.replace("first", "second"))
     running.until("Worker ")
     assert ask(empty_database, tmp_path, "start", "second", "{}", "--wait").strip() == '"second"'
@@ -131,6 +135,7 @@ def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[...,
         (["worker", "--app", "app.py:nothing"], "nothing is not there"),
         (["worker", "--app", "app.py", "--lease", "soon"], "is no duration"),
         (["up", "--app", "nowhere:hf"], "No module named 'nowhere'"),
+        (["worker", "--app", "no_guard.py"], "Put it under if __name__"),
         (["up", "--workers", "2"], "Workers must know where your tasks are."),
     ],
 )
@@ -138,6 +143,7 @@ def test_a_worker_that_cannot_start_says_why(
     empty_database: Database, tmp_path: Path, words: list[str], said: str
 ) -> None:
     (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "no_guard.py").write_text(APP + "\nfirst.start().result()\n")
     command = holdfast(*words)
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment(empty_database), capture_output=True, text=True, check=False, timeout=50

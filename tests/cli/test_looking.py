@@ -121,7 +121,7 @@ def test_a_prefix_of_many_lists_them(holdfast: Keyboard, stage: Stage) -> None:
 
 def test_why_is_a_sentence_and_what_to_do(holdfast: Keyboard, stage: Stage) -> None:
     task = stage(submit)
-    sentence, fix = "No worker serves queue default.", "Start one: holdfast worker --queue default"
+    sentence, fix = "No worker serves queue default.", "Start one: holdfast worker --app module:hf --queue default"
     assert holdfast("why", str(task)).lines == [sentence, fix]
     told = holdfast("why", str(task), "--json").json
     assert told == {

@@ -5,6 +5,7 @@ One that cannot even start would not start the next time either: then they all l
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import random
@@ -18,6 +19,7 @@ from watchfiles import PythonFilter, awatch
 log = logging.getLogger("holdfast.up")
 
 CANNOT_START = 2
+PR_SET_PDEATHSIG = 1
 
 restart_seconds = 0.2, 10.0
 leave_within_seconds = 20.0
@@ -89,7 +91,10 @@ class Fleet:
     async def _run_one(self) -> tuple[int, bool]:
         """Run one process to its end: its exit code, and whether it was told to end."""
         process = await asyncio.create_subprocess_exec(
-            *self._command, env={**os.environ, "PYTHONUNBUFFERED": "1"}, start_new_session=True
+            *self._command,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            preexec_fn=leave_with_parent,
         )
         self._running.add(process)
         try:
@@ -112,3 +117,9 @@ class Fleet:
             self._told.add(process)
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
+
+
+def leave_with_parent() -> None:
+    """In a worker about to begin: when the server is killed, leave as if told to. Elsewhere than on Linux it stays."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -29,8 +29,8 @@ def start(
     payload: Payload = "{}",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, print the result.")] = False,
     timeout: Timeout = None,
-    queue: Annotated[str | None, typer.Option(help="The queue, if not the lifecycle's own.")] = None,
-    priority: Annotated[int, typer.Option(min=0, max=9, help="9 goes first.")] = 0,
+    queue: Annotated[str | None, typer.Option(help="The queue, if not the task's own.")] = None,
+    priority: Annotated[int | None, typer.Option(min=0, max=9, help="9 goes first.")] = None,
     key: Annotated[str | None, typer.Option(help="The same key gives the same task.")] = None,
     delay: Annotated[timedelta | None, typer.Option(parser=duration, metavar="5m", help="Not before that.")] = None,
     after: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only when that task is done.")] = None,
@@ -48,8 +48,11 @@ def start(
     value = read_json(payload)
 
     async def question(store: "Store") -> int:
+        known = await store.known_task(task) or {}  # as a live worker of this task would start it
         submission = Submission(
-            task, value, lifecycle, queue=queue, priority=priority, key=key, delay=delay, max_attempts=max_attempts,
+            task, value, lifecycle, queue=queue or known.get("queue"), key=key, delay=delay,
+            priority=(known.get("priority") or 0) if priority is None else priority,
+            max_attempts=max_attempts or known.get("max_attempts"),
             after=[await find(store, one) for one in after or ()], tags=tag or (),
         )  # fmt: skip
         made = (await store.submit(submission))[0]

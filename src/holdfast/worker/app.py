@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from holdfast.errors import AppInvalid
-from holdfast.sdk.client import Holdfast
+from holdfast.sdk.client import Holdfast, loading
 
 HOLDFAST = f"{Path(__file__).parents[1]}{os.sep}"
 HOW_TO_NAME = "Name it as package.module:attribute or file.py:attribute."
@@ -46,23 +46,28 @@ def load_module(place: str) -> ModuleType:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        if not place.endswith(".py"):
-            return importlib.import_module(place)
-        path = Path(place).resolve()
-        if str(path.parent) not in sys.path:
-            sys.path.insert(0, str(path.parent))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None or not path.exists():
-            raise FileNotFoundError(f"there is no file {os.fspath(path)}")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
+        with loading():
+            return import_from(place)
     except Exception as error:
         if is_misnamed(place, error):
             raise AppInvalid(f"{place}: {type(error).__name__}: {error}", fix=HOW_TO_NAME) from error
         raise AppInvalid(
             f"{place}: {told(error)}", fix=error.fix or MEND if isinstance(error, AppInvalid) else MEND
         ) from error
+
+
+def import_from(place: str) -> ModuleType:
+    if not place.endswith(".py"):
+        return importlib.import_module(place)
+    path = Path(place).resolve()
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.exists():
+        raise FileNotFoundError(f"there is no file {os.fspath(path)}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
     return module
 
 

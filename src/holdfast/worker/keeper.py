@@ -339,7 +339,7 @@ class Keeper:
     async def _hello(self, child: Child) -> None:
         await self.store.hello(
             child.worker, label=self.plan.name, queues=self.plan.queues, names=list(self._tasks),
-            slots=self.plan.slots,
+            slots=self.plan.slots, tasks=self._tasks,
         )  # fmt: skip
 
     async def _greet(self) -> None:

@@ -166,7 +166,7 @@ as $$
   select case
     when count(*) = 0
     then holdfast.because('no_worker', null, format('No worker serves queue %s.', p_queue),
-             format('Start one: holdfast worker --queue %s', p_queue))
+             format('Start one: holdfast worker --app module:hf --queue %s', p_queue))
     when count(*) filter (where w.names is null or p_name = any (w.names)) = 0
     then holdfast.because('unknown_task', null,
              format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
