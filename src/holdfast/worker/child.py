@@ -53,8 +53,7 @@ class Child:
         """What is to become of the tasks for which it was killed."""
         self.stopped_since: float | None = None
         self.on_alone: Callable[[Child, Json], None] = lambda child, lease: None
-        self._memory = tempfile.TemporaryFile()  # noqa: SIM115 - the runner needs it too
-        self.pulse = Pulse.make(self._memory.fileno())
+        self._pulse: Pulse | None = None
         self.process: asyncio.subprocess.Process | None = None
         if alone:
             self._begin([[alone["task_id"], alone["attempt"], alone["token"], None]])
@@ -62,7 +61,9 @@ class Child:
     async def start(self) -> None:
         """Start the process. Raises OSError where there is no room for another."""
         to_runner, from_runner = os.pipe(), os.pipe()
-        ends = (to_runner[0], from_runner[1], self._memory.fileno())
+        memory = tempfile.TemporaryFile()  # noqa: SIM115 - both map it, and then it may go
+        self._pulse = Pulse.make(memory.fileno())
+        ends = (to_runner[0], from_runner[1], memory.fileno())
         try:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "holdfast.worker.runner", *map(str, ends),
@@ -76,6 +77,7 @@ class Child:
         finally:
             os.close(to_runner[0])
             os.close(from_runner[1])
+            memory.close()
         os.set_blocking(to_runner[1], False)  # a runner that does not read must not hold us up
         self._link = Link(from_runner[0], to_runner[1])
         assert self.process.stdin is not None  # noqa: S101
@@ -92,8 +94,13 @@ class Child:
     def go(self) -> None:
         now = time.monotonic()
         until = min((one.until for one in self.begun.values()), default=now + self.plan.lease_seconds)
-        self.pulse.beat(now, until)  # the next one comes with the first heartbeat
+        self.feel(now, until)  # the next one comes with the first heartbeat
         self.tell("go")
+
+    def feel(self, sent: float, until: float) -> None:
+        """Let it feel a heartbeat, if it has begun."""
+        if self._pulse:
+            self._pulse.beat(sent, until)
 
     async def listen(self) -> int:
         """Take in what it says, until it is gone; its exit code. Everything it said before its end is taken in."""
@@ -137,8 +144,8 @@ class Child:
                     self.on_alone(self, value)
 
     def close(self) -> None:
-        self.pulse.close()
-        self._memory.close()
+        if self._pulse:
+            self._pulse.close()
 
     def _begin(self, tasks: list[list[Any]]) -> None:
         now = time.monotonic()

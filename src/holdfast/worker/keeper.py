@@ -1,6 +1,6 @@
 """The keeper: the process that `holdfast worker` is. It keeps what its runners hold, and runs no user code.
 
-It beats for all leases of its runners in one statement. A runner that dies is replaced, and what it was running is
+It beats for the leases of all its runners in one statement. A runner that dies is replaced, and what it was running is
 handed back at once. A runner that does not stop when it must is killed; then only what it would not stop is to blame,
 and its neighbours go back at no cost. Like every process, the keeper sweeps.
 """
@@ -280,23 +280,33 @@ class Keeper:
                 log.warning("heartbeat failed", extra={"error": str(error) or type(error).__name__})
 
     async def _beat_once(self) -> None:
-        """One statement for each runner: two of them may hold one task, the older one without knowing it is lost."""
-        alive = [child for child in self._everyone() if not child.is_stopped()]
-        await asyncio.gather(*(self._beat_for(child) for child in alive))
-
-    async def _beat_for(self, child: Child) -> None:
+        """One statement for all, unless two runners hold one task, the older one without knowing that it is lost."""
         sent = time.monotonic()
         until = sent + self.plan.lease_seconds
-        begun = dict(child.begun)
-        shown, child.shown = child.shown, {}
-        answers = await self._heartbeat([one.proof for one in begun.values()], shown) if begun else {}
-        child.pulse.beat(sent, until)
-        mine = {task: one for task, one in begun.items() if child.begun.get(task) is one}
-        for task, one in mine.items():
-            if task in answers:
+        alive = [child for child in self._everyone() if not child.is_stopped()]
+        rounds: list[dict[UUID, tuple[Child, Begun]]] = [{}]
+        shown: dict[UUID, Json] = {}
+        for child in alive:
+            shown.update(child.shown)
+            child.shown = {}
+            for task, one in child.begun.items():
+                held = next((each for each in rounds if task not in each), None)
+                if held is None:
+                    rounds.append(held := {})
+                held[task] = child, one
+        for held in filter(None, rounds):
+            answers = await self._heartbeat([one.proof for _, one in held.values()], shown)
+            for task, (child, one) in held.items():
+                if child.begun.get(task) is not one:
+                    continue
+                if task not in answers:
+                    child.ask_to_stop("lost", [task])
+                    continue
                 one.until = until
-        child.ask_to_stop("lost", [task for task in mine if task not in answers])
-        child.ask_to_stop("cancel", [task for task in mine if task in answers and answers[task].cancel_requested])
+                if answers[task].cancel_requested:
+                    child.ask_to_stop("cancel", [task])
+        for child in alive:
+            child.feel(sent, until)
 
     async def _heartbeat(self, proofs: list[Proof], shown: dict[UUID, Json]) -> dict[UUID, Beat]:
         try:
