@@ -30,13 +30,21 @@ class Clockwork(Owners, Workers):
         assert self.model.seen.allowed[key] == allowed
         assert key not in self.model.seen.starving()
 
-    def greet(self, names: list[str] | None) -> None:
-        """A worker says what it can run: what was set aside because nobody knew it comes back."""
-        self.do(self.store.hello, "greeter", label="", queues=ALL_QUEUES, names=names, slots=1)
-        self.observe(Call())
-        for row in self.model.seen.live.values():
-            known = names is None or row["name"] in names
-            assert not (known and row["parked"] == "unknown"), f"{row['id']} is known now and still set aside"
+    def greet(self, names: list[str] | None, slots: int) -> None:
+        """A worker says what it can run: of what was set aside because nobody knew it, as much comes back as it can
+        run, of each name in each queue."""
+        self.do(self.store.hello, "greeter", label="", queues=ALL_QUEUES, names=names, slots=slots)
+        before = self.observe(Call())
+        for queue in ALL_QUEUES:
+            for name in names if names is not None else [None]:
+                waited, waiting = (
+                    sum(row["parked"] == "unknown" and row["queue"] == queue and name in (None, row["name"])
+                        for row in seen.live.values())
+                    for seen in (before, self.model.seen)
+                )  # fmt: skip
+                assert waiting == max(0, waited - slots), (
+                    f"{name} in {queue}: {waited} were set aside, {waiting} still are"
+                )
 
     def block_spending(self, lasting: timedelta) -> None:
         self.blocked_until = max(self.blocked_until, self.model.seen.now + lasting)
@@ -72,7 +80,7 @@ class Clockwork(Owners, Workers):
         """From wherever it is, every task comes to its end: its worker goes on, or is lost and another one does."""
         for queue in ALL_QUEUES:
             self.pause(queue, False)
-        self.greet(NAMES)
+        self.greet(NAMES, 1000)
         self.tally["left to drain"] += bool(self.model.seen.live)
         for _ in range(40 + 8 * len(self.model.seen.live)):
             self.sweep_once(10_000)

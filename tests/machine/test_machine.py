@@ -149,10 +149,10 @@ class Machine(Clockwork):
     def pause_or_resume(self, queue: str, pause: bool) -> None:
         self.pause(queue, pause)
 
-    @rule(key=some.limit_keys, allowed=some.limits, names=some.names)
-    def operate(self, key: str, allowed: int, names: Any) -> None:
+    @rule(key=some.limit_keys, allowed=some.limits, names=some.names, slots=some.few)
+    def operate(self, key: str, allowed: int, names: Any, slots: int) -> None:
         self.limit(key, allowed)
-        self.greet(names)
+        self.greet(names, slots)
 
     @rule(amounts=some.amounts, block=some.rarely)
     def spend(self, amounts: list[float], block: int | None) -> None:
@@ -169,7 +169,7 @@ class Machine(Clockwork):
     def claim(self, queues: list[str], n: int, lasting: Any, names: Any, others: Any) -> None:
         self.claim_from(queues, n, lasting, names)
         if names:
-            self.greet(others)
+            self.greet(others, n)
 
     @precondition(lambda self: self.model.seen.live)
     @rule(which=some.picks, lasting=some.leases)
