@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import json
 import os
 import re
 import signal
@@ -155,6 +156,19 @@ def busy(seconds: float) -> int:
         return count
     finally:
         sys.setswitchinterval(before)
+
+
+@hf.task
+def parse(seconds: float) -> float:
+    """Read JSON so large that one call of C takes longer than this. The same key again and again: little is kept."""
+    note("parse")
+    keys, took = 10_000_000, 0.0
+    while took < seconds:
+        text = '{"":0' + ',"":0' * keys + "}"
+        began = time.monotonic()
+        json.loads(text)
+        keys, took = keys * 2, time.monotonic() - began
+    return took
 
 
 @hf.task

@@ -2,10 +2,12 @@
 
 import signal
 import time
+from typing import Any
 
 import psutil
 import pytest
 
+from holdfast.sdk.task import Task
 from tests.worker import app
 from tests.worker.crew import Crew, Worker, eventually
 
@@ -197,10 +199,13 @@ async def test_a_handler_stuck_past_its_timeout_is_ended_and_tried_again(crew: C
     assert (await crew.read(end.task_id))["crashes"] == 0
 
 
-async def test_a_handler_that_holds_the_interpreter_does_not_cost_others_their_leases(crew: Crew) -> None:
+@pytest.mark.parametrize(("hog", "seconds"), [(app.busy, 2.5), (app.parse, 1.5)], ids=["a loop", "a huge json.loads"])
+async def test_a_handler_that_holds_the_interpreter_does_not_cost_others_their_leases(
+    crew: Crew, hog: Task[..., Any], seconds: float
+) -> None:
     crew.start(lease_seconds=1.0)
-    busy, near = await crew.submit(app.busy.submission(2.5), app.hold.submission("go", "near"))
-    await crew.noted("busy")
+    busy, near = await crew.submit(hog.submission(seconds), app.hold.submission("go", "near"))
+    await crew.noted(hog.name)
     await crew.ended([busy])
     crew.open("go")
     await crew.ended([near])
