@@ -27,7 +27,7 @@ class Workers(Stage):
         known = [row["id"] for row in ready if names is None or row["name"] in names]
         first = [task for task in known if task in taken]
         assert first == known[: len(first)], "something more urgent was passed over"
-        assert first or not known, "what is not known hides what is"
+        assert first or not known, "what nobody here knows has hidden what lies behind it"
         assert all(names is None or lease.name in names for lease in leases)
         assert not any(names is None or seen.live[task]["name"] in names for task in unknown)
         self.tally["set aside as unknown"] += len(unknown)
