@@ -91,13 +91,13 @@ def ask(database: Database, folder: Path, *words: str) -> str:
 def test_code_that_is_saved_is_run(serve: Callable[..., Running], empty_database: Database, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     running = serve("dev", "app.py")
-    running.until("Worker ")
+    running.until(" serves ")
     task = ask(empty_database, tmp_path, "start", "first", "{}", "--wait", "--json")
     read = json.loads(ask(empty_database, tmp_path, "show", json.loads(task)["task_id"], "--json"))
     told = read.get("task", read)
     assert (told["result"], told["queue"], told["max_attempts"], told["priority"]) == ("first", "letters", 9, 4)
     (tmp_path / "app.py").write_text(APP.replace("first", "second"))
-    running.until("Worker ")
+    running.until(" serves ")
     assert ask(empty_database, tmp_path, "start", "second", "{}", "--wait").strip() == '"second"'
 
 
@@ -105,14 +105,14 @@ def test_the_sample_work_moves_and_a_killed_worker_is_replaced(
     serve: Callable[..., Running], empty_database: Database, tmp_path: Path
 ) -> None:
     running = serve("up", "--demo", "--workers", "1")
-    running.until("Worker ")
+    running.until(" serves ")
     (worker,) = [
         child
         for child in psutil.Process(running.process.pid).children()
         if "worker" in child.cmdline()
     ]  # fmt: skip
     worker.kill()
-    running.until("Worker ")
+    running.until(" serves ")
     task = ask(empty_database, tmp_path, "start", "sum_up", '{"page": 1}', "--queue", "demo").strip()
     assert "computed" in ask(empty_database, tmp_path, "watch", task, "--json").lower()
 
@@ -122,7 +122,7 @@ def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[...,
     running = serve("dev", "app.py")
     running.until("it waits for the next save")
     (tmp_path / "app.py").write_text(APP)
-    running.until("Worker ")
+    running.until(" serves ")
     assert running.said.count("ZeroDivisionError") == 1
     assert "exit_code" not in running.said
 

@@ -74,7 +74,7 @@ async def test_the_command_runs_the_tasks_of_a_file(crew: Crew, tmp_path: Path) 
         assert end.result == "ok"
         said = process.communicate(timeout=30)[1]
     assert process.returncode == 0
-    assert b"Stopped." in said
+    assert b" stopped." in said
 
 
 async def test_an_application_that_cannot_be_loaded_says_why(crew: Crew, tmp_path: Path) -> None:

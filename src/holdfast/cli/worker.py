@@ -11,7 +11,7 @@ def run(plan: Plan, processes: int) -> None:
     """Raises AppInvalid, or what stands in the way of starting."""
     configure_logs()
     keep(plan, processes=processes, on_ready=greet)
-    typer.echo("Stopped.", err=True)
+    typer.echo(f"Worker {plan.name} stopped.", err=True)
 
 
 def greet(plan: Plan, names: list[str]) -> None:
