@@ -62,8 +62,8 @@ def routes() -> APIRouter:
 
     @router.get("/openapi.json")
     async def document(request: Request) -> dict[str, Any]:
-        found: dict[str, Any] = request.app.openapi()
-        return found
+        prefix = request.scope.get("root_path", "")
+        return {**request.app.openapi(), **({"servers": [{"url": prefix}]} if prefix else {})}
 
     @router.get("/docs")
     async def page() -> HTMLResponse:

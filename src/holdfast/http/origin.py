@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.errors import HoldfastError, HostRefused, OriginRefused
-from holdfast.http.problem import problem
+from holdfast.http.problem import refusal
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -30,9 +30,7 @@ class OriginCheck:
             try:
                 self.check(request.headers.get("host", ""), request.headers.getlist("origin"))
             except HoldfastError as error:
-                detail = "\n".join(part for part in (error.detail, error.fix) if part)
-                answer = problem(request, error.http_status, error.title, detail, code=error.http_code)
-                await answer(scope, receive, send)
+                await refusal(request, error)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

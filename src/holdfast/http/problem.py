@@ -71,6 +71,18 @@ def problem(request: Request, status: int, title: str, detail: str, *, code: str
     return ProblemResponse(body, status_code=status, headers=headers)
 
 
+def refusal(request: Request, error: HoldfastError, **about: Any) -> ProblemResponse:
+    """What one of our own errors answers."""
+    detail = "\n".join(part for part in (error.detail, error.fix) if part)
+    if isinstance(error, DatabaseError) and not getattr(request.state, "principal", None):
+        log.warning("%s", error)  # whoever has shown no key is not told where the database is
+        detail = "The server's log says why."
+    answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **about)
+    if isinstance(error, KeyRefused):
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
 def slug(status: int) -> str:
     return HTTPStatus(status).phrase.lower().replace(" ", "-")
 
@@ -80,15 +92,7 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
 
     @app.exception_handler(HoldfastError)
     async def ours(request: Request, error: HoldfastError) -> ProblemResponse:
-        detail = "\n".join(part for part in (error.detail, error.fix) if part)
-        if isinstance(error, DatabaseError) and not getattr(request.state, "principal", None):
-            log.warning("%s", error)  # whoever has shown no key is not told where the database is
-            detail = "The server's log says why."
-        about = await situation(request, error, store)
-        answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **about)
-        if isinstance(error, KeyRefused):
-            answer.headers["WWW-Authenticate"] = "Bearer"
-        return answer
+        return refusal(request, error, **await situation(request, error, store))
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> ProblemResponse:

@@ -3,6 +3,7 @@
 import asyncio
 import atexit
 import contextlib
+import importlib
 import inspect
 import os
 import sys
@@ -47,6 +48,14 @@ class TaskMaker(Protocol):
     def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
 
 
+class Mounted(Protocol):
+    """What `hf.asgi()` gives: an ASGI application that opens the database, and closes it."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
+    async def open(self) -> object: ...
+    async def close(self) -> None: ...
+
+
 class Holdfast:
     """An application: its tasks by name, and the database. Opened when it is first used, from any thread or loop."""
 
@@ -59,6 +68,7 @@ class Holdfast:
         self.lifecycles: dict[str, Lifecycle] = {}
         self._lock = threading.Lock()
         self._opened: Opened | None = None
+        self._mounted: list[Mounted] = []
         EVERY.add(self)
 
     @property
@@ -224,9 +234,26 @@ class Holdfast:
         """Open now, close at the end: `FastAPI(lifespan=hf.lifespan)`."""
         await self.acall(self.store_of(lambda store: store.lifecycles()))
         try:
+            for mounted in self._mounted:
+                await mounted.open()
             yield
         finally:
+            for mounted in self._mounted:
+                await mounted.close()
             await asyncio.to_thread(self.close)
+
+    def asgi(self) -> "Mounted":
+        """The HTTP API and its page, for a server of yours: `app.mount("/holdfast", hf.asgi())`. It asks for keys."""
+        # The API is a room above this one: it is looked up by name, and only by who wants it.
+        mounted: Mounted = importlib.import_module("holdfast.api.mounted").Mounted(self)
+        self._mounted.append(mounted)
+        return mounted
+
+    async def declare(self, store: Store) -> None:
+        """Write down the lifecycles that this application uses: ours, and its own."""
+        await declare_all(store)
+        for lifecycle in self.lifecycles.values():
+            await store.declare(lifecycle)
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""
@@ -251,7 +278,7 @@ class Holdfast:
     async def _open(self) -> "Opened":
         opened = self._opened
         assert opened is not None  # noqa: S101 - we run in its thread
-        await opened.open(self.settings, list(self.lifecycles.values()))
+        await opened.open(self.settings, self.declare)
         return opened
 
     def close(self) -> None:
@@ -278,15 +305,13 @@ class Opened:
         assert self._store is not None  # noqa: S101
         return self._store
 
-    async def open(self, settings: Settings, lifecycles: Sequence[Lifecycle]) -> None:
+    async def open(self, settings: Settings, declare: Callable[[Store], Awaitable[None]]) -> None:
         async with self._opening:
             if self._store is not None:
                 return
             async with contextlib.AsyncExitStack() as stack:
                 store = await stack.enter_async_context(open_store(settings))
-                await declare_all(store)
-                for lifecycle in lifecycles:
-                    await store.declare(lifecycle)
+                await declare(store)
                 self._stack = stack.pop_all()
             self.waiting, self._store = Waiting(store), store
 

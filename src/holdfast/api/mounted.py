@@ -1,0 +1,81 @@
+"""The API inside somebody else's server: `app.mount("/holdfast", hf.asgi())`.
+
+It opens connections of its own, in the loop of that server: when the server starts if it runs `hf.lifespan`, otherwise
+with the first request. Who can reach that server is not ours to know, so every request needs a key.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.api.app import make_app
+from holdfast.errors import DatabaseError
+from holdfast.http.problem import refusal
+from holdfast.kernel.opening import open_database
+from holdfast.kernel.sweeper import sweep_on
+from holdfast.sdk.client import Holdfast
+
+
+class Mounted:
+    """An ASGI application that opens the database when it is first needed. It may be closed, and used again."""
+
+    def __init__(self, hf: Holdfast) -> None:
+        self._hf = hf
+        self._opening = asyncio.Lock()
+        self._app: FastAPI | None = None
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":  # it is the whole server, not a part of one
+            await Router(lifespan=self._lifespan)(scope, receive, send)
+            return
+        answer: ASGIApp
+        try:
+            answer = await self.open()
+        except DatabaseError as error:
+            answer = refusal(Request(scope), error)
+        await answer(scope, receive, send)
+
+    async def open(self) -> FastAPI:
+        """Raises a DatabaseError or a MigrationError."""
+        async with self._opening:
+            if self._app is None:
+                async with contextlib.AsyncExitStack() as stack:
+                    opening = await stack.enter_async_context(open_database(self._hf.settings))
+                    await self._hf.declare(opening.store)
+                    await stack.enter_async_context(beside(sweep_on(opening.store)))
+                    self._app = make_app(opening.pool, database=opening.address.label, loopback=False)
+                    stack.callback(self._app.state.feed.close)
+                    self._stack = stack.pop_all()
+            return self._app
+
+    async def close(self) -> None:
+        """End the streams, give the connections back. The next request opens anew."""
+        async with self._opening:
+            self._app = None
+            await self._stack.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: object) -> AsyncIterator[None]:
+        await self.open()
+        try:
+            yield
+        finally:
+            await self.close()
+
+
+@contextlib.asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Done beside the block, and cancelled at its end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
