@@ -1,6 +1,7 @@
 """The test ground: one Postgres server for the run, a database of its own for each test."""
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database, Ground
 
 POSTGRES_VERSIONS = (15, 16, 18)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait for processes and for Postgres more than they compute: two beside each other on each core."""
+    return 2 * min(os.cpu_count() or 1, 4)
 
 
 @pytest.fixture(scope="session")

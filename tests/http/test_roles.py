@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
+from holdfast.testing import Clock
 from tests.http.conftest import client, keys
 from tests.promises.stage import submit, take_one
 
@@ -160,11 +161,12 @@ async def test_who_only_uses_workers_is_not_told_where_they_run(app: FastAPI, st
         assert (seen["label"], seen["names"]) == ((None, None) if role == "user" else ("host7", ["mail"]))
 
 
-async def test_nobody_goes_on_from_a_task_of_somebody_else(store: Store) -> None:
+async def test_nobody_goes_on_from_a_task_of_somebody_else(store: Store, clock: Clock) -> None:
     others = [Submission("work", owner="bob", tags=["x"]) for _ in range(1000)]
     first = await submit(store, owner="ada", tags=["x"])
     for _ in range(10):
         await store.submit(*others)
+    clock.advance(seconds=1)
     plain, last = await submit(store, owner="ada"), await submit(store, owner="ada", tags=["x"])
     page = await store.list_tasks(owner="ada", tag="x", limit=1)
     assert ([item["id"] for item in page.items], page.next, page.approx_count) == ([str(last)], last, 2)
