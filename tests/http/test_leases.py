@@ -202,3 +202,104 @@ async def test_a_trace_leads_from_the_submission_to_every_worker(http: httpx.Asy
     assert (await post(http, "task-claim", worker_id="w")).json()["traceparent"] == trace
     await http.post("/dispatch/tasks", json={"task": "mail"}, headers={"traceparent": "nonsense"})
     assert (await post(http, "task-claim", worker_id="w")).json()["traceparent"] is None
+
+
+async def claim_many(http: httpx.AsyncClient, n: int) -> list[dict[str, Any]]:
+    answer = await post(http, "task-claim", worker_id="w", n=n)
+    return [{name: held[name] for name in ("task_id", "attempt", "lease_token")} for held in answer.json()]
+
+
+async def test_many_steps_are_kept_in_one_call_and_each_says_how_it_fared(
+    http: httpx.AsyncClient, store: Store
+) -> None:
+    for _ in range(2):
+        await submit(store)
+    first, second = await claim_many(http, 2)
+    await post(http, "checkpoint", **first, step="fetch", output="before")
+    strange = {**second, "lease_token": str(uuid4())}
+    missing = {**first, "task_id": str(uuid4())}
+    asked = [
+        {**second, "step": "fetch", "output": 2},
+        {**first, "step": "fetch", "output": 1},
+        {**first, "step": "parse", "output": 3},
+        {**strange, "step": "forged", "output": 4},
+        {**missing, "step": "fetch", "output": 5},
+    ]
+    answer = await http.post("/internal/checkpoint", json=asked)
+    assert [(one["task_id"], one["step"], one["status"], one["output"]) for one in answer.json()] == [
+        (second["task_id"], "fetch", "ok", 2),
+        (first["task_id"], "fetch", "stored", "before"),
+        (first["task_id"], "parse", "ok", 3),
+        (second["task_id"], "forged", "lost", None),
+        (missing["task_id"], "fetch", "lost", None),
+    ]
+    steps = (await http.get(f"/api/v1/tasks/{second['task_id']}/steps")).json()["items"]
+    assert [step["name"] for step in steps] == ["fetch"]
+
+
+async def test_many_attempts_end_in_one_call_and_each_says_how_it_fared(
+    http: httpx.AsyncClient, store: Store, clock: Clock
+) -> None:
+    for _ in range(4):
+        await submit(store)
+    done, failed, gone, taken = await claim_many(http, 4)
+    clock.advance(seconds=20)
+    for held in (done, failed, gone):
+        await post(http, "heartbeat", **held, lease_seconds=3600)
+    clock.advance(seconds=20)
+    await store.sweep()  # takes the fourth away
+    clock.advance(minutes=10)
+    await store.sweep()
+    again = await claim(http, task_id=taken["task_id"])
+    assert again["attempt"] == 2
+    event = {"kind": "mail_sent", "data": {"bytes": 5}}
+    asked = [
+        {**taken, "status": "completed", "result": "late", "events": [event]},
+        {**done, "status": "completed", "result": "sent", "events": [event, {**event, "kind": "mail_seen"}]},
+        {**gone, "lease_token": str(uuid4()), "status": "completed", "result": "forged", "events": [event]},
+        {**failed, "status": "failed", "error": {"kind": "Transient", "message": "no"}},
+        {**done, "task_id": str(uuid4()), "status": "completed"},
+    ]
+    answer = await http.post("/internal/task-complete", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert [(one["task_id"], one["status"], one["state"]) for one in answer.json()] == [
+        (taken["task_id"], "stale", "Running"),
+        (done["task_id"], "ok", "Completed"),
+        (gone["task_id"], "lost", "Running"),
+        (failed["task_id"], "ok", "Failed"),
+        (asked[4]["task_id"], "stale", None),
+    ]
+    assert [bool(one["next_retry_at"]) for one in answer.json()] == [False, False, False, True, False]
+    told = {}
+    for task in (taken["task_id"], done["task_id"], gone["task_id"]):
+        events = (await http.get(f"/api/v1/tasks/{task}/events")).json()["steps"]
+        told[task] = [event["kind"] for event in events]
+    assert told == {taken["task_id"]: [], done["task_id"]: ["mail_sent", "mail_seen"], gone["task_id"]: []}
+    repeated = await http.post("/internal/task-complete", json=[asked[1]])
+    assert repeated.json() == [answer.json()[1]]
+    assert await store.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "more"), [("checkpoint", {"step": "fetch", "output": 1}), ("task-complete", {"status": "completed"})]
+)
+async def test_what_stands_twice_in_one_call_is_refused_whole(
+    http: httpx.AsyncClient, store: Store, path: str, more: dict[str, Any]
+) -> None:
+    task = await submit(store)
+    held = await claim(http)
+    answer = await http.post(f"/internal/{path}", json=[{**held, **more}, {**held, **more}])
+    assert (answer.status_code, answer.json()["code"]) == (422, "request-invalid")
+    assert await state_of(store, task) == "Running"
+    assert (await http.get(f"/api/v1/tasks/{task}/steps")).json()["items"] == []
+
+
+async def test_an_end_that_contradicts_itself_leaves_the_whole_call_unwritten(
+    http: httpx.AsyncClient, store: Store
+) -> None:
+    tasks = [await submit(store) for _ in range(2)]
+    first, second = await claim_many(http, 2)
+    wrong = {**second, "status": "failed", "result": "but it has one"}
+    answer = await http.post("/internal/task-complete", json=[{**first, "status": "completed"}, wrong])
+    assert answer.status_code == 422
+    assert [await state_of(store, task) for task in tasks] == ["Running", "Running"]

@@ -11,15 +11,28 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from holdfast.errors import LeaseLost, RequestInvalid
+from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt, TaskError
 from holdfast.http.access import Guarded, GuardedLong, needs
 from holdfast.http.fields import Body, Json, Moment, Real, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Beat, Category, Checkpoint, Done, Failed, Lease, Proof
+from holdfast.kernel.task import (
+    Beat,
+    Category,
+    Checkpoint,
+    Checkpointed,
+    Completion,
+    Done,
+    Failed,
+    Lease,
+    Proof,
+    Settled,
+)
 
 lease_seconds_by_default = 30.0
 LeaseSeconds = Annotated[Real, Field(gt=0, le=86400, description="How long the lease lasts unless it is extended")]
+
+MANY = Field(min_length=1, max_length=1000, fail_fast=True)
 
 
 class Claim(Body):
@@ -91,6 +104,16 @@ class Kept(BaseModel):
     cancel_requested: bool
 
 
+class KeptOne(BaseModel):
+    """One of many: of what is `lost`, nothing was kept."""
+
+    task_id: UUID
+    step: str
+    status: Literal["ok", "stored", "lost"]
+    output: Json
+    cancel_requested: bool
+
+
 class Error(Body):
     kind: Category | None = None
     code: Word | None = None
@@ -133,6 +156,16 @@ class Completed(BaseModel):
     next_retry_at: datetime | None
 
 
+class CompletedOne(BaseModel):
+    """One of many: of what is `lost` or `stale`, nothing was written, and `state` is where the task is now."""
+
+    task_id: UUID
+    status: Literal["ok", "lost", "stale"]
+    state: str | None
+    attempt: int | None
+    next_retry_at: datetime | None
+
+
 def routes(store: Store) -> APIRouter:
     router, results = (
         APIRouter(prefix="/internal", tags=["workers"], route_class=guarded, dependencies=[needs("worker")])
@@ -163,7 +196,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.post("/heartbeat", response_model=Extended | list[ExtendedOne])
     async def heartbeat(
-        asked: Heartbeat | Annotated[list[Heartbeat], Field(min_length=1, max_length=1000, fail_fast=True)],
+        asked: Heartbeat | Annotated[list[Heartbeat], MANY],
         request: Request,
     ) -> Any:
         """Extend one lease, or many. Of one that is lost: 409 `lease-lost`; of many, each says how it fared."""
@@ -185,24 +218,48 @@ def routes(store: Store) -> APIRouter:
         beat = answered[asked.task_id]
         return Extended(lease_expires_at=beat.expires_at, cancel_requested=beat.cancel_requested)
 
-    @results.post("/checkpoint")
-    async def checkpoint(asked: Keep, request: Request) -> Kept:
-        """Keep what a step gave; the first to write it wins. 409 `lease-lost`: nothing was kept."""
-        request.state.task_id = asked.task_id
-        (kept,) = await store.checkpoint(Checkpoint(asked.proof(), asked.step, asked.output, usage=asked.usage))
-        if kept.status not in ("ok", "stored"):
-            raise lost(asked)
-        status: Literal["ok", "stored"] = "ok" if kept.status == "ok" else "stored"
-        return Kept(status=status, output=kept.result, cancel_requested=kept.cancel_requested)
+    @results.post("/checkpoint", response_model=Kept | list[KeptOne])
+    async def checkpoint(asked: Keep | Annotated[list[Keep], MANY], request: Request) -> Any:
+        """Keep what a step gave, or many did; the first to write it wins.
 
-    @results.post("/task-complete")
-    async def complete(asked: Complete, request: Request) -> Completed:
-        """End the attempt. 409 `stale-attempt` or `lease-lost`: drop the result, nothing was written."""
+        Of one whose lease is gone: 409 `lease-lost`, and nothing was kept; of many, each says how it fared.
+        """
+        steps = asked if isinstance(asked, list) else [asked]
+        if len({(one.task_id, one.step) for one in steps}) < len(steps):
+            raise RequestInvalid("A step stands twice in one call.", fix="A step has one output: send it once.")
+        answered = await store.checkpoint(
+            *(Checkpoint(one.proof(), one.step, one.output, usage=one.usage) for one in steps)
+        )
+        kept = {(one.task_id, one.step): kept_one(one) for one in answered}
+        if isinstance(asked, list):
+            return [kept[one.task_id, one.step] for one in steps]
         request.state.task_id = asked.task_id
-        settled = await store.complete(asked.proof(), outcome_of(asked), [told(event) for event in asked.events])
-        retry_at = settled.due_at if asked.status == "failed" else None
+        (only,) = kept.values()
+        if only.status == "lost":
+            raise lost(asked)
+        return Kept(status=only.status, output=only.output, cancel_requested=only.cancel_requested)
+
+    @results.post("/task-complete", response_model=Completed | list[CompletedOne])
+    async def complete(asked: Complete | Annotated[list[Complete], MANY], request: Request) -> Any:
+        """End an attempt, or many.
+
+        Of one that is not the caller's any more: 409 `stale-attempt` or `lease-lost`: drop the result, nothing was
+        written; of many, each says how it fared.
+        """
+        ends = asked if isinstance(asked, list) else [asked]
+        if not isinstance(asked, list):
+            request.state.task_id = asked.task_id
+        answered = await store.complete(
+            *(Completion(end.proof(), outcome_of(end), [told(event) for event in end.events]) for end in ends)
+        )
+        settled = {one.task_id: one for one in answered}
+        if isinstance(asked, list):
+            return [completed_one(end, settled[end.task_id]) for end in ends]
+        only = completed_one(asked, settled[asked.task_id])
+        if only.status != "ok":
+            raise lost(asked, LeaseLost if only.status == "lost" else StaleAttempt)
         return Completed(
-            task_id=settled.task_id, state=settled.state or "", attempt=settled.attempt or 0, next_retry_at=retry_at
+            task_id=only.task_id, state=only.state or "", attempt=only.attempt or 0, next_retry_at=only.next_retry_at
         )
 
     both = APIRouter(responses=PROBLEMS)
@@ -227,8 +284,23 @@ def one_of_many(task_id: UUID, beat: Beat | None) -> ExtendedOne:
     )
 
 
-def lost(asked: Held) -> LeaseLost:
-    return LeaseLost(f"Task {asked.task_id}, attempt {asked.attempt}.", fix="Whoever holds it now will settle it.")
+def kept_one(kept: Checkpointed) -> KeptOne:
+    return KeptOne(
+        task_id=kept.task_id, step=kept.step or "", output=kept.result, cancel_requested=kept.cancel_requested,
+        status=kept.status if kept.status in ("ok", "stored") else "lost",
+    )  # fmt: skip
+
+
+def completed_one(asked: Complete, settled: Settled) -> CompletedOne:
+    return CompletedOne(
+        task_id=settled.task_id, state=settled.state, attempt=settled.attempt,
+        status=settled.status if settled.status in ("lost", "stale") else "ok",
+        next_retry_at=settled.due_at if asked.status == "failed" else None,
+    )  # fmt: skip
+
+
+def lost(asked: Held, kind: type[TaskError] = LeaseLost) -> TaskError:
+    return kind(f"Task {asked.task_id}, attempt {asked.attempt}.", fix="Whoever holds it now will settle it.")
 
 
 def outcome_of(asked: Complete) -> Done | Failed:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from holdfast.errors import LeaseLost, MoveRefused, StaleAttempt, StateUnknown
+from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.access import Access
 from holdfast.kernel.lifecycle import Lifecycle
@@ -17,8 +17,7 @@ from holdfast.kernel.task import (
     Beat,
     Checkpoint,
     Checkpointed,
-    Done,
-    Failed,
+    Completion,
     Grant,
     Json,
     Lease,
@@ -163,19 +162,14 @@ class Store(Looking, Access):
         refuse(settled.status, lease, f"{name}({outcome.to!r})" if isinstance(outcome, Moved) else name)
         return settled
 
-    async def complete(
-        self, proof: Proof, outcome: Done | Failed, events: Sequence[tuple[str, str | None, Json]] = ()
-    ) -> Settled:
-        """Record events (kind, step, data) and settle, both or neither. Raises LeaseLost or MoveRefused."""
-        kind, _, delay, _, category, step, body = wire.columns(outcome)
-        told = list(zip(*events, strict=True)) or [(), (), ()]
-        query = "select * from holdfast.complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-        given = (proof.task_id, proof.attempt, proof.token, kind, category, step, delay, body)
-        row = (await self._rows(query, *given, told[0], told[1], [wire.dump(data) for data in told[2]]))[0]
-        if row["status"] in ("lost", "stale"):
-            kind_of = LeaseLost if row["status"] == "lost" else StaleAttempt
-            raise kind_of(f"Task {proof.task_id}, attempt {proof.attempt}.", fix="Whoever holds it now will settle it.")
-        return wire.known(Settled, row)
+    async def complete(self, *completions: Completion) -> list[Settled]:
+        """Record events and settle, both or neither, each task for itself; what is lost or stale has changed nothing.
+
+        Raises MoveRefused, and then nothing of the call was written.
+        """
+        query = "select * from holdfast.complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+        rows = await self._rows(query, *wire.completions(completions))
+        return [wire.known(Settled, row) for row in rows]
 
     async def turn(
         self,

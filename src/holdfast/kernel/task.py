@@ -163,11 +163,20 @@ class Settled:
     """What became of a settlement. `repeat` is the answer to the very same one, given again."""
 
     task_id: UUID
-    status: Literal["ok", "repeat", "lost", "undeclared", "unknown_state", "refused"]
+    status: Literal["ok", "repeat", "lost", "stale", "undeclared", "unknown_state", "refused"]
     state: str | None
     version: int | None
     attempt: int | None
     due_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A settlement with the events (kind, step, data) of the attempt that it ends."""
+
+    proof: Proof
+    outcome: Outcome
+    events: Sequence[tuple[str, str | None, Json]] = ()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from holdfast.errors import (
 from holdfast.kernel.task import (
     Cancelled,
     Checkpoint,
+    Completion,
     Done,
     Failed,
     Json,
@@ -167,6 +168,14 @@ def settlements(given: Sequence[Settlement]) -> tuple[Any, ...]:
     """The arguments of SETTLE: outcome, to, delay, due, category, step and body behind the proofs."""
     by_column = list(zip(*(columns(outcome) for _, outcome in given), strict=True)) or [()] * 7
     return (*proofs([lease for lease, _ in given]), *map(list, by_column))
+
+
+def completions(given: Sequence[Completion]) -> tuple[Any, ...]:
+    """The arguments of holdfast.complete: what settle takes but `to` and `due`, then the events."""
+    *proven, kind, _, delay, _, category, step, body = settlements([(one.proof, one.outcome) for one in given])
+    events = [(one.proof.task_id, *event) for one in given for event in one.events]
+    tasks, kinds, steps, data = zip(*events, strict=True) if events else ((), (), (), ())
+    return (*proven, kind, category, step, delay, body, tasks, kinds, steps, [dump(one) for one in data])
 
 
 def columns(outcome: object) -> tuple[Any, ...]:

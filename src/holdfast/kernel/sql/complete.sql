@@ -1,11 +1,13 @@
--- complete.sql: what a worker reports at the end of an attempt, as one call; and why a worker is refused, in words.
--- Called over HTTP, where a worker sends the events of its attempt along with the outcome.
+-- complete.sql: what a worker reports at the end of attempts, as one call; and why a worker is refused, in words.
+-- Called over HTTP, where a worker sends the events of an attempt along with its outcome.
 
--- Record the events and settle, both or neither. Raises what stands in the way; the same again has the same answer.
+-- Record the events and settle, both or neither, each task for itself. status: ok; repeat (the same answer as before); lost
+-- (the lease), stale (the attempt). What no lifecycle allows is raised, and then nothing of the call was written.
 create or replace function holdfast.complete(
-  p_id uuid, p_attempt int, p_token uuid, p_outcome text, p_category text default null, p_step text default null,
-  p_delay interval default null, p_body jsonb default null,
-  p_event_kind text[] default '{}', p_event_step text[] default null, p_event_data jsonb[] default null)
+  p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_category text[] default null,
+  p_step text[] default null, p_delay interval[] default null, p_body jsonb[] default null,
+  p_event_task uuid[] default '{}', p_event_kind text[] default '{}', p_event_step text[] default null,
+  p_event_data jsonb[] default null)
 returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -13,29 +15,43 @@ set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
-  v_events int := coalesce(cardinality(p_event_kind), 0);
   v_settled record;
+  v_place int;
 begin
-  if v_events > 0 then
-    perform holdfast.lock_children(array[p_id]);  -- before the task itself, as everybody does
-    perform holdfast.record(array_fill(p_id, array[v_events]), array_fill(p_attempt, array[v_events]),
-                            array_fill(p_token, array[v_events]), p_event_step, p_event_kind, p_event_data);
+  if exists (select from unnest(p_id) i(id) group by i.id having count(*) > 1) then
+    perform holdfast.refuse('TK010', 'A task stands twice in one call.', 'An attempt ends once: send each task once.');
   end if;
-  select * into v_settled from holdfast.settle(
-    array[p_id], array[p_attempt], array[p_token], array[p_outcome], p_delay => array[p_delay],
-    p_category => array[p_category], p_step => array[p_step], p_body => array[p_body]) s;
-  if v_settled.status = 'lost' then
-    -- Answered, not raised: the refusal is counted.
-    return query select p_id, case when t.attempt = p_attempt then 'lost' else 'stale' end, t.state, t.version, t.attempt,
-                        null::timestamptz
-    from (select 1) one left join holdfast.task t on t.id = p_id;
-  elsif v_settled.status in ('ok', 'repeat') then
-    return query select v_settled.task_id, v_settled.status, v_settled.state, v_settled.version, v_settled.attempt,
-                        v_settled.due_at;
-  else
-    perform holdfast.refuse('TK002', format('From where task %s is, %s leads nowhere.', p_id, p_outcome),
-                            'See what its lifecycle declares.');
+  if cardinality(p_event_kind) > 0 then
+    -- All that settle will lock, in its order: the children first, then the youngest first.
+    perform holdfast.lock_children(p_id);
+    perform from (select unnest(p_id) as id order by 1 desc) i
+    cross join lateral (select from holdfast.task t where t.id = i.id for update) t;
+    perform holdfast.record(e.id, e.attempt, e.token, e.step, e.kind, e.data) from (
+      select array_agg(i.id order by e.place) as id, array_agg(i.attempt order by e.place) as attempt,
+             array_agg(i.token order by e.place) as token, array_agg(e.step order by e.place) as step,
+             array_agg(e.kind order by e.place) as kind, array_agg(e.data order by e.place) as data
+      from unnest(p_event_task, p_event_kind, p_event_step, p_event_data) with ordinality e(task, kind, step, data, place)
+      join unnest(p_id, p_attempt, p_token) i(id, attempt, token) on i.id = e.task) e;
   end if;
+  for v_settled in select * from holdfast.settle(p_id, p_attempt, p_token, p_outcome, p_delay => p_delay,
+                                                 p_category => p_category, p_step => p_step, p_body => p_body) loop
+    v_place := array_position(p_id, v_settled.task_id);
+    if v_settled.status = 'lost' then
+      -- Answered, not raised: the refusal is counted.
+      return query select v_settled.task_id, case when t.attempt = p_attempt[v_place] then 'lost' else 'stale' end,
+                          t.state, t.version, t.attempt, null::timestamptz
+      from (select 1) one left join holdfast.task t on t.id = v_settled.task_id;
+    elsif v_settled.status in ('ok', 'repeat') then
+      return query select v_settled.task_id, v_settled.status, v_settled.state, v_settled.version, v_settled.attempt,
+                          v_settled.due_at;
+    elsif v_settled.status = 'refused' then
+      perform holdfast.refuse('TK002', format('The effects of its lifecycle refuse the end of task %s.', v_settled.task_id),
+                              'Send it alone to see why; nothing of this call was written.');
+    else
+      perform holdfast.refuse('TK002', format('From where task %s is, %s leads nowhere.', v_settled.task_id,
+                                              p_outcome[v_place]), 'See what its lifecycle declares.');
+    end if;
+  end loop;
 end $$;
 
 -- Say why this task could not be claimed.
@@ -55,5 +71,5 @@ begin
 end $$;
 
 grant execute on function
-  holdfast.complete(uuid, int, uuid, text, text, text, interval, jsonb, text[], text[], jsonb[]),
+  holdfast.complete(uuid[], int[], uuid[], text[], text[], text[], interval[], jsonb[], uuid[], text[], text[], jsonb[]),
   holdfast.refuse_claim(uuid) to holdfast_app;
