@@ -187,8 +187,9 @@ async def test_a_worker_never_gets_a_task_it_does_not_know(store: Store, databas
     assert await store.verify() == []
 
 
-async def test_what_a_worker_does_not_know_hides_nothing_that_lies_behind_it(store: Store) -> None:
+async def test_what_a_worker_does_not_know_hides_nothing_that_lies_behind_it(store: Store, clock: Clock) -> None:
     await store.submit(*[Submission("theirs") for _ in range(50)])
+    clock.advance(seconds=1)
     ours = await submit(store, "ours")
     (lease,) = await store.claim(["default"], 2, lasting=MINUTE, worker="w", names=["ours"])
     assert lease.task_id == ours

@@ -212,10 +212,13 @@ def leftovers(plan: Plan) -> list[int]:
     """The processes of a server of this folder, by the mark in their titles. Only Linux shows them."""
     owner = plan.data.stat().st_uid
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    title = f"postgres: {plan.mark}: ".encode()
+    # Names first, files inside the block: a glob looks for itself, and stumbles over a process that ends meanwhile.
+    processes = [path for path in Path("/proc").iterdir() if path.name.isdigit()] if Path("/proc").exists() else []
+    for process in processes:
         with suppress(OSError):
-            if path.read_bytes().startswith(f"postgres: {plan.mark}: ".encode()) and path.stat().st_uid == owner:
-                found.append(int(path.parent.name))
+            if (process / "cmdline").read_bytes().startswith(title) and process.stat().st_uid == owner:
+                found.append(int(process.name))
     return found
 
 
