@@ -1,7 +1,8 @@
 """The API inside somebody else's server: `app.mount("/holdfast", hf.asgi())`.
 
 It opens connections of its own, in the loop of that server: when the server starts if it runs `hf.lifespan`, otherwise
-with the first request. Who can reach that server is not ours to know, so every request needs a key.
+with the first request. Who can reach that server is not ours to know, so nobody is let in without a key, not on
+loopback either.
 """
 
 import asyncio
