@@ -24,46 +24,40 @@ create or replace function holdfast.record_moves() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_declared bigint;
-  v_all bigint;
-  v_effects text[];
-  v_told holdfast.moved[];
+  v_written bigint;
 begin
   if not exists (select from moved) then  -- statement triggers fire for no rows too
     return null;
   end if;
-  with declared as materialized (
-    select n.id, n.version, n.verb, n.from_state, n.state, n.attempt, n.worker_id, n.note,
-           n.lifecycle, n.name, n.owner, n.lease_token, x.effects
-    from moved n
-    cross join lateral (
-      select x.effects from holdfast.transition x
-      where x.lifecycle = n.lifecycle and x.from_state = n.from_state and x.verb = n.verb
-        and x.to_state = n.state and x.to_actor = n.actor offset 0) x
-    where case when tg_op = 'INSERT' and tg_table_name = 'task'
-      then n.version = 0 and n.from_state = '' and n.attempt = 1 and n.lease_token is null
-      else n.version > 0 and n.from_state <> '' end
-  ), written as (
-    insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt, worker_id, data)
-    select d.id, d.version, d.verb, d.from_state, d.state, d.attempt, d.worker_id, d.note from declared d
-  )
-  select count(*), (select count(*) from moved), array_agg(d.effects) filter (where d.effects is not null),
-         array_agg((d.id, l.name, d.name, d.owner, d.verb, null, d.from_state, d.state, d.attempt, d.lease_token,
-                    coalesce(q.result, d.note))::holdfast.moved) filter (where d.effects is not null)
-    into v_declared, v_all, v_effects, v_told
-  from declared d
-  left join lateral (select l.name from holdfast.lifecycle l where l.id = d.lifecycle offset 0) l
-    on d.effects is not null
-  left join lateral (select q.result from holdfast.task_done q where q.id = d.id offset 0) q on d.effects is not null;
-  if v_declared <> v_all then
+  insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt, worker_id, data)
+  select n.id, n.version, n.verb, n.from_state, n.state, n.attempt, n.worker_id, n.note
+  from moved n
+  cross join lateral (
+    select from holdfast.transition x
+    where x.lifecycle = n.lifecycle and x.from_state = n.from_state and x.verb = n.verb
+      and x.to_state = n.state and x.to_actor = n.actor offset 0) x
+  where case when tg_op = 'INSERT' and tg_table_name = 'task'
+    then n.version = 0 and n.from_state = '' and n.attempt = 1 and n.lease_token is null
+    else n.version > 0 and n.from_state <> '' end;
+  get diagnostics v_written = row_count;
+  if v_written <> (select count(*) from moved) then
     raise exception 'This move is not declared: %.',
       (select string_agg(distinct format('%s -%s-> %s', n.from_state, n.verb, n.state), ', ') from moved n)
       using errcode = 'TK002', hint = 'Declare it in the lifecycle, or use a verb that it has.';
   end if;
-  if v_effects is not null then
-    perform holdfast.run_effects(v_effects, v_told);
+  if exists (select from holdfast.lifecycle l where l.effects is not null) then
+    perform holdfast.run_effects(array_agg(x.effects), array_agg((
+        n.id, l.name, n.name, n.owner, n.verb, null, n.from_state, n.state, n.attempt, n.lease_token,
+        coalesce((select q.result from holdfast.task_done q where q.id = n.id), n.note))::holdfast.moved))
+    from moved n
+    cross join lateral (
+      select x.effects from holdfast.transition x
+      where x.lifecycle = n.lifecycle and x.from_state = n.from_state and x.verb = n.verb offset 0) x
+    cross join lateral (select l.name from holdfast.lifecycle l where l.id = n.lifecycle offset 0) l
+    where x.effects is not null
+    having count(*) > 0;
   end if;
-  if tg_table_name = 'task' then
+  if tg_table_name = 'task' and exists (select from holdfast.worker w where w.idle_since is not null) then
     perform holdfast.wake(array_agg(distinct n.queue), array_agg(distinct n.name), count(*)::int) from moved n
     where n.actor = 'worker' and n.lease_token is null and n.parked is null and n.due_at <= holdfast.now()
     having count(*) > 0;

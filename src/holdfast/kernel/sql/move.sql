@@ -3,52 +3,41 @@
 -- parents; every look at others is a statement of its own, so that it sees what was committed while we waited.
 
 -- Move each task by its verb. What a move means for the row follows from the verb, here and nowhere else. A due time of
--- null leaves it as it was. Answers who has ended, who now waits for other tasks, and which limits have room.
+-- null leaves it as it was. Answers who has ended (and who of them badly), who now waits for other tasks, and which
+-- limits have room.
 create or replace function holdfast.apply(
   p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[],
   p_result jsonb[] default null, p_token uuid[] default null, p_hash bytea[] default null,
-  out ended uuid[], out waiting uuid[], out limits text[])
+  out ended uuid[], out badly uuid[], out waiting uuid[], out limits text[])
 language plpgsql
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := holdfast.now();
-  v_moved bigint;
+  v_ended int;
+  v_moved int;
+  v_limits text[];
 begin
+  select e.ended, e.badly, e.limits, coalesce(cardinality(e.ended), 0) into ended, badly, limits, v_ended
+  from holdfast.end_tasks(p_id, null, p_token, p_verb, p_note, p_result, p_hash) e;
+  if v_ended = cardinality(p_id) then
+    return;
+  end if;
   with m as materialized (
-    select t.*, i.move, i.due, i.told, i.outcome_result, i.held, i.hash,
-           x.to_state, x.to_actor, x.to_outcome, x.bump,
+    select t.id, t.actor, t.limit_key, i.move, i.due, i.told, x.to_state, x.to_actor, x.bump,
            case when x.to_state <> t.state then v_now + l.time_limit
                 when i.move = 'limit' then null
                 when x.to_limit_in_all is not null then least(v_now + l.time_limit, t.entered_at + x.to_limit_in_all)
                 else t.deadline end as to_deadline
-    from unnest(p_id, p_verb, p_due, p_note, p_result, p_token, p_hash)
-      i(id, move, due, told, outcome_result, held, hash)
+    from unnest(p_id, p_verb, p_due, p_note) i(id, move, due, told)
     cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
     cross join lateral (
       select * from holdfast.transition x
       where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move offset 0) x
     cross join lateral (
       select case when x.to_limit_per_task then coalesce(t.time_limit, x.to_limit) else x.to_limit end as time_limit) l
-  ), gone as (
-    delete from holdfast.task t where t.id = any (array(select m.id from m where m.to_actor = 'nobody'))
-  ), done as (
-    insert into holdfast.task_done (
-      id, lifecycle, name, owner, state, actor, from_state, verb, version, note, queue, priority, due_at, deadline,
-      entered_at, time_limit, timed_out, cancel_requested, attempt, max_attempts, failures, crashes, limited_since,
-      worker_id, limit_key, created_at, started_at, finished_at, outcome, token, body_hash, result)
-    select m.id, m.lifecycle, m.name, m.owner, m.to_state, 'nobody', m.state, m.move, m.version + 1, m.told, m.queue,
-           m.priority, m.due_at, m.deadline, v_now, m.time_limit, m.move = 'limit', m.cancel_requested, m.attempt,
-           m.max_attempts, m.failures, m.crashes, m.limited_since, m.worker_id, m.limit_key, m.created_at, m.started_at,
-           v_now, m.to_outcome, m.held, m.hash, m.outcome_result
-    from m where m.to_actor = 'nobody'
   ), forgotten as (
     delete from holdfast.setback s where s.task_id = any (array(select m.id from m))
-  ), failed as (
-    insert into holdfast.inbox (task_id, category, signature, error)
-    select m.id, coalesce(e.error ->> 'category', 'Fatal'), holdfast.signature(m.name, e.error), e.error
-    from m cross join lateral (select coalesce(m.told, m.outcome_result) as error) e
-    where m.to_outcome = 'failed' and m.actor = 'worker'
   ), moved as (
     update holdfast.task t set
       from_state = t.state, verb = m.move, version = t.version + 1, note = m.told,
@@ -69,20 +58,67 @@ begin
                     when m.move = 'park' then 'unknown'
                     when t.limit_key is null or (m.move = 'admit' and t.parked = 'limit') then null
                     else 'limit' end
-    from m where t.id = m.id and m.to_actor <> 'nobody'
-      and t.id = any (array(select m.id from m where m.to_actor <> 'nobody'))  -- bounds the scan whatever the join order
+    from m where t.id = m.id
+      and t.id = any (array(select m.id from m))  -- bounds the scan whatever the join order
   )
-  select count(*),
-         array_agg(m.id) filter (where m.to_actor = 'nobody'),
-         array_agg(m.id) filter (where m.to_actor = 'tasks'),
+  select count(*), array_agg(m.id) filter (where m.to_actor = 'tasks'),
          array_agg(distinct m.limit_key) filter (where m.limit_key is not null and m.move not in ('admit', 'ask_cancel'))
-    into v_moved, ended, waiting, limits
+    into v_moved, waiting, v_limits
   from m;
-  if v_moved <> cardinality(p_id) then
+  limits := limits || v_limits;
+  if v_ended + v_moved <> cardinality(p_id) then
     raise exception 'This move is not declared: %.',
       (select string_agg(distinct format('%s from %s', i.verb, coalesce(t.state, 'nowhere')), ', ')
        from unnest(p_id, p_verb) i(id, verb) left join holdfast.task t on t.id = i.id)
       using errcode = 'TK002', hint = 'Declare it in the lifecycle, or use a verb that it has.';
+  end if;
+end $$;
+
+-- Those of these tasks whose verb ends them leave the live table for that of the finished ones. Where an attempt is given,
+-- it and the token are the fence; without one the caller has locked them. The youngest go first, as everywhere.
+create or replace function holdfast.end_tasks(
+  p_id uuid[], p_attempt int[], p_token uuid[], p_verb text[], p_note jsonb[], p_result jsonb[], p_hash bytea[],
+  out ended uuid[], out badly uuid[], out limits text[], out states text[], out versions int[],
+  out attempts int[])
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := holdfast.now();
+begin
+  with gone as (
+    delete from holdfast.task t
+    using (select * from unnest(p_id, p_attempt, p_token, p_verb, p_note, p_result, p_hash)
+             i(id, attempt, token, move, told, result, hash) order by i.id desc) i
+    where t.id = i.id and (i.attempt is null or (t.attempt = i.attempt and t.lease_token = i.token))
+      and (select x.to_actor from holdfast.transition x  -- not a join, which might begin with the matrix
+           where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move) = 'nobody'
+    returning t.*, i.move, i.told, i.result, i.token, i.hash, (
+      select x from holdfast.transition x
+      where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move) as x
+  ), done as (
+    insert into holdfast.task_done (
+      id, lifecycle, name, owner, state, actor, from_state, verb, version, note, queue, priority, due_at, deadline,
+      entered_at, time_limit, timed_out, cancel_requested, attempt, max_attempts, failures, crashes, limited_since,
+      worker_id, limit_key, created_at, started_at, finished_at, outcome, token, body_hash, result)
+    select g.id, g.lifecycle, g.name, g.owner, (g.x).to_state, 'nobody', g.state, g.move, g.version + 1, g.told, g.queue,
+           g.priority, g.due_at, g.deadline, v_now, g.time_limit, g.move = 'limit', g.cancel_requested, g.attempt,
+           g.max_attempts, g.failures, g.crashes, g.limited_since, g.worker_id, g.limit_key, g.created_at, g.started_at,
+           v_now, (g.x).to_outcome, g.token, g.hash, g.result
+    from gone g
+  ), failed as (
+    insert into holdfast.inbox (task_id, category, signature, error)
+    select g.id, coalesce(e.error ->> 'category', 'Fatal'), holdfast.signature(g.name, e.error), e.error
+    from gone g cross join lateral (select coalesce(g.told, g.result) as error) e
+    where (g.x).to_outcome = 'failed' and g.actor = 'worker'
+  )
+  select array_agg(g.id), array_agg(g.id) filter (where (g.x).to_outcome in ('failed', 'cancelled')),
+         array_agg(distinct g.limit_key) filter (where g.limit_key is not null),
+         array_agg((g.x).to_state), array_agg(g.version + 1), array_agg(g.attempt)
+    into ended, badly, limits, states, versions, attempts
+  from gone g;
+  if ended is not null and exists (select from holdfast.setback) then
+    delete from holdfast.setback s where s.task_id = any (ended);
   end if;
 end $$;
 
@@ -103,7 +139,7 @@ language plpgsql
 as $$
 begin
   if cardinality(p_id) > 0 then
-    perform holdfast.follow(a.ended, a.waiting, a.limits)
+    perform holdfast.follow(a.ended, a.badly, a.waiting, a.limits)
     from holdfast.apply(p_id, p_verb, p_due, p_note, p_result, p_token, p_hash) a;
   end if;
 end $$;
@@ -111,32 +147,35 @@ end $$;
 -- Tasks that waited for those that ended go on or end in turn, children of a parent that ended badly are cancelled, and
 -- the next in line takes a place that became free. A loop, not a recursion: a chain of ten thousand may end at once.
 create or replace function holdfast.follow(
-  p_ended uuid[], p_waiting uuid[], p_limits text[], p_admit bool default true) returns void
+  p_ended uuid[], p_badly uuid[], p_waiting uuid[], p_limits text[], p_admit bool default true) returns void
 language plpgsql
 as $$
 declare
   v_next record;
   v_ended uuid[];
+  v_badly uuid[];
   v_waiting uuid[];
   v_limits text[];
 begin
   loop
-    v_next := holdfast.what_follows(p_ended, p_waiting);
+    v_next := holdfast.what_follows(p_ended, p_badly, p_waiting);
     exit when v_next.id is null;
     begin
-      select a.ended, a.waiting, p_limits || a.limits into p_ended, p_waiting, p_limits
+      select a.ended, a.badly, a.waiting, p_limits || a.limits into p_ended, p_badly, p_waiting, p_limits
       from holdfast.apply(v_next.id, v_next.verb, null, v_next.note, v_next.result) a;
     exception
       when deadlock_detected or serialization_failure or lock_not_available then
         raise;
       when others then  -- the effects of one of them refuse: that must not undo what it waited for
         p_ended := null;
+        p_badly := null;
         p_waiting := null;
         for i in 1 .. cardinality(v_next.id) loop
           begin
-            select a.ended, a.waiting, a.limits into v_ended, v_waiting, v_limits
+            select a.ended, a.badly, a.waiting, a.limits into v_ended, v_badly, v_waiting, v_limits
             from holdfast.apply(v_next.id[i:i], v_next.verb[i:i], null, v_next.note[i:i], v_next.result[i:i]) a;
             p_ended := p_ended || v_ended;
+            p_badly := p_badly || v_badly;
             p_waiting := p_waiting || v_waiting;
             p_limits := p_limits || v_limits;
           exception
@@ -155,7 +194,7 @@ end $$;
 
 -- Which tasks move because these have ended, or because they have just begun to wait for others.
 create or replace function holdfast.what_follows(
-  p_ended uuid[], p_waiting uuid[], out id uuid[], out verb text[], out note jsonb[], out result jsonb[])
+  p_ended uuid[], p_badly uuid[], p_waiting uuid[], out id uuid[], out verb text[], out note jsonb[], out result jsonb[])
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -172,12 +211,13 @@ begin
       returning d.downstream
     )
     select v_check || coalesce(array_agg(distinct t.downstream), '{}') into v_check from told t;
+  end if;
+  if p_badly is not null then
     select coalesce(array_agg(d.upstream), '{}') into v_orphans
-    from unnest(p_ended) e(id)
+    from unnest(p_badly) e(id)
     cross join lateral (
       select d.upstream from holdfast.dependency d
-      where d.downstream = e.id and d.policy = 'gather' and d.outcome is null offset 0) d
-    where (select q.outcome from holdfast.task_done q where q.id = e.id) in ('failed', 'cancelled');
+      where d.downstream = e.id and d.policy = 'gather' and d.outcome is null offset 0) d;
   end if;
   if p_waiting is not null then  -- an orphan whose cancelling was refused comes back here
     select v_orphans || coalesce(array_agg(d.upstream), '{}') into v_orphans

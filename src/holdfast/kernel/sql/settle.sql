@@ -17,6 +17,55 @@ set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
 declare
+  v_over record;
+begin
+  perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
+    coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
+    cardinality(p_category), cardinality(p_step), cardinality(p_body));
+  perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
+  if p_outcome <@ array['done', 'partial'] and not holdfast.have_effects(p_id) then
+    -- By far the most common: one statement ends them all, and whatever it does not find is looked into below.
+    select * into v_over from holdfast.end_tasks(p_id, p_attempt, p_token, p_outcome, null, p_body, array(
+      select holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)
+      from unnest(p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
+        i(outcome, target, delay, due, category, step, body)));
+    perform holdfast.follow(v_over.ended, v_over.badly, null, v_over.limits);
+    return query select o.id, 'ok', o.state, o.version, o.attempt, null::timestamptz
+    from unnest(v_over.ended, v_over.states, v_over.versions, v_over.attempts) o(id, state, version, attempt);
+    if cardinality(v_over.ended) = cardinality(p_id) then
+      return;
+    end if;
+    select array_agg(i.id), array_agg(i.attempt), array_agg(i.token), array_agg(i.outcome), array_agg(i.target),
+           array_agg(i.delay), array_agg(i.due), array_agg(i.category), array_agg(i.step), array_agg(i.body)
+      into p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body
+    from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
+      i(id, attempt, token, outcome, target, delay, due, category, step, body)
+    left join unnest(v_over.ended) o(id) on o.id = i.id where o.id is null;
+  end if;
+  return query select s.* from holdfast.settle_each(
+    p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s;
+end $$;
+
+-- Whether the lifecycle of one of these has effects, which may refuse.
+create or replace function holdfast.have_effects(p_id uuid[]) returns bool
+language plpgsql stable
+as $$
+begin
+  return exists (select from holdfast.lifecycle l where l.effects is not null) and exists (
+    select from unnest(p_id) i(id)
+    cross join lateral (select t.lifecycle from holdfast.task t where t.id = i.id offset 0) t
+    where (select l.effects from holdfast.lifecycle l where l.id = t.lifecycle) is not null);
+end $$;
+
+-- The same for any mixture of outcomes: lock, then see what the engine makes of each.
+create or replace function holdfast.settle_each(
+  p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
+  p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[])
+returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
+language plpgsql
+as $$
+#variable_conflict use_column
+declare
   v_now timestamptz := holdfast.now();
   v_id uuid[];
   v_held uuid[];
@@ -30,10 +79,6 @@ declare
   v_tokens uuid[];
   v_effects bool;
 begin
-  perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
-    coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
-    cardinality(p_category), cardinality(p_step), cardinality(p_body));
-  perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
   if p_outcome && array['failed', 'cancelled'] then  -- their open children may end with them
     perform holdfast.lock_children(p_id);
   end if;
@@ -222,7 +267,7 @@ end $$;
 create or replace function holdfast.settle_hash(
   p_outcome text, p_to text, p_delay interval, p_due timestamptz, p_category text, p_step text, p_body jsonb)
 returns bytea
-language sql immutable
+language sql stable
 as $$
   select holdfast.body_hash(jsonb_build_array(
     p_outcome, p_to, extract(epoch from p_delay), extract(epoch from p_due), p_category, p_step, p_body))

@@ -149,7 +149,7 @@ begin
                                  p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy);
   end if;
   if v_waiting is not null or v_limits is not null then
-    perform holdfast.follow(null, v_waiting, v_limits);
+    perform holdfast.follow(null, null, v_waiting, v_limits);
   end if;
   return query select i.place::int, i.id, i.created from unnest(v_id, v_created) with ordinality i(id, created, place);
 end $$;
@@ -262,8 +262,9 @@ as $$
      and coalesce(isfinite(p_at) and p_at < holdfast.now() + interval '36500 days', true)
 $$;
 
+-- STABLE, as convert_to is: declared immutable it could not be inlined, and each row would start a query of its own.
 create or replace function holdfast.body_hash(p_body jsonb) returns bytea
-language sql immutable parallel safe
+language sql stable parallel safe
 as $$ select sha256(convert_to(p_body::text, 'UTF8')) $$;
 
 create or replace function holdfast.refuse(p_sqlstate text, p_message text, p_hint text) returns void

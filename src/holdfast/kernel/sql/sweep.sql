@@ -40,7 +40,7 @@ begin
   loop
     perform set_config('lock_timeout', '20ms', true);
     begin
-      perform holdfast.follow(null, array[v_id], null, false);
+      perform holdfast.follow(null, null, array[v_id], null, false);
       delete from holdfast.setback s where s.task_id = v_id
         and (select t.version from holdfast.task t where t.id = v_id) is null;
     exception when lock_not_available then
@@ -178,7 +178,7 @@ begin
   end;
   for i in 1 .. cardinality(p_id) loop
     begin
-      perform holdfast.follow(a.ended, a.waiting, null, false)  -- the sweep admits at its end
+      perform holdfast.follow(a.ended, a.badly, a.waiting, null, false)  -- the sweep admits at its end
       from holdfast.apply(p_id[i:i], p_verb[i:i], p_due[i:i], p_note[i:i]) a;
       v_moved := v_moved || p_id[i];
     exception
