@@ -107,7 +107,7 @@ async def drain(_: asyncpg.Connection, store: Store, batch: int) -> None:
 async def drain_fused(_: asyncpg.Connection, store: Store, batch: int) -> None:
     settlements: list[Settlement] = []
     while True:
-        _settled, leases = await store.turn(
+        _refused, leases = await store.turn(
             settlements, ["default"], batch, lasting=LEASE, worker="bench", names=["work"]
         )  # fmt: skip
         if not leases:

@@ -9,7 +9,19 @@ import pytest
 
 from holdfast.errors import LeaseLost
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed, Later, Lease, Moved, Outcome, Partial, Submission
+from holdfast.kernel.task import (
+    Cancelled,
+    Checkpoint,
+    Done,
+    Failed,
+    Later,
+    Lease,
+    Moved,
+    Outcome,
+    Partial,
+    Settlement,
+    Submission,
+)
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one
 
@@ -145,12 +157,23 @@ async def test_releasing_a_lease_costs_nothing(store: Store, clock: Clock) -> No
 async def test_settling_and_claiming_are_one_call(store: Store) -> None:
     await store.submit(*(Submission("work") for _ in range(3)))
     first = await take(store, n=2)
-    settled, leases = await store.turn(
+    refused, leases = await store.turn(
         [(lease, Done()) for lease in first], ["default"], 2, lasting=MINUTE, worker="worker"
     )
-    assert [one.status for one in settled] == ["ok", "ok"]
+    assert refused == {}
+    assert [await state_of(store, lease.task_id) for lease in first] == ["Succeeded", "Succeeded"]
     assert {lease.task_id for lease in leases}.isdisjoint({lease.task_id for lease in first})
     assert len(leases) == 1
+
+
+async def test_a_turn_answers_only_what_was_refused(store: Store) -> None:
+    await store.submit(*(Submission("work") for _ in range(3)))
+    good, stale, wrong = await take(store, n=3)
+    given: list[Settlement] = [(good, Done()), (replace(stale, token=uuid4()), Done()), (wrong, Moved("NOWHERE"))]
+    refused, leases = await store.turn(given, ["default"], lasting=MINUTE, worker="worker")
+    assert (refused, leases) == ({stale.task_id: "lost", wrong.task_id: "unknown_state"}, [])
+    again, _ = await store.turn(given[:1], ["default"], lasting=MINUTE, worker="worker")
+    assert again == {}, "the very same again is no refusal"
 
 
 async def test_a_batch_answers_for_each_of_its_items(store: Store) -> None:
@@ -205,5 +228,5 @@ async def test_a_process_reads_the_rows_of_a_newer_release(store: Store, databas
     old = database.ask_owner("select pg_get_functiondef('holdfast.lease_tasks'::regproc)")
     database.ask_owner(old.replace("is not null, i.trace\n", "is not null, i.trace, 7\n"))
     lease = await take_one(store)
-    settled, leases = await store.turn([(lease, Done())], ["default"], lasting=MINUTE, worker="w")
-    assert ([one.status for one in settled], [one.name for one in leases]) == (["ok"], ["b"])
+    refused, leases = await store.turn([(lease, Done())], ["default"], lasting=MINUTE, worker="w")
+    assert (refused, [one.name for one in leases]) == ({}, ["b"])

@@ -93,7 +93,7 @@ def outside_attempts(
                     f" values ($1, '{task}', '{policy}', $2)",
                     list(zip(upstream, outcomes, strict=True)),
                 )
-                await owner.fetch("select holdfast.follow(null, $1, null)", [task])
+                await owner.fetch("select holdfast.follow(null, null, $1, null)", [task])
 
         return end_upstream
 

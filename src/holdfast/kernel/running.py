@@ -126,17 +126,20 @@ LOOPS: Counter[int] = Counter()
 SPENT: ContextVar[list[Json] | None] = ContextVar("holdfast_spent", default=None)
 
 
-@contextlib.contextmanager
-def under_way() -> Iterator[None]:
+class UnderWay:
     """While an attempt runs in this thread's loop. Threads that a handler starts itself are then told apart."""
-    here = threading.get_ident()
-    LOOPS[here] += 1
-    try:
-        yield
-    finally:
+
+    def __enter__(self) -> None:
+        LOOPS[threading.get_ident()] += 1
+
+    def __exit__(self, *_: object) -> None:
+        here = threading.get_ident()
         LOOPS[here] -= 1
         if not LOOPS[here]:
             del LOOPS[here]
+
+
+under_way = UnderWay()
 
 
 class Steps:

@@ -180,12 +180,12 @@ class Store(Looking, Access):
         lasting: timedelta,
         worker: str,
         names: Sequence[str] | None = None,
-    ) -> tuple[list[Settled], list[Lease]]:
-        """Settle, then claim, in one round trip and one commit."""
+    ) -> tuple[dict[UUID, str], list[Lease]]:
+        """Settle, then claim, in one round trip and one commit. Answers which settlements were refused, and how."""
         given = (*wire.settlements(settlements), queues, n, lasting, worker, names)
         rows = await self._rows(wire.TURN, *given, repeatable=False)
-        settled = [wire.known(Settled, row) for row in rows if row["part"] == "settled"]
-        return settled, [wire.lease(row["lease"]) for row in rows if row["part"] == "claimed"]
+        refused = {row[0]: row[1] for row in rows if row[0] is not None}
+        return refused, [wire.lease(row[2]) for row in rows if row[0] is None]
 
     async def hello(
         self,

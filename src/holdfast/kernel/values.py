@@ -9,7 +9,8 @@ import types
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Any, get_args
+from types import NoneType
+from typing import Any, cast, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
@@ -32,8 +33,21 @@ def dump(value: object) -> Json:
 
 def load(value: Json, kind: object = Any) -> Any:
     """JSON as an annotation reads it. Raises ValidationError."""
+    if is_itself(value, kind):
+        return value
     reader = adapter(kind) if _is_hashable(kind) else None
     return reader.validate_json(json.dumps(value)) if reader else value
+
+
+def is_itself(value: object, kind: object) -> bool:
+    """Whether a value is in JSON what it is in Python, so that there is nothing to convert: the common case."""
+    if value is None:
+        return kind is None or kind is NoneType or kind is Any
+    if type(value) is not kind:
+        return False
+    if kind is str:
+        return cast(str, value).isascii()
+    return kind is bool or (kind is int and -(2**53) <= cast(int, value) <= 2**53)
 
 
 def load_at(name: str, value: Json, kind: object) -> Any:
@@ -47,6 +61,8 @@ def load_at(name: str, value: Json, kind: object) -> Any:
 
 def fitting(whose: str, value: object, kind: object) -> Json:
     """A result as JSON, if it can be read back as its annotation says. Raises SchemaInvalid, or PayloadInvalid."""
+    if is_itself(value, kind):
+        return cast(Json, value)
     result = dump(value)
     try:
         load(result, kind)

@@ -5,8 +5,10 @@ there is nothing more to say.
 """
 
 import asyncio
+import contextlib
 import logging
 import traceback
+from datetime import timedelta
 from types import TracebackType
 
 from pydantic import ValidationError
@@ -29,7 +31,7 @@ class Run:
         self.task = task
         self.attempt = attempt
         self.lease = attempt.lease
-        self._future: asyncio.Future[Outcome | None] | None = None
+        self._at: asyncio.Task[object] | None = None
         self._interrupted: Outcome | None = None
         self._is_interrupted = False
 
@@ -39,41 +41,38 @@ class Run:
             return
         self._is_interrupted, self._interrupted = True, outcome
         self.attempt.cancelled = True
-        if self._future:
-            self._future.cancel()
+        if self._at:
+            self._at.cancel()
 
     async def __call__(self) -> Outcome | None:
-        """The outcome of this attempt; None if its lease is lost."""
+        """The outcome of this attempt; None if its lease is lost. The handler runs in the asyncio task that calls this."""
         if self._is_interrupted:
             return self._interrupted
+        at = self._at = asyncio.current_task()
+        assert at is not None  # noqa: S101
         token = ATTEMPT.set(self.attempt)
         try:
-            self._future = asyncio.ensure_future(self._outcome())
-        finally:
-            ATTEMPT.reset(token)
-        try:
-            with under_way():
-                outcome = await self._future
-        except asyncio.CancelledError:
-            if not self._is_interrupted:
-                self._future.cancel()  # it is not the handler that was cancelled, but we
-                raise
+            with under_way:
+                outcome = await (self._called() if self.task.timeout is None else self._within(self.task.timeout))
+        except asyncio.CancelledError as error:
             outcome = self._interrupted
+            if not self._is_interrupted:
+                outcome = Failed(None, "The handler cancelled itself.", code="CancelledError", step=self._step(error))
+        finally:
+            self._at = None
+            ATTEMPT.reset(token)
+        if at.cancelling():
+            await calm(at)
         if isinstance(outcome, Failed) and outcome.category is not None:
             log.warning("task failed", extra=self._named(outcome))
         return outcome
 
-    async def _outcome(self) -> Outcome | None:
-        limit = self.task.timeout
+    async def _within(self, limit: timedelta) -> Outcome | None:
         try:
-            async with asyncio.timeout(limit.total_seconds() if limit else None):
+            async with asyncio.timeout(limit.total_seconds()):
                 return await self._called()
         except TimeoutError:  # ours: those of the handler have become outcomes
             return Failed("Transient", f"It ran for longer than {limit}.", code="timeout")
-        except asyncio.CancelledError as error:
-            if self._is_interrupted:
-                raise
-            return Failed(None, "The handler cancelled itself.", code="CancelledError", step=self._step(error))
 
     async def _called(self) -> Outcome | None:
         try:
@@ -142,6 +141,14 @@ class Run:
                     return step
             error, seen = error.__cause__ or error.__context__, seen + 1
         return None
+
+
+async def calm(at: "asyncio.Task[object]") -> None:
+    """A cancellation that the handler was meant to feel ends with it, also one that it has not felt yet."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    while at.cancelling():
+        at.uncancel()
 
 
 def categorized(error: Failure, step: str | None) -> Failed:

@@ -13,7 +13,7 @@ from holdfast.kernel.store import Store, refuse
 from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
 from holdfast.sdk.attempt import CANCELLED, Run
 from holdfast.sdk.task import Task
-from holdfast.sdk.tracing import attempting, told
+from holdfast.sdk.tracing import attempting, is_traced, told
 
 log = logging.getLogger("holdfast.worker")
 
@@ -33,9 +33,12 @@ class StoreDesk:
         lease = attempt.lease
         run = self.runs[lease.task_id] = Run(task, attempt)
         try:
-            with attempting(lease) as span:
+            if is_traced(lease):
+                with attempting(lease) as span:
+                    outcome = await run()
+                    told(span, outcome)
+            else:
                 outcome = await run()
-                told(span, outcome)
             return await self._settled_up(attempt, outcome)
         except Exception as error:  # a fault of ours: the task must end all the same
             log.exception("an attempt broke", extra={"task_id": str(lease.task_id)})

@@ -87,7 +87,7 @@ class Task(Generic[P, R]):
     def __reduce__(self) -> str:
         return self.__qualname__  # as functions do: by the name under which its module has it
 
-    @property
+    @functools.cached_property
     def returns(self) -> object:
         """What its result is read as: the return annotation, without the outcomes that stand for themselves."""
         kind = values.returned_by(self.function)
@@ -159,32 +159,52 @@ class Task(Generic[P, R]):
 
     def arguments(self, payload: Json) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call that a payload stands for. Raises ValidationError for one that does not fit."""
-        given = values.load(payload, dict[str, Any])
-        known = values.hints(self.function)
+        given = payload if type(payload) is dict else values.load(payload, dict[str, Any])
         bound = inspect.BoundArguments(self.signature, OrderedDict())
         problems: list[tuple[tuple[str], str]] = []
-        takes_more = False
-        for name, parameter in self.signature.parameters.items():
-            kind = known.get(name, Any)
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                kind = tuple[kind, ...]  # type: ignore[valid-type]
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                kind, takes_more = dict[str, kind], True  # type: ignore[valid-type]
+        for name, kind, is_needed in self._reading:
             if name in given:
                 bound.arguments[name] = values.load_at(name, given[name], kind)
-            elif parameter.default is parameter.empty and parameter.kind in (
-                parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY,
-            ):  # fmt: skip
+            elif is_needed:
                 problems.append(((name,), "it is missing"))
-        unknown = [name for name in given if name not in self.signature.parameters]
-        if unknown and takes_more:
-            more = next(name for name, one in self.signature.parameters.items() if one.kind is one.VAR_KEYWORD)
-            bound.arguments[more] = {**bound.arguments.get(more, {}), **{name: given[name] for name in unknown}}
-        elif unknown:
-            problems += [((name,), "nobody expects it") for name in unknown]
+        if len(bound.arguments) < len(given):
+            unknown = [name for name in given if name not in self.signature.parameters]
+            if self._more:
+                more = {name: given[name] for name in unknown}
+                bound.arguments[self._more] = {**bound.arguments.get(self._more, {}), **more}
+            else:
+                problems += [((name,), "nobody expects it") for name in unknown]
         if problems:
             raise values.misfit(self.name, problems)
+        if self._is_plain:
+            return (), dict(bound.arguments)
         return bound.args, bound.kwargs
+
+    @functools.cached_property
+    def _reading(self) -> list[tuple[str, Any, bool]]:
+        """How each parameter is read: its name, its type, and whether it must be there."""
+        known = values.hints(self.function)
+        reading: list[tuple[str, Any, bool]] = []
+        for name, one in self.signature.parameters.items():
+            kind = known.get(name, Any)
+            if one.kind is one.VAR_POSITIONAL:
+                reading.append((name, tuple[kind, ...], False))
+            elif one.kind is one.VAR_KEYWORD:
+                reading.append((name, dict[str, kind], False))
+            else:
+                reading.append((name, kind, one.default is one.empty))
+        return reading
+
+    @functools.cached_property
+    def _more(self) -> str | None:
+        """The parameter that takes whatever no other one does (`**more`)."""
+        return next((name for name, one in self.signature.parameters.items() if one.kind is one.VAR_KEYWORD), None)
+
+    @functools.cached_property
+    def _is_plain(self) -> bool:
+        """Whether each parameter can be passed by its name."""
+        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return all(one.kind in by_name for one in self.signature.parameters.values())
 
 
 class PlainTask(Task[P, R]):

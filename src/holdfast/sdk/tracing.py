@@ -32,6 +32,11 @@ def starting(name: str) -> Iterator[Span]:
         yield span
 
 
+def is_traced(lease: Lease) -> bool:
+    """Whether its attempts leave a trace: somebody has set up traces here, or the call that started it was in one."""
+    return lease.trace is not None or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 @contextlib.contextmanager
 def attempting(lease: Lease) -> Iterator[Span]:
     """The span of one attempt, under the call that started the task."""

@@ -137,8 +137,8 @@ class Engine(StoreDesk):
                 elif not running:
                     return
         finally:
-            for each in running:
-                each.cancel()
+            for one in running.values():
+                self.interrupt(one.task_id, None)
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _beat(self, leases: Iterable[Lease]) -> None:

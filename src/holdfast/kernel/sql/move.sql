@@ -79,44 +79,48 @@ end $$;
 create or replace function holdfast.end_tasks(
   p_id uuid[], p_attempt int[], p_token uuid[], p_verb text[], p_note jsonb[], p_result jsonb[], p_hash bytea[],
   out ended uuid[], out badly uuid[], out limits text[], out states text[], out versions int[],
-  out attempts int[])
+  out attempts int[], out tokens uuid[])
 language plpgsql
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := holdfast.now();
 begin
-  with gone as (
-    delete from holdfast.task t
-    using (select * from unnest(p_id, p_attempt, p_token, p_verb, p_note, p_result, p_hash)
-             i(id, attempt, token, move, told, result, hash) order by i.id desc) i
-    where t.id = i.id and (i.attempt is null or (t.attempt = i.attempt and t.lease_token = i.token))
-      and (select x.to_actor from holdfast.transition x  -- not a join, which might begin with the matrix
-           where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move) = 'nobody'
-    returning t.*, i.move, i.told, i.result, i.token, i.hash, (
-      select x from holdfast.transition x
-      where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move) as x
+  with m as materialized (
+    select t.*, i.move, i.told, i.result, i.held, i.hash, x.to_state, x.to_outcome
+    from (select distinct on (i.id, i.held, i.number) *
+          from unnest(p_id, p_attempt, p_token, p_verb, p_note, p_result, p_hash)
+            i(id, number, held, move, told, result, hash)
+          order by i.id desc, i.held, i.number) i
+    cross join lateral (
+      select * from holdfast.task t
+      where t.id = i.id and (i.number is null or (t.attempt = i.number and t.lease_token = i.held)) for update) t
+    cross join lateral (
+      select x.to_state, x.to_outcome from holdfast.transition x
+      where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move and x.to_actor = 'nobody' offset 0) x
+  ), gone as (
+    delete from holdfast.task t where t.id = any (array(select m.id from m))
   ), done as (
     insert into holdfast.task_done (
       id, lifecycle, name, owner, state, actor, from_state, verb, version, note, queue, priority, due_at, deadline,
       entered_at, time_limit, timed_out, cancel_requested, attempt, max_attempts, failures, crashes, limited_since,
       worker_id, limit_key, created_at, started_at, finished_at, outcome, token, body_hash, result)
-    select g.id, g.lifecycle, g.name, g.owner, (g.x).to_state, 'nobody', g.state, g.move, g.version + 1, g.told, g.queue,
-           g.priority, g.due_at, g.deadline, v_now, g.time_limit, g.move = 'limit', g.cancel_requested, g.attempt,
-           g.max_attempts, g.failures, g.crashes, g.limited_since, g.worker_id, g.limit_key, g.created_at, g.started_at,
-           v_now, (g.x).to_outcome, g.token, g.hash, g.result
-    from gone g
+    select m.id, m.lifecycle, m.name, m.owner, m.to_state, 'nobody', m.state, m.move, m.version + 1, m.told, m.queue,
+           m.priority, m.due_at, m.deadline, v_now, m.time_limit, m.move = 'limit', m.cancel_requested, m.attempt,
+           m.max_attempts, m.failures, m.crashes, m.limited_since, m.worker_id, m.limit_key, m.created_at, m.started_at,
+           v_now, m.to_outcome, m.held, m.hash, m.result
+    from m
   ), failed as (
     insert into holdfast.inbox (task_id, category, signature, error)
-    select g.id, coalesce(e.error ->> 'category', 'Fatal'), holdfast.signature(g.name, e.error), e.error
-    from gone g cross join lateral (select coalesce(g.told, g.result) as error) e
-    where (g.x).to_outcome = 'failed' and g.actor = 'worker'
+    select m.id, coalesce(e.error ->> 'category', 'Fatal'), holdfast.signature(m.name, e.error), e.error
+    from m cross join lateral (select coalesce(m.told, m.result) as error) e
+    where m.to_outcome = 'failed' and m.actor = 'worker'
   )
-  select array_agg(g.id), array_agg(g.id) filter (where (g.x).to_outcome in ('failed', 'cancelled')),
-         array_agg(distinct g.limit_key) filter (where g.limit_key is not null),
-         array_agg((g.x).to_state), array_agg(g.version + 1), array_agg(g.attempt)
-    into ended, badly, limits, states, versions, attempts
-  from gone g;
+  select array_agg(m.id), array_agg(m.id) filter (where m.to_outcome in ('failed', 'cancelled')),
+         array_agg(distinct m.limit_key) filter (where m.limit_key is not null),
+         array_agg(m.to_state), array_agg(m.version + 1), array_agg(m.attempt), array_agg(m.held)
+    into ended, badly, limits, states, versions, attempts, tokens
+  from m;
   if ended is not null and exists (select from holdfast.setback) then
     delete from holdfast.setback s where s.task_id = any (ended);
   end if;

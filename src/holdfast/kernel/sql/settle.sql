@@ -40,7 +40,7 @@ begin
       into p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body
     from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
       i(id, attempt, token, outcome, target, delay, due, category, step, body)
-    left join unnest(v_over.ended) o(id) on o.id = i.id where o.id is null;
+    left join unnest(v_over.ended, v_over.tokens) o(id, token) on o.id = i.id and o.token = i.token where o.id is null;
   end if;
   return query select s.* from holdfast.settle_each(
     p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s;
@@ -301,13 +301,13 @@ begin
   perform holdfast.check_value(variadic coalesce(p_body, '{}'));
 end $$;
 
--- Settle, then claim: one round trip, one commit. part: settled or claimed.
+-- Settle, then claim: one round trip, one commit. Answers the settlements that were not accepted, each with its status, and
+-- the leases; of what went well there is nothing to tell.
 create or replace function holdfast.turn(
   p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
   p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[],
   p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null)
-returns table (part text, task_id uuid, status text, state text, version int, attempt int, due_at timestamptz,
-               lease holdfast.lease)
+returns table (task_id uuid, status text, lease holdfast.lease)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
@@ -316,12 +316,11 @@ as $$
 begin
   if cardinality(p_id) > 0 then
     return query
-    select 'settled', s.task_id, s.status, s.state, s.version, s.attempt, s.due_at, null::holdfast.lease
-    from holdfast.settle(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s;
+    select s.task_id, s.status, null::holdfast.lease
+    from holdfast.settle(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s
+    where s.status not in ('ok', 'repeat');
   end if;
-  return query
-  select 'claimed', null::uuid, null, null, null::int, null::int, null::timestamptz, c
-  from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names) c;
+  return query select null::uuid, null, c from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names) c;
 end $$;
 
 grant execute on function
