@@ -161,7 +161,7 @@ async def test_settling_and_claiming_are_one_call(store: Store) -> None:
         [(lease, Done()) for lease in first], ["default"], 2, lasting=MINUTE, worker="worker"
     )
     assert refused == {}
-    assert [await state_of(store, lease.task_id) for lease in first] == ["Succeeded", "Succeeded"]
+    assert [await state_of(store, lease.task_id) for lease in first] == ["Completed", "Completed"]
     assert {lease.task_id for lease in leases}.isdisjoint({lease.task_id for lease in first})
     assert len(leases) == 1
 

@@ -340,7 +340,7 @@ async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             answer = await answer if inspect.isawaitable(answer) else answer
     except (SystemExit, KeyboardInterrupt) as error:  # the end of the process is not a function's to decide
         raise as_exception(error) from error
-    if inspect.isawaitable(answer):
+    if answer is not None and inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
         raise StepInvalid(

@@ -181,7 +181,7 @@ class Store(Looking, Access):
         worker: str,
         names: Sequence[str] | None = None,
     ) -> tuple[dict[UUID, str], list[Lease]]:
-        """Settle, then claim, in one round trip and one commit. Answers which settlements were refused, and how."""
+        """Settle, then claim up to `n` (0: none), in one call and one commit. Answers which were refused, and how."""
         given = (*wire.settlements(settlements), queues, n, lasting, worker, names)
         rows = await self._rows(wire.TURN, *given, repeatable=False)
         refused = {row[0]: row[1] for row in rows if row[0] is not None}

@@ -21,6 +21,7 @@ from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome,
 from holdfast.sdk.task import Task
 
 log = logging.getLogger("holdfast.task")
+OWN_OUTCOMES = (Partial, Moved, Later, Failed, Cancelled)
 longest_logged = 300
 
 
@@ -45,7 +46,7 @@ class Run:
             self._at.cancel()
 
     async def __call__(self) -> Outcome | None:
-        """The outcome of this attempt; None if its lease is lost. The handler runs in the asyncio task that calls this."""
+        """The outcome of this attempt; None if its lease is lost. The handler runs in the asyncio task that calls."""
         if self._is_interrupted:
             return self._interrupted
         at = self._at = asyncio.current_task()
@@ -86,7 +87,7 @@ class Run:
             forgotten = self.attempt.forgotten()
             if forgotten is not None:
                 raise StepInvalid(f"Step {forgotten!r} was called and never awaited.", fix="Write await step(...).")
-            if isinstance(value, Partial | Moved | Later | Failed | Cancelled):
+            if isinstance(value, OWN_OUTCOMES):
                 return value
             result = value.result if isinstance(value, Done) else value
             return Done(values.fitting(self.task.name, result, self.task.returns))

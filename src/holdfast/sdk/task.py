@@ -188,9 +188,9 @@ class Task(Generic[P, R]):
         for name, one in self.signature.parameters.items():
             kind = known.get(name, Any)
             if one.kind is one.VAR_POSITIONAL:
-                reading.append((name, tuple[kind, ...], False))
+                reading.append((name, tuple[kind, ...], False))  # type: ignore[valid-type]
             elif one.kind is one.VAR_KEYWORD:
-                reading.append((name, dict[str, kind], False))
+                reading.append((name, dict[str, kind], False))  # type: ignore[valid-type]
             else:
                 reading.append((name, kind, one.default is one.empty))
         return reading

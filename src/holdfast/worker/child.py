@@ -22,11 +22,13 @@ from holdfast.worker.pulse import Pulse
 end_within_seconds = 5.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Begun:
-    """A task that the runner is at."""
+    """A task that the runner is at. Ids as they came, in hex: most tasks end before anybody asks for their proof."""
 
-    proof: Proof
+    task: str
+    attempt: int
+    token: str
     until: float
     limit: float | None
     """When its own time limit has passed, with what it takes to stop added."""
@@ -36,6 +38,10 @@ class Begun:
     is_waiting: bool = False
     """It has ended, and its result waits for the database."""
 
+    @property
+    def proof(self) -> Proof:
+        return Proof(UUID(self.task), self.attempt, UUID(self.token))
+
 
 class Child:
     """One runner process."""
@@ -44,8 +50,8 @@ class Child:
         self.plan = plan
         self.worker = worker
         self.alone = alone
-        self.begun: dict[UUID, Begun] = {}
-        self.shown: dict[UUID, Json] = {}
+        self.begun: dict[str, Begun] = {}
+        self.shown: dict[str, Json] = {}
         self.loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.leaving = False
         self.has_begun = False
@@ -56,7 +62,7 @@ class Child:
         self._pulse: Pulse | None = None
         self.process: asyncio.subprocess.Process | None = None
         if alone:
-            self._begin([[alone["task_id"], alone["attempt"], alone["token"], None]])
+            self._begin([[alone["token"], alone["attempt"], None, [alone["task_id"]]]])
 
     async def start(self) -> None:
         """Start the process. Raises OSError where there is no room for another."""
@@ -130,16 +136,16 @@ class Child:
                     self._begin(value)
                 case "waiting":
                     for one in value:
-                        if UUID(one) in self.begun:
-                            self.begun[UUID(one)].is_waiting = True
+                        if one in self.begun:
+                            self.begun[one].is_waiting = True
                 case "left":
                     self.leaving = True
                 case "ended":
                     for one in value:
-                        self.begun.pop(UUID(one), None)
-                        self.shown.pop(UUID(one), None)
+                        self.begun.pop(one, None)
+                        self.shown.pop(one, None)
                 case "shown":
-                    self.shown.update((UUID(one), progress) for one, progress in value.items())
+                    self.shown.update(value)
                 case "alone":
                     self.on_alone(self, value)
 
@@ -147,20 +153,21 @@ class Child:
         if self._pulse:
             self._pulse.close()
 
-    def _begin(self, tasks: list[list[Any]]) -> None:
+    def _begin(self, alike: list[list[Any]]) -> None:
         now = time.monotonic()
-        for task_id, attempt, token, limit in tasks:
-            proof = Proof(UUID(task_id), attempt, UUID(token))
+        until = now + self.plan.lease_seconds
+        for token, attempt, limit, tasks in alike:
             stop_by = None if limit is None else now + limit + self.plan.cancel_seconds
-            self.begun[proof.task_id] = Begun(proof, now + self.plan.lease_seconds, stop_by)
+            for task in tasks:
+                self.begun[task] = Begun(task, attempt, token, until, stop_by)
 
-    def ask_to_stop(self, kind: str, ids: list[UUID]) -> None:
+    def ask_to_stop(self, kind: str, ids: list[str]) -> None:
         """Tell it that these are to be cancelled, or are lost; each once."""
         new = [one for one in ids if one in self.begun and self.begun[one].told is None]
         for one in new:
             self.begun[one].told, self.begun[one].reason = time.monotonic(), kind
         if new:
-            self.tell(kind, [one.hex for one in new])
+            self.tell(kind, new)
 
     def deaf(self) -> list[Begun]:
         """The tasks that did not stop in time, though they were told, or their time or lease had passed."""

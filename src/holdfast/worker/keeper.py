@@ -214,7 +214,7 @@ class Keeper:
             if blamed:
                 await self._insist(lambda: self.store.lose_these(blamed))
                 child.begun = {}
-        kept = [task for other in self._apart if other.worker == child.worker for task in other.begun]
+        kept = [UUID(task) for other in self._apart if other.worker == child.worker for task in other.begun]
         if child.alone is None:
             await self._insist(lambda: self.store.hand_back(child.worker, kept))
             await self._insist(lambda: self.store.goodbye(child.worker))
@@ -239,7 +239,7 @@ class Keeper:
     async def _run_apart(self, parent: Child, lease: Json) -> None:
         """Run it in a process of its own: if it brings that down too, nobody else is harmed."""
         child = Child(self.plan, parent.worker, alone=lease)
-        task_id = UUID(lease["task_id"])
+        task_id = lease["task_id"]
         self._apart.add(child)
         code = 0
         try:
@@ -249,7 +249,7 @@ class Keeper:
                     child.go()
                     code = await self._until_gone(child, asyncio.create_task(child.listen()))
         except OSError as error:  # no room for another process
-            log.warning("a task could not be run apart", extra={"task_id": str(task_id), "error": str(error)})
+            log.warning("a task could not be run apart", extra={"task_id": task_id, "error": str(error)})
         finally:
             self._apart.discard(child)
             child.close()
@@ -259,7 +259,7 @@ class Keeper:
         ]
         if left:
             await self._insist(lambda: self.store.settle(*left))
-        parent.tell("over", [task_id.hex])
+        parent.tell("over", [task_id])
 
     def _everyone(self) -> list[Child]:
         return [*self.children.values(), *self._apart]
@@ -284,10 +284,10 @@ class Keeper:
         sent = time.monotonic()
         until = sent + self.plan.lease_seconds
         alive = [child for child in self._everyone() if not child.is_stopped()]
-        rounds: list[dict[UUID, tuple[Child, Begun]]] = [{}]
+        rounds: list[dict[str, tuple[Child, Begun]]] = [{}]
         shown: dict[UUID, Json] = {}
         for child in alive:
-            shown.update(child.shown)
+            shown.update((UUID(task), progress) for task, progress in child.shown.items())
             child.shown = {}
             for task, one in child.begun.items():
                 held = next((each for each in rounds if task not in each), None)
@@ -295,7 +295,8 @@ class Keeper:
                     rounds.append(held := {})
                 held[task] = child, one
         for held in filter(None, rounds):
-            answers = await self._heartbeat([one.proof for _, one in held.values()], shown)
+            beats = await self._heartbeat([one.proof for _, one in held.values()], shown)
+            answers = {task.hex: beat for task, beat in beats.items()}
             for task, (child, one) in held.items():
                 if child.begun.get(task) is not one:
                     continue
@@ -329,9 +330,9 @@ class Keeper:
         """Kill a runner on purpose. Its other tasks are not to blame."""
         reasons = sorted({one.reason for one in deaf}) or ["stopped"]
         log.warning("ending a runner that does not stop", extra={"worker": child.worker, "reasons": reasons})
-        guilty = {one.proof.task_id for one in deaf}
+        guilty = {one.task for one in deaf}
         for one in child.begun.values():
-            if one.proof.task_id not in guilty:
+            if one.task not in guilty:
                 one.reason = "killed"
         child.kill()
         for one in deaf:
@@ -342,7 +343,7 @@ class Keeper:
                 outcome = Failed("Transient", "It ran for longer than its timeout and did not stop.", code="timeout")
             if outcome:
                 child.verdicts.append((one.proof, outcome))
-            child.begun.pop(one.proof.task_id, None)
+            child.begun.pop(one.task, None)
 
     # Presence
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,8 @@ class Runner(StoreDesk):
         self.link = link
         self.pulse = pulse
         self._until: dict[UUID, tuple[float, float]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._shown: dict[str, Json] = {}
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._shown: dict[UUID, Json] = {}
         self._suspects: set[UUID] = set()
         self._waiting: set[UUID] = set()
         self._go = asyncio.Event()
@@ -109,24 +110,31 @@ class Runner(StoreDesk):
         now = time.monotonic()
         mine = [lease for lease in leases if apart or not lease.last_chance]
         if mine:
-            self.link.send("begun", [self._told(lease) for lease in mine])
+            self._tell_begun(mine)
+        loop = asyncio.get_running_loop()
+        until = now, claimed + self.plan.lease_seconds
         for lease in mine:
-            self._until[lease.task_id] = now, claimed + self.plan.lease_seconds
-            task = asyncio.create_task(self._run(lease))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._until[lease.task_id] = until
+            self._tasks[lease.task_id] = loop.create_task(self._run(lease, loop))
 
     def _say(self, kind: str, ids: Sequence[UUID]) -> None:
         self.link.send(kind, [one.hex for one in ids])
 
-    def _told(self, lease: Lease) -> list[Any]:
-        limit = self.app.tasks[lease.name].timeout
-        return [lease.task_id.hex, lease.attempt, lease.token.hex, limit.total_seconds() if limit else None]
+    def _tell_begun(self, leases: Sequence[Lease]) -> None:
+        """Which tasks, by the rest of what the keeper must know of them: in one claim it is mostly the same for all."""
+        alike: dict[tuple[UUID, int, str], list[str]] = {}
+        for lease in leases:
+            alike.setdefault((lease.token, lease.attempt, lease.name), []).append(lease.task_id.hex)
+        begun: list[Any] = []
+        for (token, attempt, name), ids in alike.items():
+            limit = self.app.tasks[name].timeout
+            begun.append([token.hex, attempt, limit.total_seconds() if limit else None, ids])
+        self.link.send("begun", begun)
 
-    async def _run(self, lease: Lease) -> None:
-        outcome = await self.run_attempt(self.app.tasks[lease.name], Attempt(lease, self, asyncio.get_running_loop()))
-        del self._until[lease.task_id]
-        self._shown.pop(lease.task_id.hex, None)
+    async def _run(self, lease: Lease, loop: asyncio.AbstractEventLoop) -> None:
+        outcome = await self.run_attempt(self.app.tasks[lease.name], Attempt(lease, self, loop))
+        del self._until[lease.task_id], self._tasks[lease.task_id]
+        self._shown.pop(lease.task_id, None)
         if outcome is None:
             self.turns.drop(lease)
         else:
@@ -145,7 +153,7 @@ class Runner(StoreDesk):
         try:
             shown = values.dump(progress)
             wire.dump(shown)
-            self._shown[lease.task_id.hex] = shown
+            self._shown[lease.task_id] = shown
         except PayloadInvalid as error:  # nothing that a task stands or falls with
             log.warning("progress not shown", extra={"task_id": str(lease.task_id), "error": str(error)})
 
@@ -154,7 +162,7 @@ class Runner(StoreDesk):
             await asyncio.sleep(show_every_seconds)
             if self._shown:
                 shown, self._shown = self._shown, {}
-                self.link.send("shown", shown)
+                self.link.send("shown", {task_id.hex: one for task_id, one in shown.items()})
 
     # Stopping
 
@@ -235,9 +243,10 @@ def published(task: Task[..., Any]) -> dict[str, Any]:
 
 
 def dump_lease(lease: Lease) -> dict[str, Any]:
+    given = {one.name: getattr(lease, one.name) for one in fields(lease)}
     return {
         name: value.hex if isinstance(value, UUID) else value.isoformat() if isinstance(value, datetime) else value
-        for name, value in vars(lease).items()
+        for name, value in given.items()
     }
 
 

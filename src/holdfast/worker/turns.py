@@ -22,7 +22,7 @@ from uuid import UUID
 
 from holdfast.errors import DatabaseError, TaskBusy
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Later, Lease, Outcome, Proof, Settled, Settlement
+from holdfast.kernel.task import Later, Lease, Outcome, Proof, Settlement
 from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
 from holdfast.worker.plan import Plan
@@ -68,7 +68,8 @@ class Turns:
         self.leaving = False
         self._results: deque[Result] = deque()
         self._calls: set[asyncio.Task[None]] = set()
-        self._claiming = False
+        self._claims = 0
+        self._is_plenty = False
         self._reserved = 0
         self._hungry = True
         self._registered = False
@@ -128,9 +129,10 @@ class Turns:
             n = 0
         if n <= 0 and not results and not self._unsure:
             return False
-        self._reserved += max(n, 0)
-        self._claiming = self._claiming or n > 0
-        call = asyncio.create_task(self._turn(results, max(n, 0)))
+        n = max(n, 0)
+        self._reserved += n
+        self._claims += n > 0
+        call = asyncio.create_task(self._turn(results, n))
         self._calls.add(call)
         call.add_done_callback(self._landed)
         return True
@@ -150,7 +152,8 @@ class Turns:
 
     def _wants(self) -> bool:
         free = self._plan.slots - len(self.held) - self._reserved + len(self._results)
-        return self._hungry and not self.leaving and not self._claiming and free > 0 and self._is_kept()
+        may_claim = self._hungry and (self._is_plenty or not self._claims)
+        return may_claim and not self.leaving and free > 0 and self._is_kept()
 
     def _landed(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
@@ -164,7 +167,7 @@ class Turns:
             if self._unsure and not results:
                 await self._store.hand_back(self._worker, self.held)
                 self._unsure = False
-            settled, leases = await self._call(batch, n)
+            refused, leases = await self._call(batch, n)
         except TaskBusy:
             self._finish_claim(n)
             self._settle_apart(results, n)
@@ -181,10 +184,11 @@ class Turns:
             self._take_apart(results, n, error)
             return
         self._backoff = 0.0
-        self._settled(results, settled)
+        self._settled(results, refused)
         fresh = [lease for lease in leases if lease.task_id not in self.held]
         self.held.update((lease.task_id, lease) for lease in fresh)
         self._finish_claim(n)
+        self._is_plenty = len(leases) == n
         for again in leases:
             if self.held[again.task_id] is not again:
                 self._stop(again.task_id)
@@ -195,16 +199,13 @@ class Turns:
         if n and len(leases) < n:
             await self._found_little()
 
-    async def _call(self, batch: list[Settlement], n: int) -> tuple[list[Settled], list[Lease]]:
+    async def _call(self, batch: list[Settlement], n: int) -> tuple[dict[UUID, str], list[Lease]]:
         plan = self._plan
-        if not n:
-            return (await self._store.settle(*batch) if batch else []), []
         return await self._store.turn(batch, plan.queues, n, lasting=plan.lease, worker=self._worker, names=self._names)
 
     def _finish_claim(self, n: int) -> None:
         self._reserved -= n
-        if n:
-            self._claiming = False
+        self._claims -= n > 0
 
     async def _found_little(self) -> None:
         """There was less than was asked for: say so, look once more, then sleep."""
@@ -235,20 +236,20 @@ class Turns:
             self._hungry = True
             self._nudge.set()
 
-    def _settled(self, results: list[Result], answers: list[Settled]) -> None:
+    def _settled(self, results: list[Result], refused: dict[UUID, str]) -> None:
         """Let go of what is settled; what the lifecycle does not allow is settled as a failure instead."""
-        told = {answer.task_id: answer for answer in answers}
         over: list[Proof] = []
         for proof, outcome, tries in results:
-            answer = told.get(proof.task_id)
-            status = answer.status if answer else "lost"
+            status = refused.get(proof.task_id)
+            if status is None:
+                over.append(proof)
+                continue
             if other := instead(outcome, status):
                 self._results.append((proof, other, tries))
                 continue
-            if status not in ("ok", "repeat"):
-                log.warning(
-                    "result refused", extra={"task_id": str(proof.task_id), "attempt": proof.attempt, "status": status}
-                )
+            log.warning(
+                "result refused", extra={"task_id": str(proof.task_id), "attempt": proof.attempt, "status": status}
+            )
             over.append(proof)
         self._let_go(over)
 

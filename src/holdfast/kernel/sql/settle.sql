@@ -301,7 +301,7 @@ begin
   perform holdfast.check_value(variadic coalesce(p_body, '{}'));
 end $$;
 
--- Settle, then claim: one round trip, one commit. Answers the settlements that were not accepted, each with its status, and
+-- Settle, then claim up to n (perhaps none): one round trip, one commit. Answers the settlements that were not accepted, each with its status, and
 -- the leases; of what went well there is nothing to tell.
 create or replace function holdfast.turn(
   p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
@@ -320,7 +320,9 @@ begin
     from holdfast.settle(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s
     where s.status not in ('ok', 'repeat');
   end if;
-  return query select null::uuid, null, c from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names) c;
+  if p_n <> 0 or p_n is null then
+    return query select null::uuid, null, c from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names) c;
+  end if;
 end $$;
 
 grant execute on function
