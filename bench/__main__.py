@@ -7,6 +7,7 @@ import argparse
 import importlib
 import json
 import tempfile
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,19 @@ def main() -> None:
 
 def run(name: str, bench: Bench) -> None:
     measure: Callable[[Bench], Coroutine[Any, Any, None]] = importlib.import_module(f"bench.{name}").measure
+    start = time.monotonic()
     uvloop.run(measure(bench))
-    described = uvloop.run(describe(bench.server))
-    result = {"measurement": name, **described, "figures": kept(bench.figures), "waits": bench.profiles}
+    result = {
+        "measurement": name,
+        "quick": bench.quick,
+        "took_seconds": time.monotonic() - start,
+        **uvloop.run(describe(bench.server)),
+        "figures": kept(bench.figures),
+        "waits": bench.profiles,
+    }
     table.RESULTS.mkdir(parents=True, exist_ok=True)
     (table.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
-    print(table.text(result))
+    print(table.text(result), flush=True)
     for label, seen in bench.profiles.items():
         print(waits.text(label, seen))
 

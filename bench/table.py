@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 RESULTS = Path(__file__).parent / "results" / "local"
 
 Result = dict[str, Any]
-"""What a measurement has written: measurement, at, commit, machine, server, figures."""
+"""What a measurement has written: measurement, quick, at, took_seconds, commit, machine, server, figures, waits."""
 
 
 class Row(NamedTuple):
@@ -45,11 +45,12 @@ def rows(result: Result) -> Iterator[Row]:
 
 
 def text(result: Result) -> str:
-    lines = [f"\n{result['measurement']}"]
+    lines = [f"\n{result['measurement']}, {result['took_seconds']:.0f} s"]
+    width = max((len(figure["name"]) for figure in result["figures"]), default=0)
     for row in rows(result):
         spread = f"({short(row.least)} to {short(row.most)})"
         beside = f"x {row.ratio:.2f} of {row.beside}" if row.ratio is not None else ""
-        lines.append(f"  {row.name:<50} {short(row.median):>9} {row.unit:<8} {spread:<22} {beside}".rstrip())
+        lines.append(f"  {row.name:<{width}} {short(row.median):>9} {row.unit:<8} {spread:<22} {beside}".rstrip())
     return "\n".join(lines)
 
 
@@ -67,9 +68,10 @@ def source(result: Result) -> str:
     """Where the figures come from, in a sentence."""
     machine = result["machine"]
     rounds = max((len(figure["rounds"]) for figure in result["figures"]), default=0)
+    changed = " with changes" if result["commit"].endswith("+") else ""
     return (
         f"`python -m bench {result['measurement']}`, {rounds} rounds, {result['at'][:10]}, commit"
-        f" {result['commit'][:9]}: {machine['cores']} cores, {machine['memory_mb'] / 1024:.0f} GB,"
+        f" {result['commit'][:9]}{changed}: {machine['cores']} cores, {machine['memory_mb'] / 1024:.0f} GB,"
         f" PostgreSQL {machine['postgres']}, Python {machine['python']}."
     )
 
