@@ -14,7 +14,7 @@ from tests.worker.crew import Crew, Worker, eventually
 
 from bench.app import counted
 from bench.frame import Bench
-from bench.worker import SIZED, crew_on, emptied, fill, hire, patience_seconds
+from bench.worker import SIZED, asleep, crew_on, emptied, fill, hire, patience_seconds
 from holdfast.kernel.postgres import connected
 
 LONG, LONG_SECONDS = 20, 2.0
@@ -43,6 +43,7 @@ async def note_recovery(bench: Bench, name: str, *, keeper: bool) -> None:
     async with bench.database("crashes") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
         for _ in range(2):
             hire(crew)
+        await asleep(owner, 2)
         await fill(place, [counted.submission(LONG_SECONDS)] * LONG)
         await wait_for(crew, "begun", LONG)
         victim = max(crew.workers, key=lambda worker: len(begun_by(crew, worker)))
@@ -62,6 +63,7 @@ async def note_extra(bench: Bench, name: str, tasks: int, seconds: float, plan: 
         await fill(place, [counted.submission(seconds)] * tasks)
         for _ in range(2):
             hire(crew, **plan)
+        await asleep(owner, 2)
         await crew.store.resume_queue("default")
         await wait_for(crew, "done", tasks // 2)
         crew.workers[0].kill()

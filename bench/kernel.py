@@ -15,7 +15,7 @@ from bench.frame import Bench, Spent, servers, spending
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Settlement, Submission
 
-BATCHES = {1: 800, 10: 5_000, 100: 10_000, 500: 10_000}
+BATCHES = {1: 500, 10: 3_000, 100: 10_000, 500: 10_000}
 AT_ONCE = 1000
 LEASE = timedelta(seconds=30)
 

@@ -29,6 +29,7 @@ from holdfast.worker.plan import Plan
 
 DEFAULTS = Plan("")
 SIZED = {"slots": 500, "batch": 500}
+DRAINED, LASTING = 20_000, 50_000
 between_tasks_seconds = 0.01
 patience_seconds = 300.0
 
@@ -55,6 +56,12 @@ async def fill(place: Place, submissions: Iterable[Submission]) -> None:
             await Store(connection).submit(*wanted[first : first + AT_ONCE])
 
 
+async def asleep(owner: asyncpg.Connection, workers: int) -> None:
+    """Wait until so many are there, with nothing to do."""
+    query = "select count(*) >= $1 from holdfast.worker where idle_since is not null"
+    await eventually(lambda: owner.fetchval(query, workers), "sleep", patience_seconds)
+
+
 async def emptied(owner: asyncpg.Connection) -> None:
     """Wait until no task is live."""
     await eventually(
@@ -75,9 +82,7 @@ class Clocked:
         await store.pause_queue("default", "bench")
         await fill(self.place, submissions)
         async with connected(self.place.owner_url) as owner:
-            await eventually(
-                lambda: owner.fetchval("select bool_and(idle_since is not null) from holdfast.worker"), "sleep"
-            )
+            await asleep(owner, len(self.workers))
             async with bench.watched(self.place, name):
                 before = self.used()
                 start = await owner.fetchval("select clock_timestamp()")
@@ -121,28 +126,36 @@ async def measure(bench: Bench) -> None:
             await note_drains(bench)
             bench.note("one commit", await limits.commit(connections[0], bench.size(500)) * 1000, "ms")
             await note_latency(bench)
-            await note_memory(bench)
 
 
 async def note_drains(bench: Bench) -> None:
-    tasks = [nothing.submission(number) for number in range(bench.size(20_000))]
-    steps = [five_steps.submission(number) for number in range(bench.size(2_000))]
-    for number in (1, 2):
-        async with bench.database("worker") as place, crew_on(place) as crew:
-            workers = [hire(crew, **SIZED) for _ in range(number)]
-            clocked = Clocked(place, crew, workers)
-            label = f"{number} worker{'s' if number > 1 else ''}"
-            await clocked.drain(bench, f"drain, {label}", tasks, limits.named(500, number))
-            await clocked.drain(bench, f"tasks of five steps, {label}", steps, None)
-    async with bench.database("worker") as place, crew_on(place) as crew:
-        clocked = Clocked(place, crew, [hire(crew)])
+    tasks = [nothing.submission(number) for number in range(bench.size(DRAINED))]
+    steps = [five_steps.submission(number) for number in range(bench.size(1_000))]
+    async with staffed(bench, 1, **SIZED) as clocked:
+        bench.note("memory of a worker, at its start", memory(clocked.workers[0]), "MB")
+        await clocked.drain(bench, "drain, 1 worker", tasks, limits.named(500, 1))
+        await note_memory(bench, clocked, bench.size(LASTING) - len(tasks))
+        await clocked.drain(bench, "tasks of five steps, 1 worker", steps, None)
+    async with staffed(bench, 2, **SIZED) as clocked:
+        await clocked.drain(bench, "drain, 2 workers", tasks, limits.named(500, 2))
+        await clocked.drain(bench, "tasks of five steps, 2 workers", steps, None)
+    async with staffed(bench, 1) as clocked:
         await clocked.drain(bench, "drain, 1 worker with default settings", tasks, limits.named(500, 1))
 
 
-async def note_latency(bench: Bench) -> None:
+@contextlib.asynccontextmanager
+async def staffed(bench: Bench, number: int, **plan: int) -> AsyncIterator[Clocked]:
+    """So many workers on a database of their own."""
     async with bench.database("worker") as place, crew_on(place) as crew:
+        yield Clocked(place, crew, [hire(crew, **plan) for _ in range(number)])
+
+
+async def note_latency(bench: Bench) -> None:
+    async with bench.database("worker") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
         hire(crew)
+        await asleep(owner, 1)
         with using(place):
+            await latency()  # opens the application
             taken = [await latency() for _ in range(bench.size(300))]
     bench.note("idle latency, p50", statistics.median(taken) * 1000, "ms", "one commit")
     bench.note("idle latency, p99", statistics.quantiles(taken, n=100)[98] * 1000, "ms", "one commit")
@@ -167,18 +180,13 @@ async def latency() -> float:
     return begun - start
 
 
-async def note_memory(bench: Bench) -> None:
-    """What keeper and runner hold of the machine's memory, each page counted in both."""
-    tasks = bench.size(50_000)
-    async with bench.database("worker") as place, crew_on(place) as crew:
-        worker = hire(crew, **SIZED)
-        bench.note("memory of a worker, at its start", memory(worker), "MB")
-        await fill(place, (nothing.submission(number) for number in range(tasks)))
-        async with connected(place.owner_url) as owner:
-            await emptied(owner)
-        bench.note(
-            f"memory of a worker, after {tasks:,} tasks", memory(worker), "MB", "memory of a worker, at its start"
-        )
+async def note_memory(bench: Bench, clocked: Clocked, tasks: int) -> None:
+    """What keeper and runner hold of the machine's memory, shared pages counted twice, after so many more tasks."""
+    await fill(clocked.place, [nothing.submission(0)] * tasks)
+    async with connected(clocked.place.owner_url) as owner:
+        await emptied(owner)
+    name = f"memory of a worker, after {bench.size(LASTING):,} tasks"
+    bench.note(name, memory(clocked.workers[0]), "MB", "memory of a worker, at its start")
 
 
 def memory(worker: Worker) -> float:
