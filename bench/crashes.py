@@ -2,8 +2,8 @@
 
 Recovery: 20 tasks of 2 s with default settings and a second worker alive; killed is the worker that holds more of them,
 whole (keeper and runner) or its runner alone. `taken up` ends when the last lost task has begun again, `ended` when all
-20 have ended. Extra executions: two workers drain, one is killed whole in the middle; counted are the executions beyond
-one for each task, those that were begun and those that had done all their work.
+20 have ended. Extra executions: two workers drain, the busier is killed whole in the middle; counted are the executions
+beyond one for each task, those that were begun and those that had done all their work.
 """
 
 import time
@@ -46,7 +46,7 @@ async def note_recovery(bench: Bench, name: str, *, keeper: bool) -> None:
         await asleep(owner, 2)
         await fill(place, [counted.submission(LONG_SECONDS)] * LONG)
         await wait_for(crew, "begun", LONG)
-        victim = max(crew.workers, key=lambda worker: len(begun_by(crew, worker)))
+        victim = busiest(crew)
         lost = begun_by(crew, victim)
         killed = time.monotonic()
         victim.kill(keeper=keeper)
@@ -66,7 +66,7 @@ async def note_extra(bench: Bench, name: str, tasks: int, seconds: float, plan: 
         await asleep(owner, 2)
         await crew.store.resume_queue("default")
         await wait_for(crew, "done", tasks // 2)
-        crew.workers[0].kill()
+        busiest(crew).kill()
         await emptied(owner)
         for word in ("begun", "done"):
             times = Counter(line.task for line in lines(crew, word))
@@ -83,6 +83,10 @@ def lines(crew: Crew, word: str) -> list[Line]:
 def begun_by(crew: Crew, worker: Worker) -> set[str]:
     runners = {runner.pid for runner in worker.runners()}
     return {line.task for line in lines(crew, "begun") if line.process in runners}
+
+
+def busiest(crew: Crew) -> Worker:
+    return max(crew.workers, key=lambda worker: len(begun_by(crew, worker)))
 
 
 async def wait_for(crew: Crew, word: str, number: int) -> None:
