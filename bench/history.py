@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 
-from bench.frame import Bench, Place, Spent, servers, spending
+from bench.frame import Bench, Place, Spent, processor, servers, spending
 from bench.kernel import drain_fused, fill
 from holdfast.kernel.store import Store
 
@@ -65,32 +65,34 @@ async def note_snapshots(bench: Bench, place: Place) -> None:
             async with place.connections() as (connection,):
                 spent, quarters = await drained(bench, place, connection, name, tasks, held=beside is not None)
             bench.note_drain(name, tasks, spent, beside)
-            for quarter, place_in in (("first quarter", 0), ("last quarter", 3)):
-                speed = tasks / 4 / quarters[place_in]
-                bench.note(f"{name}, {quarter}", speed, "tasks/s", beside and f"{beside}, {quarter}")
+            for label, quarter in (("first quarter", quarters[0]), ("last quarter", quarters[-1])):
+                bench.note_drain(f"{name}, {label}", tasks // 4, quarter, beside and f"{beside}, {label}")
 
 
 async def drained(
     bench: Bench, place: Place, connection: asyncpg.Connection, name: str, tasks: int, *, held: bool = False
-) -> tuple[Spent, list[float]]:
-    """What it took, and the seconds of each quarter. What it leaves is vacuumed away."""
-    store = Store(connection)
+) -> tuple[Spent, list[Spent]]:
+    """What all of it took, and each quarter. What it leaves is vacuumed away."""
+    store, (server,) = Store(connection), servers([connection])
     await fill(store, tasks)
-    passed = [time.perf_counter()]
+    passed: list[Spent] = []
     claimed = 0
 
     def seen(leases: int) -> None:
         nonlocal claimed
         claimed += leases
-        if claimed >= tasks * len(passed) / 4 and len(passed) <= 4:
-            passed.append(time.perf_counter())
+        if claimed >= tasks * len(passed) / 4:
+            passed.append(Spent(time.perf_counter(), processor(server)))
 
     async with snapshot(place) if held else contextlib.nullcontext(), bench.watched(place, name, [connection]):
-        passed[0] = time.perf_counter()
-        with spending(servers([connection])) as spent:
+        seen(0)
+        with spending([server]) as spent:
             await drain_fused(store, BATCH, seen)
     await connection.execute("vacuum holdfast.task")
-    return spent, [after - before for before, after in itertools.pairwise(passed)]
+    return spent, [
+        Spent(after.seconds - before.seconds, after.processor - before.processor)
+        for before, after in itertools.pairwise(passed)
+    ]
 
 
 @contextlib.asynccontextmanager
