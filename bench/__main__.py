@@ -1,55 +1,62 @@
-"""Run the measurements named (`python -m bench clone`), or all of them, and keep the figures as JSON.
+"""Run the measurements named (`python -m bench kernel worker`), or all of them, and keep the figures as JSON.
 
-Machines are shared and noisy: a figure is worth something only beside the others of its own run. Each measurement
-interleaves its variants and gives the median and the spread of its rounds.
+Each measurement's file says what it measures and how. `--waits` shows where the time went.
 """
 
+import argparse
 import importlib
 import json
-import os
-import platform
-import statistics
-import subprocess
+import signal
 import sys
-from collections.abc import Callable
-from datetime import UTC, datetime
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
-HERE = Path(__file__).parent
+import uvloop
+
+from bench import table, waits
+from bench.frame import Bench, describe, kept
+from holdfast.kernel.embedded import Embedded
+
+MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "crashes", "statements", "clone", "start")
 
 
 def main() -> None:
-    known = sorted(path.stem for path in HERE.glob("[a-z]*.py"))
-    wanted = sys.argv[1:] or known
-    if unknown := set(wanted) - set(known):
-        sys.exit(f"no such measurement: {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
-    for name in wanted:
-        measure: Callable[[], dict[str, list[float]]] = importlib.import_module(f"bench.{name}").measure
-        report(name, measure())
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("measurement", nargs="*", help=f"of {', '.join(MEASUREMENTS)}; all by default")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each variant has its turn")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the tasks: does it run at all?")
+    parser.add_argument("--waits", action="store_true", help="look where the time goes; figures suffer from it")
+    given = parser.parse_args()
+    if unknown := set(given.measurement) - set(MEASUREMENTS):
+        parser.error(f"no such measurement: {', '.join(sorted(unknown))}; there are: {', '.join(MEASUREMENTS)}")
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # whoever is told to stop still ends its workers and its server
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, Embedded(Path(folder, "server")) as server:
+        for name in given.measurement or MEASUREMENTS:
+            run(name, Bench(server, rounds=given.rounds, quick=given.quick, waits=given.waits))
 
 
-def report(name: str, variants: dict[str, list[float]]) -> None:
-    """Print the table and write the file. The first variant is what the others are compared with."""
-    medians = {variant: statistics.median(seconds) for variant, seconds in variants.items()}
-    first = next(iter(medians.values()))
-    print(f"\n{name}")
-    for variant, seconds in variants.items():
-        spread = f"{min(seconds) * 1000:.1f} to {max(seconds) * 1000:.1f}"
-        print(f"  {variant:<34} {medians[variant] * 1000:9.1f} ms  ({spread})  x {medians[variant] / first:.2f}")
-    folder = HERE / "results" / "local"
-    folder.mkdir(parents=True, exist_ok=True)
-    figures = {
+def run(name: str, bench: Bench) -> None:
+    measure: Callable[[Bench], Coroutine[Any, Any, None]] = importlib.import_module(f"bench.{name}").measure
+    start = time.monotonic()
+    uvloop.run(measure(bench))
+    result = {
         "measurement": name,
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": said("git", "rev-parse", "HEAD"),
-        "machine": {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()},
-        "seconds": variants,
+        "quick": bench.quick,
+        "took_seconds": time.monotonic() - start,
+        **uvloop.run(describe(bench.server)),
+        "figures": kept(bench.figures),
+        "waits": bench.profiles,
     }
-    (folder / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
-
-
-def said(*command: str) -> str:
-    return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()
+    table.RESULTS.mkdir(parents=True, exist_ok=True)
+    (table.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(table.text(result), flush=True)
+    for label, seen in bench.profiles.items():
+        print(waits.text(label, seen))
 
 
 main()

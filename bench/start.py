@@ -1,30 +1,33 @@
 """How long the embedded Postgres keeps its first user waiting: joined while it runs, started, made and started.
 
-5 rounds, the variants in turn, with the durable settings that `holdfast up` uses.
+With the durable settings that `holdfast up` uses.
 """
 
+import asyncio
 import tempfile
 import threading
 import time
 from pathlib import Path
 
+from bench.frame import Bench
 from holdfast.kernel.embedded import Embedded, is_watched
 
-ROUNDS = 5
+
+async def measure(bench: Bench) -> None:
+    await asyncio.to_thread(compare, bench)
 
 
-def measure() -> dict[str, list[float]]:
-    variants: dict[str, list[float]] = {"joined": [], "started": [], "made and started": []}
+def compare(bench: Bench) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(ROUNDS):
+        for number in range(bench.rounds):
             home = Path(folder, str(number))
             for variant in ("made and started", "started"):
                 start = time.perf_counter()
                 with Embedded(home):
-                    variants[variant].append(time.perf_counter() - start)
-                    start = time.perf_counter()
-                    with Embedded(home):
-                        variants["joined"].append(time.perf_counter() - start)
+                    bench.note(variant, (time.perf_counter() - start) * 1000, "ms")
+                    if variant == "started":
+                        start = time.perf_counter()
+                        with Embedded(home):
+                            bench.note("joined", (time.perf_counter() - start) * 1000, "ms")
                 while is_watched(home):
                     threading.Event().wait(0.01)
-    return variants

@@ -1,0 +1,45 @@
+"""The tasks that the measured workers run. Those that are counted leave a line in a file, whoever dies next."""
+
+import asyncio
+import os
+import time
+
+from holdfast import Holdfast, step
+from holdfast.kernel.running import current
+
+hf = Holdfast()
+ledger = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if "LEDGER" in os.environ else -1
+
+
+@hf.task
+async def nothing(number: int) -> None:
+    """As little as a task can do."""
+
+
+@hf.task
+async def tell_time() -> float:
+    """When it began, by the clock that all processes of a machine share."""
+    return time.monotonic()
+
+
+def no_step(number: int) -> int:
+    return number
+
+
+@hf.task
+async def five_steps(number: int) -> None:
+    for index in range(5):
+        await step(f"step {index}", no_step, index)
+
+
+@hf.task
+async def counted(seconds: float) -> None:
+    """Runs so long, and says when it begins and when it has done its work."""
+    write("begun")
+    if seconds:
+        await asyncio.sleep(seconds)
+    write("done")
+
+
+def write(word: str) -> None:
+    os.write(ledger, f"{word} {current().task_id} {os.getpid()} {time.monotonic()}\n".encode())
