@@ -85,7 +85,7 @@ async def build(database: Database, owner: asyncpg.Connection) -> Scene:
         await store.hello("w", label="w", queues=["default"], names=None, slots=9)
         unknown = await make("unknown")
         assert not await store.claim(["default"], 9, lasting=MINUTE, worker="w", names=["known"])
-        dead = await make("dead")
+        dead = await make("dead", limit_key="free")
         await store.finish(await take(store, at, dead), Failed("Fatal", "no"))
         resting = await make("resting")
         await store.finish(await take(store, at, resting), Failed("Transient", "busy", retry_after=MINUTE))

@@ -21,7 +21,7 @@ from tests.interleavings.checks import (
 from tests.interleavings.verbs import PARTITIONS, VERBS, WRITES_NOTHING
 from tests.interleavings.world import World, opened
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 
 @pytest.mark.parametrize("first", VERBS)

@@ -61,6 +61,7 @@ VERBS: dict[str, Verb] = {
     ),
     "submit_many, limit": lambda store, scene: store.submit(Submission("new", limit_key="k")),
     "submit_many, limit raised": lambda store, scene: store.submit(Submission("new", limit_key="k", limit_to=2)),
+    "submit_many, free limit": lambda store, scene: store.submit(Submission("new", limit_key="free")),
     "submit_many, new limit": lambda store, scene: store.submit(Submission("new", limit_key="fresh")),
     "submit_many, family": lambda store, scene: store.submit(
         Submission("new", lifecycle="tree", key="fresh tree"),

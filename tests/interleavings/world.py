@@ -16,7 +16,8 @@ from tests.interleavings.scene import Scene, build
 from tests.interleavings.verbs import PARTITIONS, VERBS
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-NEW = re.compile(r"new\d\.\d+")
+UNTOLD = "new, untold"
+NEW = re.compile(rf"new\d\.\d+|{UNTOLD}")
 LONGEST_SECONDS = 20
 
 TASK = (
@@ -154,7 +155,7 @@ class World:
         state: dict[str, list[str]] = {name: [] for name in TABLES}
         named = self.names | names
         for table, row in await self.owner.fetch(LOOK):
-            state[table].append(UUID_TEXT.sub(lambda found: named.get(found[0], "?"), row))
+            state[table].append(UUID_TEXT.sub(lambda found: named.get(found[0], UNTOLD), row))
         return {name: sorted(rows) for name, rows in state.items()}
 
     async def put_back(self, *, late: bool, whole: bool = False) -> None:
@@ -174,7 +175,9 @@ class World:
             for found in UUID_TEXT.findall(answer):
                 if found not in self.names:
                     names.setdefault(found, f"new{place}.{len(names)}")
-        told = tuple(UUID_TEXT.sub(lambda found: (self.names | names).get(found[0], "?"), answer) for answer in answers)
+        told = tuple(
+            UUID_TEXT.sub(lambda found: (self.names | names).get(found[0], UNTOLD), answer) for answer in answers
+        )
         self._last = await self.look(names)
         return Outcome(told, self._last, waited)
 
