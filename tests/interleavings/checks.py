@@ -70,9 +70,10 @@ async def check_commit(world: World, first: str, second: str, *, late: bool) -> 
     raise AssertionError(told(verbs, seen, orders, late, "commits"))
 
 
-async def check_rollback(world: World, first: str, second: str, alone: Outcome, *, late: bool) -> None:
+async def check_rollback(world: World, first: str, second: str, *, late: bool) -> None:
     """The first one never happened."""
     verbs = (first, second)
+    alone = await world.alone(second, late=late)
     for _ in range(TRIES):
         seen = await world.beside(first, second, late=late, ending="rollback")
         if nameless(seen.answers[1]) == nameless(alone.answers[0]) and seen.left() == alone.left():

@@ -31,8 +31,7 @@ async def test_what_meets_an_open_transaction_ends_as_one_after_the_other(world:
             for late in (False, True) if BY_THE_CLOCK & {first, second} else (False,):
                 seen = await check_commit(world, first, second, late=late)
                 if seen.waited:
-                    alone = await world.serially([second], [0], late=late)
-                    await check_rollback(world, first, second, alone, late=late)
+                    await check_rollback(world, first, second, late=late)
 
 
 @pytest.mark.parametrize("first", VERBS)
@@ -52,8 +51,7 @@ async def test_two_in_line_for_a_row_do_not_lock_each_other_out(world: World, fi
 async def test_any_two_end_as_one_after_the_other(world: World, first: str, late: bool) -> None:
     for second in VERBS:
         await check_commit(world, first, second, late=late)
-        alone = await world.serially([second], [0], late=late)
-        await check_rollback(world, first, second, alone, late=late)
+        await check_rollback(world, first, second, late=late)
 
 
 @pytest.mark.long

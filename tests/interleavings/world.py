@@ -142,6 +142,7 @@ class World:
         self.met: dict[str, frozenset[Row]] = {}
         self._last: State = {}
         self._puts = 0
+        self._alone: dict[tuple[str, bool], Outcome] = {}
 
     async def keep(self) -> None:
         """Remember the scene as it is now."""
@@ -191,6 +192,12 @@ class World:
         assert not wrong, f"{[verbs[place] for place in order]} one after the other: {wrong}"
         return await self.settle_down(answers)
 
+    async def alone(self, verb: str, *, late: bool) -> Outcome:
+        """What the verb does when nobody is beside it."""
+        if (verb, late) not in self._alone:
+            self._alone[verb, late] = await self.serially([verb], [0], late=late)
+        return self._alone[verb, late]
+
     async def beside(self, first: str, second: str, *, late: bool, ending: str, again: bool = False) -> Outcome:
         """The second while the first one's transaction is open, which ends once the second waits or has its answer."""
         await self.put_back(late=late)
@@ -221,7 +228,7 @@ class World:
 
     async def waits(self, session: Session, calling: asyncio.Task[str]) -> bool:
         """Return once this session waits for another one's lock, or has its answer; whether it waits."""
-        while not calling.done():
+        while not (await asyncio.wait([calling], timeout=0.002))[0]:
             if await self.watcher.fetchval("select cardinality(pg_blocking_pids($1)) > 0", session.pid):
                 return not calling.done()
         return False
