@@ -1,7 +1,7 @@
 """How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 from uuid import UUID
@@ -75,9 +75,11 @@ def load(text: str | None) -> Json:
 
 def text(value: str | None) -> str | None:
     """A string that Postgres takes. Raises RequestInvalid or PayloadInvalid."""
-    if value is not None and not isinstance(value, str):
+    if value is None:
+        return None
+    if not isinstance(value, str):
         raise RequestInvalid(f"{value!r} is no string.", fix="Pass text.")
-    if value is not None and ("\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value)):
+    if "\0" in value or not (value.isascii() or all(not "\ud800" <= sign <= "\udfff" for sign in value)):
         raise PayloadInvalid("It holds a character that is none (NUL or half of a pair).", fix="Leave it out.")
     return value
 
@@ -123,23 +125,29 @@ def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
         [text(task.lifecycle) for task in tasks],
         [text(task.name) for task in tasks],
         [dump({} if task.payload is None else task.payload) for task in tasks],
-        [text(task.queue) for task in tasks],
-        [whole(task.priority) for task in tasks],
-        [text(task.key) for task in tasks],
-        [task.delay for task in tasks],
-        [task.run_at for task in tasks],
-        [whole(task.max_attempts) for task in tasks],
+        filled(text(task.queue) for task in tasks),
+        filled(whole(task.priority) for task in tasks),
+        filled(text(task.key) for task in tasks),
+        filled(task.delay for task in tasks),
+        filled(task.run_at for task in tasks),
+        filled(whole(task.max_attempts) for task in tasks),
         [text(task.owner) for task in tasks],
         *(_ids_and_places(parents) if any(parent is not None for parent in parents) else (None, None)),
-        [text(task.limit_key) for task in tasks],
-        [whole(task.limit_to) for task in tasks],
-        [task.time_limit for task in tasks],
+        filled(text(task.limit_key) for task in tasks),
+        filled(whole(task.limit_to) for task in tasks),
+        filled(task.time_limit for task in tasks),
         [place for place, _, _ in edges] or None,
         *(_ids_and_places([other for _, other, _ in edges]) if edges else (None, None)),
         [policy for _, _, policy in edges] or None,
-        [dump(list(task.tags)) if task.tags else None for task in tasks] if any(task.tags for task in tasks) else None,
-        [text(task.trace) for task in tasks] if any(task.trace for task in tasks) else None,
+        filled(dump(list(task.tags)) if task.tags else None for task in tasks),
+        filled(text(task.trace) for task in tasks),
     )
+
+
+def filled(column: Iterable[T]) -> list[T] | None:
+    """A column; null if nothing stands in it, which costs neither side anything."""
+    found = list(column)
+    return found if any(one is not None for one in found) else None
 
 
 def _ids_and_places(given: Sequence[UUID | int | str | None]) -> tuple[list[UUID | None], list[int | None]]:
@@ -165,13 +173,9 @@ def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
 
 
 def settlements(given: Sequence[Settlement]) -> tuple[Any, ...]:
-    """The arguments of SETTLE: outcome, to, delay, due, category, step and body behind the proofs.
-
-    A column in which nothing stands is null, which costs neither side anything.
-    """
+    """The arguments of SETTLE: outcome, to, delay, due, category, step and body behind the proofs."""
     kinds, *others = zip(*(columns(outcome) for _, outcome in given), strict=True) if given else [()] * 7
-    empty = (None,) * len(given)
-    return (*proofs([lease for lease, _ in given]), kinds, *(None if one == empty else one for one in others))
+    return (*proofs([lease for lease, _ in given]), kinds, *map(filled, others))
 
 
 def completions(given: Sequence[Completion]) -> tuple[Any, ...]:
