@@ -124,20 +124,27 @@ class Task(Generic[P, R]):
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
         """Make the task and return at once. Raises a RequestInvalid, and then nothing was made."""
-        return Prepared[P, R](self, Options()).start(*args, **kwargs)
+        return self._plainly.start(*args, **kwargs)
 
     async def astart(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
         """The same in async code."""
-        return await Prepared[P, R](self, Options()).astart(*args, **kwargs)
+        return await self._plainly.astart(*args, **kwargs)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The task as it would be made; `Holdfast.submit` makes many at once. Raises PayloadInvalid."""
-        return Prepared[P, R](self, Options()).submission(*args, **kwargs)
+        return self._plainly.submission(*args, **kwargs)
+
+    @functools.cached_property
+    def _plainly(self) -> "Prepared[P, R]":
+        return Prepared(self, Options())
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
         """A call as JSON, argument by argument. Raises TypeError as the call would, or PayloadInvalid."""
-        bound = self.signature.bind(*args, **kwargs)
-        payload = {name: self._argument(name, value) for name, value in bound.arguments.items()}
+        if self._is_plain and not kwargs and len(args) == len(self._reading):
+            given = {name: value for (name, _, _), value in zip(self._reading, args, strict=True)}
+        else:
+            given = self.signature.bind(*args, **kwargs).arguments
+        payload = {name: self._argument(name, value) for name, value in given.items()}
         try:
             self.arguments(payload)
         except ValidationError as error:
@@ -147,6 +154,8 @@ class Task(Generic[P, R]):
         return payload
 
     def _argument(self, name: str, value: object) -> Json:
+        if values.is_itself(value, type(value)):
+            return cast(Json, value)
         try:
             argument = values.dump(value)
             json.dumps(argument, ensure_ascii=False).encode()
@@ -202,9 +211,9 @@ class Task(Generic[P, R]):
 
     @functools.cached_property
     def _is_plain(self) -> bool:
-        """Whether each parameter can be passed by its name."""
-        by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        return all(one.kind in by_name for one in self.signature.parameters.values())
+        """Whether each parameter can be passed by its name, and by its place."""
+        either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return all(one.kind is either for one in self.signature.parameters.values())
 
 
 class PlainTask(Task[P, R]):
@@ -242,11 +251,17 @@ class Prepared(Generic[P, R]):
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The task as it would be made. Raises PayloadInvalid."""
+        made = object.__new__(Submission)  # a thousand of them differ in these two fields, and share the others
+        vars(made).update(self._form, payload=self.task.payload(args, kwargs), trace=traceparent())
+        return made
+
+    @functools.cached_property
+    def _form(self) -> dict[str, Any]:
+        """What the options say. Raises RequestInvalid."""
         task, given = self.task, self.options
         delay, limit = (None if one is None else parse_duration(one) for one in (given.delay, given.time_limit))
-        return Submission(
+        form = Submission(
             task.name,
-            task.payload(args, kwargs),
             lifecycle=task.lifecycle,
             queue=given.queue or task.queue,
             priority=task.priority if given.priority is None else given.priority,
@@ -261,8 +276,8 @@ class Prepared(Generic[P, R]):
             limit_to=given.limit_to,
             time_limit=limit,
             tags=words(given.tags),
-            trace=traceparent(),
         )
+        return vars(form)
 
 
 def check_task(

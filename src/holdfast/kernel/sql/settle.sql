@@ -25,10 +25,7 @@ begin
   perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
   if p_outcome <@ array['done', 'partial'] and not holdfast.have_effects(p_id) then
     -- By far the most common: one statement ends them all, and whatever it does not find is looked into below.
-    select * into v_over from holdfast.end_tasks(p_id, p_attempt, p_token, p_outcome, null, p_body, array(
-      select holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)
-      from unnest(p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
-        i(outcome, target, delay, due, category, step, body)));
+    select * into v_over from holdfast.end_tasks(p_id, p_attempt, p_token, p_outcome, null, p_body, null);
     perform holdfast.follow(v_over.ended, v_over.badly, null, v_over.limits);
     return query select o.id, 'ok', o.state, o.version, o.attempt, null::timestamptz
     from unnest(v_over.ended, v_over.states, v_over.versions, v_over.attempts) o(id, state, version, attempt);
@@ -145,7 +142,9 @@ begin
       left join lateral (
         select * from holdfast.task_done d
         where d.id = i.id and d.token = i.token and d.attempt = i.attempt
-          and d.body_hash = holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)
+          and case when d.body_hash is null then d.verb = i.outcome and d.result is not distinct from i.body
+                   else d.body_hash = holdfast.settle_hash(
+                     i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) end
         offset 0) d on true
       where not exists (select from unnest(v_id, v_tokens) h(id, token) where h.id = i.id and h.token = i.token)
     ), counted as (
