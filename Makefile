@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(C
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: help setup run test lint crash bench docs lock clean packages
+.PHONY: help setup run test lint crash bench bench-peers docs lock clean packages
 
 help:
 	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
@@ -33,6 +33,7 @@ help:
 	@echo 'make lint    ruff, mypy --strict, import rules'
 	@echo 'make crash   the long fault runs'
 	@echo 'make bench   measurements, written to bench/results/local'
+	@echo 'make bench-peers   Holdfast beside other task queues, written to bench/results/local'
 	@echo 'make docs    the documentation, built into site/'
 	@echo 'make lock    choose versions anew and write requirements.lock'
 	@echo 'make clean   remove what setup and the tools made; .holdfast stays'
@@ -73,6 +74,9 @@ crash: setup
 
 bench: setup
 	$(BIN)/python -m bench
+
+bench-peers: setup
+	$(BIN)/python -m bench.peers
 
 docs: setup
 	$(BIN)/zensical build --clean
