@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(C
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: help setup run test lint crash bench bench-peers docs lock clean packages
+.PHONY: help setup run test lint crash bench bench-peers docs lock clean packages brokers
 
 help:
 	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
@@ -75,8 +75,15 @@ crash: setup
 bench: setup
 	$(BIN)/python -m bench
 
-bench-peers: setup
+bench-peers: setup brokers
 	$(BIN)/python -m bench.peers
+
+# Celery's brokers. Without them Celery is reported as missing.
+brokers:
+	@{ command -v redis-server && test -x /usr/lib/rabbitmq/bin/rabbitmq-server; } >/dev/null || test "$$(id -u)" != 0 \
+		|| ! command -v apt-get >/dev/null || { \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends redis-server rabbitmq-server >/dev/null \
+		|| echo 'Redis or RabbitMQ could not be installed: Celery is left out'; }
 
 docs: setup
 	$(BIN)/zensical build --clean

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -20,15 +21,15 @@ import psutil
 
 from bench.peers.figures import METRICS, ratio, summary, written
 from bench.peers.frame import ROOT, SETTINGS, Failure, Ground, ground, python_of, tool, version_of
+from bench.peers.page import OUTPUT
 from bench.peers.registry import PEERS, Peer
 from bench.peers.workloads import WAITING, WORKLOADS, Measured, Run
-
-OUTPUT = ROOT / "bench" / "results" / "local" / "peers.json"
 
 at_once = 3
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # servers and workers are stopped on the way out
     asked = arguments()
     peers = [peer for peer in PEERS if peer.name in chosen(asked.peers, [one.name for one in PEERS])]
     workloads = [one for one in WORKLOADS if one in chosen(asked.workloads, list(WORKLOADS))]

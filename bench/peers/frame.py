@@ -21,9 +21,10 @@ from uuid import uuid4
 import psutil
 import psycopg
 
+from bench.peers.brokers import BROKERS, BrokerMissing
 from bench.peers.registry import Peer
 from bench.peers.tally import Tallies
-from holdfast.kernel.embedded import Embedded
+from holdfast.kernel.embedded import Embedded, is_watched
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "bench"
@@ -39,10 +40,31 @@ class Failure(Exception):
 
 
 class Ground:
-    """The server of one run."""
+    """The server of one run, and the brokers that were asked for."""
 
-    def __init__(self, server: Embedded) -> None:
+    def __init__(self, server: Embedded, stack: contextlib.ExitStack) -> None:
         self.server = server
+        self._stack = stack
+        self._brokers: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def place(self, peer: Peer) -> Iterator[str]:
+        """The address of an empty database, or of the broker. Raises Failure."""
+        if peer.broker:
+            yield self.broker(peer.broker)
+            return
+        with self.database() as url:
+            yield url
+
+    def broker(self, name: str) -> str:
+        """Its address; it is started when it is first asked for, and ends with the run. Raises Failure."""
+        if name not in self._brokers:
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(dir=CACHE, prefix=f"{name}-")))
+            try:
+                self._brokers[name] = self._stack.enter_context(BROKERS[name](folder))
+            except BrokerMissing as error:
+                raise Failure(str(error)) from None
+        return self._brokers[name]
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
@@ -67,10 +89,15 @@ class Ground:
 
 @contextlib.contextmanager
 def ground() -> Iterator[Ground]:
-    home = CACHE / "server"
-    shutil.rmtree(home, ignore_errors=True)
-    with Embedded(home, settings=SETTINGS) as server:
-        yield Ground(server)
+    """A new server on the project's own disk, gone at the end."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    home = Path(tempfile.mkdtemp(dir=CACHE, prefix="server-"))
+    try:
+        with Embedded(home, settings=SETTINGS) as server, contextlib.ExitStack() as stack:
+            yield Ground(server, stack)
+        wait_for(lambda: not is_watched(home), 60, "the server has stopped")
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def python_of(peer: Peer) -> Path:
@@ -123,8 +150,9 @@ def version_of(peer: Peer) -> str:
 class Stand:
     """One peer at one workload: its database, its folder of tallies, its processes."""
 
-    def __init__(self, peer: Peer, url: str, folder: Path) -> None:
+    def __init__(self, peer: Peer, url: str, folder: Path, mode: str) -> None:
         self.peer = peer
+        self.mode = mode
         self.url = url
         self.folder = folder
         self.tallies = Tallies(folder)
@@ -133,7 +161,8 @@ class Stand:
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PG"))}
-        own = {"PEER_URL": self.url, "PEER_FOLDER": str(self.folder), "PEER_BATCH": str(self.peer.batch)}
+        own = {"PEER_URL": self.url, "PEER_FOLDER": str(self.folder), "PEER_BATCH": str(self.peer.batch),
+               "PEER_MODE": self.mode}  # fmt: skip
         return {**kept, **own, **more}
 
     def tell(self, *arguments: object) -> dict[str, object]:
@@ -151,10 +180,10 @@ class Stand:
         said: dict[str, object] = json.loads(last_line_whole(done.stdout))
         return said
 
-    def start_worker(self, mode: str) -> "Worker":
+    def start_worker(self) -> "Worker":
         """A worker that has imported everything and waits at its gate."""
         before = len(self.tallies.processes())
-        worker = Worker(self, mode, len(self.workers))
+        worker = Worker(self, len(self.workers))
         self.workers.append(worker)
         wait_for(lambda: worker.has_ended() or len(self.tallies.processes()) > before, import_seconds, "worker starts")
         if worker.has_ended():
@@ -190,9 +219,9 @@ class Stand:
 
 
 @contextlib.contextmanager
-def stand(peer: Peer, url: str, *, setup: bool = True) -> Iterator[Stand]:
+def stand(peer: Peer, url: str, mode: str = "drain", *, setup: bool = True) -> Iterator[Stand]:
     with tempfile.TemporaryDirectory(prefix="peer-") as folder:
-        one = Stand(peer, url, Path(folder))
+        one = Stand(peer, url, Path(folder), mode)
         try:
             if setup:
                 one.tell("setup")
@@ -204,13 +233,13 @@ def stand(peer: Peer, url: str, *, setup: bool = True) -> Iterator[Stand]:
 class Worker:
     """A worker process of a peer, with its children."""
 
-    def __init__(self, stand: Stand, mode: str, number: int) -> None:
+    def __init__(self, stand: Stand, number: int) -> None:
         self.gate = stand.folder / f"gate-{number}"
         self.killed = False
         self._log = stand.folder / f"worker-{number}.log"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [str(python_of(stand.peer)), "-m", stand.peer.module, "work", mode],
+                [str(python_of(stand.peer)), "-m", stand.peer.module, "work", stand.mode],
                 cwd=ROOT, env=stand.environment(PEER_GATE=str(self.gate), PEER_WORKER=str(number)),
                 stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip

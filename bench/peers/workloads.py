@@ -54,7 +54,7 @@ class Run:
         if workload == "million":
             with stand(peer, self._heavy_database(peer), setup=False) as one:
                 return work(self, one)
-        with self.ground.database() as url, stand(peer, url) as one:
+        with self.ground.place(peer) as url, stand(peer, url, MODES.get(workload, "drain")) as one:
             return work(self, one)
 
     def _heavy_database(self, peer: Peer) -> str:
@@ -70,25 +70,25 @@ class Run:
         return self._heavy[peer.name]
 
 
-def submit(_: Run, one: Stand) -> Measured:
-    return {"submit": one.tell("submit", "noop", submit_tasks)}
+def submit(run: Run, one: Stand) -> Measured:
+    return {"submit": one.tell("submit", "noop", min(submit_tasks, run.tasks(one.peer)))}
 
 
 def drain(run: Run, one: Stand, metric: str, workers: int) -> Measured:
     tasks = run.tasks(one.peer)
     filled = one.tell("bulk", "noop", tasks)
-    return {"bulk": filled, metric: drained(one, tasks, "drain", workers)}
+    return {"bulk": filled, metric: drained(one, tasks, workers)}
 
 
-def drained(one: Stand, tasks: int, mode: str, workers: int = 1) -> Raw:
-    for worker in [one.start_worker(mode) for _ in range(workers)]:
+def drained(one: Stand, tasks: int, workers: int = 1) -> Raw:
+    for worker in [one.start_worker() for _ in range(workers)]:
         worker.let_go()
     end = one.wait_until_finished(tasks, drain_seconds)
     return {"tasks": tasks, "seconds": end - one.tallies.first(), "runs": one.tallies.count()}
 
 
 def idle(_: Run, one: Stand) -> Measured:
-    one.start_worker("idle").let_go()
+    one.start_worker().let_go()
     taken = one.tell("idle", idle_tasks, idle_seconds)["milliseconds"]
     assert isinstance(taken, list)  # noqa: S101
     hundredths = statistics.quantiles(taken, n=100)
@@ -98,7 +98,7 @@ def idle(_: Run, one: Stand) -> Measured:
 def steps(run: Run, one: Stand) -> Measured:
     tasks = min(one.peer.step_tasks, run.tasks(one.peer))
     one.tell("bulk", "steps", tasks)
-    return {"steps": drained(one, tasks, "steps")}
+    return {"steps": drained(one, tasks)}
 
 
 def million(run: Run, one: Stand) -> Measured:
@@ -112,21 +112,21 @@ def snapshot(run: Run, one: Stand) -> Measured:
         return {"snapshot": drain(run, one, "drain", 1)["drain"]}
 
 
-def recover(_: Run, one: Stand, mode: str) -> Measured:
+def recover(_: Run, one: Stand) -> Measured:
     one.tell("bulk", "nap", naps)
-    first, second = one.start_worker(mode), one.start_worker(mode)
+    first, second = one.start_worker(), one.start_worker()
     first.let_go()
     wait_for(lambda: one.tallies.count() >= naps, 30, "all naps have begun")
     first.kill()
     killed = time.time()
     second.let_go()
     end = one.wait_until_finished(naps, recovery_seconds)
-    return {mode: {"tasks": naps, "seconds": end - killed, "runs": one.tallies.count()}}
+    return {one.mode: {"tasks": naps, "seconds": end - killed, "runs": one.tallies.count()}}
 
 
 def lose_runner(_: Run, one: Stand) -> Measured:
     one.tell("bulk", "nap", naps)
-    one.start_worker("default").let_go()
+    one.start_worker().let_go()
     wait_for(lambda: one.tallies.count() >= naps, 30, "all naps have begun")
     killed = time.time()
     for number in one.tallies.processes():
@@ -138,7 +138,7 @@ def lose_runner(_: Run, one: Stand) -> Measured:
 def killed_in_the_middle(run: Run, one: Stand) -> Measured:
     tasks = run.tasks(one.peer)
     one.tell("bulk", "noop", tasks)
-    first, second = one.start_worker("best"), one.start_worker("best")
+    first, second = one.start_worker(), one.start_worker()
     first.let_go()
     wait_for(lambda: one.tallies.count() >= tasks // 4, drain_seconds, "a quarter has run")
     first.kill()
@@ -159,9 +159,11 @@ WORKLOADS: dict[str, Callable[[Run, Stand], Measured]] = {
     "million": million,
     "snapshot": snapshot,
     "killed": killed_in_the_middle,
-    "best": lambda run, one: recover(run, one, "best"),
+    "best": recover,
     "runner": lose_runner,
-    "default": lambda run, one: recover(run, one, "default"),
+    "default": recover,
 }
+MODES = {"idle": "idle", "steps": "steps", "killed": "best", "best": "best", "runner": "default", "default": "default"}
+"""How workers are to be set for a workload; for all others, for a drain."""
 WAITING = frozenset({"default", "best", "runner"})
 """Those that mostly wait: some peers at once. `default` is done in the first round only, it takes minutes."""

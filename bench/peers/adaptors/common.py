@@ -25,6 +25,7 @@ from bench.peers.tally import Tallies, Tally
 
 URL = os.environ.get("PEER_URL", "")
 FOLDER = Path(os.environ.get("PEER_FOLDER", "."))
+MODE = os.environ.get("PEER_MODE", "")
 BATCH = int(os.environ.get("PEER_BATCH", "500"))
 STEPS = ("one", "two", "three", "four", "five")
 
@@ -69,6 +70,10 @@ def told_to_stop() -> asyncio.Event:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     return stop
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
 
 
 async def until_stopped(work: asyncio.Task[None]) -> None:
