@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,7 @@ from bench.peers.figures import METRICS, ratio, summary, written
 from bench.peers.frame import ROOT, SETTINGS, Failure, Ground, ground, python_of, tool, version_of
 from bench.peers.page import OUTPUT
 from bench.peers.registry import PEERS, Peer
-from bench.peers.workloads import WAITING, WORKLOADS, Measured, Run
-
-at_once = 3
+from bench.peers.workloads import AT_ONCE, FIRST_ROUND_ONLY, WORKLOADS, Measured, Run
 
 
 def main() -> None:
@@ -39,7 +38,7 @@ def main() -> None:
         run = Run(server, asked.tasks)
         for number in range(asked.rounds):
             for workload in workloads:
-                if number and workload == "default":
+                if number and workload in FIRST_ROUND_ONLY:
                     continue
                 do_all(run, workload, [peer for peer in present if workload in peer.workloads], results, number)
                 OUTPUT.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +110,8 @@ def do_all(run: Run, workload: str, peers: list[Peer], results: dict[str, Any], 
         except Failure as failure:
             return peer, str(failure), time.monotonic() - begun
 
-    with ThreadPoolExecutor(at_once if workload in WAITING else 1) as pool:
-        for peer, measured, seconds in pool.map(do, peers):
+    with ThreadPoolExecutor(AT_ONCE[workload]) if workload in AT_ONCE else nullcontext() as pool:
+        for peer, measured, seconds in pool.map(do, peers) if pool else map(do, peers):
             if isinstance(measured, str):
                 results["failures"].setdefault(workload, {}).setdefault(peer.name, []).append(measured)
                 line = measured

@@ -15,7 +15,7 @@ from pathlib import Path
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
-start_seconds = 60.0
+start_seconds = 180.0
 
 
 class BrokerMissing(Exception):

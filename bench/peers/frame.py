@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -45,37 +46,48 @@ class Ground:
     def __init__(self, server: Embedded, stack: contextlib.ExitStack) -> None:
         self.server = server
         self._stack = stack
+        self._making = threading.Lock()
+        self._templates: set[str] = set()
         self._brokers: dict[str, str] = {}
 
     @contextlib.contextmanager
     def place(self, peer: Peer) -> Iterator[str]:
-        """The address of an empty database, or of the broker. Raises Failure."""
+        """The address of a database with its schema and nothing in it, or of the broker. Raises Failure."""
         if peer.broker:
             yield self.broker(peer.broker)
             return
-        with self.database() as url:
-            yield url
-
-    def broker(self, name: str) -> str:
-        """Its address; it is started when it is first asked for, and ends with the run. Raises Failure."""
-        if name not in self._brokers:
-            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(dir=CACHE, prefix=f"{name}-")))
-            try:
-                self._brokers[name] = self._stack.enter_context(BROKERS[name](folder))
-            except BrokerMissing as error:
-                raise Failure(str(error)) from None
-        return self._brokers[name]
-
-    @contextlib.contextmanager
-    def database(self) -> Iterator[str]:
-        """The address of an empty database, gone at the end."""
+        template = self.template(peer)
         name = f"bench_{uuid4().hex[:12]}"
-        self.run(f"create database {name}")
+        self.run(f"create database {name} template {template}")
         self.run("checkpoint")
         try:
             yield self.server.owner_url(name)
         finally:
             self.run(f"drop database {name} with (force)")
+
+    def template(self, peer: Peer) -> str:
+        """A database with its schema, made by the peer itself when it is first asked for. Raises Failure."""
+        name = f"template_{peer.name.replace(' ', '_')}"
+        with self._making:
+            if name not in self._templates:
+                self.run(f"drop database if exists {name} with (force)")
+                self.run(f"create database {name}")
+                with stand(peer, self.server.owner_url(name)) as one:
+                    one.tell("setup")
+                self.run(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
+                self._templates.add(name)
+        return name
+
+    def broker(self, name: str) -> str:
+        """Its address; it is started when it is first asked for, and ends with the run. Raises Failure."""
+        with self._making:
+            if name not in self._brokers:
+                folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(dir=CACHE, prefix=f"{name}-")))
+                try:
+                    self._brokers[name] = self._stack.enter_context(BROKERS[name](folder))
+                except BrokerMissing as error:
+                    raise Failure(str(error)) from None
+            return self._brokers[name]
 
     def run(self, statement: str) -> None:
         with psycopg.connect(self.server.owner_url("postgres"), autocommit=True) as connection:
@@ -219,12 +231,10 @@ class Stand:
 
 
 @contextlib.contextmanager
-def stand(peer: Peer, url: str, mode: str = "drain", *, setup: bool = True) -> Iterator[Stand]:
+def stand(peer: Peer, url: str, mode: str = "drain") -> Iterator[Stand]:
     with tempfile.TemporaryDirectory(prefix="peer-") as folder:
         one = Stand(peer, url, Path(folder), mode)
         try:
-            if setup:
-                one.tell("setup")
             yield one
         finally:
             one.close()

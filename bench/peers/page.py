@@ -21,6 +21,10 @@ KEPT = ROOT / "bench" / "results"
 OUTPUT = KEPT / "local" / "peers.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks.svg"
+TABLES = (
+    ("submit", "bulk", "drain1", "drain2", "million", "snapshot", "steps"),
+    ("p50", "p99", "default", "best", "runner", "killed"),
+)
 PLOTTED = ("drain1", "bulk", "steps", "p50")
 
 FIGURES = """A figure here is worth something only beside the others of the same run; another machine gives others.
@@ -28,7 +32,7 @@ FIGURES = """A figure here is worth something only beside the others of the same
 
 ![Holdfast beside its peers]({plot})
 
-{table}
+{tables}
 
 Each cell is the median of its rounds, below it the least and the most of them, and how many times better Holdfast was
 in that run (`x 2` for a rate: twice as many; for a time: half as long). "-": not offered, or not measured.
@@ -75,14 +79,20 @@ def figures(results: Results) -> str:
         f" {machine['python']}, PostgreSQL {machine['postgres']} ({settings}), {results['rounds']} rounds in turn,"
         f" commit `{results['commit'][:12]}`."
     )
-    return FIGURES.format(about=about, plot=PLOT.name, table=table(results), failures=failures(results))
+    return FIGURES.format(about=about, plot=PLOT.name, tables=tables(results), failures=failures(results))
 
 
-def table(results: Results) -> str:
-    shown = [metric for metric in METRICS if any(summary(results, metric, peer) for peer in results["peers"])]
+def tables(results: Results) -> str:
+    return "\n\n".join(table(results, group) for group in TABLES)
+
+
+def table(results: Results, group: tuple[str, ...]) -> str:
+    shown = [metric for metric in group if any(summary(results, metric, peer) for peer in results["peers"])]
     lines = ["| | " + " | ".join(METRICS[metric].title for metric in shown) + " |", "|---" * (len(shown) + 1) + "|"]
     for peer in results["peers"]:
-        lines.append(f"| **{peer}** | " + " | ".join(cell(results, metric, peer) for metric in shown) + " |")
+        cells = [cell(results, metric, peer) for metric in shown]
+        if any(cell != "-" for cell in cells):
+            lines.append(f"| **{peer}** | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -89,7 +89,7 @@ PEERS = [
         " checkpointed",
         unfinished="select count(*) from absurd.t_bench where state <> 'completed'",
         workloads=EVERYWHERE | STEPS,
-        tasks=5000,
+        tasks=4000,
         step_tasks=500,
     ),
     Peer(
@@ -102,7 +102,7 @@ PEERS = [
         promises="Jobs and their events are kept. Stalled jobs are found if the user's own loop looks for them. No"
         " steps, no results",
         unfinished="select count(*) from procrastinate_jobs where status <> 'succeeded'",
-        tasks=5000,
+        tasks=4000,
     ),
     Peer(
         "dbos",
@@ -137,7 +137,7 @@ PEERS = [
         " s",
         promises="Finished jobs are kept for 10 minutes with their result. No steps",
         unfinished="select count(*) from saq_jobs where status <> 'complete'",
-        tasks=5000,
+        tasks=4000,
     ),
     Peer(
         "oban",
@@ -162,7 +162,7 @@ PEERS = [
         promises="Tasks are in the broker, outside of the application's transactions; a finished task leaves nothing."
         " By default a task is lost with its worker. No steps. The end of a drain is the end of its last handler",
         workloads=EVERYWHERE - {"killed"},
-        tasks=5000,
+        tasks=4000,
         broker="rabbitmq",
     ),
     Peer(
@@ -174,7 +174,7 @@ PEERS = [
         " call. Recovery: default early acknowledgement; best: late, visibility_timeout 5 s",
         promises="As with RabbitMQ. A task that runs longer than visibility_timeout is run a second time beside itself",
         workloads=EVERYWHERE - {"killed"},
-        tasks=5000,
+        tasks=4000,
         broker="redis",
     ),
     Peer(

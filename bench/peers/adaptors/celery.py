@@ -5,24 +5,24 @@ from collections.abc import Sequence
 
 from celery import Celery
 
-from bench.peers.adaptors import common
+from bench.peers.adaptors import contract
 
-is_rabbitmq = common.URL.startswith("amqp")
-app = Celery("bench", broker=common.URL)
+is_rabbitmq = contract.URL.startswith("amqp")
+app = Celery("bench", broker=contract.URL)
 app.conf.update(
-    task_default_queue=common.FOLDER.name,
+    task_default_queue=contract.FOLDER.name,
     task_ignore_result=True,
-    task_acks_late=common.MODE != "default",
-    task_reject_on_worker_lost=common.MODE != "default",
+    task_acks_late=contract.MODE != "default",
+    task_reject_on_worker_lost=contract.MODE != "default",
     worker_prefetch_multiplier=5,
     broker_connection_retry_on_startup=True,
     broker_transport_options=(
-        {"confirm_publish": True} if is_rabbitmq else {"visibility_timeout": 5} if common.MODE == "best" else {}
+        {"confirm_publish": True} if is_rabbitmq else {"visibility_timeout": 5} if contract.MODE == "best" else {}
     ),
 )
 
 
-class Peer(common.Adaptor):
+class Peer(contract.Adaptor):
     async def setup(self) -> None:
         """The queue is made by whoever comes first."""
 
@@ -38,7 +38,7 @@ class Peer(common.Adaptor):
                 app.send_task(task, (number,), producer=producer)
 
     async def work(self, mode: str) -> None:
-        page = common.tally()
+        page = contract.tally()
 
         @app.task(name="noop")
         def noop(number: int) -> None:
@@ -48,13 +48,13 @@ class Peer(common.Adaptor):
         @app.task(name="nap")
         def nap(number: int) -> None:
             page.ran(number)
-            time.sleep(common.nap_seconds)
+            time.sleep(contract.nap_seconds)
             page.ended()
 
-        common.wait_at_gate()
+        contract.wait_at_gate()
         quiet = ["--without-gossip", "--without-mingle", "--loglevel=ERROR"]
         app.worker_main(["worker", "--pool=threads", "--concurrency=20", *quiet])
 
 
 if __name__ == "__main__":
-    common.run(Peer())
+    contract.run(Peer())

@@ -8,7 +8,7 @@ from chancy import Chancy, Job, Queue, Worker
 from chancy.plugins.leadership import Leadership
 from chancy.plugins.recovery import Recovery
 
-from bench.peers.adaptors import common
+from bench.peers.adaptors import contract
 from bench.peers.tally import Tally
 
 QUEUE = Queue("bench", concurrency=1000, executor=Chancy.Executor.Async, eager_polling=True)
@@ -21,10 +21,10 @@ async def noop(number: int) -> None:
 
 async def nap(number: int) -> None:
     PAGES[0].ran(number)
-    await asyncio.sleep(common.nap_seconds)
+    await asyncio.sleep(contract.nap_seconds)
 
 
-class Peer(common.Adaptor):
+class Peer(contract.Adaptor):
     async def setup(self) -> None:
         await self.open()
         await self.chancy.migrate()
@@ -32,9 +32,9 @@ class Peer(common.Adaptor):
 
     async def open(self) -> None:
         plugins = []
-        if common.MODE == "best":
+        if contract.MODE == "best":
             plugins = [Recovery(poll_interval=1), Leadership(poll_interval=1, timeout=3)]
-        self.chancy = Chancy(common.URL, plugins=plugins)
+        self.chancy = Chancy(contract.URL, plugins=plugins)
         await self.chancy.__aenter__()
 
     async def submit(self, task: str, number: int) -> None:
@@ -45,12 +45,12 @@ class Peer(common.Adaptor):
             pass
 
     async def work(self, mode: str) -> None:
-        PAGES.append(common.tally())
-        common.wait_at_gate()
+        PAGES.append(contract.tally())
+        contract.wait_at_gate()
         await self.open()
         beats = {"heartbeat_poll_interval": 1, "heartbeat_timeout": 3} if mode == "best" else {}
         async with Worker(self.chancy, register_signal_handlers=False, **beats) as worker:
-            await common.until_stopped(asyncio.create_task(worker.wait_for_shutdown()))
+            await contract.until_stopped(asyncio.create_task(worker.wait_for_shutdown()))
 
 
 def job(task: str, number: int) -> Job:
@@ -61,4 +61,4 @@ if __name__ == "__main__":
     from bench.peers.adaptors.chancy import Peer as Imported  # jobs are found by name, in the module they name
 
     uvloop.install()
-    common.run(Imported())
+    contract.run(Imported())

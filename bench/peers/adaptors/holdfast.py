@@ -5,10 +5,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from bench.peers.adaptors import common
+from bench.peers.adaptors import contract
 from holdfast import Holdfast, step
 
-hf = Holdfast(common.URL)
+hf = Holdfast(contract.URL)
 app = "bench.peers.adaptors.holdfast:hf"
 options = {
     "drain": ["--slots", "500", "--batch", "500"],
@@ -27,13 +27,13 @@ async def noop(number: int) -> None:
 @hf.task
 async def nap(number: int) -> None:
     page.ran(number)
-    await asyncio.sleep(common.nap_seconds)
+    await asyncio.sleep(contract.nap_seconds)
 
 
 @hf.task
 async def steps(number: int) -> None:
     page.ran(number)
-    for name in common.STEPS:
+    for name in contract.STEPS:
         await step(name, nothing)
 
 
@@ -41,7 +41,7 @@ async def nothing() -> None:
     """What a step does here."""
 
 
-class Ours(common.Adaptor):
+class Ours(contract.Adaptor):
     async def setup(self) -> None:
         await self.open()
 
@@ -52,16 +52,16 @@ class Ours(common.Adaptor):
         await hf.tasks[task].astart(number)
 
     async def submit_many(self, task: str, numbers: Sequence[int]) -> None:
-        for some in common.in_lists(numbers):
+        for some in contract.in_lists(numbers):
             await hf.asubmit([hf.tasks[task].submission(number) for number in some])
 
     async def work(self, mode: str) -> None:
-        os.environ.update(HOLDFAST_URL=common.URL, PEER_RUNS_HERE="yes")
+        os.environ.update(HOLDFAST_URL=contract.URL, PEER_RUNS_HERE="yes")
         os.execv(sys.executable, [sys.executable, "-m", "holdfast", "worker", "--app", app, *options[mode]])  # noqa: S606
 
 
 if os.environ.get("PEER_RUNS_HERE"):
-    page = common.tally()
-    common.wait_at_gate()
+    page = contract.tally()
+    contract.wait_at_gate()
 if __name__ == "__main__":
-    common.run(Ours())
+    contract.run(Ours())

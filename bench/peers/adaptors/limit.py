@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import asyncpg
 import uvloop
 
-from bench.peers.adaptors import common
+from bench.peers.adaptors import contract
 
 TABLE = """
 create table bare (id bigint primary key generated always as identity, number int not null, token uuid);
@@ -24,32 +24,32 @@ update bare set token = gen_random_uuid() where id = any (array(select id from p
 DELETE = "delete from bare where id = any ($1)"
 
 
-class Limit(common.Adaptor):
+class Limit(contract.Adaptor):
     async def setup(self) -> None:
         await self.open()
         await self.connection.execute(TABLE)
 
     async def open(self) -> None:
-        self.connection = await asyncpg.connect(common.URL)
+        self.connection = await asyncpg.connect(contract.URL)
 
     async def submit(self, task: str, number: int) -> None:
         await self.connection.execute(INSERT, [number])
 
     async def submit_many(self, task: str, numbers: Sequence[int]) -> None:
-        for some in common.in_lists(numbers):
+        for some in contract.in_lists(numbers):
             await self.connection.execute(INSERT, list(some))
 
     async def work(self, mode: str) -> None:
-        page = common.tally()
-        common.wait_at_gate()
+        page = contract.tally()
+        contract.wait_at_gate()
         await self.open()
 
         async def noop(number: int) -> None:
             page.ran(number)
 
-        stop = common.told_to_stop()
+        stop = contract.told_to_stop()
         while not stop.is_set():
-            rows = await self.connection.fetch(CLAIM, common.BATCH)
+            rows = await self.connection.fetch(CLAIM, contract.BATCH)
             for row in rows:
                 await noop(row["number"])
             if rows:
@@ -58,4 +58,4 @@ class Limit(common.Adaptor):
 
 if __name__ == "__main__":
     uvloop.install()
-    common.run(Limit())
+    contract.run(Limit())

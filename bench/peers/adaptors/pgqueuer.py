@@ -11,7 +11,7 @@ from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from bench.peers.adaptors import common
+from bench.peers.adaptors import contract
 
 recovery = {
     "default": {},
@@ -19,26 +19,26 @@ recovery = {
 }
 
 
-class Peer(common.Adaptor):
+class Peer(contract.Adaptor):
     async def setup(self) -> None:
         await self.open()
         await self.queries.install()
 
     async def open(self) -> None:
-        self.queries = Queries(AsyncpgDriver(await asyncpg.connect(common.URL)))
+        self.queries = Queries(AsyncpgDriver(await asyncpg.connect(contract.URL)))
 
     async def submit(self, task: str, number: int) -> None:
         await self.queries.enqueue(task, str(number).encode())
 
     async def submit_many(self, task: str, numbers: Sequence[int]) -> None:
-        for some in common.in_lists(numbers):
+        for some in contract.in_lists(numbers):
             payloads = [str(number).encode() for number in some]
             await self.queries.enqueue([task] * len(some), payloads, [0] * len(some))
 
     async def work(self, mode: str) -> None:
-        page = common.tally()
-        common.wait_at_gate()
-        queuer = PgQueuer.from_asyncpg_connection(await asyncpg.connect(common.URL))
+        page = contract.tally()
+        contract.wait_at_gate()
+        queuer = PgQueuer.from_asyncpg_connection(await asyncpg.connect(contract.URL))
 
         @queuer.entrypoint("noop")
         async def noop(job: Job) -> None:
@@ -47,12 +47,12 @@ class Peer(common.Adaptor):
         @queuer.entrypoint("nap")
         async def nap(job: Job) -> None:
             page.ran(int(job.payload))
-            await asyncio.sleep(common.nap_seconds)
+            await asyncio.sleep(contract.nap_seconds)
 
-        running = queuer.run(batch_size=common.BATCH, **recovery.get(mode, {}))
-        await common.until_stopped(asyncio.create_task(running))
+        running = queuer.run(batch_size=contract.BATCH, **recovery.get(mode, {}))
+        await contract.until_stopped(asyncio.create_task(running))
 
 
 if __name__ == "__main__":
     uvloop.install()
-    common.run(Peer())
+    contract.run(Peer())

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import uvloop
 from procrastinate import App, PsycopgConnector
 
-from bench.peers.adaptors import common
+from bench.peers.adaptors import contract
 
 concurrency = 20
 
 
-class Peer(common.Adaptor):
+class Peer(contract.Adaptor):
     def __init__(self) -> None:
-        self.app = App(connector=PsycopgConnector(conninfo=common.URL, min_size=4, max_size=concurrency))
+        self.app = App(connector=PsycopgConnector(conninfo=contract.URL, min_size=4, max_size=concurrency))
 
     async def setup(self) -> None:
         await self.open()
@@ -27,11 +27,11 @@ class Peer(common.Adaptor):
 
     async def submit_many(self, task: str, numbers: Sequence[int]) -> None:
         deferrer = self.app.configure_task(task)
-        for some in common.in_lists(numbers):
+        for some in contract.in_lists(numbers):
             await deferrer.batch_defer_async(*({"number": number} for number in some))
 
     async def work(self, mode: str) -> None:
-        page = common.tally()
+        page = contract.tally()
 
         @self.app.task(name="noop")
         async def noop(number: int) -> None:
@@ -40,16 +40,16 @@ class Peer(common.Adaptor):
         @self.app.task(name="nap")
         async def nap(number: int) -> None:
             page.ran(number)
-            await asyncio.sleep(common.nap_seconds)
+            await asyncio.sleep(contract.nap_seconds)
 
-        common.wait_at_gate()
+        contract.wait_at_gate()
         await self.open()
         beats = {"update_heartbeat_interval": 1.0, "stalled_worker_timeout": 3.0} if mode == "best" else {}
         worker = self.app.run_worker_async(concurrency=concurrency, install_signal_handlers=False, **beats)
         running = asyncio.create_task(worker)
         if mode == "best":
             running = asyncio.create_task(self.beside_rescue(running))
-        await common.until_stopped(running)
+        await contract.until_stopped(running)
 
     async def beside_rescue(self, worker: "asyncio.Task[None]") -> None:
         """The loop that its documentation tells users to write: jobs of workers that went silent are tried again."""
@@ -62,4 +62,4 @@ class Peer(common.Adaptor):
 
 if __name__ == "__main__":
     uvloop.install()
-    common.run(Peer())
+    contract.run(Peer())
