@@ -264,11 +264,13 @@ class Worker:
         return last_line(self._log.read_text(errors="replace"))
 
     def kill(self) -> None:
-        """kill -9 for it and all its children, as if the machine were gone."""
+        """kill -9 for it and all its children, as if the machine were gone: none sees another die."""
         self.killed = True
-        for process in self._everybody():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        everybody = self._everybody()
+        for strike in (psutil.Process.suspend, psutil.Process.kill):
+            for process in everybody:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    strike(process)
         self._process.wait()
 
     def stop(self) -> None:

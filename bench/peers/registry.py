@@ -58,7 +58,9 @@ PEERS = [
             select holdfast.uuid7(), l.id, 'noop', 'Completed', 'nobody', 'default', 3, 'done'
             from holdfast.lifecycle l, generate_series(1, {million}) n where l.name = 'dispatch';
             insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt)
-            select d.id, v, 'done', 'Running', 'Completed', 1 from holdfast.task_done d, generate_series(0, 2) v;
+            select d.id, e.version, e.verb, e.before, e.after, 1
+            from holdfast.task_done d, (values (0, 'submit', '', 'Queued'), (1, 'claim', 'Queued', 'Running'),
+                                               (2, 'done', 'Running', 'Completed')) e (version, verb, before, after);
             insert into holdfast.input (id, payload) select id, '{{"number": 1}}' from holdfast.task_done;
         """,
     ),
