@@ -38,7 +38,7 @@ def main() -> None:
         run = Run(server, asked.tasks)
         for number in range(asked.rounds):
             for workload in workloads:
-                if number and workload in FIRST_ROUND_ONLY:
+                if number and workload in FIRST_ROUND_ONLY and not asked.workloads:
                     continue
                 do_all(run, workload, [peer for peer in present if workload in peer.workloads], results, number)
                 OUTPUT.parent.mkdir(parents=True, exist_ok=True)

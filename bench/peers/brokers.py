@@ -7,6 +7,7 @@ compared is tasks that survive a crash of the machine.
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -73,8 +74,9 @@ BROKERS: dict[str, Callable[[Path], contextlib.AbstractContextManager[str]]] = {
 @contextlib.contextmanager
 def running(command: list[str], environment: dict[str, str], port: int) -> Iterator[None]:
     process = subprocess.Popen(
-        command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+        command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
     try:
         deadline = time.monotonic() + start_seconds
         while not answers(port):
@@ -83,12 +85,11 @@ def running(command: list[str], environment: dict[str, str], port: int) -> Itera
             time.sleep(0.1)
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)  # a script may stand before the server
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
 
 
 def answers(port: int) -> bool:

@@ -139,6 +139,7 @@ PEERS = [
         " s",
         promises="Finished jobs are kept for 10 minutes with their result. No steps",
         unfinished="select count(*) from saq_jobs where status <> 'complete'",
+        workloads=EVERYWHERE - {"killed"},
         tasks=4000,
     ),
     Peer(
