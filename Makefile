@@ -93,4 +93,4 @@ lock: setup
 		--all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean:
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site dist
+	rm -rf .venv .cache .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site dist
