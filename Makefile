@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(C
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: help setup run test lint crash bench docs lock clean packages
+.PHONY: help setup run test lint crash bench bench-peers docs lock clean packages brokers
 
 help:
 	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
@@ -33,6 +33,7 @@ help:
 	@echo 'make lint    ruff, mypy --strict, import rules'
 	@echo 'make crash   the long fault runs'
 	@echo 'make bench   measurements, written to bench/results/local'
+	@echo 'make bench-peers   Holdfast beside other task queues, written to bench/results/local'
 	@echo 'make docs    the documentation, built into site/'
 	@echo 'make lock    choose versions anew and write requirements.lock'
 	@echo 'make clean   remove what setup and the tools made; .holdfast stays'
@@ -74,6 +75,16 @@ crash: setup
 bench: setup
 	$(BIN)/python -m bench
 
+bench-peers: setup brokers
+	$(BIN)/python -m bench.peers
+
+# Celery's brokers. Without them Celery is reported as missing.
+brokers:
+	@{ command -v redis-server && test -x /usr/lib/rabbitmq/bin/rabbitmq-server; } >/dev/null || test "$$(id -u)" != 0 \
+		|| ! command -v apt-get >/dev/null || { \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends redis-server rabbitmq-server >/dev/null \
+		|| echo 'Redis or RabbitMQ could not be installed: Celery is left out'; }
+
 docs: setup
 	$(BIN)/zensical build --clean
 
@@ -82,4 +93,4 @@ lock: setup
 		--all-extras --group dev pyproject.toml --output-file requirements.lock
 
 clean:
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site dist
+	rm -rf .venv .cache .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site dist

@@ -1,0 +1,1 @@
+"""One module per peer, run in the peer's own environment: `python -m bench.peers.adaptors.NAME COMMAND ...`."""
