@@ -11,7 +11,7 @@ from holdfast import Holdfast, step
 hf = Holdfast(contract.URL)
 app = "bench.peers.adaptors.holdfast:hf"
 options = {
-    "drain": ["--slots", "500", "--batch", "500"],
+    "drain": ["--slots", "1500", "--batch", "500"],
     "idle": ["--slots", "500", "--batch", "500"],
     "steps": ["--slots", "500", "--batch", "500"],
     "default": [],
