@@ -1,6 +1,7 @@
 """What time brings, and the end of every history: nothing may be left that cannot end."""
 
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from tests.machine import laws
 from tests.machine.model import Call
@@ -64,12 +65,11 @@ class Clockwork(Owners, Workers):
         ends = [life.until for life in self.model.lives.values() if life.lease and life.until]
         return max(min(ends) - self.model.seen.now, timedelta()) + SECOND / 1000
 
-    def moments(self) -> list[datetime]:
-        """When something ends next: leases, limits and waits."""
+    def ends(self) -> list[tuple[UUID, datetime]]:
+        """The tasks whose limit or wait ends at some time to come, and when."""
         seen = self.model.seen
-        found = {life.until for life in self.model.lives.values() if life.lease and life.until}
-        found |= {row[column] for row in seen.live.values() for column in ("deadline", "due_at") if row[column]}
-        return sorted(moment for moment in found if moment > seen.now)[:8]
+        found = [(task, row[column]) for task, row in seen.live.items() for column in ("deadline", "due_at")]
+        return [(task, at) for task, at in found if at and at > seen.now]
 
     def _until_something_happens(self) -> timedelta:
         seen = self.model.seen

@@ -9,7 +9,6 @@ import pytest
 from holdfast.errors import DependencyInvalid, KeyConflict, MoveRefused, StepUnknown, TaskExpired, VerbUnknown
 from holdfast.kernel.task import Policy, Submission
 from tests.machine.model import Call, leads
-from tests.machine.pools import SECOND
 from tests.machine.seen import Row
 from tests.machine.stage import MANY, Stage
 
@@ -66,7 +65,6 @@ class Owners(Stage):
         if not known and (run in self.model.seen.done or child):
             self.refused(DependencyInvalid, self.store.submit, *tasks)
             return
-        self.advance(SECOND / 1000)
         made = self.do(self.store.submit, *tasks)
         assert [one.created for one in made] == [run is None, not known]
         if known:
@@ -139,7 +137,6 @@ class Owners(Stage):
         if life.machine.name == "ingest":
             self.refused(DependencyInvalid, self.store.retry, task, step)
             return
-        self.advance(SECOND / 1000)
         new = self.do(self.store.retry, task, step)
         kept = life.completed_before(step)
         self.observe(Call(inherited=frozenset(kept)))

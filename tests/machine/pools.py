@@ -73,7 +73,6 @@ HOUR = timedelta(hours=1)
 MOMENT = timedelta.resolution
 
 which = whole(0, 40)
-whiches = whole(0, 10)
 picks = several(which, 0, 3)
 rarely = among(None, None, None, None, 1, 2, 5)
 flags = among(False, True)

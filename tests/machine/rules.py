@@ -91,7 +91,7 @@ def some_tasks(self: Clockwork) -> bool:
 
 
 def some_leases(self: Clockwork) -> bool:
-    return any(life.handed for life in self.model.lives.values())
+    return bool(self.leases())
 
 
 def some_accepted(self: Clockwork) -> bool:
@@ -298,23 +298,33 @@ class Rules(Clockwork):
             self.claim_from(some.ALL_QUEUES, 2, some.MINUTE, None)
             self.claim_all(list(self.model.seen.live)[:4], some.MINUTE)
 
-    @rule(some_live, which=some.which, off=some.brinks, first=some.whiches)
-    def come_to_the_brink(self, which: int, off: timedelta, first: int) -> None:
-        """Just before, exactly at or just after the moment at which a lease, a limit or a wait ends."""
-        moments = self.moments()
-        if not moments:
-            return
-        self.advance(max(self.pick(moments, which) + off - self.model.seen.now, timedelta()))
+    @rule(some_live, n=some.few, lasting=some.leases, beating=some.flags, off=some.brinks)
+    def outlast_a_lease(self, n: int, lasting: timedelta, beating: bool, off: timedelta) -> None:
+        """A lease, or the last heartbeat for it, ends just now."""
+        self.claim_from(some.ALL_QUEUES, n, lasting, None)
         held = [self.current(task) for task in self.model.seen.held()]
-        calls: list[Callable[[], None]] = [
-            lambda: self.sweep_once(500),
-            lambda: self.claim_from(some.ALL_QUEUES, 4, some.MINUTE, None),
-            lambda: self.claim_all(list(self.model.seen.live)[-6:], some.MINUTE),
-            lambda: self.settle_all([(lease, self.forward(lease)) for lease in held[-2:]]),
-            lambda: self.beat_all(held[-3:], some.MINUTE),
-        ]
-        for call in calls[first % len(calls) :][:2]:
-            call()
+        if beating:
+            self.beat_all(held, 2 * some.MINUTE)
+        if held:
+            self.advance(max(self.until_leases_end() - some.SECOND / 1000 + off, timedelta()))
+            self.sweep_once(500)
+            self.tally["an end was met exactly"] += not off
+
+    @rule(some_live, which=some.which, off=some.brinks, swept=some.flags, verb=some.verbs)
+    def outlast_a_limit(self, which: int, off: timedelta, swept: bool, verb: str | None) -> None:
+        """The limit of a state, or a wait, ends just now; whoever asks next must know, whether or not it was swept."""
+        ends = self.ends()
+        if not ends:
+            return
+        task, at = self.pick(ends, which)
+        self.advance(at + off - self.model.seen.now)
+        if swept:
+            self.sweep_once(500)
+        elif task in self.with_owner():
+            self.act_on(task, verb)
+        self.claim_all([task], some.MINUTE)
+        self.claim_from(some.ALL_QUEUES, 4, some.MINUTE, None)
+        self.tally["an end was met exactly"] += not off
 
     @rule(some_live, which=some.picks, n=some.few, twist=some.twists)
     def see_die(self, which: list[int], n: int, twist: int) -> None:

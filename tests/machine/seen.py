@@ -180,6 +180,15 @@ class Window:
         self._upto = EVERYTHING
         self._seen: Seen | None = None
 
+    def break_function(self, name: str, was: str, is_now: str) -> None:
+        """Put a bug into a function of the kernel."""
+        find = (
+            "select pg_get_functiondef(oid) from pg_proc where pronamespace = 'holdfast'::regnamespace and proname = $1"
+        )
+        body = self._call(self._connection.fetchval, find, name)
+        assert was in body, f"{name} does not say {was!r} any more"
+        self._call(self._connection.execute, body.replace(was, is_now))
+
     def clear(self) -> None:
         """Begin anew: no task, no pause, the first moment of 2030."""
         self._call(self._connection.execute, self._clear)

@@ -74,8 +74,6 @@ class Stage:
         self.model.wait(self.window.advance(by))
 
     def submit_plain(self, *tasks: Submission) -> list[UUID]:
-        """Each call in a millisecond of its own, so that the order of the ids is the order of the calls."""
-        self.advance(SECOND / 1000)
         seen = self.model.seen
         tasks = tuple(
             replace(task, limit_to=LIMIT_KEYS[task.limit_key])

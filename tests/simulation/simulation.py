@@ -1,17 +1,16 @@
 """Many long histories, each made up by a seeded generator and nothing else.
 
-The rules, the model and the laws are those of tests/machine. A history begins with an empty database at the first moment of
-2030, goes on for some hundred operations, and ends when every task has ended. It depends on its seed and its number alone, so
-whatever goes wrong in one can be played again by itself.
+The rules, the model and the laws are those of tests/machine. A history begins with an empty database at the first
+moment of 2030, goes on for a thousand operations, and ends when every task has ended. It depends on its seed and its
+number alone, so whatever goes wrong in one can be played again by itself.
 
-An operation is one verb of the kernel on one task, or a call that answers for none: a claim that hands out three leases is
-three, a sweep is one, time that passes is none. Each is checked at once, in the answer and in every row that was written
-since; the whole database is read again, replayed by `holdfast.verify` and explained twice in each history.
+An operation is one verb of the kernel on one task, or a call that answers for none: a claim that hands out three leases
+is three, a sweep is one, time that passes is none. Each is checked at once, in the answer and in every row that was
+written since; twice in each history the whole database is read again, replayed by `holdfast.verify`, and explained.
 """
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import traceback
+from dataclasses import dataclass
 from random import Random
 from uuid import UUID
 
@@ -19,7 +18,7 @@ from tests.machine import journal
 from tests.machine.opening import Opened
 from tests.machine.rules import BEGINNING, RULES, Rules
 
-LENGTH = 400
+LENGTH = 1000
 TOLD = 15
 
 
@@ -34,7 +33,6 @@ class History:
     seed: int
     number: int
     stage: Rules
-    operations: int = field(default=0, init=False)
 
     def play(self) -> None:
         """From its beginning to its end. Raises Broken."""
@@ -56,16 +54,22 @@ class History:
         return journal.digest(self.stage.journal, self.stage.model.lives)
 
     def _report(self, error: Exception) -> str:
+        """Where it broke, the last calls that told of the tasks in question, and how to see it again."""
         stage = self.stage
         tasks = list(stage.model.lives)
+        names = journal.Names(tasks)
         accused = {UUID(found) for found in journal.ID.findall(str(error))} & set(tasks)
-        whom = accused or stage.model.seen.touched
-        told = ", ".join(f"#{tasks.index(task)}" for task in sorted(whom, key=tasks.index)) or "no task"
-        return (
-            f"seed {self.seed}, history {self.number}, operation {stage.operations}: {error}\n"
-            f"The last calls that told of {told}:\n{journal.about(stage.journal, tasks, whom, TOLD)}\n"
-            f"Play it again: HOLDFAST_SIM_SEED={self.seed} HOLDFAST_SIM_HISTORY={self.number}"
-            " .venv/bin/pytest -n 0 tests/simulation -k one_history"
+        whom = accused or stage.journal[-1].tasks()
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return "\n".join(
+            [
+                f"seed {self.seed}, history {self.number}, operation {stage.operations}: {names.put_into(error)}",
+                f"{at.filename}:{at.lineno}: {at.line}",
+                f"The last calls that told of {', '.join(sorted(map(names.put_into, whom))) or 'anybody'}:",
+                journal.tell(journal.about(stage.journal, whom)[-TOLD:], names),
+                f"Play it again: HOLDFAST_SIM_SEED={self.seed} HOLDFAST_SIM_HISTORY={self.number}"
+                " .venv/bin/pytest -n 0 tests/simulation -k told_again",
+            ]
         )
 
 
