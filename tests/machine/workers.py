@@ -67,7 +67,7 @@ class Workers(Stage):
 
     def lose_all(self, given: Sequence[Lease]) -> None:
         """A worker that was seen to die has lost what it held, as if its leases had ended."""
-        leases = list({lease.task_id: lease for lease in given}.values())
+        leases = self.once_each(given)
         held = {lease.task_id for lease in leases if self.model.lives[lease.task_id].holds(lease)}
         number = self.do(self.store.lose_these, leases)
         self.observe(Call(lost=held))
