@@ -57,6 +57,7 @@ BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("function", "was", "is_now"), BUGS.values(), ids=BUGS)
 def test_a_bug_breaks_a_history(ground: Ground, function: str, was: str, is_now: str) -> None:
     with opened(ground, Counter()) as stage:

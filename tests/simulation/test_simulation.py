@@ -44,6 +44,7 @@ def test_no_long_run_of_a_seed_breaks_a_promise(ground: Ground, seed: int) -> No
     play_seed(ground, seed + 1000, asked or MANY_OPERATIONS)
 
 
+@pytest.mark.timeout(300)
 def test_a_history_can_be_told_again(ground: Ground) -> None:
     digests = []
     for _ in range(2):
