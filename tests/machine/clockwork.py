@@ -1,12 +1,13 @@
-"""What time brings, and the end of every example: nothing may be left that cannot end."""
+"""What time brings, and the end of every history: nothing may be left that cannot end."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from tests.machine import laws
 from tests.machine.model import Call
 from tests.machine.owners import Owners
-from tests.machine.stage import BUDGET, CAPACITY, EVERY
-from tests.machine.strategies import ALL_QUEUES, NAMES, SECOND
+from tests.machine.pools import ALL_QUEUES, NAMES, SECOND
+from tests.machine.stage import BUDGET
 from tests.machine.workers import Workers
 
 
@@ -28,7 +29,7 @@ class Clockwork(Owners, Workers):
         self.do(self.store.limit_concurrency, key, allowed)
         self.observe(Call())
         assert self.model.seen.allowed[key] == allowed
-        assert key not in self.model.seen.starving()
+        assert key not in self.model.seen.starving
 
     def greet(self, names: list[str] | None, slots: int) -> None:
         """A worker says what it can run: of what was set aside because nobody knew it, as much comes back as it can
@@ -47,28 +48,28 @@ class Clockwork(Owners, Workers):
                 )
 
     def block_spending(self, lasting: timedelta) -> None:
-        self.blocked_until = max(self.blocked_until, self.model.seen.now + lasting)
-        self.do(self.store.block_budget, BUDGET, self.blocked_until)
+        until = self.model.seen.now + lasting
+        self.do(self.store.block_budget, BUDGET, until)
+        self.bucket.block(until)
 
     def spend_some(self, amount: float) -> None:
-        """No stretch of time sees more spent than was there at its start, and what came in since."""
+        """Whoever asks gets what is there, neither more nor less, and else learns when to come back."""
         now = self.model.seen.now
         grant = self.do(self.store.spend, BUDGET, amount)
-        if grant.granted:
-            assert now >= self.blocked_until
-            self.grants.append((now, amount))
-            spent = 0.0
-            for at, one in reversed(self.grants):
-                spent += one
-                assert spent <= CAPACITY + (now - at) / EVERY, f"{spent} since {at}"
-        else:
-            assert grant.retry_at > now
+        assert grant.granted == self.bucket.spend(amount, now), f"{amount} of {self.bucket} at {now}"
+        assert grant.granted or grant.retry_at > now
         self.tally["budget granted" if grant.granted else "budget refused"] += 1
 
     def until_leases_end(self) -> timedelta:
         """Until the first worker that is silent from now on has lost what it holds."""
         ends = [life.until for life in self.model.lives.values() if life.lease and life.until]
         return max(min(ends) - self.model.seen.now, timedelta()) + SECOND / 1000
+
+    def ends(self) -> list[tuple[UUID, datetime]]:
+        """The tasks whose limit or wait ends at some time to come, and when."""
+        seen = self.model.seen
+        found = [(task, row[column]) for task, row in seen.live.items() for column in ("deadline", "due_at")]
+        return [(task, at) for task, at in found if at and at > seen.now]
 
     def _until_something_happens(self) -> timedelta:
         seen = self.model.seen

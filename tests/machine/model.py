@@ -6,17 +6,14 @@ without one of the few reasons that are written here is a fault.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Lease, Moved, Outcome, Partial, Settled
-from holdfast.lifecycles import LIFECYCLES
-from tests.machine.seen import Row, Seen, proof, said
-
-MACHINES = {machine.name: machine for machine in LIFECYCLES}
+from tests.machine.seen import WITH_EFFECTS, Row, Seen, proof, said
 
 
 def leads(machine: Lifecycle, state: str, verb: str) -> str | None:
@@ -70,6 +67,8 @@ class Life:
     log: list[tuple[str, bool]] = field(default_factory=list)
     """The steps in the order in which they were met, each with whether it was completed then."""
 
+    inherited: frozenset[str] = frozenset()
+    """The steps that it did not do itself, since it was retried from a later one."""
     last_step_at: datetime | None = None
 
     def slowed_down_since(self) -> datetime | None:
@@ -109,9 +108,11 @@ class Call:
     kept: Iterable[UUID] = ()
     """The tasks that a checkpoint moved under their lease."""
     swept: bool = False
+    lost: Set[UUID] = frozenset()
+    """The tasks whose workers were seen to die."""
     acted: UUID | None = None
-    timed: bool = False
-    """Nothing was called; time has passed."""
+    inherited: frozenset[str] = frozenset()
+    """The steps with which a retry was born."""
 
 
 class Model:
@@ -120,6 +121,7 @@ class Model:
     def __init__(self, seen: Seen, tally: Counter[str]) -> None:
         self.seen = seen
         self.lives: dict[UUID, Life] = {}
+        self.steps_told: Counter[tuple[UUID, str]] = Counter()
         self.tally = tally
 
     def observe(self, after: Seen, call: Call) -> None:
@@ -131,16 +133,20 @@ class Model:
             self._fold(event, before, after, call, leases)
         assert not leases, f"handed out without a claim: {leases}"
         self._compare(before, after)
-        if not call.timed:
-            assert after.starving() <= before.starving(), "a place is free, and who waits for it was not let in"
-        for key, number in after.admitted().items():
-            assert number <= max(after.allowed[key], before.admitted()[key]), f"{number} were let in for {key}"
+        self._compare_effects(after)
+        assert after.starving <= before.starving, "a place is free, and who waits for it was not let in"
+        for key, number in after.admitted.items():
+            assert number <= max(after.allowed[key], before.admitted[key]), f"{number} were let in for {key}"
+
+    def wait(self, until: datetime) -> None:
+        """Time alone changes nothing: whatever differs at the next look was done by the call in between."""
+        self.seen = replace(self.seen, now=until, events=[], effects=[], touched=frozenset())
 
     def _fold(self, event: Row, before: Seen, after: Seen, call: Call, leases: dict[UUID, Lease]) -> None:
         task, verb = event["task_id"], event["verb"]
         if event["version"] == 0:
             assert task not in self.lives
-            self.lives[task] = Life(MACHINES[after.row(task)["machine"]], event["to_state"])
+            self.lives[task] = Life(after.machine(task), event["to_state"], inherited=call.inherited)
             return
         life = self.lives[task]
         step = f"{task}: {event['from_state']} -{verb}-> {event['to_state']}"
@@ -189,9 +195,9 @@ class Model:
         elif self._is_past_its_limit(life, event, before):
             self.tally["a limit ended a lease"] += 1
         else:
-            assert call.swept, f"{step}: its lease was taken away"
+            assert call.swept or event["task_id"] in call.lost, f"{step}: its lease was taken away"
             assert life.until is not None
-            assert life.until < now, f"{step}: its lease lasts until {life.until}"
+            assert life.until < now or event["task_id"] in call.lost, f"{step}: its lease lasts until {life.until}"
             budget_left = life.crashes + 1 < life.machine.crash_budget
             assert verb == ("cancel" if life.asked_to_cancel else "lost" if budget_left else "fail"), step
             life.crashes += 1
@@ -227,19 +233,42 @@ class Model:
 
     def _compare(self, before: Seen, after: Seen) -> None:
         """The rows say what the events say; what is final stays as it is; the first result of a step stays."""
-        assert not after.live.keys() & after.done.keys()
-        assert after.live.keys() | after.done.keys() == self.lives.keys()
-        for task, row in (after.live | after.done).items():
-            life = self.lives[task]
-            assert (row["state"], row["version"], row["attempt"]) == (life.state, life.version, life.attempt)
-        for task, row in after.live.items():
-            lease = self.lives[task].lease
-            assert row["lease_token"] == (lease and lease.token), f"{row} is not held as it was handed out"
-        for task, row in before.done.items():
-            assert after.done[task] == row, f"{task} was final and changed"
-        for name, row in before.steps.items():
-            changed = [column for column in row.keys() if after.steps[name][column] != row[column]]  # noqa: SIM118
-            assert not row["done"] or changed in ([], ["failures"]), f"the step {name} was done, and {changed} changed"
+        assert len(after.live) + len(after.done) == len(self.lives), "there are tasks too many, or some are missing"
+        for task in after.touched:
+            life, row = self.lives[task], after.row(task)
+            assert (task in after.live) != (task in after.done), f"{task} is live and finished, or neither"
+            assert (row["state"], row["version"], row["attempt"]) == (life.state, life.version, life.attempt), (
+                f"{task} is not where its events lead to"
+            )
+            token = life.lease and life.lease.token
+            assert row["lease_token"] == token, f"{task} is not held as it was handed out"
+            assert before.done.get(task, row) == row, f"{task} was final and changed"
+        for name, row in after.steps.items():
+            was = before.steps.get(name)
+            if was is not None and was is not row:
+                changed = [column for column in row.keys() if was[column] != row[column]]  # noqa: SIM118
+                assert not was["done"] or changed in ([], ["failures"]), f"the step {name} was done; {changed} changed"
+
+    def _compare_effects(self, after: Seen) -> None:
+        """Of every move of a lifecycle with effects these were told, once; and of every step that was first done."""
+        moves = Counter(
+            (event["task_id"], event["verb"], event["from_state"], event["to_state"], event["attempt"])
+            for event in after.events
+            if self.lives[event["task_id"]].machine.name in WITH_EFFECTS
+        )
+        told = Counter(
+            (effect["task_id"], effect["verb"], effect["from_state"], effect["to_state"], effect["attempt"])
+            for effect in after.effects
+            if effect["step"] is None
+        )
+        assert told == moves, "the effects of these moves are missing, or doubled"
+        for effect in after.effects:
+            if effect["step"]:
+                self.steps_told[effect["task_id"], effect["step"]] += 1
+        for (task, name), row in after.steps.items():
+            if task in after.touched and self.lives[task].machine.name in WITH_EFFECTS:
+                first_here = row["done"] and name not in self.lives[task].inherited
+                assert self.steps_told[task, name] == first_here, f"the effects of step {name} of {task}"
 
     def foresee(self, lease: Lease, outcome: Outcome) -> tuple[str, str | None]:
         """The status that a settlement must get, and the verb by which it moves its task."""

@@ -10,8 +10,7 @@ from holdfast.errors import DependencyInvalid, KeyConflict, MoveRefused, StepUnk
 from holdfast.kernel.task import Policy, Submission
 from tests.machine.model import Call, leads
 from tests.machine.seen import Row
-from tests.machine.stage import Stage
-from tests.machine.strategies import SECOND
+from tests.machine.stage import MANY, Stage
 
 
 class Owners(Stage):
@@ -19,9 +18,9 @@ class Owners(Stage):
 
     def submit_dispatch(self, task: Submission, after: Sequence[int], policy: Policy, parent: int | None) -> None:
         seen = self.model.seen
-        upstream = list(dict.fromkeys(self.pick(list(self.model.lives), which) for which in after if self.model.lives))
-        above = self.pick(list(seen.live), parent) if seen.live and parent is not None else None
-        gathers = above is not None and seen.live[above]["machine"] == "ingest"
+        upstream = list(dict.fromkeys(self.pick(self.tasks(), which) for which in after if self.model.lives))
+        above = self.pick(list(seen.live)[-MANY:], parent) if seen.live and parent is not None else None
+        gathers = above is not None and seen.machine(above).name == "ingest"
         cyclic = above is not None and gathers and bool(set(upstream) & seen.leads_to(above))
         task = replace(task, after=upstream, on_failure=policy, parent=above)
         if cyclic:
@@ -66,7 +65,6 @@ class Owners(Stage):
         if not known and (run in self.model.seen.done or child):
             self.refused(DependencyInvalid, self.store.submit, *tasks)
             return
-        self.advance(SECOND / 1000)
         made = self.do(self.store.submit, *tasks)
         assert [one.created for one in made] == [run is None, not known]
         if known:
@@ -139,10 +137,9 @@ class Owners(Stage):
         if life.machine.name == "ingest":
             self.refused(DependencyInvalid, self.store.retry, task, step)
             return
-        self.advance(SECOND / 1000)
         new = self.do(self.store.retry, task, step)
-        self.observe(Call())
         kept = life.completed_before(step)
+        self.observe(Call(inherited=frozenset(kept)))
         rows = {name: row for (owner, name), row in self.model.seen.steps.items() if owner == new}
         assert rows.keys() == kept.keys()
         assert all(row["done"] for row in rows.values())

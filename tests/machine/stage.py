@@ -1,34 +1,35 @@
-"""The stage of an example: whom a call can be about, how it is made, and how its effects are watched."""
+"""The stage of a history: whom a call can be about, how it is made, and how its effects are watched."""
 
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
-from hypothesis.stateful import RuleBasedStateMachine
 
 from holdfast.errors import HoldfastError
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Lease, Moved, Outcome, Submission
 from tests.machine import laws
+from tests.machine.bucket import Bucket
+from tests.machine.journal import Entry
 from tests.machine.model import Call, Model
+from tests.machine.pools import LIMIT_KEYS, SECOND
 from tests.machine.seen import Seen, Window, proof
-from tests.machine.strategies import LIMIT_KEYS, SECOND
 
 One = TypeVar("One")
 WORKER = "worker"
 BUDGET, CAPACITY, EVERY = "budget", 3, 2 * SECOND
+MANY = 40
 
 
-class Stage(RuleBasedStateMachine):
-    """One example: the database, the model beside it, and how a call is made and watched."""
+class Stage:
+    """One history: the database, the model beside it, and how a call is made and watched."""
 
     def __init__(self, window: Window, store: Store, call: Callable[..., Any], tally: Counter[str]) -> None:
-        super().__init__()
         window.clear()
         self.window = window
         self.store = store
@@ -36,33 +37,43 @@ class Stage(RuleBasedStateMachine):
         self._call = call
         self.model = Model(window.look(), tally)
         self.keyed: dict[str, tuple[UUID, int]] = {}
-        self.grants: list[tuple[datetime, float]] = []
-        self.blocked_until = self.model.seen.now
+        self.bucket = Bucket(CAPACITY, EVERY, self.model.seen.now)
         self.written = 0
+        self.operations = 0
+        self.touched: set[UUID] = set()
+        self.journal: list[Entry] = []
         self.do(store.set_budget, BUDGET, CAPACITY, EVERY)
 
     # How a call is made and watched
 
     def do(self, verb: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        return self._call(functools.partial(verb, *given, **named))
+        """Call a verb. Each task in its answer is one operation, and a call that answers none is one too."""
+        entry = Entry(self.operations, verb.__name__, given, named)
+        self.journal.append(entry)
+        try:
+            entry.answer = self._call(functools.partial(verb, *given, **named))
+        except HoldfastError as error:
+            entry.answer = type(error).__name__
+            raise
+        finally:
+            self.operations += entry.size
+        return entry.answer
 
     def observe(self, call: Call) -> Seen:
         """Take in what the call has changed; the moment before it."""
-        before = self.model.seen
-        self.model.observe(self.window.look(), call)
+        before, after = self.model.seen, self.window.look()
+        self.touched |= after.touched
+        self.journal[-1].events = after.events
+        self.model.observe(after, call)
         self.tally["somebody waits for a place"] += any(
             row["parked"] == "limit" and row["due_at"] <= before.now for row in self.model.seen.live.values()
         )
         return before
 
     def advance(self, by: timedelta) -> None:
-        self.window.advance(by)
-        before = self.observe(Call(timed=True))
-        assert before == self.model.seen
+        self.model.wait(self.window.advance(by))
 
     def submit_plain(self, *tasks: Submission) -> list[UUID]:
-        """Each call in a millisecond of its own, so that the order of the ids is the order of the calls."""
-        self.advance(SECOND / 1000)
         seen = self.model.seen
         tasks = tuple(
             replace(task, limit_to=LIMIT_KEYS[task.limit_key])
@@ -92,9 +103,16 @@ class Stage(RuleBasedStateMachine):
             self.do(verb, *given, **named)
         self.changed_nothing()
 
+    def check_touched(self) -> None:
+        """The laws, for the tasks that have changed since they were last checked."""
+        laws.check(self.model, self.touched)
+        self.touched.clear()
+
     def check_all(self) -> None:
         """What is too dear to be looked at after every call."""
-        assert self.do(self.store.verify) == []
+        assert self.window.look_anew() == self.model.seen, "a row has changed that no call was seen to change"
+        laws.check(self.model)
+        assert self._call(self.store.verify) == []
         laws.check_explained(self.model.seen, self.window.explain_all())
 
     # Whom a call is about
@@ -111,13 +129,18 @@ class Stage(RuleBasedStateMachine):
         ended = [task for task in self.model.lives if task in self.model.seen.done]
         return [task for task in ended if self.model.lives[task].log] or ended
 
+    def tasks(self) -> list[UUID]:
+        """The youngest of all."""
+        return list(self.model.lives)[-MANY:]
+
     def leases(self) -> list[Lease]:
-        """All that were ever handed out."""
-        return [lease for life in self.model.lives.values() for lease in life.handed]
+        """The last that were handed out for each of the youngest tasks."""
+        return [lease for task in self.tasks() for lease in self.model.lives[task].handed[-5:]]
 
     def held_or_handed(self) -> list[Lease]:
-        """Those that count, and then all, so that those that count are picked about as often as the others."""
-        return [life.lease for life in self.model.lives.values() if life.lease] + self.leases()
+        """Those that count and some that do not, so that those that count are picked about as often as the others."""
+        held = [life.lease for life in self.model.lives.values() if life.lease]
+        return held + self.leases()[-max(10, 2 * len(held)) :]
 
     def current(self, task: UUID) -> Lease:
         lease = self.model.lives[task].lease

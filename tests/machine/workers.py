@@ -27,7 +27,7 @@ class Workers(Stage):
         known = [row["id"] for row in ready if names is None or row["name"] in names]
         first = [task for task in known if task in taken]
         assert first == known[: len(first)], "something more urgent was passed over"
-        assert first or not known, "what nobody here knows has hidden what lies behind it"
+        assert leases or not known, "what nobody here knows has hidden what lies behind it"
         assert all(names is None or lease.name in names for lease in leases)
         assert not any(names is None or seen.live[task]["name"] in names for task in unknown)
         self.tally["set aside as unknown"] += len(unknown)
@@ -64,6 +64,29 @@ class Workers(Stage):
             assert answer[task].cancel_requested == self.model.lives[task].asked_to_cancel
             self.model.lives[task].until = max(lease.expires_at, answer[task].expires_at)
         self.tally["stale heartbeat refused"] += len(leases) > len(held)
+
+    def lose_all(self, given: Sequence[Lease]) -> None:
+        """A worker that was seen to die has lost what it held, as if its leases had ended."""
+        leases = self.once_each(given)
+        held = {lease.task_id for lease in leases if self.model.lives[lease.task_id].holds(lease)}
+        number = self.do(self.store.lose_these, leases)
+        self.observe(Call(lost=held))
+        assert number == len(held)
+        assert not any(self.model.lives[task].lease for task in held)
+        self.tally["seen to die"] += len(held)
+
+    def hand_back_but(self, kept: Sequence[UUID]) -> None:
+        """Everything that this worker holds goes back at no cost, but for these."""
+        before = self.model.seen
+        back = {task for task in before.held() if task not in kept}
+        verbs = {task: "cancel" if self.model.lives[task].asked_to_cancel else "later" for task in back}
+        number = self.do(self.store.hand_back, WORKER, kept)
+        self.observe(Call(settled=verbs))
+        assert number == len(back)
+        for task, verb in verbs.items():
+            assert self.model.lives[task].lease is None
+            assert verb == "cancel" or self.model.seen.live[task]["due_at"] == before.live[task]["due_at"]
+        self.tally["handed back"] += len(back)
 
     def keep(self, lease: Lease, step: str | None, to: str | None) -> None:
         """A checkpoint: the first result of a step counts, a declared move keeps the lease."""

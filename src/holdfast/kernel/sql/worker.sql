@@ -105,7 +105,8 @@ begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0));
   return holdfast.lose(array(
     select t.id
-    from (select distinct on (i.id) * from unnest(p_id, p_attempt, p_token) i(id, attempt, token) order by i.id desc) i
+    from (select distinct on (i.id, i.token, i.attempt) * from unnest(p_id, p_attempt, p_token) i(id, attempt, token)
+          order by i.id desc, i.token, i.attempt) i
     cross join lateral (
       select t.id from holdfast.task t
       where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update skip locked) t), true);

@@ -1,0 +1,66 @@
+"""The simulation is worth its time only if it notices: each of these bugs, put into one function, breaks a history."""
+
+from collections import Counter
+
+import pytest
+
+from holdfast.testing import Ground
+from tests.machine.opening import opened
+from tests.simulation.simulation import Broken, play
+
+OPERATIONS = 5000
+
+TOKEN = "t.lease_token = i.token and t.attempt = i.attempt"
+
+BUGS = {
+    "a settle without the right token": ("settle", TOKEN, "t.lease_token is not null and t.attempt = i.attempt"),
+    "a settle of another attempt": ("settle", TOKEN, "t.lease_token = i.token"),
+    "a heartbeat without the right token": ("heartbeat", TOKEN, "t.lease_token is not null and t.attempt = i.attempt"),
+    "a checkpoint of another attempt": ("checkpoint", TOKEN, "t.lease_token = i.token"),
+    "a death told by another attempt": ("lose_these", TOKEN, "t.lease_token = i.token"),
+    "leases end a moment early": ("reap", "t.lease_expires_at < v_now", "t.lease_expires_at <= v_now"),
+    "live leases are reaped": ("reap", "t.lease_expires_at < v_now", "true"),
+    "a heartbeat keeps nothing": ("heartbeat", "expires_at = excluded.expires_at", "expires_at = b.expires_at"),
+    "limits end a moment late": ("expire", "t.deadline <= holdfast.now()", "t.deadline < holdfast.now()"),
+    "waits end a moment late": ("claim", "t.due_at <= holdfast.now()", "t.due_at < holdfast.now()"),
+    "what is past its limit is claimed": ("claim_these", "t.deadline > holdfast.now()", "true"),
+    "attempts begin anew": ("apply", "attempt = t.attempt + m.bump", "attempt = t.attempt"),
+    "failures are not counted": ("apply", "failures = t.failures + ", "failures = 0 * "),
+    "crashes are not counted": ("apply", "crashes = t.crashes + ", "crashes = 0 * "),
+    "a move without its event": (
+        "record_moves", "d.note from declared d", "d.note from declared d where d.verb <> 'later'",
+    ),
+    "a move without its effects": (
+        "record_moves", "if v_effects is not null then", "if cardinality(v_effects) = 1 then",
+    ),
+    "effects told twice": (
+        "record_moves", "run_effects(v_effects, v_told)", "run_effects(v_effects || v_effects, v_told || v_told)",
+    ),
+    "a step is written twice": ("checkpoint", "where not s.done", "where true"),
+    "dependents are not looked at again": ("what_follows", "where d.upstream = any (p_ended)", "where false"),
+    "one dependency is enough": ("verdict", "d.policy <> 'gather' and d.outcome is null", "false"),
+    "children outlive their parents": ("what_follows", "in ('failed', 'cancelled')", "in ('failed')"),
+    "a budget is charged twice": ("spend", "v_tokens - amount", "greatest(v_tokens - 2 * amount, 0)"),
+    "a key is taken twice": (
+        "take_keys", "on conflict do nothing", "on conflict (owner, key) do update set task_id = excluded.task_id",
+    ),
+    "one more than allowed": ("admit", "select v_free - count(*)", "select v_free + 1 - count(*)"),
+    "a place is not given on": ("follow", "if p_limits is not null and p_admit then", "if false then"),
+    "a paused queue is claimed from": ("claim", "and o.paused_at is null", ""),
+    "the least urgent goes first": ("claim", "generate_series(9, 0, -1)", "generate_series(0, 9)"),
+    "a wish to cancel is forgotten": ("apply", "t.cancel_requested or m.move = 'ask_cancel'", "false"),
+    "a failure without an inbox entry": ("apply", "m.to_outcome = 'failed' and m.actor = 'worker'", "false"),
+    "no repeat is recognised": ("settle", "d.token = i.token and d.attempt = i.attempt", "false"),
+    "another result is taken for a repeat": (
+        "settle", "and d.body_hash = ", "and d.body_hash is distinct from ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("function", "was", "is_now"), BUGS.values(), ids=BUGS)
+def test_a_bug_breaks_a_history(ground: Ground, function: str, was: str, is_now: str) -> None:
+    with opened(ground, Counter()) as stage:
+        stage[0].break_function(function, was, is_now)
+        with pytest.raises(Broken, match=r"(?s)seed 0, history \d+, operation \d+.*Play it again"):
+            play(stage, 0, OPERATIONS)
