@@ -60,6 +60,9 @@ WITHOUT_LUCK = """
     select (lpad(to_hex(floor(extract(epoch from holdfast.now()) * 1000)::bigint), 12, '0')
             || '7' || substr(d, 1, 3) || 'a' || substr(d, 4, 15))::uuid
     from md5(nextval('holdfast.luck')::text) d
+  $$;
+  create or replace function holdfast.new_ids(p_n int) returns uuid[] language sql as $$
+    select array(select holdfast.uuid7() as u from generate_series(1, p_n) order by u)
   $$"""
 
 # Two of the lifecycles have effects here, so that what is told can be compared with what has happened.
