@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from holdfast import Holdfast, Later, Partial, Transient, step
+from holdfast import Holdfast, Later, Partial, Transient, step, usage
 from holdfast.errors import AppInvalid, PayloadInvalid, PayloadTooLarge, RequestInvalid, TaskFailed
 from holdfast.kernel.task import Submission
 from holdfast.testing import Engine
@@ -236,3 +236,44 @@ def test_a_result_that_cannot_be_kept_is_an_error_of_the_task(holdfast: Engine) 
         run = holdfast.run(task)
         assert isinstance(run.error, TaskFailed), task
         assert run.error.category == "SchemaInvalid"
+
+
+def test_a_handler_that_cancels_itself_fails_and_takes_nothing_along(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    def cancel_me() -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()
+
+    @app.task(retries=0)
+    async def felt() -> None:
+        usage("some model", cost_cents=1)
+        cancel_me()
+        await asyncio.sleep(0)
+
+    @app.task
+    async def unfelt() -> int:
+        usage("some model", cost_cents=1)
+        cancel_me()
+        return 7
+
+    with pytest.raises(TaskFailed, match="The handler cancelled itself"):
+        _ = holdfast.run(felt).result
+    ran = holdfast.run(unfelt)
+    assert (ran.result, ran.attempts, len(ran.usage)) == (7, 1, 1), "it has ended well, and what it spent is written down"
+
+
+def test_values_that_are_the_same_in_json_are_handed_on_as_they_are(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    @app.task
+    def back(number: int, text: str, flag: bool, nothing: None, real: float) -> list[Any]:
+        return [number, text, flag, nothing, real]
+
+    given = [7, "ä", True, None, 2.0]
+    found = holdfast.run(back, *given).result
+    assert (found, [type(one) for one in found]) == (given, [type(one) for one in given])
+    for wrong in ([1, 5, True, None, 1.0], [1, "", "perhaps", None, 1.0], [1, "", True, 0, 1.0]):
+        with pytest.raises(PayloadInvalid):
+            back.submission(*wrong)

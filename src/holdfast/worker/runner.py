@@ -8,6 +8,7 @@ keeper before it began.
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -291,6 +292,8 @@ def main() -> None:
             "home": str(settings.home),
         },
     )
+    gc.collect()
+    gc.freeze()  # what was loaded stays: no need to look through it again and again
     plan = plan if plan.queues else Plan(**{**vars(plan), "queues": tuple(app.queues)})
     alone = load_lease(given["alone"]) if given.get("alone") else None
     pulse = Pulse(pulse_fd)

@@ -29,7 +29,7 @@ from holdfast.worker.plan import Plan
 
 log = logging.getLogger("holdfast.worker")
 
-calls_at_once = 2
+calls_at_once = 3
 longest_pause_seconds = 1.0
 tries_at_most = 3
 busy_seconds = 0.5

@@ -24,9 +24,12 @@ create or replace function holdfast.record_moves() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
+  v_moved bigint := (select count(*) from moved);
   v_written bigint;
+  v_effects bool;
+  v_idle bool;
 begin
-  if not exists (select from moved) then  -- statement triggers fire for no rows too
+  if v_moved = 0 then  -- statement triggers fire for no rows too
     return null;
   end if;
   insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt, worker_id, data)
@@ -40,12 +43,15 @@ begin
     then n.version = 0 and n.from_state = '' and n.attempt = 1 and n.lease_token is null
     else n.version > 0 and n.from_state <> '' end;
   get diagnostics v_written = row_count;
-  if v_written <> (select count(*) from moved) then
+  if v_written <> v_moved then
     raise exception 'This move is not declared: %.',
       (select string_agg(distinct format('%s -%s-> %s', n.from_state, n.verb, n.state), ', ') from moved n)
       using errcode = 'TK002', hint = 'Declare it in the lifecycle, or use a verb that it has.';
   end if;
-  if exists (select from holdfast.lifecycle l where l.effects is not null) then
+  select exists (select from holdfast.lifecycle l where l.effects is not null),
+         tg_table_name = 'task' and exists (select from holdfast.worker w where w.idle_since is not null)
+    into v_effects, v_idle;
+  if v_effects then
     perform holdfast.run_effects(array_agg(x.effects), array_agg((
         n.id, l.name, n.name, n.owner, n.verb, null, n.from_state, n.state, n.attempt, n.lease_token,
         coalesce((select q.result from holdfast.task_done q where q.id = n.id), n.note))::holdfast.moved))
@@ -57,7 +63,7 @@ begin
     where x.effects is not null
     having count(*) > 0;
   end if;
-  if tg_table_name = 'task' and exists (select from holdfast.worker w where w.idle_since is not null) then
+  if v_idle then
     perform holdfast.wake(array_agg(distinct n.queue), array_agg(distinct n.name), count(*)::int) from moved n
     where n.actor = 'worker' and n.lease_token is null and n.parked is null and n.due_at <= holdfast.now()
     having count(*) > 0;

@@ -280,24 +280,29 @@ as $$
 declare
   v_bad text;
 begin
-  select coalesce(o, 'null') into v_bad from unnest(p_outcome) o
-  where coalesce(o, '') not in ('done', 'partial', 'moved', 'later', 'failed', 'cancelled') limit 1;
-  if found then
+  if not p_outcome <@ array['done', 'partial', 'moved', 'later', 'failed', 'cancelled'] then
+    select coalesce(o, 'null') into v_bad from unnest(p_outcome) o
+    where coalesce(o, '') not in ('done', 'partial', 'moved', 'later', 'failed', 'cancelled') limit 1;
     perform holdfast.refuse('TK010', format('%L is no outcome.', v_bad),
                             'Outcomes are done, partial, moved, later, failed and cancelled.');
   end if;
-  select c into v_bad from unnest(p_category) c
-  where c not in ('RateLimited', 'Transient', 'SchemaInvalid', 'Fatal') limit 1;
-  if found then
+  if not array_remove(p_category, null) <@ array['RateLimited', 'Transient', 'SchemaInvalid', 'Fatal'] then
+    select c into v_bad from unnest(p_category) c
+    where c not in ('RateLimited', 'Transient', 'SchemaInvalid', 'Fatal') limit 1;
     perform holdfast.refuse('TK010', format('%L is no category.', v_bad),
                             'A failure is RateLimited, Transient, SchemaInvalid or Fatal; null if nobody knows.');
   end if;
-  if exists (select from unnest(p_delay, p_due) i(delay, due) where not holdfast.is_soon(i.delay, i.due)) then
+  if (p_delay is not null or p_due is not null) and exists (
+    select from unnest(p_delay, p_due) i(delay, due) where not holdfast.is_soon(i.delay, i.due)) then
     perform holdfast.refuse('TK010', 'A task cannot wait for less than nothing, or for more than a hundred years.',
                             'Give a delay of zero or more.');
   end if;
-  perform holdfast.check_steps(p_step);
-  perform holdfast.check_value(variadic coalesce(p_body, '{}'));
+  if p_step is not null then
+    perform holdfast.check_steps(p_step);
+  end if;
+  if p_body is not null then
+    perform holdfast.check_value(variadic p_body);
+  end if;
 end $$;
 
 -- Settle, then claim up to n (perhaps none): one round trip, one commit. Answers the settlements that were not accepted, each with its status, and

@@ -84,7 +84,7 @@ begin
 
   v_id := holdfast.new_ids(cardinality(p_lifecycle));
   v_created := array_fill(true, array[cardinality(v_id)]);
-  if exists (select from unnest(p_key) k where k is not null) then
+  if cardinality(array_remove(p_key, null)) > 0 then
     select array_agg(holdfast.body_hash(jsonb_build_array(i.lifecycle, i.name, i.queue, i.payload)) order by i.place)
       into v_hash
     from unnest(p_lifecycle, p_name, p_queue, p_payload) with ordinality i(lifecycle, name, queue, payload, place);
@@ -264,7 +264,7 @@ create or replace function holdfast.check_lengths(p_tasks int, variadic p_length
 language plpgsql immutable
 as $$
 begin
-  if exists (select from unnest(p_lengths) l where l <> coalesce(p_tasks, 0)) then
+  if not array_remove(p_lengths, null) <@ array[coalesce(p_tasks, 0)] then
     perform holdfast.refuse('TK010', format('The arrays are of different lengths: %s and %s.', coalesce(p_tasks, 0),
                                             array_to_string(p_lengths, ', ')),
                             'Give one element per task in each, or leave an array out.');
