@@ -261,7 +261,7 @@ def test_a_handler_that_cancels_itself_fails_and_takes_nothing_along(holdfast: E
     with pytest.raises(TaskFailed, match="The handler cancelled itself"):
         _ = holdfast.run(felt).result
     ran = holdfast.run(unfelt)
-    assert (ran.result, ran.attempts, len(ran.usage)) == (7, 1, 1), "it has ended well, and what it spent is written down"
+    assert (ran.result, ran.attempts, len(ran.usage)) == (7, 1, 1), "it ended well, and what it spent is written down"
 
 
 def test_values_that_are_the_same_in_json_are_handed_on_as_they_are(holdfast: Engine) -> None:
