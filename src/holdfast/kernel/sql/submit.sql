@@ -108,18 +108,22 @@ begin
                                  p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy);
   end if;
 
+  if cardinality(array_remove(p_limit_key, null)) > 0 then
+    perform holdfast.set_slots(p_limit_key, p_limit_to, v_created);
+  end if;
+
   with born as materialized (
     select v_id[i.place] as id, v_lifecycle[i.place] as lifecycle, coalesce(i.name, i.lifecycle) as name,
            coalesce(i.owner, '') as owner, coalesce(i.queue, l.queue) as queue, coalesce(i.priority, 0) as priority,
            greatest(coalesce(i.run_at, v_now + i.delay), v_now) as due_at, i.time_limit,
-           coalesce(i.max_attempts, l.max_attempts) as max_attempts, i.limit_key, i.limit_to,
+           coalesce(i.max_attempts, l.max_attempts) as max_attempts, i.limit_key,
            coalesce(i.payload, '{}') as payload, i.trace,
            case when i.tags is not null then array(select jsonb_array_elements_text(i.tags)) end as tags, x.verb, x.to_state, x.to_actor,
            v_now + case when x.to_limit_per_task then coalesce(i.time_limit, x.to_limit) else x.to_limit end as deadline
     from unnest(p_lifecycle, p_name, p_payload, p_queue, p_priority, p_delay, p_run_at, p_max_attempts, p_owner,
-                p_limit_key, p_limit_to, p_time_limit, p_tags, p_trace)
+                p_limit_key, p_time_limit, p_tags, p_trace)
       with ordinality i(lifecycle, name, payload, queue, priority, delay, run_at, max_attempts, owner,
-                        limit_key, limit_to, time_limit, tags, trace, place)
+                        limit_key, time_limit, tags, trace, place)
     cross join lateral (select * from holdfast.lifecycle l where l.id = v_lifecycle[i.place] offset 0) l
     cross join lateral (
       select * from holdfast.transition x where x.lifecycle = l.id and x.from_state = ''
@@ -127,16 +131,6 @@ begin
     where v_created[i.place]
   ), input as (
     insert into holdfast.input (id, payload, tags, trace) select b.id, b.payload, b.tags, b.trace from born b
-  ), limited as (
-    select b.limit_key as key, max(b.limit_to) as allowed from born b where b.limit_key is not null group by 1
-  ), told as (
-    -- Only what differs: an update that changes nothing would still lock the row until the caller commits.
-    insert into holdfast.slot as s (key, allowed) select l.key, l.allowed from limited l
-    where l.allowed <> coalesce((select o.allowed from holdfast.slot o where o.key = l.key), -1)
-    order by 1 on conflict (key) do update set allowed = excluded.allowed where s.allowed <> excluded.allowed
-  ), new as (
-    insert into holdfast.slot (key, allowed) select l.key, 1 from limited l where l.allowed is null
-    order by 1 on conflict do nothing
   ), task as (
     insert into holdfast.task (id, lifecycle, name, owner, state, actor, verb, queue, priority, due_at, deadline,
                                entered_at, time_limit, max_attempts, limit_key, parked, created_at)
@@ -158,6 +152,24 @@ begin
     perform holdfast.follow(null, null, v_waiting, v_limits);
   end if;
   return query select i.place::int, i.id, i.created from unnest(v_id, v_created) with ordinality i(id, created, place);
+end $$;
+
+-- How many tasks with these limit keys may be with workers at once; a new key without a number allows one.
+create or replace function holdfast.set_slots(p_key text[], p_allowed int[], p_counts bool[]) returns void
+language plpgsql
+as $$
+begin
+  with limited as materialized (
+    select i.key, max(i.allowed) as allowed from unnest(p_key, p_allowed, p_counts) i(key, allowed, counts)
+    where i.key is not null and i.counts group by 1
+  ), told as (
+    -- Only what differs: an update that changes nothing would still lock the row until the caller commits.
+    insert into holdfast.slot as s (key, allowed) select l.key, l.allowed from limited l
+    where l.allowed <> coalesce((select o.allowed from holdfast.slot o where o.key = l.key), -1)
+    order by 1 on conflict (key) do update set allowed = excluded.allowed where s.allowed <> excluded.allowed
+  )
+  insert into holdfast.slot (key, allowed) select l.key, 1 from limited l where l.allowed is null
+  order by 1 on conflict do nothing;
 end $$;
 
 -- So many new ids, in their order: what holdfast.uuid7 makes, but what is the same for all is made once.
