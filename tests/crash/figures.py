@@ -101,7 +101,7 @@ def cancel_races(world: World) -> int:
             event["verb"] in ("claim", "done") and began - race_seconds < event["committed"] < line["t"] + race_seconds
             for event in events
         )
-        races += int(near or (line["effect"] == "requested" and row["outcome"] == "done"))
+        races += bool(near or (line["effect"] == "requested" and row["outcome"] == "done"))
     return races
 
 
@@ -115,7 +115,8 @@ def ambiguous(world: World) -> int:
         if task and key and key not in seen and key not in twice:
             found += not created
             seen.add(key)
-    return found + sum(line["status"] == "repeat" and line["which"] == "first" for line in world.said("settle", "ok"))
+    repeats = [line for line in world.said("settle", "ok") if (line["status"], line["which"]) == ("repeat", "first")]
+    return found + len(repeats)
 
 
 # Recovery

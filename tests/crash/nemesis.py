@@ -29,7 +29,7 @@ from tests.worker.crew import Worker
 left_at_work = 2
 FRONTS = {
     "workers": (
-        (0.4, 1.6),
+        (0.4, 1.8),
         ("runner killed", "keeper killed", "worker killed", "runner stopped", "keeper stopped", "worker stopped",
          "worker drained", "raw worker killed", "raw worker stopped", "server killed"),
     ),

@@ -41,7 +41,8 @@ class Telling:
 
     def task(self, task: str, *moves: tuple[str, float], worker: str = "w1", **more: object) -> None:
         """A task that went these ways at these times."""
-        state, attempt, events = "", 1, []
+        state, attempt, last_claim = "", 1, 0
+        events: list[Row] = []
         for version, (verb, at) in enumerate(moves):
             to, bump = MOVES[1, state, verb]
             attempt += bump
@@ -51,7 +52,7 @@ class Telling:
                  "worker": worker, "cause": cause, "at": at, "committed": at + 0.01}
             )  # fmt: skip
             state = to
-        last_claim = max((event["version"] for event in events if event["verb"] == "claim"), default=0)
+            last_claim = version if verb == "claim" else last_claim
         done = state == "Completed"
         self.world.events[task] = events
         self.world.tasks[task] = {
