@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,34 +19,20 @@ from uuid import UUID
 import httpx
 
 from holdfast.errors import DatabaseError
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission, Submitted
 from holdfast.sdk.task import Task
 from tests.crash import storm_app as app
 from tests.crash.history import History
+from tests.crash.patience import answer_within_seconds, patient_store
 
 open_at_most = 160
 batch_size = 8
-answer_within_seconds = 4.0
 
 SHAPES: dict[Task[[int], Any], float] = {
     app.quick: 42, app.plain: 6, app.slow: 6, app.long: 0.6, app.blocking: 4, app.stepped: 7, app.charged: 6,
     app.shaky: 5, app.limited: 3, app.held: 8, app.foreign: 4, app.join: 6,
 }  # fmt: skip
-
-
-@contextlib.asynccontextmanager
-async def patient_store(url: str) -> AsyncIterator[Store]:
-    """A store on a database that may be away, that waits a few seconds for each answer."""
-    async with contextlib.AsyncExitStack() as stack:
-        while True:
-            try:
-                pool = await stack.enter_async_context(pooled(Address(given=url), connections=6))
-                break
-            except DatabaseError:
-                await asyncio.sleep(0.1)
-        yield Store(pool, answer_within_seconds=answer_within_seconds)
 
 
 class Client:

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from holdfast.errors import DatabaseError
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Done, Lease, Outcome
-from tests.crash.client import patient_store
 from tests.crash.history import History
+from tests.crash.patience import patient_store
 
 T = TypeVar("T")
 
