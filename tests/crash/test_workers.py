@@ -30,6 +30,8 @@ from tests.worker.crew import eventually
 storm_seconds = float(os.environ.get("HOLDFAST_CRASH_SECONDS", "120"))
 lease_seconds = 2.0
 settle_within_seconds = 60.0
+measured_from_seconds = 60.0
+"""A shorter run is asked for the truth only, not for speed."""
 
 
 class Storm:
@@ -88,22 +90,33 @@ async def test_a_storm_over_everything_ends_every_task_once(storm: Storm) -> Non
     async with connected(storm.server.owner_url()) as owner:
         world = await export(owner, storm.fleet.histories, lease_seconds)
     found = figures(world)
-    print(f"{found.table()}\n{'all ended, after the last fault':32} {calm_after:.1f} s")  # noqa: T201
-    (storm.fleet.folder / "summary.json").write_text(json.dumps(found.dump(), indent=2))
+    summary = storm.fleet.folder / "summary.json"
+    summary.write_text(json.dumps({**found.dump(), "calm_after_seconds": calm_after}, indent=2))
+    print(f"{found.table()}\n{'all ended, after the last fault':32} {calm_after:.1f} s\n{summary}")  # noqa: T201
     if told := verdict(world):
         pytest.fail(told)
     assert await storm.store.verify() == []
     refuse_vacuous(found)
-    assert found.worker_killed.p99 <= lease_seconds + 0.5
-    assert found.runner_killed.p99 < 1
+    if storm_seconds >= measured_from_seconds:
+        refuse_slow(found)
 
 
 def refuse_vacuous(found: Figures) -> None:
     """A run in which nothing happened proves nothing."""
-    share = storm_seconds / 120
-    assert found.tasks >= 10_000 * share, "vacuous: too few tasks"
-    assert sum(found.faults.values()) >= 150 * share, "vacuous: too few faults"
-    missing = [kind for kind in KINDS if found.faults.get(kind, 0) < int(2 * share)]
-    assert not missing, f"vacuous: hardly any {missing}"
     for what in ("reaped", "stale_refused", "cancel_races", "ambiguous_resolved"):
         assert getattr(found, what) > 0, f"vacuous: no {what}"
+    assert found.executions > 100, "vacuous: hardly anything was run"
+    assert len(found.faults) >= 8, f"vacuous: only {found.faults}"
+
+
+def refuse_slow(found: Figures) -> None:
+    """What is asked of two cores that have nothing else to do."""
+    share = storm_seconds / 120
+    assert found.tasks >= 10_000 * share
+    assert sum(found.faults.values()) >= 150 * share
+    missing = [kind for kind in KINDS if found.faults.get(kind, 0) < int(2 * share)]
+    assert not missing, f"vacuous: hardly any {missing}"
+    assert found.worker_killed.tasks > 0, "vacuous: no recovery of a worker was measured"
+    assert found.runner_killed.tasks > 0, "vacuous: no recovery of a runner was measured"
+    assert found.worker_killed.p99 <= lease_seconds + 0.5
+    assert found.runner_killed.p99 < 1
