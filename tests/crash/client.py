@@ -30,7 +30,7 @@ open_at_most = 160
 batch_size = 8
 
 SHAPES: dict[Task[[int], Any], float] = {
-    app.quick: 42, app.plain: 6, app.slow: 6, app.long: 0.6, app.blocking: 4, app.stepped: 7, app.charged: 6,
+    app.quick: 42, app.plain: 6, app.slow: 6, app.long: 0.5, app.blocking: 4, app.stepped: 7, app.charged: 6,
     app.shaky: 5, app.limited: 3, app.held: 8, app.foreign: 4, app.join: 6,
 }  # fmt: skip
 

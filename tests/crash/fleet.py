@@ -35,6 +35,7 @@ class Fleet:
         self._manned: dict[int, Worker] = {}
         self._server: subprocess.Popen[str] | None = None
         self._hired = 0
+        self._keeping: list[asyncio.Task[None]] = []
         self._closed = False
         port = url.rpartition(":")[2].partition("/")[0]
         self._proxy = self._start("proxy", "tests.crash.proxy", port, piped=True)
@@ -146,7 +147,7 @@ class Fleet:
     async def close(self) -> None:
         """End every process that was started here."""
         self._closed = True
-        await asyncio.gather(*getattr(self, "_keeping", ()), return_exceptions=True)
+        await asyncio.gather(*self._keeping, return_exceptions=True)
         for crew in self._crews:
             crew.close()
         for process in self._everyone:

@@ -91,7 +91,7 @@ async def slow(number: int) -> dict[str, int]:
 @hf.task
 async def long(number: int) -> dict[str, int]:
     say("start")
-    await ticking(4)
+    await ticking(6)
     return result(number)
 
 

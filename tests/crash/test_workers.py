@@ -29,6 +29,7 @@ from tests.worker.crew import eventually
 
 storm_seconds = float(os.environ.get("HOLDFAST_CRASH_SECONDS", "120"))
 lease_seconds = 2.0
+start_within_seconds = 90.0
 settle_within_seconds = 60.0
 measured_from_seconds = 60.0
 """A shorter run is asked for the truth only, not for speed."""
@@ -44,7 +45,7 @@ class Storm:
     async def rage(self) -> float:
         """Let it rage; then let everything come to its end. How long that took after the last fault had healed."""
         self.fleet.man()
-        await eventually(self._ready, "the first workers")
+        await eventually(self._ready, "the first workers", within=start_within_seconds)
         self.fleet.start_clients()
         await self.nemesis.rage(storm_seconds)
         healed = time.monotonic()

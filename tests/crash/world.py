@@ -109,18 +109,23 @@ class World:
 
     def about(self, task: str) -> list[tuple[float, str]]:
         """Everything that any witness says of a task, in the order of time."""
-        told = [(event["committed"], f"database  {event}") for event in self.events.get(task, [])]
-        for line in self.lines:
-            if line.get("task") == task:
-                told.append((line["t"], f"{line['who']}  {line}"))
-            elif task in line.get("ids", ()):
-                place = line["ids"].index(task)
-                told.append((line["t"], f"{line['who']}  submitted: {line['call']}, created {line['created'][place]}"))
-            elif any(one["task"] == task for one in line.get("leases", ())):
-                told.append((line["t"], f"{line['who']}  claimed"))
+        told = [*self._told[task], *((one["committed"], f"database  {one}") for one in self.events.get(task, []))]
         if task in self.tasks:
             told.append((float("inf"), f"in the end  {self.tasks[task]}"))
         return sorted(told)
+
+    @cached_property
+    def _told(self) -> dict[str, list[tuple[float, str]]]:
+        """What processes said, by the task that it was about."""
+        found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for line in self.lines:
+            if "task" in line:
+                found[line["task"]].append((line["t"], f"{line['who']}  {line}"))
+            for task, created in zip(line.get("ids", ()), line.get("created", ()), strict=True):
+                found[task].append((line["t"], f"{line['who']}  submitted: {line['call']}, created {created}"))
+            for lease in line.get("leases", ()):
+                found[lease["task"]].append((line["t"], f"{line['who']}  claimed {lease}"))
+        return found
 
 
 def pid_of(line: Line) -> int:
