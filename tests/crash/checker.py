@@ -62,7 +62,7 @@ def one_lease_at_a_time(world: World) -> Found:
 def stale_changes_nothing(world: World) -> Found:
     """I2: who was refused has left no trace, and is refused from then on."""
     lost: set[tuple[str, str]] = set()
-    steps = {(row["task"], row["token"]) for row in world.steps}
+    steps = {(row["task"], row["token"]): row["at"] for row in world.steps}
     answers = [line for op in ("beat", "keep", "settle") for line in world.said(op, "ok", "fail")]
     for line in sorted(answers, key=lambda one: float(one["t"])):
         op, lease = line["op"], (line["task"], line["token"])
@@ -75,7 +75,9 @@ def stale_changes_nothing(world: World) -> Found:
         lost.add(lease)
         if op == "settle" and world.tasks.get(line["task"], {}).get("token") == line["token"]:
             yield line["task"], "its settle was refused, and yet it stands"
-        if op == "keep" and lease in steps:
+        held = world.lease_at.get((line["task"], line["version"]))
+        over = held.end["committed"] if held and held.end else 0.0
+        if op == "keep" and steps.get(lease, 0.0) > over:  # one that stands from before was answered, and not heard
             yield line["task"], "its checkpoint was refused, and yet it stands"
 
 

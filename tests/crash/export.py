@@ -30,7 +30,10 @@ select task_id::text as task, version, verb, from_state as "from", to_state as "
        extract(epoch from pg_xact_commit_timestamp(xid::xid))::float8 as committed
 from holdfast.event order by task_id, version
 """
-STEPS = "select task_id::text as task, name as step, token::text from holdfast.step where done"
+STEPS = """
+select task_id::text as task, name as step, token::text, extract(epoch from at)::float8 as at
+from holdfast.step where done
+"""
 WALLET = "select task_id::text as task, what, version from holdfast.wallet"
 KEYS = "select key, task_id::text as task from holdfast.key"
 MOVES = "select lifecycle::int, from_state, verb, to_state, bump::int from holdfast.transition"

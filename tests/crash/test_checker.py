@@ -84,7 +84,7 @@ def good() -> World:
     told.run(1.1, "a", 1, "start", "end", who="raw-1-1")
     told.say(2, "raw-1-1", "beat", "ok", **lease, status="ok", expires=4.0)
     told.say(2.1, "raw-1-1", "keep", "ok", **lease, status="ok")
-    told.world.steps.append({"task": "a", "step": "kept", "token": "a1"})
+    told.world.steps.append({"task": "a", "step": "kept", "token": "a1", "at": 2.1})
     told.say(3.1, "raw-1-1", "settle", "ok", **lease, status="ok", which="first")
     told.say(3.2, "raw-1-1", "settle", "ok", **lease, status="repeat", which="same")
     told.say(3.3, "raw-1-1", "settle", "fail", **lease, status="lost", which="other")
@@ -94,6 +94,7 @@ def good() -> World:
     told.run(2.1, "b", 1, "start", "step one", "kept one")
     told.run(5.1, "b", 3, "start", "step two", "kept two", "end", attempt=2, who="handler-10-1")
     told.say(0, "nemesis-2-1", "fault", "runner stopped", began=2.2, ended=6.0, pids=[9])
+    told.world.steps.append({"task": "b", "step": "one", "token": "b1", "at": 2.1})
     told.run(6.5, "b", 1, "tick")
     for op in ("beat", "keep"):
         told.say(6.6, "raw-3-1", op, "fail", **told.lease("b", 1), status="lost", expires=None)
@@ -115,7 +116,7 @@ def good() -> World:
     # g: pays. h, i: one after the other under a limit. j: tried again. k: given up after three lost workers.
     told.task("g", ("submit", 0), ("claim", 1), ("done", 2), charges=True)
     told.run(1.1, "g", 1, "start", "step one", "kept one", "end")
-    told.world.steps.append({"task": "g", "step": "one", "token": "g1"})
+    told.world.steps.append({"task": "g", "step": "one", "token": "g1", "at": 1.2})
     told.world.wallet += [{"task": "g", "what": what, "version": None} for what in ("submit", "claim", "one")]
     told.world.wallet.append({"task": "g", "what": "done", "version": 1})
     for task, at in (("h", 1.0), ("i", 3.0)):
@@ -157,7 +158,7 @@ LIES: list[tuple[str, str, Callable[[World], object]]] = [
     (
         "stale_changes_nothing",
         "a refused step stands",
-        lambda w: w.steps.append({"task": "b", "token": "b1", "step": "x"}),
+        lambda w: w.steps.append({"task": "b", "token": "b1", "step": "x", "at": 6.6}),
     ),
     (
         "stale_changes_nothing",
