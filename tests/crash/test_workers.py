@@ -7,8 +7,9 @@ they can all be telling the truth. HOLDFAST_CRASH_SECONDS and HOLDFAST_CRASH_SEE
 import asyncio
 import json
 import os
+import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,10 @@ from tests.crash.fleet import Fleet
 from tests.crash.history import History
 from tests.crash.nemesis import KINDS, Nemesis
 from tests.crash.storm_app import WALLET, WALLET_SQL
-from tests.worker.crew import eventually
+from tests.worker.crew import ROOT, eventually
 
 storm_seconds = float(os.environ.get("HOLDFAST_CRASH_SECONDS", "120"))
+seed = int(os.environ.get("HOLDFAST_CRASH_SEED", time.time_ns() % 10**6))
 lease_seconds = 2.0
 start_within_seconds = 90.0
 answer_within_seconds = 60.0
@@ -72,11 +74,23 @@ class Storm:
 
 
 @pytest.fixture
-async def storm(tmp_path: Path) -> AsyncIterator[Storm]:
-    seed = int(os.environ.get("HOLDFAST_CRASH_SEED", time.time_ns() % 10**6))
-    print(f"\nseed {seed}, histories in {tmp_path}")  # noqa: T201
+def folder() -> Iterator[Path]:
+    """Where everything of this run is; what failed is kept until the same seed runs again."""
+    folder = ROOT / ".cache" / "crash" / str(seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print(f"\nseed {seed}, histories in {folder}")  # noqa: T201
+    yield folder
+    if (folder / "passed").exists():
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+
+
+@pytest.fixture
+async def storm(folder: Path) -> AsyncIterator[Storm]:
     settings = {**SETTINGS, "max_connections": "90"}
-    with Embedded(tmp_path / ".holdfast", settings=settings) as server:
+    with Embedded(folder / ".holdfast", settings=settings) as server:
         await migrate(server.owner_url())
         async with connected(server.owner_url()) as owner:
             await owner.execute(WALLET_SQL)
@@ -85,7 +99,7 @@ async def storm(tmp_path: Path) -> AsyncIterator[Storm]:
             await declare_all(store)
             await store.declare(WALLET)
             await store.make_queue("raw")
-            fleet = Fleet(server.url(), tmp_path, seed, lease_seconds)
+            fleet = Fleet(server.url(), folder, seed, lease_seconds)
             try:
                 yield Storm(
                     server, fleet, Nemesis(server, fleet, store, History(fleet.histories, "nemesis"), seed), store
@@ -111,6 +125,7 @@ async def test_a_storm_over_everything_ends_every_task_once(storm: Storm) -> Non
     if storm_seconds >= measured_from_seconds:
         refuse_slow(found)
         assert calm_after < calm_within_seconds
+    (storm.fleet.folder / "passed").touch()
 
 
 def refuse_vacuous(found: Figures) -> None:
