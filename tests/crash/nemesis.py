@@ -34,7 +34,7 @@ FRONTS = {
          "worker drained", "raw worker killed", "raw worker stopped", "server killed"),
     ),
     "database": (
-        (0.6, 2.2),
+        (1.0, 3.5),
         ("backends terminated", "backend killed", "postmaster killed", "immediate stop", "fast restart",
          "table locked", "connections hoarded", "listeners lost"),
     ),
@@ -42,8 +42,8 @@ FRONTS = {
     "handlers": ((2.0, 5.0), ("segfault", "exit", "endless loop", "always deadly")),
 }  # fmt: skip
 KINDS = tuple(kind for _, kinds in FRONTS.values() for kind in kinds)
-OUTAGES = frozenset(FRONTS["database"][1])
-"""Faults during which the database, or the way to it, is away from everybody."""
+OUTAGES = ("backend killed", "postmaster killed", "immediate stop", "fast restart", "table locked")
+"""Faults during which the database is away from everybody."""
 
 
 class Nemesis:
