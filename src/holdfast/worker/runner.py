@@ -88,8 +88,9 @@ class Runner(StoreDesk):
             chores = [asyncio.create_task(chore) for chore in (self._fence(), self._show())]
             if alone:
                 self.turns.leave()
-                self.turns.held[alone.task_id] = alone
-                self.begin([alone], self.pulse.until() - self.plan.lease_seconds, apart=True)
+                if not self._left.is_set() and self.pulse.is_felt(time.monotonic()):  # else nobody keeps it any more
+                    self.turns.held[alone.task_id] = alone
+                    self.begin([alone], self.pulse.until() - self.plan.lease_seconds, apart=True)
             turning = asyncio.create_task(self.turns.run())
             leaving = asyncio.create_task(self._leave(turning))
             await asyncio.wait([turning, leaving], return_when=asyncio.FIRST_COMPLETED)

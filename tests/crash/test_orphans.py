@@ -1,0 +1,33 @@
+"""A runner that is still loading when its keeper dies begins nothing."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from holdfast.kernel.task import Submission
+from holdfast.testing import Ground
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew
+
+
+@pytest.fixture
+async def crew(ground: Ground, tmp_path: Path) -> AsyncIterator[Crew]:
+    with running_clock(ground) as database, contextlib.closing(Crew(database.url, tmp_path)) as crew:
+        async with database.store() as crew.store:
+            yield crew
+
+
+async def test_what_was_to_run_alone_is_not_begun_once_its_keeper_is_dead(crew: Crew) -> None:
+    worker = await asyncio.to_thread(crew.start, app="tests.crash.gated_app:hf")
+    await crew.submit(Submission("deadly"))
+    (alone,) = await crew.noted("gated")  # after two runners that it has brought down, and a third that claimed it
+    orphan = psutil.Process(alone)
+    worker.seen()
+    worker.kill(runners=False)
+    crew.open("load")
+    await asyncio.to_thread(orphan.wait, 30)
+    assert len(crew.notes("deadly")) == 2

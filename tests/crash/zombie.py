@@ -1,0 +1,50 @@
+"""A worker that takes tasks, waits for a word, and then goes on as if they were still its own: `... URL N`.
+
+It prints `holding` once it holds N tasks, and after the word what it was told, as JSON: one object per lease.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+
+from holdfast.errors import LeaseLost
+from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Cancelled, Checkpoint, Completion, Done, Failed, Later, Lease, Outcome
+
+MINUTE = timedelta(minutes=1)
+ENDS: Sequence[Outcome] = (Done("late"), Failed("Fatal", "late"), Later(), Cancelled())
+
+
+async def try_everything(store: Store, lease: Lease) -> dict[str, str]:
+    """All that a holder can do, and how each was answered."""
+    told = {"heartbeat": "ok" if await store.heartbeat([lease], lasting=MINUTE) else "lost"}
+    told["checkpoint"] = (await store.checkpoint(Checkpoint(lease, "late", "late")))[0].status
+    try:
+        await store.record(lease, "late_event", "late")
+        told["record"] = "ok"
+    except LeaseLost:
+        told["record"] = "lost"
+    for end in ENDS:
+        told[f"settle {type(end).__name__}"] = (await store.settle((lease, end)))[0].status
+    completed = await store.complete(Completion(lease, Done("late"), [("late_event", "late", None)]))
+    told["complete"] = completed[0].status
+    settled, _ = await store.turn([(lease, Done("late"))], ["batch"], lasting=MINUTE, worker="zombie")
+    told["turn"] = settled[0].status
+    return told
+
+
+async def main(url: str, n: int) -> None:
+    async with pooled(Address(given=url)) as pool:
+        store = Store(pool)
+        leases = await store.claim(["default"], n, lasting=MINUTE, worker="zombie")
+        sys.stdout.write("holding\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+        sys.stdout.write(json.dumps([await try_everything(store, lease) for lease in leases]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
