@@ -10,13 +10,8 @@ from holdfast import Holdfast, step
 
 hf = Holdfast(contract.URL)
 app = "bench.peers.adaptors.holdfast:hf"
-options = {
-    "drain": ["--slots", "500", "--batch", "500"],
-    "idle": ["--slots", "500", "--batch", "500"],
-    "steps": ["--slots", "500", "--batch", "500"],
-    "default": [],
-    "best": ["--lease", "1s"],
-}
+fast = ["--slots", "500", "--batch", "500"]
+options = {"drain": fast, "idle": fast, "steps": fast, "default": [], "best": [*fast, "--lease", "1s"]}
 
 
 @hf.task
