@@ -53,12 +53,12 @@ def main() -> None:
 
 def keep() -> None:
     results = json.loads(OUTPUT.read_text())
-    (KEPT / f"{results['at'][:10]}-{results['machine']['cores']}-cores.json").write_text(OUTPUT.read_text())
+    (KEPT / f"{results['at'][:10]}-peers-{results['machine']['cores']}-cores.json").write_text(OUTPUT.read_text())
 
 
 def newest() -> Results | None:
     """The kept run whose file comes last, which is the newest."""
-    kept = sorted(KEPT.glob("*-cores.json"))
+    kept = sorted(KEPT.glob("*-peers-*-cores.json"))
     return json.loads(kept[-1].read_text()) if kept else None
 
 

@@ -10,12 +10,13 @@ from holdfast import Holdfast, step
 
 hf = Holdfast(contract.URL)
 app = "bench.peers.adaptors.holdfast:hf"
+fast = ["--slots", "2000", "--batch", "500"]
 options = {
-    "drain": ["--slots", "1500", "--batch", "500"],
-    "idle": ["--slots", "500", "--batch", "500"],
+    "drain": fast,
+    "idle": [],
     "steps": ["--slots", "500", "--batch", "500"],
     "default": [],
-    "best": ["--lease", "1s"],
+    "best": [*fast, "--lease", "1s"],
 }
 
 
