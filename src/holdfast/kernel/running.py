@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import inspect
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar
 from decimal import Decimal
@@ -122,7 +121,7 @@ class Attempt:
 
 
 ATTEMPT: ContextVar[Attempt | None] = ContextVar("holdfast_attempt", default=None)
-LOOPS: Counter[int] = Counter()
+LOOPS: dict[int, int] = {}
 SPENT: ContextVar[list[Json] | None] = ContextVar("holdfast_spent", default=None)
 
 
@@ -130,12 +129,14 @@ class UnderWay:
     """While an attempt runs in this thread's loop. Threads that a handler starts itself are then told apart."""
 
     def __enter__(self) -> None:
-        LOOPS[threading.get_ident()] += 1
+        here = threading.get_ident()
+        LOOPS[here] = LOOPS.get(here, 0) + 1
 
     def __exit__(self, *_: object) -> None:
         here = threading.get_ident()
-        LOOPS[here] -= 1
-        if not LOOPS[here]:
+        if LOOPS[here] > 1:
+            LOOPS[here] -= 1
+        else:
             del LOOPS[here]
 
 
@@ -334,7 +335,7 @@ async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a function returns: awaited if it is async, else from a thread, so that it does not hold up the others."""
     try:
         if inspect.iscoroutinefunction(function):
-            answer = await cast(Callable[..., Awaitable[Any]], function)(*args, **kwargs)
+            answer = await cast("Callable[..., Awaitable[Any]]", function)(*args, **kwargs)
         else:
             answer = await in_thread(function, *args, **kwargs)
             answer = await answer if inspect.isawaitable(answer) else answer

@@ -108,13 +108,13 @@ class Store(Looking, Access):
         """
         given = (queues, n, lasting, worker, names)
         rows = await self._rows("select * from holdfast.claim($1, $2, $3, $4, $5)", *given, repeatable=False)
-        return [wire.lease(row) for row in rows]
+        return wire.leases(rows)
 
     async def claim_these(self, ids: Iterable[UUID | str], *, lasting: timedelta, worker: str) -> list[Lease]:
         """Take those of these tasks that can be taken now."""
         given = ([wire.task_id(task) for task in ids], lasting, worker)
         rows = await self._rows("select * from holdfast.claim_these($1, $2, $3)", *given, repeatable=False)
-        return [wire.lease(row) for row in rows]
+        return wire.leases(rows)
 
     async def refuse_claim(self, task_id: UUID | str) -> None:
         """Raise why this task could not be claimed: TaskNotFound, TaskEnded, AlreadyLeased or NotClaimable."""
@@ -185,7 +185,7 @@ class Store(Looking, Access):
         given = (*wire.settlements(settlements), queues, n, lasting, worker, names)
         rows = await self._rows(wire.TURN, *given, repeatable=False)
         refused = {row[0]: row[1] for row in rows if row[0] is not None}
-        return refused, [wire.lease(row[2]) for row in rows if row[0] is None]
+        return refused, wire.leases([row[2] for row in rows if row[0] is None])
 
     async def hello(
         self,

@@ -10,6 +10,7 @@ import logging
 import traceback
 from datetime import timedelta
 from types import TracebackType
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,7 +33,7 @@ class Run:
         self.task = task
         self.attempt = attempt
         self.lease = attempt.lease
-        self._at: asyncio.Task[object] | None = None
+        self._at: asyncio.Task[Any] | None = None
         self._interrupted: Outcome | None = None
         self._is_interrupted = False
 
@@ -45,12 +46,11 @@ class Run:
         if self._at:
             self._at.cancel()
 
-    async def __call__(self) -> Outcome | None:
+    async def __call__(self, at: asyncio.Task[Any]) -> Outcome | None:
         """The outcome of this attempt; None if its lease is lost. The handler runs in the asyncio task that calls."""
         if self._is_interrupted:
             return self._interrupted
-        at = self._at = asyncio.current_task()
-        assert at is not None  # noqa: S101
+        self._at = at
         token = ATTEMPT.set(self.attempt)
         try:
             with under_way:
@@ -144,7 +144,7 @@ class Run:
         return None
 
 
-async def calm(at: "asyncio.Task[object]") -> None:
+async def calm(at: asyncio.Task[Any]) -> None:
     """A cancellation that the handler was meant to feel ends with it, also one that it has not felt yet."""
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(0)

@@ -5,6 +5,7 @@ Shared by all who run tasks in their own process: workers, and tests.
 
 import asyncio
 import logging
+from typing import Any
 from uuid import UUID
 
 from holdfast.errors import DatabaseError, HoldfastError, LeaseLost
@@ -13,7 +14,7 @@ from holdfast.kernel.store import Store, refuse
 from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
 from holdfast.sdk.attempt import CANCELLED, Run
 from holdfast.sdk.task import Task
-from holdfast.sdk.tracing import attempting, is_traced, told
+from holdfast.sdk.tracing import attempting, told
 
 log = logging.getLogger("holdfast.worker")
 
@@ -24,21 +25,26 @@ class StoreDesk:
     """A desk with the store at hand. Whoever sits at it says what `show` shows."""
 
     store: Store
+    traced = True
 
     def __init__(self) -> None:
         self.runs: dict[UUID, Run] = {}
 
-    async def run_attempt(self, task: Task[..., object], attempt: Attempt) -> Outcome | None:
-        """The outcome of one attempt, to be settled; None if its lease is lost."""
+    async def run_attempt(
+        self, task: Task[..., object], attempt: Attempt, at: asyncio.Task[Any] | None = None
+    ) -> Outcome | None:
+        """The outcome of one attempt, to be settled; None if its lease is lost. `at` is the asyncio task that calls."""
+        at = at or asyncio.current_task()
+        assert at is not None  # noqa: S101
         lease = attempt.lease
         run = self.runs[lease.task_id] = Run(task, attempt)
         try:
-            if is_traced(lease):
+            if self.traced or lease.trace:
                 with attempting(lease) as span:
-                    outcome = await run()
+                    outcome = await run(at)
                     told(span, outcome)
             else:
-                outcome = await run()
+                outcome = await run(at)
             return await self._settled_up(attempt, outcome)
         except Exception as error:  # a fault of ours: the task must end all the same
             log.exception("an attempt broke", extra={"task_id": str(lease.task_id)})

@@ -32,9 +32,9 @@ def starting(name: str) -> Iterator[Span]:
         yield span
 
 
-def is_traced(lease: Lease) -> bool:
-    """Whether its attempts leave a trace: somebody has set up traces here, or the call that started it was in one."""
-    return lease.trace is not None or not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+def is_tracing() -> bool:
+    """Whether somebody has set up traces in this process."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ from holdfast.sdk.attempt import CANCELLED, RELEASED
 from holdfast.sdk.client import Holdfast
 from holdfast.sdk.desk import StoreDesk
 from holdfast.sdk.task import Task
-from holdfast.sdk.tracing import export_traces, flush_traces
+from holdfast.sdk.tracing import export_traces, flush_traces, is_tracing
 from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.worker.app import load_app
 from holdfast.worker.batches import Batches
@@ -113,6 +113,7 @@ class Runner(StoreDesk):
         mine = [lease for lease in leases if apart or not lease.last_chance]
         if mine:
             self._tell_begun(mine)
+        self.traced = is_tracing()
         loop = asyncio.get_running_loop()
         until = now, claimed + self.plan.lease_seconds
         for lease in mine:
@@ -134,7 +135,8 @@ class Runner(StoreDesk):
         self.link.send("begun", begun)
 
     async def _run(self, lease: Lease, loop: asyncio.AbstractEventLoop) -> None:
-        outcome = await self.run_attempt(self.app.tasks[lease.name], Attempt(lease, self, loop))
+        attempt = Attempt(lease, self, loop)
+        outcome = await self.run_attempt(self.app.tasks[lease.name], attempt, self._tasks[lease.task_id])
         del self._until[lease.task_id], self._tasks[lease.task_id]
         self._shown.pop(lease.task_id, None)
         if outcome is None:

@@ -189,7 +189,7 @@ class Turns:
         self.held.update((lease.task_id, lease) for lease in fresh)
         self._finish_claim(n)
         self._is_plenty = len(leases) == n
-        for again in leases:
+        for again in leases if len(fresh) < len(leases) else ():
             if self.held[again.task_id] is not again:
                 self._stop(again.task_id)
                 self._results.append((again, Later(again_after, kind="released"), 0))
