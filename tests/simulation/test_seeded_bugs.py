@@ -63,8 +63,21 @@ BUGS = {
 }  # fmt: skip
 
 
+# These come to light only after thousands of operations.
+SLOW = {
+    "a heartbeat keeps nothing",
+    "children outlive their parents",
+    "limits end a moment late",
+    "what is past its limit is claimed",
+    "another result is taken for a repeat",
+}
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("function", "was", "is_now"), BUGS.values(), ids=BUGS)
+@pytest.mark.parametrize(
+    ("function", "was", "is_now"),
+    [pytest.param(*bug, id=name, marks=[pytest.mark.long] if name in SLOW else []) for name, bug in BUGS.items()],
+)
 def test_a_bug_breaks_a_history(ground: Ground, function: str, was: str, is_now: str) -> None:
     with opened(ground, Counter()) as stage:
         stage[0].break_function(function, was, is_now)

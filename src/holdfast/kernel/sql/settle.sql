@@ -88,7 +88,8 @@ begin
   from (
     select i.id, i.token, d.verb, d.due, d.note,
            case when i.outcome in ('done', 'partial', 'moved') then i.body end as result,
-           holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) as hash,
+           case when i.outcome not in ('done', 'partial') then  -- their results are kept, and say as much
+             holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) end as hash,
            x.effects is not null as effects,
            case when x.to_state is not null then 'ok'
                 when i.outcome = 'moved' and s.name is null then 'unknown_state' else 'undeclared' end as status
