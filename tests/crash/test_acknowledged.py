@@ -2,18 +2,23 @@
 
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from holdfast.kernel.embedded import Embedded
 from holdfast.kernel.migrate import migrate
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done
+from holdfast.kernel.task import Done, Ended
 from holdfast.lifecycles import declare_all
 from tests.crash.holders import postmaster_of
 from tests.promises.stage import submit, take
 from tests.worker.crew import eventually
 
 KILLS = 5
+
+
+async def ends_of(store: Store, task: UUID) -> list[Ended | None]:
+    return [(await store.outcomes([task])).get(task)]
 
 
 async def test_a_settle_that_was_answered_outlives_the_server(home: Path) -> None:
@@ -29,5 +34,5 @@ async def test_a_settle_that_was_answered_outlives_the_server(home: Path) -> Non
                 assert [one.status for one in await store.settle((lease, Done("kept")))] == ["ok"]
                 postmaster.kill()
                 postmaster.wait(10)
-                ended = await eventually(partial(store.outcomes, [task]), "the server's return")
-                assert ended[task], "it was settled, and is not"
+                (end,) = await eventually(partial(ends_of, store, task), "the server's return")
+                assert end, "it was settled, and is not"

@@ -24,14 +24,6 @@ SIMULATED = [
         "simulation",
     ),
     Mutant(
-        "end without the attempt",
-        "A worker ends a later attempt than its own.",
-        f"{SQL}/move.sql",
-        "t.attempt = i.number and t.lease_token = i.held",
-        "t.lease_token = i.held",
-        "simulation",
-    ),
-    Mutant(
         "settle without the attempt",
         "A failure of one attempt counts for another.",
         f"{SQL}/settle.sql",
@@ -61,14 +53,6 @@ SIMULATED = [
         f"{SQL}/heartbeat.sql",
         "expires_at = excluded.expires_at",
         "expires_at = b.expires_at",
-        "simulation",
-    ),
-    Mutant(
-        "heartbeat without the token",
-        "A stale worker is told that it still holds its task.",
-        f"{SQL}/heartbeat.sql",
-        "t.lease_token = i.token and t.attempt = i.attempt",
-        "t.lease_token is not null",
         "simulation",
     ),
     Mutant(
@@ -144,11 +128,11 @@ SIMULATED = [
         "simulation",
     ),
     Mutant(
-        "one child is enough",
-        "A parent ends with the first of its children.",
+        "failed children forgiven",
+        "A parent all of whose children failed ends as if some had not.",
         f"{SQL}/move.sql",
-        "where d.downstream = p_id and d.policy = 'gather' and d.outcome is null) then",
-        "where false) then",
+        "when bool_and(c.outcome in ('failed', 'cancelled')) then 'fail'",
+        "when false then 'fail'",
         "simulation",
     ),
     Mutant(
@@ -361,6 +345,15 @@ INTERLEAVED = [
 
 WITH_PROCESSES = [
     Mutant(
+        "heartbeat without the token",
+        "A stale worker is told that it still holds its task.",
+        f"{SQL}/heartbeat.sql",
+        "t.lease_token = i.token and t.attempt = i.attempt",
+        "t.lease_token is not null",
+        "processes",
+        ("tests/crash/test_zombies.py::test_eighty_old_proofs_are_worth_nothing_once_others_have_it[held]",),
+    ),
+    Mutant(
         "settle without the token",
         "A worker that was stopped past its lease still speaks for the task.",
         f"{SQL}/settle.sql",
@@ -480,6 +473,15 @@ WITH_PROCESSES = [
 ]
 
 PROMISED = [
+    Mutant(
+        "end without the attempt",
+        "A worker ends a later attempt than its own.",
+        f"{SQL}/move.sql",
+        "t.attempt = i.number and t.lease_token = i.held",
+        "t.lease_token = i.held",
+        "promises",
+        ("tests/promises/test_leases.py::test_a_stale_token_or_attempt_changes_no_row",),
+    ),
     Mutant(
         "ended tasks change",
         "A row of a finished task can be written.",
