@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(C
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: help setup run test lint crash bench bench-peers docs lock clean packages brokers
+.PHONY: help setup run test lint crash mutants bench bench-peers docs lock clean packages brokers
 
 help:
 	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
@@ -32,6 +32,7 @@ help:
 	@echo 'make setup   .venv with the locked versions (run and test do this themselves)'
 	@echo 'make lint    ruff, mypy --strict, import rules'
 	@echo 'make crash   the long fault runs, for some four minutes'
+	@echo 'make mutants put bugs into the engine, one at a time: the tests must notice each'
 	@echo 'make bench   measurements, written to bench/results/local'
 	@echo 'make bench-peers   Holdfast beside other task queues, written to bench/results/local'
 	@echo 'make docs    the documentation, built into site/'
@@ -72,6 +73,9 @@ packages:
 crash: setup
 	$(BIN)/pytest -n 0 -m long -s --ignore=tests/crash/test_workers.py
 	$(BIN)/pytest -n 0 -m long -s tests/crash/test_workers.py
+
+mutants: setup
+	$(BIN)/python -m tests.mutants
 
 bench: setup
 	$(BIN)/python -m bench

@@ -21,7 +21,9 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """One folder for all processes of this run."""
+    """One folder for all processes of this run; HOLDFAST_TEST_FOLDER, if several runs are to share a server."""
+    if given := os.environ.get("HOLDFAST_TEST_FOLDER"):
+        return Path(given)
     own = tmp_path_factory.getbasetemp()
     return own if worker_id == "master" else own.parent
 

@@ -43,7 +43,7 @@ AS_DOCUMENTED = {
 
 def meet(world: World, first: str, second: str) -> bool:
     """Whether these two could notice each other at all."""
-    return bool({first, second} & LOOKS_EVERYWHERE or world.common(first, second))
+    return bool({first, second} & LOOKS_EVERYWHERE or world.meet(first, second))
 
 
 TRIES = 3

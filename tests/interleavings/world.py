@@ -18,6 +18,7 @@ from tests.interleavings.verbs import PARTITIONS, VERBS
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 UNTOLD = "new, untold"
 NEW = re.compile(rf"new\d\.\d+|{UNTOLD}")
+NAMED = re.compile(r'"(?:id|task_id|upstream|downstream|limit_key)": "([^"]+)"')
 LONGEST_SECONDS = 20
 
 TASK = (
@@ -26,7 +27,7 @@ TASK = (
 )
 TABLES = {
     "task": TASK,
-    "task_done": TASK,
+    "task_done": f"({TASK}) - 'body_hash'",  # a repeat is told by it, or by verb and result
     "event": "to_jsonb(r) - 'xid'",
     "input": "to_jsonb(r)",
     "step": "to_jsonb(r)",
@@ -140,6 +141,7 @@ class World:
         self.names = scene.named()
         self.first: State = {}
         self.met: dict[str, frozenset[Row]] = {}
+        self.named: dict[str, frozenset[str]] = {}
         self._last: State = {}
         self._puts = 0
         self._alone: dict[tuple[str, bool], Outcome] = {}
@@ -149,7 +151,8 @@ class World:
         copies = "".join(f"create table kept.{name} as table holdfast.{name};" for name in TABLES)
         await self.owner.execute(f"create schema kept; {copies} {PUT_BACK}")
         self.first = self._last = await self.look({})
-        self.met = {verb: await self.rows_met(verb) for verb in VERBS}
+        for verb in VERBS:
+            self.met[verb], self.named[verb] = await self.rows_met(verb)
 
     async def look(self, names: dict[str, str]) -> State:
         """All rows, as text, with names in place of ids."""
@@ -233,8 +236,11 @@ class World:
                 return not calling.done()
         return False
 
-    async def rows_met(self, verb: str) -> frozenset[Row]:
-        """The rows that a verb locks or changes, as others see it; and for what it adds, the table as a whole."""
+    async def rows_met(self, verb: str) -> tuple[frozenset[Row], frozenset[str]]:
+        """The rows that a verb locks or changes, as others see it; and for what it adds, the table as a whole.
+
+        Besides, the tasks and limits that what it writes speaks of: those it should have locked.
+        """
         await self.put_back(late=False, whole=True)
         session = self.sessions[0]
         await session.connection.execute("begin")
@@ -243,7 +249,13 @@ class World:
         await session.connection.execute("commit")
         done = await self.settle_down([])
         added = {(name, "") for name in MET if name != "task" and len(done.state[name]) > len(self.first[name])}
-        return frozenset((name, row) for name, row in locked) | added
+        written = (row for name in done.state for row in set(done.state[name]) ^ set(self.first[name]))
+        named = {word for row in written for word in NAMED.findall(row) if not NEW.fullmatch(word)}
+        return frozenset((name, row) for name, row in locked) | added, frozenset(named)
+
+    def meet(self, first: str, second: str) -> bool:
+        """Whether these two lock, change or speak of the same."""
+        return bool(self.met[first] & self.met[second] or self.named[first] & self.named[second])
 
     def common(self, first: str, second: str) -> list[Row]:
         return sorted(self.met[first] & self.met[second])

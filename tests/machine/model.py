@@ -157,7 +157,7 @@ class Model:
         self.tally[f"verb {verb}"] += 1
         self.tally["a limit woke a worker"] += verb == "limit" and event["to_state"] == life.state
         if verb == "claim":
-            self._claimed(life, leases.pop(task), event)
+            self._claimed(life, leases.pop(task), event, before)
         elif verb == "ask_cancel":
             assert life.lease, f"{step}: nobody holds it"
             life.asked_to_cancel = True
@@ -174,7 +174,10 @@ class Model:
             life.limited_since = (life.slowed_down_since() or after.now) if limited else None
         life.version, life.attempt, life.state = event["version"], event["attempt"], event["to_state"]
 
-    def _claimed(self, life: Life, lease: Lease, event: Row) -> None:
+    def _claimed(self, life: Life, lease: Lease, event: Row, before: Seen) -> None:
+        was = before.live[lease.task_id]
+        if was["version"] == event["version"] - 1:
+            assert was["deadline"] is None or self.seen.now < was["deadline"], f"{lease.task_id} is past its limit"
         assert life.lease is None, f"{lease.task_id} is claimed while {life.lease} holds it"
         assert lease.token not in {old.token for old in life.handed}, "a token came back"
         assert (lease.version, lease.attempt) == (event["version"], event["attempt"])

@@ -336,4 +336,4 @@ class Rules(Clockwork):
     @rule(some_live, which=some.picks, n=some.few)
     def shut_down(self, which: list[int], n: int) -> None:
         self.claim_from(some.ALL_QUEUES, n, some.MINUTE, None)
-        self.hand_back_but([self.pick(self.tasks(), one) for one in which])
+        self.hand_back_but([self.pick(self.model.seen.held() or self.tasks(), one) for one in which])

@@ -1,0 +1,38 @@
+"""What a worker was told is settled stays settled, whatever happens to the server in the next moment."""
+
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+from holdfast.kernel.embedded import Embedded
+from holdfast.kernel.migrate import migrate
+from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Done, Ended
+from holdfast.lifecycles import declare_all
+from tests.crash.holders import postmaster_of
+from tests.promises.stage import submit, take
+from tests.worker.crew import eventually
+
+KILLS = 5
+
+
+async def ends_of(store: Store, task: UUID) -> list[Ended | None]:
+    return [(await store.outcomes([task])).get(task)]
+
+
+async def test_a_settle_that_was_answered_outlives_the_server(home: Path) -> None:
+    with Embedded(home) as server:
+        await migrate(server.owner_url())
+        async with pooled(Address(given=server.url())) as pool:
+            store = Store(pool)
+            await declare_all(store)
+            for _ in range(KILLS):
+                task = await submit(store)
+                (lease,) = await take(store)
+                postmaster = postmaster_of(home)
+                assert [one.status for one in await store.settle((lease, Done("kept")))] == ["ok"]
+                postmaster.kill()
+                postmaster.wait(10)
+                (end,) = await eventually(partial(ends_of, store, task), "the server's return")
+                assert end, "it was settled, and is not"

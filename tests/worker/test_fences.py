@@ -1,0 +1,39 @@
+"""Who holds a task no more stops it, and stops nothing else."""
+
+import signal
+from uuid import UUID
+
+from holdfast.kernel.task import Proof
+from holdfast.testing import Database
+from tests.worker import app
+from tests.worker.crew import Crew, eventually
+
+
+async def until_stopped(crew: Crew, word: str) -> None:
+    async def look() -> bool:
+        return bool(crew.notes(f"{word}-finally"))
+
+    await eventually(look, f"the stop of {word!r}", within=15)
+
+
+async def test_a_lease_that_is_lost_stops_its_task_and_no_other(crew: Crew, live: Database) -> None:
+    worker = crew.start()
+    lost, near = await crew.submit(app.cooperative.submission("lost"), app.hold.submission("go", "near"))
+    await crew.noted("lost")
+    await crew.noted("near")
+    runners = worker.runners()
+    await crew.store.pause_queue("default", "nobody else")  # coming again would stop it as well
+    token: UUID = live.ask_owner(f"select lease_token from holdfast.task where id = '{lost}'")
+    assert await crew.store.lose_these([Proof(lost, 1, token)]) == 1
+    await until_stopped(crew, "lost")
+    crew.open("go")
+    assert (await crew.ended([near]))[0].outcome == "done"
+    assert (len(crew.notes("near")), worker.runners()) == (1, runners)
+
+
+async def test_a_runner_whose_keeper_hangs_stops_what_nobody_keeps(crew: Crew) -> None:
+    first = crew.start()
+    await crew.submit(app.cooperative.submission("held"))
+    await crew.noted("held")
+    first.signal(signal.SIGSTOP, runners=False)
+    await until_stopped(crew, "held")
