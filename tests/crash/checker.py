@@ -251,13 +251,10 @@ def a_crash_budget_is_kept(world: World) -> Found:
 
 @invariant
 def nothing_is_claimed_before_it_is_due(world: World) -> Found:
-    """I14: neither before its delay nor before its next attempt."""
-    due: dict[str, float] = {}
-    for line, _, asked, task, _ in world.submitted():
-        if task:
-            due[task] = min(line["t"] + asked["delay"], due.get(task, float("inf")))
+    """I14: neither before its delay, counted from its birth, nor before its next attempt."""
+    delays = {task: asked["delay"] for _, _, asked, task, _ in world.submitted() if task}
     for task, events in world.events.items():
-        earliest = due.get(task, 0.0)
+        earliest = events[0]["at"] + delays.get(task, 0.0)
         for event in events:
             if event["verb"] == "retry":
                 earliest = event["at"] + world.retry_seconds

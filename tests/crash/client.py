@@ -26,11 +26,11 @@ from tests.crash import storm_app as app
 from tests.crash.history import History
 from tests.crash.patience import answer_within_seconds, patient_store
 
-open_at_most = 160
-batch_size = 8
+open_at_most = 600
+batch_size = 24
 
 SHAPES: dict[Task[[int], Any], float] = {
-    app.quick: 42, app.plain: 6, app.slow: 6, app.long: 0.5, app.blocking: 4, app.stepped: 7, app.charged: 6,
+    app.quick: 160, app.plain: 6, app.slow: 6, app.long: 0.5, app.blocking: 4, app.stepped: 7, app.charged: 6,
     app.shaky: 5, app.limited: 3, app.held: 8, app.foreign: 4, app.join: 6,
 }  # fmt: skip
 

@@ -4,11 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
-from tests.crash.nemesis import KINDS, OUTAGES
+from tests.crash.nemesis import KINDS, OUTAGES, settle_down_seconds
 from tests.crash.world import Lease, World, pid_of
-
-settle_down_seconds = 1.0
-"""After an outage, what it takes until everybody is connected again; no recovery is measured until then."""
 
 race_seconds = 0.5
 
@@ -115,8 +112,8 @@ def ambiguous(world: World) -> int:
 # Recovery
 
 
-def outages(world: World) -> list[tuple[float, float]]:
-    return [(line["began"], line["ended"] + settle_down_seconds) for line in world.said("fault", *OUTAGES)]
+def outages(world: World, kinds: Iterable[str] = OUTAGES) -> list[tuple[float, float]]:
+    return [(line["began"], line["ended"] + settle_down_seconds) for line in world.said("fault", *kinds)]
 
 
 def summed_up(deaths: int, seconds: Iterable[float]) -> Recovery:
@@ -128,8 +125,9 @@ def summed_up(deaths: int, seconds: Iterable[float]) -> Recovery:
 
 
 def recovery(world: World, kind: str) -> Recovery:
-    """Of first losses: whoever is lost a second time waits for its back-off, and a limited task for its place."""
-    away = outages(world)
+    """Of first losses, while nothing else was wrong: whoever is lost a second time waits for its back-off, a limited
+    task for its place, and a keeper that is cut off cannot give back what its runner held."""
+    away = outages(world, (other for other in KINDS if other not in ("worker killed", "runner killed")))
     held = held_by_process(world)
     seconds: list[float] = []
     deaths = 0

@@ -16,7 +16,7 @@ import pytest
 from tests.worker.crew import ROOT, Crew, Worker
 
 direct_workers = 3
-slots = 12
+slots = 30
 
 
 class Fleet:

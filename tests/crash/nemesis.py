@@ -45,6 +45,9 @@ KINDS = tuple(kind for _, kinds in FRONTS.values() for kind in kinds)
 OUTAGES = ("backend killed", "postmaster killed", "immediate stop", "fast restart", "table locked")
 """Faults during which the database is away from everybody."""
 
+settle_down_seconds = 1.0
+"""After an outage, what it takes until everybody is connected again; no recovery is measured until then."""
+
 
 class Nemesis:
     def __init__(self, server: Embedded, fleet: Fleet, store: Store, history: History, seed: int) -> None:
@@ -65,6 +68,15 @@ class Nemesis:
         await asyncio.gather(*fronts)
         await asyncio.gather(*self._under_way)
         await self._until_answered()
+
+    async def hunt(self, deaths: int) -> None:
+        """One death at a time, while all else is well: what each costs until somebody takes up what was held."""
+        chance = random.Random(f"{self.seed} hunt")  # noqa: S311
+        await asyncio.sleep(settle_down_seconds)
+        for kind in ("runner killed", "worker killed") * deaths:
+            while not await self._workers(kind, chance):  # noqa: ASYNC110 - nobody is there to be struck
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(self.fleet.lease_seconds + 1.5)
 
     async def _front(self, name: str) -> None:
         pauses, kinds = FRONTS[name]
