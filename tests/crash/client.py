@@ -27,6 +27,7 @@ from tests.crash.history import History
 from tests.crash.patience import answer_within_seconds, patient_store
 
 open_at_most = 600
+open_when_calm = 20
 batch_size = 24
 
 SHAPES: dict[Task[[int], Any], float] = {
@@ -40,6 +41,7 @@ class Client:
         self.history = History(folder, role)
         self.chance = random.Random(seed)  # noqa: S311
         self._over = folder / "over"
+        self._calm = folder / "calm"
         self._number = seed % 10 * 10**6
         self.open: set[UUID] = set()
 
@@ -98,8 +100,11 @@ class Client:
             await asyncio.sleep(0.15)
 
     async def room(self) -> None:
-        while len(self.open) > open_at_most and not self.over:  # noqa: ASYNC110 - others end them
+        while len(self.open) > self._most() and not self.over:  # noqa: ASYNC110 - others end them
             await asyncio.sleep(0.05)
+
+    def _most(self) -> int:
+        return open_when_calm if self._calm.exists() else open_at_most
 
     async def submitting(self, store: Store) -> None:
         while not self.over:

@@ -52,6 +52,8 @@ class Storm:
         await eventually(self._ready, "the first workers", within=start_within_seconds)
         self.fleet.start_clients()
         await self.nemesis.rage(storm_seconds)
+        self.fleet.ask_for_less()
+        await eventually(self._has_little, "what had piled up to end", within=answer_within_seconds)
         await self.nemesis.hunt(deaths=int(storm_seconds / 20))
         healed = time.monotonic()
         await self.fleet.dismiss_clients(within=answer_within_seconds)
@@ -60,6 +62,9 @@ class Storm:
 
     async def _ready(self) -> bool:
         return len(self.fleet.ready()) >= 2
+
+    async def _has_little(self) -> bool:
+        return await self._left() < 100
 
     async def _calm(self) -> None:
         """Until all has ended; or nothing more for so long that the rest is stuck, and then the checker shows it."""
