@@ -118,6 +118,7 @@ class Owners(Stage):
         else:
             assert effect == "cancelled"
             self.observe(Call())
+            assert task in self.model.seen.done, f"{task} is said to be cancelled, and goes on"
             assert self.model.seen.done[task]["outcome"] == "cancelled"
 
     def is_over_without_a_sweep(self, row: Row) -> bool:
