@@ -30,6 +30,8 @@ from holdfast.worker.plan import Plan
 log = logging.getLogger("holdfast.worker")
 
 calls_at_once = 3
+"""One whose answer is being read, and two for Postgres to work at meanwhile."""
+
 longest_pause_seconds = 1.0
 tries_at_most = 3
 busy_seconds = 0.5
