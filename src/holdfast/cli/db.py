@@ -60,12 +60,12 @@ def psql(context: typer.Context, owner: Owner = False) -> None:
 @app.command()
 def migrate(as_json: Json = False) -> None:
     """Bring the schema up to date. Safe to run at any time, by many at once."""
-    from holdfast.kernel.migrate import migrate
+    from holdfast.kernel.opening import bring_up_to_date
     from holdfast.kernel.postgres import locate
     from holdfast.kernel.settings import read_settings
 
     with locate(read_settings()) as address:
-        applied = asyncio.run(migrate(address.nearest(owner=True)))
+        applied = asyncio.run(bring_up_to_date(address))
     if as_json:
         typer.echo(json.dumps({"applied": applied}))
     else:

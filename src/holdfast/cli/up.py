@@ -23,7 +23,7 @@ from holdfast.cli.fleet import CANNOT_START, Fleet
 from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
 from holdfast.http.access import is_loopback, refuse_open_server
 from holdfast.kernel.logs import configure_logs
-from holdfast.kernel.migrate import migrate
+from holdfast.kernel.opening import bring_up_to_date
 from holdfast.kernel.postgres import Address, locate, pooled
 from holdfast.kernel.settings import Settings, web_address
 from holdfast.kernel.store import Store
@@ -76,13 +76,12 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
     listening = bind(settings.host, settings.port)
     with listening, stoppable() as on_stop, contextlib.ExitStack() as stack:
         address = await abandonable(lambda: stack.enter_context(locate(settings)))
-        for name in await migrate(address.nearest(owner=True)):
+        for name in await bring_up_to_date(address):
             log.info("schema changed", extra={"applied": name})
         async with pooled(address) as pool:
             store = Store(pool)
             await refuse_open_server(store, settings.host)
             await declare_all(store)
-            await store.make_partitions()
             app = make_app(pool, database=address.label, loopback=is_loopback(settings.host), hosts=settings.host_names)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=10)
             server = Server(config, banner(listening, settings, address, told))

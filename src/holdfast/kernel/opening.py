@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import Address, locate, pooled
+from holdfast.kernel.postgres import Address, connected, locate, pooled
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
 
@@ -21,6 +21,20 @@ class Opening:
     store: Store
 
 
+async def bring_up_to_date(address: Address) -> list[str]:
+    """The schema, and what was applied to it. Raises a MigrationError.
+
+    Partitions are made before the first task: whoever is at work plans anew after each of them, and a day whose first
+    tasks found none gets none any more.
+    """
+    url = address.nearest(owner=True)
+    applied = await migrate(url)
+    if applied:
+        async with connected(url) as connection:
+            await Store(connection).make_partitions()
+    return applied
+
+
 @contextlib.asynccontextmanager
 async def open_database(
     settings: Settings | None = None, *, connections: int = 10, migrated: bool = False
@@ -31,7 +45,7 @@ async def open_database(
     """
     with locate(settings or read_settings()) as address:
         if not migrated:
-            await migrate(address.nearest(owner=True))
+            await bring_up_to_date(address)
         async with pooled(address, connections=connections) as pool:
             yield Opening(address, pool, Store(pool))
 

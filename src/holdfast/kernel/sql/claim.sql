@@ -19,11 +19,12 @@ declare
   v_admitted bool := false;
 begin
   perform holdfast.check_claim(p_n, p_lease, p_worker);
-  loop  -- what nobody here knows must not hide what lies behind it
+  loop  -- what nobody here knows must not hide what lies behind it; the two `exists` save a look-up for each task
     select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known), bool_or(c.told)
       into v_id, v_unknown, v_effects
     from (
-      select c.id, p_names is null or c.name = any (p_names) as known, (
+      select c.id, p_names is null or c.name = any (p_names) as known,
+             exists (select from holdfast.lifecycle l where l.effects is not null) and (
                select l.effects from holdfast.lifecycle l where l.id = c.lifecycle) is not null as told
       from unnest(p_queues) q(name)
       cross join lateral (select from holdfast.queue o where o.name = q.name and o.paused_at is null offset 0) o
@@ -34,7 +35,8 @@ begin
           where t.queue = q.name and t.priority = p.level
             and t.actor = 'worker' and t.lease_token is null and t.parked is null
             and t.due_at <= holdfast.now() and (t.deadline is null or t.deadline > holdfast.now())
-            and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
+            and (not exists (select from holdfast.setback)
+                 or (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true)
           order by t.due_at, t.id limit p_n
           for no key update skip locked) c
         limit p_n) c
