@@ -20,7 +20,7 @@ from bench import table, waits
 from bench.frame import Bench, describe, kept
 from holdfast.kernel.embedded import Embedded
 
-MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "crashes", "statements", "clone", "start")
+MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "sizes", "crashes", "statements", "clone", "start")
 
 
 def main() -> None:

@@ -105,7 +105,7 @@ def worker(
     if not app:
         raise AppInvalid("Nobody said where your tasks are.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
     seconds = [parse_duration(one).total_seconds() for one in (lease, grace)]
-    run(Plan(app, tuple(queue or ()), slots, batch, seconds[0], grace_seconds=seconds[1]), processes)
+    run(Plan(app, tuple(queue or ()), slots, batch, lease_seconds=seconds[0], grace_seconds=seconds[1]), processes)
 
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {

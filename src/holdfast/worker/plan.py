@@ -21,6 +21,7 @@ class Plan:
     queues: tuple[str, ...] = ()
     slots: int = 20
     batch: int = 200
+    calls: int = 3
     lease_seconds: float = lease_seconds
     poll_seconds: float = 1.0
     grace_seconds: float = 10.0
@@ -28,7 +29,7 @@ class Plan:
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
 
     def __post_init__(self) -> None:
-        for number in ("slots", "batch", "lease_seconds", "poll_seconds", "cancel_seconds"):
+        for number in ("slots", "batch", "calls", "lease_seconds", "poll_seconds", "cancel_seconds"):
             if getattr(self, number) <= 0:
                 raise RequestInvalid(f"{number} is {getattr(self, number)}.", fix="Give more than 0.")
         if self.lease_seconds < 1:

@@ -75,7 +75,7 @@ class Runner(StoreDesk):
         """Until told to leave, or until the one lease that it was given has ended."""
         listening = asyncio.create_task(self._listen())
         await self._go.wait()
-        async with open_database(self.app.settings, connections=4, migrated=True) as opening:
+        async with open_database(self.app.settings, connections=self.plan.calls + 1, migrated=True) as opening:
             self.store = opening.store
             self._checkpoints = Batches[Checkpoint, Checkpointed](self._checkpoint, most=self.plan.batch)
             wakeups = PostgresWakeups(opening.address, opening.pool, self.worker)

@@ -29,9 +29,6 @@ from holdfast.worker.plan import Plan
 
 log = logging.getLogger("holdfast.worker")
 
-calls_at_once = 3
-"""One whose answer is being read, and two for Postgres to work at meanwhile."""
-
 longest_pause_seconds = 1.0
 tries_at_most = 3
 busy_seconds = 0.5
@@ -119,7 +116,7 @@ class Turns:
 
     def _launch(self) -> bool:
         """Begin a call, if there is one to make now."""
-        if self._away or len(self._calls) >= calls_at_once or (self._unsure and self._calls):
+        if self._away or len(self._calls) >= self._plan.calls or (self._unsure and self._calls):
             return False
         batch = self._plan.batch
         ready = min(len(self._results), batch)
