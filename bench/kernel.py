@@ -14,6 +14,7 @@ from bench import limits
 from bench.frame import Bench, Spent, servers, spending
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Settlement, Submission
+from holdfast.worker.front import Front
 
 BATCHES = {1: 500, 10: 3_000, 100: 10_000, 500: 10_000}
 AT_ONCE = 1000
@@ -75,12 +76,15 @@ async def drain_apart(store: Store, batch: int) -> None:
 async def drain_fused(store: Store, batch: int, seen: Callable[[int], None] = lambda leases: None) -> None:
     """`seen` is told how many were claimed, after each call."""
     settlements: list[Settlement] = []
+    front = Front()
     while True:
+        since = front.since()
         _, leases = await store.turn(
-            settlements, ["default"], batch, lasting=LEASE, worker="bench", names=["work"]
+            settlements, ["default"], batch, lasting=LEASE, worker="bench", names=["work"], since=since
         )  # fmt: skip
+        front.saw(leases, batch)
         seen(len(leases))
-        if not leases:
+        if not leases and since is None:
             return
         settlements = [(lease, Done()) for lease in leases]
 

@@ -9,7 +9,7 @@ from bench.worker import DEFAULTS, staffed
 from holdfast.kernel.task import Submission
 
 PLAN = {"slots": 1000, "batch": DEFAULTS.batch, "calls": DEFAULTS.calls}
-VARIED = {"slots": (20, 100, 500), "batch": (20, 50, 100, 500), "calls": (1, 2, 4)}
+VARIED = {"slots": (20, 100, 500), "batch": (50, 100, 200, 1000), "calls": (1, 3, 4)}
 
 
 async def measure(bench: Bench) -> None:

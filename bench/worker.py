@@ -28,7 +28,7 @@ from holdfast.kernel.task import Submission
 from holdfast.worker.plan import Plan
 
 DEFAULTS = Plan("")
-SIZED = {"slots": 500, "batch": 500}
+SIZED = {"slots": 2000, "batch": 500}
 DRAINED, LASTING = 20_000, 50_000
 between_tasks_seconds = 0.01
 patience_seconds = 300.0

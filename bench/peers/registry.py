@@ -45,8 +45,8 @@ PEERS = [
     Peer(
         "holdfast",
         package="holdfast",
-        settings="500 slots, results in lists of 500 (--slots 500 --batch 500; default: 20 and 200), bulk submit in"
-        " lists of 1,000. Recovery: default lease 4 s; best: lease 1 s",
+        settings="2,000 slots (500 for steps; default: 20), results in lists of 500 (default), bulk submit in lists of"
+        " 1,000. Recovery: default lease 4 s; best: lease 1 s",
         promises="Every move checked against the lifecycle and kept as an event; completions fenced by a token;"
         " finished tasks kept with payload and result; steps checkpointed. A worker is two processes",
         unfinished="select count(*) from holdfast.task",

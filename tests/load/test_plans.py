@@ -109,3 +109,31 @@ async def measure(database: Database) -> None:
             after[name] = await buffers(application, query, *arguments)
         report = {name: (before[name], after[name], most) for name, (most, _) in HOT.items()}
     assert {name: seen for name, seen in report.items() if seen[1] > seen[2]} == {}, report
+
+
+async def test_what_was_taken_is_not_read_past_again(database: Database) -> None:
+    async with database.connect() as application, database.connect_owner() as owner:
+        tasks = ["dispatch"] * 3000, ["work"] * 3000
+        await application.execute("select * from holdfast.submit_many($1, $2, null)", *tasks)
+        async with owner.transaction(isolation="repeatable_read"):  # no dead row and no entry of one goes away
+            await owner.fetchval("select count(*) from holdfast.queue")
+            for _ in range(4):
+                taken = await application.fetch(CLAIM, 500)
+                await application.execute(SETTLE, *settle(taken, "done"))
+            first = min((row["due_at"], row["task_id"]) for row in taken)
+            whole = await entries(application, CLAIM, 1)
+            rest = await entries(application, CLAIM.replace(")", ", $2, $3)"), 1, *first)
+    assert (whole, rest) == (2001, 501)
+
+
+async def entries(connection: asyncpg.Connection, query: str, *arguments: object) -> int:
+    """Entries of the index of what is ready that a query reads; undone at the end."""
+    read = "select pg_stat_get_xact_tuples_returned('holdfast.task_ready'::regclass)"
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        before = await connection.fetchval(read)
+        await connection.execute(query, *arguments)
+        return int(await connection.fetchval(read) - before)
+    finally:
+        await transaction.rollback()

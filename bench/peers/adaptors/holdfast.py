@@ -10,11 +10,11 @@ from holdfast import Holdfast, step
 
 hf = Holdfast(contract.URL)
 app = "bench.peers.adaptors.holdfast:hf"
-fast = ["--slots", "2000", "--batch", "500"]
+fast = ["--slots", "2000"]
 options = {
     "drain": fast,
     "idle": [],
-    "steps": ["--slots", "500", "--batch", "500"],
+    "steps": ["--slots", "500"],
     "default": [],
     "best": [*fast, "--lease", "1s"],
 }

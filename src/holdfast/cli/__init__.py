@@ -90,7 +90,7 @@ def worker(
     queue: Annotated[list[str] | None, typer.Option(help="Serve this; again for more. Else the tasks' own.")] = None,
     slots: Slots = 20,
     processes: Annotated[int, typer.Option(min=1, help="How many processes run them.")] = 1,
-    batch: Annotated[int, typer.Option(help="How many results go in one call at most; 1: each by itself.")] = 200,
+    batch: Annotated[int, typer.Option(help="How many results go in one call at most; 1: each by itself.")] = 500,
     lease: Annotated[str, typer.Option(help="How long after its last sign of life a worker counts as lost.")] = "4s",
     grace: Annotated[str, typer.Option(help="How long tasks may run on after SIGTERM.")] = "10s",
 ) -> None:

@@ -180,9 +180,13 @@ class Store(Looking, Access):
         lasting: timedelta,
         worker: str,
         names: Sequence[str] | None = None,
+        since: tuple[datetime, UUID] | None = None,
     ) -> tuple[dict[UUID, str], list[Lease]]:
-        """Settle, then claim up to `n` (0: none), in one call and one commit. Answers which were refused, and how."""
-        given = (*wire.settlements(settlements), queues, n, lasting, worker, names)
+        """Settle, then claim up to `n` (0: none), in one call and one commit. Answers which were refused, and how.
+
+        `since`, the due time and the id of a task, leaves out what stands before it in its line.
+        """
+        given = (*wire.settlements(settlements), queues, n, lasting, worker, names, *(since or (None, None)))
         rows = await self._rows(wire.TURN, *given, repeatable=False)
         refused = {row[0]: row[1] for row in rows if row[0] is not None}
         return refused, wire.leases([row[2] for row in rows if row[0] is None])

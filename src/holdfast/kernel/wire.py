@@ -46,7 +46,7 @@ SUBMIT = (
     "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) order by place"
 )
 SETTLE = "select * from holdfast.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
 CHECKPOINT = "select * from holdfast.checkpoint($1, $2, $3, $4, $5, $6, $7)"
 
 BY_SQLSTATE = {

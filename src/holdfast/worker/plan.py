@@ -20,8 +20,10 @@ class Plan:
     app: str
     queues: tuple[str, ...] = ()
     slots: int = 20
-    batch: int = 200
-    calls: int = 3
+    batch: int = 500
+    """Results in one call at most. Lists of 200 drained 0.88 times as fast, of 50 0.65 (`python -m bench sizes`)."""
+    calls: int = 2
+    """One drained 0.6 times as fast as two; a third and a fourth gained nothing (`python -m bench sizes`)."""
     lease_seconds: float = lease_seconds
     poll_seconds: float = 1.0
     grace_seconds: float = 10.0

@@ -17,7 +17,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from holdfast.errors import DatabaseError, TaskBusy
@@ -25,6 +25,7 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Later, Lease, Outcome, Proof, Settlement
 from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
+from holdfast.worker.front import Front
 from holdfast.worker.plan import Plan
 
 log = logging.getLogger("holdfast.worker")
@@ -69,6 +70,7 @@ class Turns:
         self._calls: set[asyncio.Task[None]] = set()
         self._claims = 0
         self._is_plenty = False
+        self._front = Front()
         self._reserved = 0
         self._hungry = True
         self._registered = False
@@ -161,12 +163,13 @@ class Turns:
     async def _turn(self, results: list[Result], n: int) -> None:
         """One call. What it could not send is sent again."""
         sent = time.monotonic()
+        since = self._front.since() if n else None
         batch: list[Settlement] = [(proof, outcome) for proof, outcome, _ in results]
         try:
             if self._unsure and not results:
                 await self._store.hand_back(self._worker, self.held)
                 self._unsure = False
-            refused, leases = await self._call(batch, n)
+            refused, leases = await self._call(batch, n, since)
         except TaskBusy:
             self._finish_claim(n)
             self._settle_apart(results, n)
@@ -188,6 +191,7 @@ class Turns:
         self.held.update((lease.task_id, lease) for lease in fresh)
         self._finish_claim(n)
         self._is_plenty = len(leases) == n
+        self._front.saw(leases, n)
         for again in leases if len(fresh) < len(leases) else ():
             if self.held[again.task_id] is not again:
                 self._stop(again.task_id)
@@ -195,12 +199,16 @@ class Turns:
         if leases:
             self._registered = False
             self._begin(fresh, sent)
-        if n and len(leases) < n:
+        if n and len(leases) < n and since is None:
             await self._found_little()
 
-    async def _call(self, batch: list[Settlement], n: int) -> tuple[dict[UUID, str], list[Lease]]:
+    async def _call(
+        self, batch: list[Settlement], n: int, since: tuple[datetime, UUID] | None
+    ) -> tuple[dict[UUID, str], list[Lease]]:
         plan = self._plan
-        return await self._store.turn(batch, plan.queues, n, lasting=plan.lease, worker=self._worker, names=self._names)
+        return await self._store.turn(
+            batch, plan.queues, n, lasting=plan.lease, worker=self._worker, names=self._names, since=since
+        )  # fmt: skip
 
     def _finish_claim(self, n: int) -> None:
         self._reserved -= n

@@ -3,9 +3,11 @@
 -- submits a task that depends on this one holds KEY SHARE on it, and must not hide it from workers.
 
 -- Up to n tasks of these queues, in the order of the queues, the most urgent first, then the longest due. A worker that
--- names what it can run never gets anything else: what it does not know is set aside until somebody knows it.
+-- names what it can run never gets anything else: what it does not know is set aside until somebody knows it. `since`,
+-- a due time and an id, leaves out what comes before: whoever took all of that need not read past it again.
 create or replace function holdfast.claim(
-  p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null)
+  p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null,
+  p_since timestamptz default null, p_since_id uuid default null)
 returns setof holdfast.lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -34,7 +36,9 @@ begin
           select t.id, t.name, t.lifecycle from holdfast.task t
           where t.queue = q.name and t.priority = p.level
             and t.actor = 'worker' and t.lease_token is null and t.parked is null
-            and t.due_at <= holdfast.now() and (t.deadline is null or t.deadline > holdfast.now())
+            and t.due_at <= holdfast.now()
+            and (t.due_at, t.id) >= (coalesce(p_since, '-infinity'), coalesce(p_since_id, uuid(repeat('0', 32))))
+            and (t.deadline is null or t.deadline > holdfast.now())
             and (not exists (select from holdfast.setback)
                  or (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true)
           order by t.due_at, t.id limit p_n
@@ -161,5 +165,5 @@ begin
   end if;
 end $$;
 
-grant execute on function holdfast.claim(text[], int, interval, text, text[]),
+grant execute on function holdfast.claim(text[], int, interval, text, text[], timestamptz, uuid),
   holdfast.claim_these(uuid[], interval, text) to holdfast_app;

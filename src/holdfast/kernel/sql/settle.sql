@@ -311,7 +311,8 @@ end $$;
 create or replace function holdfast.turn(
   p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
   p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[],
-  p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null)
+  p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null,
+  p_since timestamptz default null, p_since_id uuid default null)
 returns table (task_id uuid, status text, lease holdfast.lease)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -326,12 +327,12 @@ begin
     where s.status not in ('ok', 'repeat');
   end if;
   if p_n <> 0 or p_n is null then
-    return query select null::uuid, null, c from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names) c;
+    return query select null::uuid, null, c from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names, p_since, p_since_id) c;
   end if;
 end $$;
 
 grant execute on function
   holdfast.settle(uuid[], int[], uuid[], text[], text[], interval[], timestamptz[], text[], text[], jsonb[]),
   holdfast.turn(uuid[], int[], uuid[], text[], text[], interval[], timestamptz[], text[], text[], jsonb[],
-                text[], int, interval, text, text[])
+                text[], int, interval, text, text[], timestamptz, uuid)
   to holdfast_app;
