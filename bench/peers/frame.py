@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".bench"  # not .cache, which building the documentation empties
 SETTINGS = {"shared_buffers": "1GB", "max_connections": "400"}
 
-command_seconds = 600.0
+command_seconds = 180.0
 import_seconds = 120.0
 look_seconds = 0.005
 

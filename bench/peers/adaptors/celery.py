@@ -1,5 +1,6 @@
 """Celery with RabbitMQ or Redis: threads, late acknowledgement, no results. Its handlers are plain functions."""
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -53,7 +54,8 @@ class Peer(contract.Adaptor):
 
         contract.wait_at_gate()
         quiet = ["--without-gossip", "--without-mingle", "--loglevel=ERROR"]
-        app.worker_main(["worker", "--pool=threads", "--concurrency=20", *quiet])
+        name = f"--hostname={os.environ['PEER_WORKER']}@%h"  # two of one name do not get on
+        app.worker_main(["worker", "--pool=threads", "--concurrency=20", name, *quiet])
 
 
 if __name__ == "__main__":
