@@ -4,8 +4,6 @@ from tests.mutants.mutant import SQL, WORKER, Mutant
 
 CRASHES = "tests/worker/test_crashes.py"
 FENCES = "tests/worker/test_fences.py"
-DUE = "and t.due_at <= holdfast.now()"
-IN_TIME = "(t.deadline is null or t.deadline > holdfast.now())"
 
 
 def beside(*first: str) -> tuple[str, ...]:
@@ -180,16 +178,16 @@ SIMULATED = [
         "claimed before it is due",
         "A delay is not waited for.",
         f"{SQL}/claim.sql",
-        f"{DUE} and {IN_TIME}\n            and (select s.until",
-        f"and {IN_TIME}\n            and (select s.until",
+        "and t.due_at <= holdfast.now()\n            and (t.due_at, t.id)",
+        "and (t.due_at, t.id)",
         "simulation",
     ),
     Mutant(
         "claimed past its limit",
         "A task whose time limit has passed is begun before a sweep ends it.",
         f"{SQL}/claim.sql",
-        f"{DUE} and {IN_TIME}\n            and (select s.until",
-        f"{DUE}\n            and (select s.until",
+        "and (t.deadline is null or t.deadline > holdfast.now())\n            and (not exists",
+        "and (not exists",
         "simulation",
     ),
     Mutant(
@@ -499,6 +497,15 @@ PROMISED = [
         "and not t.id = any (p_kept)",
         "promises",
         ("tests/promises/test_workers.py::test_what_is_handed_back_costs_nothing_and_what_is_kept_stays",),
+    ),
+    Mutant(
+        "only what is new is seen",
+        "Under load a worker never looks again at what came back with an older place.",
+        f"{WORKER}/front.py",
+        "if self._since is None or now - self._looked >= look_again_seconds:",
+        "if self._since is None:",
+        "promises",
+        ("tests/worker/test_front.py::test_who_finds_enough_goes_on_from_there",),
     ),
 ]
 
