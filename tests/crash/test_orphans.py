@@ -1,7 +1,10 @@
 """A runner that is still loading when its keeper dies begins nothing."""
 
+import array
 import asyncio
 import contextlib
+import fcntl
+import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 from holdfast.kernel.task import Submission
 from holdfast.testing import Ground
 from tests.worker.conftest import running_clock
-from tests.worker.crew import Crew
+from tests.worker.crew import Crew, eventually
 
 
 @pytest.fixture
@@ -26,8 +29,19 @@ async def test_what_was_to_run_alone_is_not_begun_once_its_keeper_is_dead(crew: 
     await crew.submit(Submission("deadly"))
     (alone,) = await crew.noted("gated")  # after two runners that it has brought down, and a third that claimed it
     orphan = psutil.Process(alone)
+    # Without its go it would end before it asks for its keeper.
+    await eventually(lambda: asyncio.to_thread(is_told, orphan), "its go")
     worker.seen()
     worker.kill(runners=False)
     crew.open("load")
     await asyncio.to_thread(orphan.wait, 30)
     assert len(crew.notes("deadly")) == 2
+
+
+def is_told(runner: psutil.Process) -> bool:
+    """Whether something that its keeper has said lies in its pipe, unread."""
+    read_fd = runner.cmdline()[-3]
+    waiting = array.array("i", [0])
+    with Path(f"/proc/{runner.pid}/fd/{read_fd}").open("rb", buffering=0) as pipe:
+        fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+    return waiting[0] > 0
