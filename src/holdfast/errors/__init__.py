@@ -39,6 +39,9 @@
     │   ├── BodyTooLarge
     │   ├── DependencyInvalid
     │   └── CursorGone
+    ├── BillingError
+    │   ├── CreditsInsufficient
+    │   └── WalletNotFound
     ├── AccessError
     │   ├── KeyRefused
     │   ├── RoleMissing
@@ -52,6 +55,7 @@
     │   ├── TaskEnded
     │   ├── NotClaimable
     │   │   └── AlreadyLeased
+    │   ├── FilesMissing
     │   ├── MoveRefused
     │   └── LeaseLost
     │       └── StaleAttempt
@@ -70,9 +74,13 @@ gets the same error, with Python or without.
 A `Failure` is raised by you: in a task, to say what kind of failure it is, and so what follows.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar, Literal
 
+from holdfast.errors.billing import BillingError as BillingError
+from holdfast.errors.billing import CreditsInsufficient as CreditsInsufficient
+from holdfast.errors.billing import WalletNotFound as WalletNotFound
 from holdfast.errors.root import HoldfastError as HoldfastError
 from holdfast.errors.starting import AppInvalid as AppInvalid
 from holdfast.errors.starting import BinariesMissing as BinariesMissing
@@ -258,6 +266,14 @@ class TaskExpired(TaskError):
 
     http_status = 410
     sqlstate = "TK004"
+
+
+class FilesMissing(TaskError):
+    """Required files not found in storage."""
+
+    def __init__(self, detail: str = "", *, fix: str = "", missing: Sequence[str] = ()) -> None:
+        super().__init__(detail, fix=fix)
+        self.more = {"missing": list(missing)}
 
 
 class TaskFailed(TaskError):
