@@ -44,6 +44,7 @@ TAGS = [
     {"name": "events", "description": "Follow what happens."},
     {"name": "operations", "description": "Queues, workers, counts and costs."},
     {"name": "lifecycles", "description": "The states that a task can be in, and what leads from one to another."},
+    {"name": "objects", "description": "Bring and fetch files, by links that other routes answer with; no key needed."},
     {"name": "server", "description": "Whether the server is well."},
     {"name": "workers", "description": "What a worker says; not for whoever submits tasks."},
 ]
