@@ -131,7 +131,7 @@ def test_doctor_looks_at_everything_and_changes_nothing(empty_database: Database
     done = holdfast("doctor", "--json", HOLDFAST_URL=empty_database.owner_url)
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert done.returncode == 0
-    assert list(checks) == ["python", "settings", "database", "server"]
+    assert list(checks) == ["python", "settings", "database", "objects", "server"]
     assert "schema not yet: kernel/0001_clock" in checks["database"]["finding"]
     assert empty_database.ask_owner("select to_regnamespace('holdfast')") is None
 

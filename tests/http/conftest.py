@@ -1,6 +1,7 @@
 """The application on a test's own database, called as a client would call it."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,13 +11,14 @@ from holdfast.api import make_app
 from holdfast.kernel.access import Role
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
+from holdfast.objects.local import Folder
 from holdfast.testing import Database
 
 
 @pytest.fixture
-async def app(database: Database) -> AsyncIterator[FastAPI]:
+async def app(database: Database, tmp_path: Path) -> AsyncIterator[FastAPI]:
     async with pooled(Address(given=database.url), connections=5) as pool:
-        yield make_app(pool, database="a test's own")
+        yield make_app(pool, database="a test's own", objects=Folder(tmp_path / "objects").open())
 
 
 @pytest.fixture

@@ -3,26 +3,35 @@
 import asyncio
 import contextlib
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import uvicorn
 
 from holdfast.api import make_app
 from holdfast.kernel.postgres import Address, pooled
+from holdfast.objects import Objects
+from holdfast.objects.local import Folder
 from holdfast.testing import Database
 
 
 @contextlib.contextmanager
-def serving(database: Database) -> Iterator[str]:
-    """The address of a server that answers until the block ends."""
+def serving(database: Database, objects: Objects | None = None) -> Iterator[str]:
+    """The address of a server that answers until the block ends; its files are in a folder, unless told where."""
+    with tempfile.TemporaryDirectory() as own:
+        yield from served(database, objects or Folder(Path(own)).open())
+
+
+def served(database: Database, objects: Objects) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
     started = threading.Event()
     servers: list[uvicorn.Server] = []
 
     async def serve() -> None:
         async with pooled(Address(given=database.url), connections=5) as pool:
-            app = make_app(pool, database="a test's own")
+            app = make_app(pool, database="a test's own", objects=objects)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
             servers.append(uvicorn.Server(config))
             started.set()

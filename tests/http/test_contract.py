@@ -1,6 +1,7 @@
 """The server does what its OpenAPI document says, whatever is sent: no 500, no answer that it does not describe."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from holdfast.api import make_app
+from holdfast.objects.local import Folder
 from holdfast.testing import Ground
 from tests.http.serving import serving
 
 pool: Any = None  # the document needs no database
-schema = schemathesis.openapi.from_dict(make_app(pool, database="").openapi())
+schema = schemathesis.openapi.from_dict(make_app(pool, database="", objects=Folder(Path("unopened"))).openapi())
 
 
 @pytest.fixture(scope="module")

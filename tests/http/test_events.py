@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import web_address
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
+from holdfast.objects.local import Folder
 from holdfast.testing import Database
 from tests.promises.stage import submit
 from tests.promises.test_feed import TASKS_EACH, WRITERS, transaction, write
@@ -59,7 +61,7 @@ class Served:
 @contextlib.asynccontextmanager
 async def served(database: Database) -> AsyncIterator[str]:
     async with pooled(Address(given=database.url)) as pool:
-        app = make_app(pool, database="here")
+        app = make_app(pool, database="here", objects=Folder(Path("unopened")))
         one = Served(app, app.state.feed)
         with one.door:
             async with one.running() as url:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -15,7 +16,8 @@ from tests.http.conftest import client, keys
 
 
 @pytest.fixture
-def hf(database: Database) -> Holdfast:
+def hf(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Holdfast:
+    monkeypatch.setenv("HOLDFAST_OBJECTS", f"file://{tmp_path}/objects")
     return Holdfast(database.url)
 
 

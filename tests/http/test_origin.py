@@ -1,5 +1,7 @@
 """A browser cannot be made to call the server under a foreign name, or from a foreign page."""
 
+from pathlib import Path
+
 import httpx
 import pytest
 from fastapi import FastAPI
@@ -9,6 +11,7 @@ from holdfast.errors import SettingInvalid
 from holdfast.http.access import refuse_open_server
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
+from holdfast.objects.local import Folder
 from holdfast.testing import Database
 from tests.http.conftest import client
 
@@ -66,14 +69,15 @@ async def test_no_page_of_another_site_is_told_that_it_may_read(http: httpx.Asyn
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-async def test_bound_elsewhere_the_names_it_was_told_count(database: Database, store: Store) -> None:
+async def test_bound_elsewhere_the_names_it_was_told_count(database: Database, store: Store, tmp_path: Path) -> None:
+    objects = Folder(tmp_path)
     key = await store.make_key("ada", ["user"])
     async with pooled(Address(given=database.url), connections=2) as pool:
-        named = make_app(pool, database="", loopback=False, hosts=["tasks.example"])
+        named = make_app(pool, database="", objects=objects, loopback=False, hosts=["tasks.example"])
         assert await statuses(named, key.secret) == {"tasks.example": 200, "localhost": 403, "other.example": 403}
-        unnamed = make_app(pool, database="", loopback=False)
+        unnamed = make_app(pool, database="", objects=objects, loopback=False)
         assert set((await statuses(unnamed, key.secret)).values()) == {200}
-        added = make_app(pool, database="", hosts=["tasks.example"])
+        added = make_app(pool, database="", objects=objects, hosts=["tasks.example"])
         assert await statuses(added, key.secret) == {"tasks.example": 200, "localhost": 200, "other.example": 403}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 
 import asyncpg
 import httpx
@@ -10,15 +11,16 @@ from fastapi import FastAPI
 
 from holdfast.api import make_app
 from holdfast.kernel.store import Store
+from holdfast.objects.local import Folder
 from holdfast.testing import Database
 from tests.http.conftest import client
 from tests.http.test_roles import MISSING, ROUTES
 from tests.promises.stage import submit, take_one
 
 
-async def test_without_a_database_every_route_is_503() -> None:
+async def test_without_a_database_every_route_is_503(tmp_path: Path) -> None:
     pool = await asyncpg.create_pool("postgresql://nobody@127.0.0.1:1/none", min_size=0, max_size=50)
-    async with pool, client(make_app(pool, database="gone")) as http:
+    async with pool, client(make_app(pool, database="gone", objects=Folder(tmp_path).open())) as http:
 
         async def ask(method: str, path: str) -> httpx.Response:
             return await http.request(method, path.replace("{task_id}", MISSING).replace("{name}", "x"), json={})

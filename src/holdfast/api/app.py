@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from holdfast import __version__
 from holdfast.api import docs, events, leases, lifecycles, metrics, operations, tasks
+from holdfast.api import objects as files
 from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.errors import DatabaseError, KeyRefused
@@ -22,7 +23,9 @@ from holdfast.http.problem import PROBLEMS, answer_errors
 from holdfast.kernel.access import Principal
 from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
+from holdfast.lifecycles.analysis import routes as analysis
 from holdfast.lifecycles.dispatch import routes as dispatch
+from holdfast.objects import Objects
 
 
 class Health(BaseModel):
@@ -30,8 +33,10 @@ class Health(BaseModel):
     version: str = __version__
 
 
-def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts: Collection[str] = ()) -> FastAPI:
-    """The application over an open pool. `database` is the place in words, for the page.
+def make_app(
+    pool: asyncpg.Pool, *, database: str, objects: Objects, loopback: bool = True, hosts: Collection[str] = ()
+) -> FastAPI:
+    """The application over an open pool, with files at `objects`. `database` is the place in words, for the page.
 
     Bound to `loopback` it answers to the names of loopback, and to whoever calls as long as there is no key; otherwise
     to these `hosts`, or to any if none is named.
@@ -52,11 +57,13 @@ def make_app(pool: asyncpg.Pool, *, database: str, loopback: bool = True, hosts:
     app.add_middleware(Measured, registry=registry)
     answer_errors(app, store)
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
+    app.include_router(analysis.routes(store, objects))
     app.include_router(dispatch.routes(store))
     app.include_router(tasks.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(operations.routes(store))
     app.include_router(lifecycles.routes(store))
+    app.include_router(files.routes(store, objects))
     app.include_router(metrics.routes(store, registry))
     app.include_router(docs.routes())
 

@@ -39,11 +39,16 @@ server on loopback for which no key was made needs none. Errors are `application
 their `code`."""
 
 TAGS = [
+    {
+        "name": "analysis",
+        "description": "User tasks: create, upload, process, watch, download; and what pays for them.",
+    },
     {"name": "dispatch", "description": "Submit a task."},
     {"name": "tasks", "description": "Find tasks, see where they are and why, cancel and retry them."},
     {"name": "events", "description": "Follow what happens."},
     {"name": "operations", "description": "Queues, workers, counts and costs."},
     {"name": "lifecycles", "description": "The states that a task can be in, and what leads from one to another."},
+    {"name": "objects", "description": "Bring and fetch files, by links that other routes answer with; no key needed."},
     {"name": "server", "description": "Whether the server is well."},
     {"name": "workers", "description": "What a worker says; not for whoever submits tasks."},
 ]

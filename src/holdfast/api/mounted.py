@@ -20,6 +20,9 @@ from holdfast.errors import DatabaseError
 from holdfast.http.problem import refusal
 from holdfast.kernel.opening import open_database
 from holdfast.kernel.sweeper import sweep_on
+from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.cleaner import clean_on
+from holdfast.objects import open_objects
 from holdfast.sdk.client import Holdfast
 
 
@@ -44,14 +47,16 @@ class Mounted:
         await answer(scope, receive, send)
 
     async def open(self) -> FastAPI:
-        """Raises a DatabaseError or a MigrationError."""
+        """Raises SettingInvalid, a DatabaseError or a MigrationError."""
         async with self._opening:
             if self._app is None:
                 async with contextlib.AsyncExitStack() as stack:
                     opening = await stack.enter_async_context(open_database(self._hf.settings))
                     await self._hf.declare(opening.store)
+                    objects = open_objects(self._hf.settings)
                     await stack.enter_async_context(beside(sweep_on(opening.store)))
-                    self._app = make_app(opening.pool, database=opening.address.label, loopback=False)
+                    await stack.enter_async_context(beside(clean_on(Analyses.beside(opening.store), objects)))
+                    self._app = make_app(opening.pool, database=opening.address.label, objects=objects, loopback=False)
                     stack.callback(self._app.state.feed.close)
                     self._stack = stack.pop_all()
             return self._app

@@ -16,6 +16,7 @@ from holdfast.kernel.embedded import Embedded, find_binaries, major_version
 from holdfast.kernel.migrate import name_of, pending
 from holdfast.kernel.postgres import connected, locate
 from holdfast.kernel.settings import PREFIX, Settings, read_settings, web_address
+from holdfast.objects import folder_of, open_objects
 
 FOR_CLIENTS = {f"{PREFIX}API", f"{PREFIX}KEY"}
 """Read by clients over HTTP, examples/worker.sh for one, and not by this program."""
@@ -53,6 +54,7 @@ def looks() -> Iterator[tuple[str, Callable[[], Check]]]:
         yield "postgres", lambda: check_binaries(settings)
         yield "disk", lambda: check_disk(settings)
     yield "database", lambda: asyncio.run(check_database(settings))
+    yield "objects", lambda: asyncio.run(check_objects(settings))
     yield "server", lambda: check_server(settings)
 
 
@@ -108,6 +110,15 @@ async def check_database(settings: Settings) -> Check:
     if steps:
         return Check("database", True, f"{finding}; schema not yet: {steps}", "`holdfast up` does it.")
     return Check("database", True, f"{finding}; schema up to date")
+
+
+async def check_objects(settings: Settings) -> Check:
+    folder = folder_of(settings)
+    if folder and not folder.exists():
+        return Check("objects", True, f"none yet in {folder.absolute()}; `holdfast up` makes it")
+    objects = open_objects(settings)
+    await objects.keys("doctor")
+    return Check("objects", True, objects.label)
 
 
 def check_server(settings: Settings) -> Check:

@@ -30,6 +30,9 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
+from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.cleaner import clean_on
+from holdfast.objects import Objects, open_objects
 
 ports_tried = 100
 
@@ -78,13 +81,20 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
         address = await abandonable(lambda: stack.enter_context(locate(settings)))
         for name in await bring_up_to_date(address):
             log.info("schema changed", extra={"applied": name})
+        objects = open_objects(settings)
         async with pooled(address) as pool:
             store = Store(pool)
             await refuse_open_server(store, settings.host)
             await declare_all(store)
-            app = make_app(pool, database=address.label, loopback=is_loopback(settings.host), hosts=settings.host_names)
+            app = make_app(
+                pool,
+                database=address.label,
+                objects=objects,
+                loopback=is_loopback(settings.host),
+                hosts=settings.host_names,
+            )
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=10)
-            server = Server(config, banner(listening, settings, address, told))
+            server = Server(config, banner(listening, settings, address, objects, told))
 
             def stop() -> None:
                 app.state.feed.close()
@@ -93,7 +103,8 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            beside = [asyncio.create_task(sweep_on(store))]
+            chores = (sweep_on(store), clean_on(Analyses.beside(store), objects))
+            beside = [asyncio.create_task(chore) for chore in chores]
             for task in first:
                 await store.make_queue(task.queue or "default")
                 await store.submit(task)
@@ -193,12 +204,12 @@ def bind(host: str, port: int) -> socket.socket:
     raise PortsTaken(f"Tried {port} to {last} on {host}.", fix="Name another with HOLDFAST_PORT; 0 takes any.")
 
 
-def banner(listening: socket.socket, settings: Settings, address: Address, told: str) -> str:
+def banner(listening: socket.socket, settings: Settings, address: Address, objects: Objects, told: str) -> str:
     host, port = listening.getsockname()[:2]
     lines = ["", f"  Holdfast is up:  {web_address(host, port)}"]
     if settings.port not in (0, port):
         lines.append(f"                   (port {settings.port} is taken)")
-    lines.append(f"  Database:        {address.label}")
+    lines += [f"  Database:        {address.label}", f"  Objects:         {objects.label}"]
     if told:
         lines.append(f"  Workers:         {told}")
     lines += ["  Stop:            Ctrl-C", ""]

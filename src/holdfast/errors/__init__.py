@@ -47,6 +47,13 @@
     │   ├── RoleMissing
     │   ├── HostRefused
     │   └── OriginRefused
+    ├── ObjectsError
+    │   ├── ObjectsUnreachable
+    │   ├── ObjectMissing
+    │   ├── UrlRefused
+    │   ├── UploadTooLarge
+    │   ├── UploadTypeWrong
+    │   └── UploadIncomplete
     ├── TaskError
     │   ├── TaskNotFound
     │   ├── TaskExpired
@@ -81,6 +88,13 @@ from typing import ClassVar, Literal
 from holdfast.errors.billing import BillingError as BillingError
 from holdfast.errors.billing import CreditsInsufficient as CreditsInsufficient
 from holdfast.errors.billing import WalletNotFound as WalletNotFound
+from holdfast.errors.files import ObjectMissing as ObjectMissing
+from holdfast.errors.files import ObjectsError as ObjectsError
+from holdfast.errors.files import ObjectsUnreachable as ObjectsUnreachable
+from holdfast.errors.files import UploadIncomplete as UploadIncomplete
+from holdfast.errors.files import UploadTooLarge as UploadTooLarge
+from holdfast.errors.files import UploadTypeWrong as UploadTypeWrong
+from holdfast.errors.files import UrlRefused as UrlRefused
 from holdfast.errors.root import HoldfastError as HoldfastError
 from holdfast.errors.starting import AppInvalid as AppInvalid
 from holdfast.errors.starting import BinariesMissing as BinariesMissing

@@ -16,7 +16,15 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from holdfast.errors import DatabaseError, DatabaseUnreachable, HoldfastError, KeyRefused, TaskError, TaskNotFound
+from holdfast.errors import (
+    DatabaseError,
+    DatabaseUnreachable,
+    HoldfastError,
+    KeyRefused,
+    ObjectsUnreachable,
+    TaskError,
+    TaskNotFound,
+)
 from holdfast.kernel import wire
 from holdfast.kernel.store import Store
 
@@ -57,7 +65,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         "description": "A problem",
         "content": {"application/problem+json": {"schema": Problem.model_json_schema()}},
     },
-    "503": {"description": "The database is away", "headers": {"Retry-After": {"schema": {"type": "integer"}}}},
+    "503": {
+        "description": "The database is away, or the files",
+        "headers": {"Retry-After": {"schema": {"type": "integer"}}},
+    },
 }
 
 
@@ -75,8 +86,8 @@ def problem(request: Request, status: int, title: str, detail: str, *, code: str
 def refusal(request: Request, error: HoldfastError, **about: Any) -> ProblemResponse:
     """What one of our own errors answers."""
     detail = "\n".join(part for part in (error.detail, error.fix) if part)
-    if isinstance(error, DatabaseError) and not getattr(request.state, "principal", None):
-        log.warning("%s", error)  # whoever has shown no key is not told where the database is
+    if isinstance(error, (DatabaseError, ObjectsUnreachable)) and not getattr(request.state, "principal", None):
+        log.warning("%s", error)  # whoever has shown no key is not told where the database is, or the files
         detail = "The server's log says why."
     answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **error.more, **about)
     if isinstance(error, KeyRefused):

@@ -13,6 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from holdfast.errors import SettingInvalid
 
 PREFIX = "HOLDFAST_"
+PLACES = {
+    "file": "file:///folder",
+    "s3": "s3://bucket/prefix",
+    "gs": "gs://bucket/prefix",
+    "az": "az://container/prefix",
+}
 
 
 class Settings(BaseModel):
@@ -25,6 +31,9 @@ class Settings(BaseModel):
 
     home: Path = Path(".holdfast")
     """The folder of the embedded Postgres."""
+
+    objects: str | None = None
+    """Where files are kept: `file:///folder`, `s3://bucket/prefix`, `gs://...`, `az://...`. Without it: in `home`."""
 
     host: str = "127.0.0.1"
     """The address to serve on."""
@@ -55,6 +64,26 @@ class Settings(BaseModel):
             if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
                 raise ValueError("has a port that is none; in a password, write / as %2F, @ as %40 and : as %3A")
         return url
+
+    @field_validator("objects")
+    @classmethod
+    def _is_a_place(cls, objects: str | None) -> str | None:
+        if objects is None:
+            return None
+        parts = urlsplit(objects)
+        if parts.scheme not in PLACES or "://" not in objects:
+            raise ValueError(f"is none of {', '.join(PLACES.values())}")
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise ValueError("has more than a place in it; keys go into the variables of the vendor, AWS_... for one")
+        wrong = parts.netloc or not parts.path.strip("/") if parts.scheme == "file" else not parts.netloc
+        if wrong or any(part in (".", "..") for part in parts.path.split("/")):
+            raise ValueError(f"names no place; write {PLACES[parts.scheme]}")
+        return objects
+
+
+def vendor_variable(*names: str) -> str | None:
+    """The first of these variables of a vendor that is set, such as AWS_REGION."""
+    return next((value for name in names if (value := os.environ.get(name))), None)
 
 
 def web_address(host: str, port: int) -> str:

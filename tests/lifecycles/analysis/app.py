@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast import Fatal, Holdfast, Transient
 from holdfast.lifecycles.analysis.agents.job import Agent, InputFile, Job, Options, cannot_read, wrong_format
-from holdfast.lifecycles.analysis.tools import Tool
+from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA, Tool
 from tests.worker.app import note, wait_for
 
 hf = Holdfast()
@@ -72,6 +72,7 @@ def noted(word: str) -> None:
         wait_for(word)
 
 
+hf.tool(PROFILE_MY_DATA)
 COUNT = hf.tool(
     Tool(
         "count",

@@ -27,9 +27,7 @@ TABLE = b"a,b\n1,2\n3,4\n"
 class Desk:
     """Everything that is done to one database and one store of objects."""
 
-    def __init__(
-        self, app: FastAPI, http: httpx.AsyncClient, store: Store, objects: Objects, engine: Engine
-    ) -> None:
+    def __init__(self, app: FastAPI, http: httpx.AsyncClient, store: Store, objects: Objects, engine: Engine) -> None:
         self.app = app
         self.http = http
         self.store = store
@@ -88,7 +86,9 @@ class Desk:
         (lease,) = await self.store.claim_these([UUID(task)], lasting=lasting, worker="a test")
         return task, lease
 
-    async def completed(self, agents: Sequence[str] = ("lines", "size"), body: bytes = TABLE, **parameters: Json) -> str:
+    async def completed(
+        self, agents: Sequence[str] = ("lines", "size"), body: bytes = TABLE, **parameters: Json
+    ) -> str:
         task = await self.queued(agents, body, **parameters)
         self.work()
         assert (await self.read(task))["status"] == "COMPLETED"
@@ -133,11 +133,11 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk_of(desk: Desk, user: str, credits: int = 0) -> AsyncIterator[Desk]:
+async def desk_of(desk: Desk, user: str, amount: int = 0) -> AsyncIterator[Desk]:
     """The same server, for a user with a key and so many credits. From the first key on everybody needs one."""
     key = (await desk.store.make_key(user, ["user"])).secret
-    if credits:
-        await desk.analyses.top_up(user, credits, "an operator")
+    if amount:
+        await desk.analyses.top_up(user, amount, "an operator")
     async with client(desk.app, key) as http:
         yield Desk(desk.app, http, desk.store, desk.objects, desk.engine)
 

@@ -72,13 +72,11 @@ async def test_an_odd_user_has_a_folder_like_any_other(desk: Desk, owner: str) -
 async def test_a_forged_link_is_refused(desk: Desk) -> None:
     task = await desk.create()
     link = (await desk.links(task))["primary"]
-    for at in (10, len(link["url"]) // 2, -20, -1):
-        letter = "A" if link["url"][at] != "A" else "B"
-        at %= len(link["url"])
-        forged = f"{link['url'][:at]}{letter}{link['url'][at + 1 :]}"
-        if "/objects/" in forged[: len("http://localhost:7777/objects/")]:
-            answer = await desk.put({**link, "url": forged})
-            assert (answer.status_code, answer.json()["code"]) == (403, "url-refused")
+    server, _, token = link["url"].rpartition("/")
+    for at in (0, len(token) // 4, len(token) // 2, len(token) - 2):
+        forged = f"{token[:at]}{'A' if token[at] != 'A' else 'B'}{token[at + 1 :]}"
+        answer = await desk.put({**link, "url": f"{server}/{forged}"})
+        assert (answer.status_code, answer.json()["code"]) == (403, "url-refused")
     assert await desk.files_of(task) == []
 
 

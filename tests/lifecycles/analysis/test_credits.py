@@ -22,7 +22,7 @@ async def balanced(desk: Desk) -> Any:
     yield
     assert await ledger(desk, "select coalesce(sum(credits), 0) from holdfast.ledger") == 0
     wrong = """
-        select count(*) from holdfast.wallet w where (w.balance, w.reserved, w.spent) is distinct from (
+        select count(*) from holdfast.wallet w where (w.balance, w.reserved, w.spent) <> (
           select coalesce(sum(l.credits) filter (where l.account = 'balance'), 0),
                  coalesce(sum(l.credits) filter (where l.account = 'reserved'), 0),
                  coalesce(sum(l.credits) filter (where l.account = 'spent'), 0)
@@ -80,7 +80,7 @@ async def test_whatever_way_a_task_ends_the_rest_goes_back(desk: Desk, end: str)
 
 
 async def test_without_enough_credits_the_task_waits_where_it_is(desk: Desk) -> None:
-    async with desk_of(desk, "ada", credits=4) as ada:
+    async with desk_of(desk, "ada", amount=4) as ada:
         task = await ada.uploaded()
         answer = await ada.process(task)
         assert (answer.status_code, answer.json()["code"]) == (402, "BILLING_INSUFFICIENT_CREDITS")
@@ -93,7 +93,7 @@ async def test_without_enough_credits_the_task_waits_where_it_is(desk: Desk) -> 
 
 
 async def test_without_a_wallet_the_task_waits_where_it_is(desk: Desk) -> None:
-    async with desk_of(desk, "ada", credits=0) as ada:
+    async with desk_of(desk, "ada", amount=0) as ada:
         task = await ada.uploaded()
         answer = await ada.process(task)
         assert (answer.status_code, answer.json()["code"]) == (402, "BILLING_WALLET_NOT_FOUND")
@@ -103,14 +103,14 @@ async def test_without_a_wallet_the_task_waits_where_it_is(desk: Desk) -> None:
 
 
 async def test_what_costs_nothing_needs_no_wallet(desk: Desk) -> None:
-    async with desk_of(desk, "ada", credits=0) as ada:
+    async with desk_of(desk, "ada", amount=0) as ada:
         task = await ada.queued(["free"])
         desk.work()
         assert (await ada.read(task))["status"] == "COMPLETED"
 
 
 async def test_of_two_hundred_at_once_credits_for_fifty_queue_fifty(desk: Desk) -> None:
-    async with desk_of(desk, "ada", credits=100) as ada:
+    async with desk_of(desk, "ada", amount=100) as ada:
         tasks = [await ada.uploaded(["lines"]) for _ in range(200)]
         watching = asyncio.create_task(never_negative(desk))
         answers = await asyncio.gather(*(ada.process(task) for task in tasks))
@@ -158,23 +158,23 @@ async def test_an_operator_tops_up_once_for_each_key(desk: Desk) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("credits", [0, -5, 1.5, "7", True, 10**13])
-async def test_what_is_no_number_of_credits_is_refused(desk: Desk, credits: object) -> None:
-    answer = await desk.http.post("/wallets/ada/top-up", json={"credits": credits})
+@pytest.mark.parametrize("amount", [0, -5, 1.5, "7", True, 10**13])
+async def test_what_is_no_number_of_credits_is_refused(desk: Desk, amount: object) -> None:
+    answer = await desk.http.post("/wallets/ada/top-up", json={"credits": amount})
     assert answer.status_code == 422
     assert (await desk.http.get("/wallets/ada")).status_code == 404
 
 
 async def test_users_see_their_own_wallet_and_no_other(desk: Desk) -> None:
-    async with desk_of(desk, "ada", credits=4) as ada:
+    async with desk_of(desk, "ada", amount=4) as ada:
         assert (await ada.http.get("/wallet")).json()["balance"] == 4
         assert (await ada.http.get("/wallets/ada")).status_code == 403
         assert (await ada.http.post("/wallets/ada/top-up", json={"credits": 5})).status_code == 403
 
 
 async def test_entries_come_in_pages(desk: Desk) -> None:
-    for credits in range(1, 6):
-        await desk.analyses.top_up("ada", credits, "an operator")
+    for amount in range(1, 6):
+        await desk.analyses.top_up("ada", amount, "an operator")
     first = (await desk.http.get("/wallets/ada?limit=2")).json()
     second = (await desk.http.get(f"/wallets/ada?limit=2&cursor={first['next']}")).json()
     assert [one["credits"] for one in [*first["entries"], *second["entries"]]] == [5, 4, 3, 2]

@@ -39,7 +39,7 @@ async def test_a_baseline_is_brought_to_the_agent_that_compares(desk: Desk) -> N
 
 async def test_agents_run_in_the_order_in_which_they_were_named(desk: Desk) -> None:
     task = await desk.completed(["size", "lines"])
-    assert [one.name for one in await desk.store.steps(task)] == ["size", "lines"]
+    assert [one.step for one in await desk.store.step_events(task)] == ["size", "lines"]
     assert (await desk.read(task))["agents"] == ["size", "lines"]
 
 

@@ -67,7 +67,7 @@ async def test_another_worker_goes_on_at_the_agent_that_was_running(
         crew.open(agent)
 
     async def has_ended() -> bool:
-        return (await user.read(task))["category"] == "Terminal"
+        return bool((await user.read(task))["category"] == "Terminal")
 
     await eventually(has_ended)
     assert (await user.read(task))["status"] == "COMPLETED"

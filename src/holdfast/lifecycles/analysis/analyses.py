@@ -57,13 +57,13 @@ class Analyses(Calls):
         found: dict[str, Any] = wire.load(await self._value("select holdfast.read_analysis($1, $2)", task_id, owner))
         return found
 
-    async def open_wallet(self, owner: str, credits: int, by: str) -> None:
+    async def open_wallet(self, owner: str, amount: int, by: str) -> None:
         """A wallet with so many credits, unless it is there."""
-        await self._value("select holdfast.open_wallet($1, $2, $3)", owner, credits, by)
+        await self._value("select holdfast.open_wallet($1, $2, $3)", owner, amount, by)
 
-    async def top_up(self, owner: str, credits: int, by: str, key: str | None = None) -> bool:
+    async def top_up(self, owner: str, amount: int, by: str, key: str | None = None) -> bool:
         """Add credits, once for each key. Answers whether this call did. Raises RequestInvalid or KeyConflict."""
-        given = (wire.text(owner), credits, by, wire.text(key))
+        given = (wire.text(owner), amount, by, wire.text(key))
         query = "select holdfast.top_up($1, $2, $3, $4)"
         return bool(await self._value(query, *given, repeatable=key is not None))
 

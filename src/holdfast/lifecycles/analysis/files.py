@@ -64,7 +64,7 @@ async def sign_uploads(
 
 
 async def freeze(objects: Objects, found: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
-    """Copy what was uploaded. Answers the folder of the copies, the copies, and what is wrong with the others, by role."""
+    """Copy what was uploaded: the folder of the copies, the copies, and what is wrong with the others, by role."""
     folder = f"{found['folder']}/inputs/{secrets.token_hex(8)}"
     inputs, wrong = [], {}
     for one in found["files"]:

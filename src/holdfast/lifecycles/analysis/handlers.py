@@ -88,9 +88,13 @@ async def completed(agent: Agent, job: Job, objects: Objects, place: str) -> Out
 async def stored(objects: Objects, folder: Path, agent: str, place: str) -> Outputs:
     """What lies in the folder, put where objects live."""
     outputs: Outputs = []
-    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for path in files_below(folder):
         name = path.relative_to(folder).as_posix()
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         found = await objects.put(f"{place}/{name}", path, content_type=kind)
         outputs.append({"name": f"{agent}/{name}", "key": found.key, "bytes": found.bytes, "content_type": kind})
     return outputs
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.rglob("*") if one.is_file() and not one.is_symlink())

@@ -237,9 +237,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         refuse_downloads(found)
         now = datetime.fromisoformat(found["now"])
         links = [
-            DownloadLink(
-                name=output["name"], bytes=output["bytes"], content_type=output["content_type"], **vars(link)
-            )
+            DownloadLink(name=output["name"], bytes=output["bytes"], content_type=output["content_type"], **vars(link))
             for output, link in await sign_downloads(objects, found, now=now, server=server_of(request))
         ]
         return Downloads(task_id=task_id, status=found["state"], downloads=links)
@@ -300,7 +298,9 @@ def refuse_downloads(found: dict[str, Any]) -> None:
             fix="Ask again when GET /tasks/{id} says COMPLETED.",
         )
     if datetime.fromisoformat(until) <= datetime.fromisoformat(found["now"]):
-        raise TaskExpired(f"Task {found['task_id']} is {state}; its files were kept until {until}.", fix="Create a new task.")
+        raise TaskExpired(
+            f"Task {found['task_id']} is {state}; its files were kept until {until}.", fix="Create a new task."
+        )
 
 
 def server_of(request: Request) -> str:

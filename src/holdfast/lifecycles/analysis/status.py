@@ -126,12 +126,12 @@ def error_of(found: Mapping[str, Any]) -> tuple[str | None, str | None]:
         return None, None
     if note.get("kind") == "time_limit":
         return "TIMEOUT_ERROR", ERROR_CODES["TIMEOUT_ERROR"]
-    code, step = note.get("code"), note.get("step")
+    code, step = str(note.get("code")), note.get("step")
     if code in ERROR_CODES:
         return code, f"{ERROR_CODES[code]}: {note.get('message', '')}".removesuffix(": ")
     if step is None:
         return "INTERNAL_ERROR", ERROR_CODES["INTERNAL_ERROR"]
-    if code is None and note.get("category") in ("SchemaInvalid", "Fatal"):  # the agent's own words
+    if "code" not in note and note.get("category") in ("SchemaInvalid", "Fatal"):  # the agent's own words
         return "AGENT_ERROR", f"{ERROR_CODES['AGENT_ERROR']}: {step}: {note.get('message', '')}"
     return "AGENT_ERROR", f"{ERROR_CODES['AGENT_ERROR']}: {step}"
 

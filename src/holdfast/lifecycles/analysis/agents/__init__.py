@@ -7,4 +7,9 @@ def nothing(job: Job) -> None:
     raise NotImplementedError
 
 
-AGENTS = (Agent("unified-profiler", nothing), Agent("score-risk", nothing), Agent("detect-drift", nothing, needs_baseline=True), Agent("suggest-cleaning", nothing))
+AGENTS = (
+    Agent("unified-profiler", nothing),
+    Agent("score-risk", nothing),
+    Agent("detect-drift", nothing, needs_baseline=True),
+    Agent("suggest-cleaning", nothing),
+)

@@ -1,0 +1,116 @@
+"""The links of the local folder: whoever has one may bring or fetch its object, without a key and until it runs out.
+
+Bodies go to the disk as they come, so a server needs the same memory for any size. A bucket has links of its own; then
+these routes are not there. What others uploaded is never shown as a page of this server: a browser saves it, or opens
+it in a sandbox without scripts.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import FileResponse
+from pydantic import BaseModel
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from holdfast.errors import ObjectMissing, UploadIncomplete
+from holdfast.http.access import Guarded
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.store import Store
+from holdfast.objects import Objects
+from holdfast.objects.local import Folder
+from holdfast.objects.names import attachment
+
+METHODS = ("GET", "HEAD", "PUT")
+quiet_most = timedelta(minutes=1)
+upload_most = timedelta(hours=1)
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "private",
+}
+BODY = {"requestBody": {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}}
+FILE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The file", "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}},
+    206: {"description": "The part of it that Range asks for"},
+    **PROBLEMS,
+}
+
+
+class ByLink(Guarded):
+    """One of several routes at the same address, which are named together to whoever calls it otherwise."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in METHODS:
+            raise HTTPException(405, headers={"Allow": ", ".join(METHODS)})
+        await super().handle(scope, receive, send)
+
+
+class Received(BaseModel):
+    """What was kept."""
+
+    bytes: int
+    sha256: str
+
+
+def routes(store: Store, objects: Objects) -> APIRouter:
+    """The routes of a folder; for a bucket none."""
+    router = APIRouter(prefix="/objects", tags=["objects"], route_class=ByLink)
+    if isinstance(objects, Folder):
+        add_routes(router, store, objects)
+    return router
+
+
+def add_routes(router: APIRouter, store: Store, folder: Folder) -> None:
+    @router.put("/{token}", responses=PROBLEMS, openapi_extra=BODY)
+    async def upload(token: str, request: Request) -> Received:
+        """Bring a file, as the answer that has this link says: with its Content-Type, size and sha256. Works once."""
+        ticket = folder.read_ticket(token, "PUT")
+        ticket.check_time(await store.now())
+        length = request.headers.get("content-length", "")
+        ticket.check_request(request.headers.get("content-type", ""), int(length) if length.isdecimal() else None)
+        await folder.check_unused(ticket)
+        received = await folder.receive(ticket, arriving(request))
+        return Received(bytes=received.bytes, sha256=received.sha256)
+
+    @router.get("/{token}", responses=FILE, response_class=Response)
+    async def download(token: str) -> FileResponse:
+        """Fetch a file."""
+        return await answer(token)
+
+    @router.head("/{token}", responses=FILE, response_class=Response)
+    async def look(token: str) -> FileResponse:
+        """What fetching it would answer, without the file."""
+        return await answer(token)
+
+    async def answer(token: str) -> FileResponse:
+        ticket = folder.read_ticket(token, "GET")
+        ticket.check_time(await store.now())
+        if not await folder.find(ticket.key):
+            raise ObjectMissing(fix="It was removed; nothing brings it back.")
+        headers = HEADERS | {"Content-Disposition": attachment(ticket.filename)}
+        return FileResponse(folder.path(ticket.key), media_type=ticket.content_type, headers=headers)
+
+
+async def arriving(request: Request) -> AsyncIterator[bytes]:
+    """The body, as it comes. Raises UploadIncomplete for a client that has left, has gone silent or never ends."""
+    parts = request.stream()
+    clock = asyncio.get_running_loop().time
+    last_moment = clock() + upload_most.total_seconds()
+    try:
+        while True:
+            async with asyncio.timeout_at(min(last_moment, clock() + quiet_most.total_seconds())):
+                part = await anext(parts, None)
+            if part is None:
+                return
+            yield part
+    except ClientDisconnect:
+        raise UploadIncomplete("The connection broke off.", fix="Send it again, by the same URL.") from None
+    except TimeoutError:
+        raise UploadIncomplete("It came too slowly.", fix="Send it again, by the same URL.") from None

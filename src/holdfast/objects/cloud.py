@@ -1,0 +1,278 @@
+"""Buckets: S3 and what speaks like it, Azure Blob Storage, Google Cloud Storage.
+
+Where they are and who asks is told by each vendor's own variables. Every call ends in bounded time, and what a vendor
+says against it becomes an error of ours without addresses' queries or keys. Links bind what the vendor can bind: see
+docs/operations/objects.md. Nothing is asked until it is needed, so a server starts while its bucket is away.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid
+from holdfast.kernel.settings import vendor_variable
+from holdfast.kernel.threads import in_thread
+from holdfast.objects import Download, Found, Upload
+from holdfast.objects.names import attachment, check_key, check_link, check_upload
+from holdfast.objects.presign import Signer
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig, S3Config
+
+brief = timedelta(seconds=60)
+"""For calls without bytes."""
+long = timedelta(hours=1)
+part_bytes = 8 << 20
+parts_at_once = 4
+deleted_at_once = 1000
+
+RETRIES: "RetryConfig" = {
+    "max_retries": 4,
+    "retry_timeout": timedelta(seconds=20),
+    "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
+}
+
+
+def client_options(endpoint: str | None) -> "ClientConfig":
+    return {
+        "connect_timeout": timedelta(seconds=5),
+        "read_timeout": timedelta(seconds=30),
+        "timeout": timedelta(minutes=30),
+        "allow_http": bool(endpoint) and str(endpoint).startswith("http://"),
+    }
+
+
+class Bucket:
+    """What all vendors have in common; each signs in its own way."""
+
+    def __init__(self, store: S3Store | AzureStore | GCSStore, label: str) -> None:
+        self.store = store
+        self.label = label
+
+    async def sign_upload(
+        self,
+        key: str,
+        *,
+        content_type: str,
+        size: int | None,
+        sha256: str | None,
+        most_bytes: int,
+        now: datetime,
+        lasting: timedelta,
+        server: str,
+    ) -> Upload:
+        """A link that takes this object. Raises UploadTooLarge or RequestInvalid."""
+        check_link(key, content_type, lasting)
+        check_upload(size, sha256, most_bytes)
+        url, headers = await self.link_in(key, content_type, size, now, lasting)
+        return Upload(url, "PUT", headers, now + lasting)
+
+    async def sign_download(
+        self, key: str, *, filename: str, content_type: str, now: datetime, lasting: timedelta, server: str
+    ) -> Download:
+        """A link that gives this object. Raises RequestInvalid."""
+        check_link(key, content_type, lasting)
+        return Download(await self.link_out(key, filename, content_type, now, lasting), now + lasting)
+
+    async def link_in(
+        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
+    ) -> tuple[str, dict[str, str]]:
+        """Binds neither type nor size. By the clock of this machine."""
+        async with self.asking(key, brief):
+            return await obstore.sign_async(self.store, "PUT", key, lasting), {"Content-Type": content_type}
+
+    async def link_out(self, key: str, filename: str, content_type: str, now: datetime, lasting: timedelta) -> str:
+        """Carries no name and no type. By the clock of this machine."""
+        async with self.asking(key, brief):
+            return await obstore.sign_async(self.store, "GET", key, lasting)
+
+    async def find(self, key: str) -> Found | None:
+        try:
+            async with self.asking(key, brief):
+                return Found(key, (await obstore.head_async(self.store, check_key(key)))["size"])
+        except ObjectMissing:
+            return None
+
+    async def sha256(self, key: str) -> str:
+        """Raises ObjectMissing."""
+        digest = hashlib.sha256()
+        async with self.asking(key, long):
+            async for part in (await obstore.get_async(self.store, check_key(key))).stream(part_bytes):
+                await in_thread(digest.update, part)
+        return digest.hexdigest()
+
+    async def copy(self, source: str, target: str) -> None:
+        """Raises ObjectMissing."""
+        async with self.asking(source, long):
+            await obstore.copy_async(self.store, check_key(source), check_key(target))
+
+    async def fetch(self, key: str, path: Path) -> None:
+        """Raises ObjectMissing."""
+        async with self.asking(key, long):
+            answer = await obstore.get_async(self.store, check_key(key))
+            with whole_file(path) as file:
+                async for part in answer.stream(part_bytes):
+                    await in_thread(file.write, part)
+
+    async def put(self, key: str, path: Path, *, content_type: str) -> Found:
+        size = await in_thread(lambda: path.stat().st_size)
+        async with self.asking(key, long):
+            await obstore.put_async(
+                self.store,
+                check_key(key),
+                path,
+                attributes={"Content-Type": content_type},
+                chunk_size=part_bytes,
+                max_concurrency=parts_at_once,
+            )
+        return Found(key, size)
+
+    async def delete(self, prefix: str) -> int:
+        found = [one.key for one in await self.keys(prefix)]
+        for start in range(0, len(found), deleted_at_once):
+            async with self.asking(prefix, brief):
+                await obstore.delete_async(self.store, found[start : start + deleted_at_once])
+        return len(found)
+
+    async def keys(self, prefix: str) -> list[Found]:
+        found: list[Found] = []
+        async with self.asking(prefix, long):
+            async for batch in obstore.list(self.store, check_key(prefix)):
+                found += [Found(one["path"], one["size"]) for one in batch]
+        return sorted(found, key=lambda one: one.key)
+
+    @contextlib.asynccontextmanager
+    async def asking(self, key: str, most: timedelta) -> AsyncIterator[None]:
+        """Raise ObjectMissing, or ObjectsUnreachable with what the vendor says."""
+        try:
+            async with asyncio.timeout(most.total_seconds()):
+                yield
+        except FileNotFoundError as error:
+            if not isinstance(error.errno, int):  # the vendor's; a path of ours has a number
+                raise ObjectMissing(f"{key} is not there.") from None
+            raise
+        except TimeoutError:
+            raise self.unreachable(f"No answer within {most}.") from None
+        except (BaseError, ValueError) as error:
+            raise self.unreachable(in_words(error)) from None
+
+    def unreachable(self, told: str) -> ObjectsUnreachable:
+        fix = "See that the bucket is there and its variables are right: holdfast doctor"
+        return ObjectsUnreachable(f"{self.label}: {told}", fix=fix)
+
+
+class S3(Bucket):
+    """S3, Backblaze B2, MinIO, SeaweedFS and the like: links bind type and size."""
+
+    def __init__(self, store: S3Store, label: str, signer: Signer, prefix: str) -> None:
+        super().__init__(store, label)
+        self.signer = signer
+        self.prefix = prefix
+
+    async def link_in(
+        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
+    ) -> tuple[str, dict[str, str]]:
+        told = {"Content-Type": content_type}
+        bound = told | ({"Content-Length": str(size)} if size is not None else {})
+        return self.signer.presign("PUT", self.prefix + key, now=now, lasting=lasting, headers=bound), told
+
+    async def link_out(self, key: str, filename: str, content_type: str, now: datetime, lasting: timedelta) -> str:
+        answer = {"response-content-disposition": attachment(filename), "response-content-type": content_type}
+        return self.signer.presign("GET", self.prefix + key, now=now, lasting=lasting, query=answer)
+
+
+class Azure(Bucket):
+    """Azure Blob Storage."""
+
+    async def link_in(
+        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
+    ) -> tuple[str, dict[str, str]]:
+        url, headers = await super().link_in(key, content_type, size, now, lasting)
+        return url, headers | {"x-ms-blob-type": "BlockBlob"}
+
+
+def open_bucket(place: str) -> Bucket:
+    """The bucket at `s3://`, `az://` or `gs://`. Raises SettingInvalid."""
+    parts = urlsplit(place)
+    prefix = parts.path.strip("/")
+    try:
+        match parts.scheme:
+            case "s3":
+                return open_s3(parts.netloc, prefix, place)
+            case "az":
+                endpoint = vendor_variable("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+                if vendor_variable("AZURE_STORAGE_USE_EMULATOR"):
+                    endpoint = endpoint or "http://127.0.0.1:10000"
+                options: Any = {"client_options": client_options(endpoint), "retry_config": RETRIES}
+                return Azure(AzureStore(parts.netloc, prefix=prefix or None, **options), place)
+            case _:
+                options = {"client_options": client_options(None), "retry_config": RETRIES}
+                return Bucket(GCSStore(parts.netloc, prefix=prefix or None, **options), place)
+    except (BaseError, ValueError) as error:
+        fix = "Set the vendor's own variables: AWS_..., AZURE_STORAGE_... or GOOGLE_..."
+        raise SettingInvalid(f"HOLDFAST_OBJECTS={place}: {in_words(error)}", fix=fix) from None
+
+
+def open_s3(bucket: str, prefix: str, place: str) -> S3:
+    """Raises SettingInvalid where there are no keys to sign links with."""
+    key_id, secret = vendor_variable("AWS_ACCESS_KEY_ID"), vendor_variable("AWS_SECRET_ACCESS_KEY")
+    if not key_id or not secret:
+        raise SettingInvalid(
+            f"HOLDFAST_OBJECTS={place}: there are no keys to sign links with.",
+            fix="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_SESSION_TOKEN if they came with one.",
+        )
+    token = vendor_variable("AWS_SESSION_TOKEN", "AWS_TOKEN")
+    region = vendor_variable("AWS_REGION", "AWS_DEFAULT_REGION") or "us-east-1"
+    endpoint = vendor_variable("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    config: S3Config = {"access_key_id": key_id, "secret_access_key": secret, "region": region}
+    if token:
+        config["session_token"] = token
+    if endpoint:
+        config["endpoint"] = endpoint
+    store = S3Store(
+        bucket,
+        prefix=prefix or None,
+        config=config,
+        client_options=client_options(endpoint),
+        retry_config=RETRIES,
+    )
+    signer = Signer(bucket_address(bucket, region, endpoint), region, key_id, secret, token)
+    where = f" at {urlsplit(endpoint).netloc}" if endpoint else ""
+    return S3(store, f"{place}{where}", signer, f"{prefix}/" if prefix else "")
+
+
+def bucket_address(bucket: str, region: str, endpoint: str | None) -> str:
+    """At an endpoint of one's own: a path, unless told that the bucket is in its name; at AWS: a name of its own."""
+    if endpoint:
+        in_name = (vendor_variable("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") or "").lower() in ("true", "1", "yes", "on")
+        return endpoint.rstrip("/") if in_name else f"{endpoint.rstrip('/')}/{bucket}"
+    domain = f"s3.{region}.amazonaws.com{'.cn' * region.startswith('cn-')}"
+    return f"https://{domain}/{bucket}" if "." in bucket else f"https://{bucket}.{domain}"
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into, which is removed if that fails."""
+    try:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            yield file
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def in_words(error: Exception) -> str:
+    """The first line of what the library says, without the queries of addresses, where signatures are."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"\?[^\s\"')]+", "?...", lines[0])[:500]

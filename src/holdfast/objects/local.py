@@ -1,0 +1,363 @@
+"""A folder: the place for objects that Holdfast brings along. Several servers and workers may share it.
+
+Bytes go into `.incoming` first and appear under their key whole, synced to disk, by a rename: whoever reads sees the
+old object, the new one, or none. So a snapshot is a hard link, and free. A link takes its object once: `.used`
+remembers those that were, for longer than a link can last. All of it is one filesystem, which knows flock.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import AsyncIterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UrlRefused
+from holdfast.kernel.threads import in_thread
+from holdfast.objects import Download, Found, Upload
+from holdfast.objects.names import check_key, check_link, check_upload, lasting_most
+from holdfast.objects.tickets import ASK_AGAIN, Method, Ticket, Tickets, read_secret
+
+written_at_once = 1 << 20
+left_behind = timedelta(hours=1)  # an upload that is alive writes at least once a minute
+remembered = lasting_most + timedelta(days=1)
+tidied_every = timedelta(hours=1)
+NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+@dataclass(frozen=True)
+class Received:
+    """What an upload brought."""
+
+    bytes: int
+    sha256: str
+
+
+class Folder:
+    """Objects in a folder; `open` before use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.label = f"the folder {self.folder}"
+        self._incoming = self.folder / ".incoming"
+        self._used = self.folder / ".used"
+        self._tickets: Tickets | None = None
+        self._tidied_at = 0.0
+
+    def open(self) -> Self:
+        """Make what is missing, remove what killed servers left. Raises SettingInvalid."""
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            for folder in (self.folder, self._incoming, self._used):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            self._tickets = Tickets(read_secret(self.folder / ".signing-key"))
+            self._tidy()
+        except OSError as error:
+            raise SettingInvalid(
+                f"Files would be kept in {self.folder}, which cannot be used: {error.strerror}.",
+                fix="Name a place where they can be, such as HOLDFAST_OBJECTS=file:///var/lib/holdfast",
+            ) from None
+        return self
+
+    async def sign_upload(
+        self,
+        key: str,
+        *,
+        content_type: str,
+        size: int | None,
+        sha256: str | None,
+        most_bytes: int,
+        now: datetime,
+        lasting: timedelta,
+        server: str,
+    ) -> Upload:
+        """A link that takes this object, once. Raises UploadTooLarge or RequestInvalid."""
+        check_link(key, content_type, lasting)
+        check_upload(size, sha256, most_bytes)
+        if time.monotonic() - self._tidied_at > tidied_every.total_seconds():
+            with unreachable():
+                await in_thread(self._tidy)
+        ticket = Ticket(
+            id=secrets.token_hex(16),
+            method="PUT",
+            key=key,
+            content_type=content_type,
+            expires_at=now + lasting,
+            size=size,
+            sha256=sha256,
+            most_bytes=most_bytes,
+        )
+        return Upload(self._address(server, ticket), "PUT", {"Content-Type": content_type}, ticket.expires_at)
+
+    async def sign_download(
+        self, key: str, *, filename: str, content_type: str, now: datetime, lasting: timedelta, server: str
+    ) -> Download:
+        """A link that gives this object. Raises RequestInvalid."""
+        check_link(key, content_type, lasting)
+        ticket = Ticket("", "GET", key, content_type, now + lasting, filename=filename)
+        return Download(self._address(server, ticket), ticket.expires_at)
+
+    def read_ticket(self, token: str, method: Method) -> Ticket:
+        """What this token is good for. Raises UrlRefused."""
+        return self._signer.read(token, method)
+
+    async def check_unused(self, ticket: Ticket) -> None:
+        """Raise UrlRefused if this link has taken its object."""
+        with unreachable():
+            found = await in_thread(size_of, self._used / ticket.id)
+        if found:
+            raise used(ticket)
+
+    async def receive(self, ticket: Ticket, parts: AsyncIterable[bytes]) -> Received:
+        """Keep what comes, if it is what was promised; otherwise nothing of it.
+
+        Raises UrlRefused, UploadTooLarge or UploadIncomplete, and whatever `parts` raises.
+        """
+        received, waiting = 0, bytearray()
+        with unreachable(), self._temporary() as path, open(path, "xb", opener=private, buffering=0) as file:  # noqa: ASYNC230
+            digest = hashlib.sha256()
+
+            def write(data: bytes) -> None:
+                digest.update(data)
+                write_all(file, data)
+
+            async for part in parts:
+                received += len(part)
+                ticket.check_most(received)
+                waiting += part
+                if len(waiting) >= written_at_once:
+                    await in_thread(write, bytes(waiting))
+                    waiting.clear()
+            await in_thread(write, bytes(waiting))
+            ticket.check_least(received)
+            ticket.check_sha256(digest.hexdigest())
+            await in_thread(os.fsync, file.fileno())
+            await in_thread(self._appear_once, path, ticket)
+        return Received(received, digest.hexdigest())
+
+    async def find(self, key: str) -> Found | None:
+        with unreachable():
+            size = await in_thread(size_of, self.path(key))
+        return None if size is None else Found(key, size)
+
+    async def sha256(self, key: str) -> str:
+        """Raises ObjectMissing."""
+
+        def read() -> str:
+            with missing(key), self.path(key).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+
+        with unreachable():
+            return await in_thread(read)
+
+    async def copy(self, source: str, target: str) -> None:
+        """Raises ObjectMissing."""
+
+        def link() -> None:
+            check_key(target)
+            with self._temporary() as path:
+                with missing(source):
+                    try:
+                        os.link(self.path(source), path)
+                    except OSError as error:
+                        if error.errno not in NO_LINKS:
+                            raise
+                        write_copy(self.path(source), path)
+                self._appear(path, target)
+
+        with unreachable():
+            await in_thread(link)
+
+    async def fetch(self, key: str, path: Path) -> None:
+        """Raises ObjectMissing. A copy of its own: whoever writes into the file does not change the object."""
+
+        def read() -> None:
+            with missing(key), self.path(key).open("rb") as source:
+                try:
+                    with open(path, "wb", opener=private) as target:
+                        shutil.copyfileobj(source, target, written_at_once)
+                except BaseException:
+                    path.unlink(missing_ok=True)
+                    raise
+
+        with unreachable():
+            await in_thread(read)
+
+    async def put(self, key: str, path: Path, *, content_type: str) -> Found:
+        """The type is not kept: a download is told which it has."""
+
+        def write() -> int:
+            check_key(key)
+            with self._temporary() as temporary:
+                size = write_copy(path, temporary)
+                self._appear(temporary, key)
+            return size
+
+        with unreachable():
+            return Found(key, await in_thread(write))
+
+    async def delete(self, prefix: str) -> int:
+        def remove() -> int:
+            top, count = self.path(prefix), 0
+            for folder, folders, files in os.walk(top, topdown=False):
+                for name in files:
+                    with contextlib.suppress(FileNotFoundError):
+                        Path(folder, name).unlink()
+                        count += 1
+                for name in folders:
+                    with contextlib.suppress(OSError):  # somebody else put something there meanwhile
+                        Path(folder, name).rmdir()
+            with contextlib.suppress(OSError):
+                while top != self.folder:
+                    top.rmdir()
+                    top = top.parent
+            return count
+
+        with unreachable():
+            return await in_thread(remove)
+
+    async def keys(self, prefix: str) -> list[Found]:
+        def walk() -> list[Found]:
+            found = []
+            for folder, _, files in os.walk(self.path(prefix)):
+                for name in files:
+                    path = Path(folder, name)
+                    size = size_of(path)
+                    if size is not None:
+                        found.append(Found(path.relative_to(self.folder).as_posix(), size))
+            return sorted(found, key=lambda one: one.key)
+
+        with unreachable():
+            return await in_thread(walk)
+
+    def path(self, key: str) -> Path:
+        """Where the object is. Raises RequestInvalid."""
+        return self.folder / check_key(key)
+
+    @property
+    def _signer(self) -> Tickets:
+        if self._tickets is None:
+            raise ObjectsUnreachable(f"{self.label} was not opened.", fix="Call open() first.")
+        return self._tickets
+
+    def _address(self, server: str, ticket: Ticket) -> str:
+        return f"{server.rstrip('/')}/objects/{self._signer.sign(ticket)}"
+
+    @contextlib.contextmanager
+    def _temporary(self) -> Iterator[Path]:
+        """A path that nobody else has; what is still there in the end is removed."""
+        path = self._incoming / secrets.token_hex(16)
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _appear_once(self, path: Path, ticket: Ticket) -> None:
+        """The link counts as used only after the object is there: a crash in between lets the client send it again."""
+        with open(self._used / ticket.id, "ab", opener=private) as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            if os.fstat(mark.fileno()).st_size:
+                raise used(ticket)
+            self._appear(path, ticket.key)
+            mark.write(b"used\n")
+            mark.flush()
+            os.fsync(mark.fileno())
+
+    def _appear(self, path: Path, key: str) -> None:
+        target = self.path(key)
+        while True:
+            self._make_folders(target.parent)
+            try:
+                path.replace(target)
+                break
+            except FileNotFoundError:  # a delete took the empty folder away meanwhile
+                if not path.exists():
+                    raise
+        sync(target.parent)
+
+    def _make_folders(self, folder: Path) -> None:
+        if folder == self.folder or folder.is_dir():
+            return
+        self._make_folders(folder.parent)
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            folder.mkdir(mode=0o700)
+            sync(folder.parent)
+
+    def _tidy(self) -> None:
+        self._tidied_at = time.monotonic()
+        now = time.time()
+        for folder, age in ((self._incoming, left_behind), (self._used, remembered)):
+            for path in folder.iterdir():
+                with contextlib.suppress(FileNotFoundError):
+                    if now - path.stat().st_ctime > age.total_seconds():  # a fresh link to an old file is fresh
+                        path.unlink()
+
+
+def used(ticket: Ticket) -> UrlRefused:
+    return UrlRefused("It was used already: its file is here.", fix=ASK_AGAIN[ticket.method])
+
+
+def private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def size_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_all(file: BinaryIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+def write_copy(source: Path, target: Path) -> int:
+    """A copy that is on the disk; its size."""
+    with source.open("rb") as reading, open(target, "xb", opener=private) as writing:
+        shutil.copyfileobj(reading, writing, written_at_once)
+        writing.flush()
+        os.fsync(writing.fileno())
+        return writing.tell()
+
+
+def sync(folder: Path) -> None:
+    """Have the names in this folder on the disk."""
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def missing(key: str) -> Iterator[None]:
+    """No such file means no such object."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise ObjectMissing(f"{key} is not there.") from None
+
+
+@contextlib.contextmanager
+def unreachable() -> Iterator[None]:
+    """What the system says against it, as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, ConnectionError | TimeoutError):
+            raise  # of the client, not of the folder
+        raise ObjectsUnreachable(
+            f"{error.strerror or error}: {error.filename or 'the folder'}.",
+            fix="See that the folder is there, is yours and has room.",
+        ) from error

@@ -1,0 +1,29 @@
+"""A folder of a test's own behind a real server, and a client without a key."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from holdfast.objects.local import Folder
+from holdfast.testing import Database
+from tests.http.serving import serving
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "objects").open()
+
+
+@pytest.fixture
+def server(database: Database, folder: Folder) -> Iterator[str]:
+    """The address of a server on that folder."""
+    with serving(database, folder) as url:
+        yield url
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(timeout=30) as http:
+        yield http
