@@ -14,7 +14,7 @@ import pytest
 from holdfast import __version__
 from holdfast.cli import main
 from holdfast.cli.db import split_password
-from holdfast.kernel.migrate import KERNEL
+from holdfast.kernel.migrate import ROOMS
 from holdfast.testing import Database
 
 
@@ -95,7 +95,7 @@ def test_serving_to_other_machines_needs_a_key(database: Database) -> None:
 
 def test_migrate_tells_what_it_did(empty_database: Database) -> None:
     first = holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url)
-    steps = [f"applied kernel/{migration.name}" for migration in KERNEL.migrations]
+    steps = [f"applied {room.name}/{migration.name}" for room in ROOMS for migration in room.migrations]
     assert first.stdout.splitlines() == [*steps, "applied functions"]
     assert holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url).stdout == "The schema is up to date.\n"
     # The days to come have their partitions already: made while workers run, each would make them plan anew.

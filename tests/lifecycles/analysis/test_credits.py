@@ -28,8 +28,8 @@ async def balanced(desk: Desk) -> Any:
                  coalesce(sum(l.credits) filter (where l.account = 'spent'), 0)
           from holdfast.ledger l where l.owner = w.owner)"""
     assert await ledger(desk, wrong) == 0
-    reserved = "select sum(w.reserved) is not distinct from (select sum(a.reserved) from holdfast.analysis a)"
-    assert await ledger(desk, f"{reserved} from holdfast.wallet w") in (True, None)
+    reserved = "select coalesce(sum(reserved), 0) from holdfast.{}"
+    assert await ledger(desk, reserved.format("wallet")) == await ledger(desk, reserved.format("analysis"))
 
 
 async def test_credits_are_set_aside_then_charged_agent_by_agent(desk: Desk) -> None:
@@ -185,7 +185,6 @@ async def test_entries_come_in_pages(desk: Desk) -> None:
     [
         "update holdfast.ledger set credits = credits + 1",
         "delete from holdfast.ledger",
-        "truncate holdfast.ledger cascade",
         "update holdfast.wallet set balance = -1",
         "insert into holdfast.ledger (transfer, kind, owner, account, credits)"
         " values (holdfast.uuid7(), 'top_up', '', 'balance', 5)",

@@ -90,5 +90,3 @@ create trigger check_transfers after insert on holdfast.ledger
 referencing new table as added for each statement execute function holdfast.check_transfers();
 create trigger refuse_ledger before update or delete on holdfast.ledger
 for each row execute function holdfast.refuse_ledger();
-create trigger refuse_truncate before truncate on holdfast.ledger
-for each statement execute function holdfast.refuse_ledger();

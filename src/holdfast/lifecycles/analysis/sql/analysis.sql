@@ -5,6 +5,10 @@ create or replace function holdfast.define_tool(p_id text, p_title text, p_agent
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
+  if coalesce(p_id, '') !~ '^[a-z0-9][a-z0-9-]{0,99}$' or p_title is null or jsonb_typeof(p_agents) is distinct from 'array' then
+    perform holdfast.refuse('TK010', format('%s is no tool.', quote_nullable(p_id)),
+                            'A tool has an id of small letters, digits and dashes, a title, and a list of agents.');
+  end if;
   insert into holdfast.tool as t (id, title, agents) values (p_id, p_title, p_agents)
   on conflict (id) do update set title = excluded.title, agents = excluded.agents, defined_at = holdfast.now()
   where (t.title, t.agents) is distinct from (excluded.title, excluded.agents);

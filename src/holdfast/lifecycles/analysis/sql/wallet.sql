@@ -51,6 +51,7 @@ create or replace function holdfast.open_wallet(p_owner text, p_credits bigint, 
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
+  perform holdfast.check_credits(p_owner, p_credits);
   insert into holdfast.wallet (owner) values (p_owner) on conflict do nothing;
   if found then
     perform holdfast.transfer('top_up', array[p_owner], 'issued', 'balance', array[p_credits], p_by => p_by);
@@ -66,12 +67,8 @@ declare
   v_before bigint;
   v_transfer uuid[];
 begin
-  if p_credits is null or p_credits not between 1 and 1000000000000 then
-    perform holdfast.refuse('TK010', format('%s credits cannot be added.', coalesce(p_credits::text, 'null')),
-                            'Add 1 to 1000000000000.');
-  elsif p_owner is null or length(p_owner) > 200 then
-    perform holdfast.refuse('TK010', 'The name of an owner has at most 200 characters.', 'Take an id.');
-  elsif length(p_key) not between 1 and 200 then
+  perform holdfast.check_credits(p_owner, p_credits);
+  if length(p_key) not between 1 and 200 then
     perform holdfast.refuse('TK010', 'An idempotency key has 1 to 200 characters.', 'Take a hash of what makes the request unique.');
   end if;
   insert into holdfast.wallet (owner) values (p_owner) on conflict do nothing;
@@ -89,6 +86,18 @@ begin
     insert into holdfast.top_up_key (owner, key, credits, transfer) values (p_owner, p_key, p_credits, v_transfer[1]);
   end if;
   return true;
+end $$;
+
+create or replace function holdfast.check_credits(p_owner text, p_credits bigint) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_credits is null or p_credits not between 1 and 1000000000000 then
+    perform holdfast.refuse('TK010', format('%s credits cannot be added.', coalesce(p_credits::text, 'null')),
+                            'Add 1 to 1000000000000.');
+  elsif p_owner is null or length(p_owner) > 200 then
+    perform holdfast.refuse('TK010', 'The name of an owner has at most 200 characters.', 'Take an id.');
+  end if;
 end $$;
 
 -- A wallet and its newest transfers, each told once, as it changed what can be spent, is set aside, or was spent.
