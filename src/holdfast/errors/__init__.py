@@ -4,6 +4,7 @@
     ├── SettingInvalid
     ├── AppInvalid
     ├── PortsTaken
+    ├── ServerUnreachable
     ├── DatabaseError
     │   ├── DatabaseUnreachable
     │   ├── TaskBusy
@@ -114,6 +115,7 @@ from holdfast.errors.starting import MigrationForbidden as MigrationForbidden
 from holdfast.errors.starting import PortsTaken as PortsTaken
 from holdfast.errors.starting import SchemaMissing as SchemaMissing
 from holdfast.errors.starting import ServerFailed as ServerFailed
+from holdfast.errors.starting import ServerUnreachable as ServerUnreachable
 from holdfast.errors.starting import SettingInvalid as SettingInvalid
 from holdfast.errors.starting import TaskBusy as TaskBusy
 
