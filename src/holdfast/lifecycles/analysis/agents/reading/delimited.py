@@ -1,9 +1,9 @@
 """Delimited text (CSV, TSV): which character divides it, what its header says, and which line is wrong.
 
 Polars reads the rows. It refuses a row with too many fields but fills one with too few, so the fields are counted: if
-no row has too many and the delimiters in the file are as many as whole rows have, then no row has too few. Only when that
-fails, or Polars refuses, is the file walked row by row, slowly, to name the line. What turns out to be well formed by
-the rules of RFC 4180, though not to Polars, is written anew and read again.
+no row has too many and the delimiters in the file are as many as whole rows have, then no row has too few. Only when
+that fails, or Polars refuses, is the file walked row by row, slowly, to name the line. What turns out to be well formed
+by the rules of RFC 4180, though not to Polars, is written anew and read again.
 """
 
 import csv
