@@ -2,8 +2,8 @@
 
 `open_table` takes CSV, TSV (also with `;` and `|`), JSON Lines and Parquet, each also compressed with gzip, and goes by
 the content first and by the name where the content leaves it open. What it cannot take it refuses with the line that is
-wrong. Text is read twice, once to learn what its columns are and once to write it as Parquet into the scratch folder;
-whoever works on the frame then reads columns, typed, as often as they like, and meets no surprise halfway.
+wrong. Text is written as Parquet into the scratch folder, its columns typed by all their values; whoever works on the
+frame then reads single columns, as often as they like, and meets no surprise halfway.
 
 A frame has only these types: Int64, Float64, Boolean, Date, Datetime in microseconds without zone (UTC where the file
 had a zone), and String. Polars is asked to stream: `frame.select(...).collect(engine="streaming")`.
@@ -12,8 +12,8 @@ had a zone), and String. Polars is asked to stream: `frame.select(...).collect(e
 import codecs
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,6 +24,7 @@ from holdfast.lifecycles.analysis.agents.job import InputFile, Job, Options, can
 from holdfast.lifecycles.analysis.agents.reading import delimited, kinds, lines, parquet, raw
 from holdfast.lifecycles.analysis.agents.reading.delimited import Shape
 from holdfast.lifecycles.analysis.agents.reading.kinds import MISSING_WORDS as MISSING_WORDS
+from holdfast.lifecycles.analysis.agents.reading.learning import Learned, learn
 
 Format = Literal["CSV", "TSV", "JSON Lines", "Parquet"]
 
@@ -71,6 +72,11 @@ class Table:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    def only(self, names: Sequence[str]) -> "Table":
+        """The same table with these of its columns, in the table's order."""
+        kept = tuple(column for column in self.columns if column.name in names)
+        return replace(self, columns=kept, frame=self.frame.select(column.name for column in kept))
+
 
 @contextlib.contextmanager
 def scratch_folder(job: Job) -> Iterator[Path]:
@@ -97,7 +103,7 @@ def open_table(job: Job, file: InputFile, scratch: Path) -> Table:
         if error.errno is not None and error.filename != str(file.path):
             raise
         raise cannot_read(f"{name} cannot be read: {error.strerror}.") from None
-    return Table(**{**vars(table), "compressed": compressed, "bytes": size_bytes})
+    return replace(table, compressed=compressed, bytes=size_bytes)
 
 
 def open_parquet(path: Path, name: str, options: ReadingOptions) -> Table:
@@ -143,8 +149,9 @@ def open_lines(path: Path, name: str, options: ReadingOptions, scratch: Path) ->
     names, notes = delimited.name_columns(keys)
     shape = Shape(",", tuple(names), header=False, null_values=tuple(options.null_values))
     chosen = choose(names, options.columns, name)
-    learned = learn(shape, target, chosen, options.dates, dict(zip(names, allowed, strict=True)))
-    return written(shape, learned, name, "JSON Lines", scratch, notes)
+    may_be = dict(zip(names, allowed, strict=True))
+    learned = learn(shape, target, scratch / "table.parquet", chosen, options.dates, may_be)
+    return table_of(learned, shape, name, "JSON Lines", notes)
 
 
 def open_delimited(path: Path, name: str, options: ReadingOptions, scratch: Path) -> Table:
@@ -152,61 +159,22 @@ def open_delimited(path: Path, name: str, options: ReadingOptions, scratch: Path
     counts = raw.check_text(path, name, delimiter)
     shape, notes = delimited.lay_out(path, name, delimiter, options.header, options.null_values)
     chosen = choose(list(shape.names), options.columns, name)
-    learned = None
+    learned, target = None, scratch / "table.parquet"
     if counts.quotes % 2 == 0 and counts.newlines:
         with contextlib.suppress(pl.exceptions.PolarsError):
-            learned = learn(shape, path, chosen, options.dates, {}, counts)
+            learned = learn(shape, path, target, chosen, options.dates, {}, counts)
     if learned is None or not learned.whole:
         delimited.refuse_malformed(path, name, shape)
         delimited.write_anew(path, shape, scratch / "anew.csv")
-        learned = learn(shape, scratch / "anew.csv", chosen, options.dates, {})
+        learned = learn(shape, scratch / "anew.csv", target, chosen, options.dates, {})
     if not learned.rows:
         raise wrong_format(f"{name} has a header and no rows.")
-    return written(shape, learned, name, "TSV" if delimiter == "\t" else "CSV", scratch, notes)
+    return table_of(learned, shape, name, "TSV" if delimiter == "\t" else "CSV", notes)
 
 
-@dataclass(frozen=True)
-class Learned:
-    """What a pass over all rows of a text has told."""
-
-    path: Path
-    rows: int
-    whole: bool
-    found: Mapping[str, kinds.Found]
-
-
-def learn(
-    shape: Shape,
-    path: Path,
-    chosen: Sequence[str],
-    dates: kinds.Dates,
-    may_be: Mapping[str, Sequence[str]],
-    counts: raw.Counts | None = None,
-) -> Learned:
-    """Find out what the columns are and, given counts, whether the rows are whole. Raises PolarsError."""
-    sample = shape.scan(path, kinds.sample_rows).select(chosen).collect(engine="streaming")
-    tried = kinds.worth_trying(sample, dates, may_be)
-    seen: dict[str, int] = {}
-
-    def ask(questions: list[pl.Expr]) -> Mapping[str, int]:
-        inside = delimited.delimiters_inside(shape, counts) if counts and not seen else pl.lit(0)
-        asked = [pl.len().alias("rows"), inside.alias("inside"), *questions]
-        answers = shape.scan(path).select(asked).collect(engine="streaming").row(0, named=True)
-        seen.setdefault("rows", answers["rows"])
-        seen.setdefault("inside", answers["inside"])
-        return answers
-
-    found = kinds.decide(tried, ask)
-    whole = counts is None or delimited.is_whole(shape, counts, seen["rows"], seen["inside"])
-    return Learned(path, seen["rows"], whole, found)
-
-
-def written(shape: Shape, learned: Learned, name: str, form: Format, scratch: Path, notes: Sequence[str]) -> Table:
-    """The table, its columns written as what they are."""
-    target, found = scratch / "table.parquet", learned.found
-    columns = [kinds.understood(column, what) for column, what in found.items()]
-    shape.scan(learned.path).select(columns).sink_parquet(target, compression="lz4", statistics=False)
-    frame = pl.scan_parquet(target, glob=False)
+def table_of(learned: Learned, shape: Shape, name: str, form: Format, notes: Sequence[str]) -> Table:
+    found = learned.found
+    frame = pl.scan_parquet(learned.path, glob=False)
     types = frame.collect_schema()
     return Table(
         filename=name,

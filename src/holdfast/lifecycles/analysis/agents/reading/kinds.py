@@ -8,7 +8,7 @@ keeps, are codes and stay text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -31,12 +31,20 @@ digits_kept = 15
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to understand texts: `parse` gives null where it cannot, `refuse` is true where it does and should not."""
+    """A way to understand texts: `parse` gives null where it cannot, `refuse` is true where it does and should not.
+
+    Loosely means that blanks around a text and words for nothing are no misfits; to look for them costs as much as the
+    rest, so it is left out while nothing in the sample asks for it.
+    """
 
     name: str
     parse: Callable[[pl.Expr], pl.Expr]
     refuse: Callable[[pl.Expr], pl.Expr] | None = None
     order: Literal["day", "month", ""] = ""
+    loosely: bool = True
+
+    def read(self, name: str) -> pl.Expr:
+        return pl.col(name).str.strip_chars() if self.loosely else pl.col(name)
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,7 @@ class Found:
     misfits: int = 0
     almost: str | None = None
     note: str | None = None
+    undecided: bool = False
 
 
 def integer(text: pl.Expr) -> pl.Expr:
@@ -117,20 +126,18 @@ def kinds(dates: Dates) -> list[Kind]:
 NOTHING = Kind("nothing", lambda text: pl.when(False).then(text))
 
 
-def trimmed(name: str) -> pl.Expr:
-    return pl.col(name).str.strip_chars()
-
-
 def misfits(name: str, kind: Kind) -> pl.Expr:
     """How many texts say something and are not of this kind."""
-    text = trimmed(name)
-    wrong = kind.parse(text).is_null() & text.is_not_null() & ~text.is_in(MISSING_WORDS)
+    text = kind.read(name)
+    wrong = kind.parse(text).is_null() & text.is_not_null()
+    if kind.loosely:
+        wrong &= ~text.is_in(MISSING_WORDS)
     return (wrong | kind.refuse(text) if kind.refuse else wrong).sum()
 
 
 def says_something(name: str) -> pl.Expr:
     """How many texts do."""
-    text = trimmed(name)
+    text = pl.col(name).str.strip_chars()
     return (text.is_not_null() & ~text.is_in(MISSING_WORDS)).sum()
 
 
@@ -139,12 +146,15 @@ def worth_trying(sample: pl.DataFrame, dates: Dates, allowed: Mapping[str, Seque
     tried = {}
     for name in sample.columns:
         possible = [kind for kind in kinds(dates) if kind.name in allowed.get(name, (kind.name,))]
-        glanced = most_fitting(sample.head(glance_rows), name, possible)
-        tried[name] = most_fitting(sample, name, [kind for kind in glanced if kind is not NOTHING])
+        glanced = [kind for kind in most_fitting(sample.head(glance_rows), name, possible) if kind is not NOTHING]
+        both_ways = [one for kind in glanced for one in (replace(kind, loosely=False), kind)]
+        tried[name] = most_fitting(sample, name, both_ways)
     return tried
 
 
 def most_fitting(sample: pl.DataFrame, name: str, possible: Sequence[Kind]) -> list[Kind]:
+    if not possible:
+        return []
     asked = [says_something(name), *(misfits(name, kind) for kind in possible)]
     texts, *wrong = sample.select(expression.alias(str(number)) for number, expression in enumerate(asked)).row(0)
     if not texts:
@@ -153,39 +163,55 @@ def most_fitting(sample: pl.DataFrame, name: str, possible: Sequence[Kind]) -> l
     return [possible[place] for place in sorted(fitting, key=lambda place: wrong[place])]
 
 
+def guess(possible: Sequence[Kind]) -> Found:
+    """What a column is by its sample; nothing yet, where two kinds are equally likely."""
+    first = likeliest(possible)
+    return Found(first[0] if len(first) == 1 else None, undecided=len(first) > 1)
+
+
+def confirmations(guessed: Mapping[str, Found]) -> list[pl.Expr]:
+    """What to ask of all rows beside how many values each column has when it is read as guessed."""
+    asked = []
+    for number, (name, found) in enumerate(guessed.items()):
+        if kind := found.kind:
+            asked.append((says_something(name) if kind.loosely else pl.col(name).count()).alias(f"said {number}"))
+            if kind.refuse:
+                asked.append(kind.refuse(kind.read(name)).sum().alias(f"refused {number}"))
+    return asked
+
+
+def doubtful(guessed: Mapping[str, Found], said: Mapping[str, int], understood: Mapping[str, int]) -> list[str]:
+    """The columns of which the guess was not right for all rows."""
+    doubted = []
+    for number, (name, found) in enumerate(guessed.items()):
+        values = 0 if found.kind is NOTHING else understood[name]
+        wrong = found.kind and (said[f"said {number}"] != values or said.get(f"refused {number}", 0))
+        if found.undecided or wrong:
+            doubted.append(name)
+    return doubted
+
+
 def decide(tried: Mapping[str, Sequence[Kind]], ask: Callable[[list[pl.Expr]], Mapping[str, int]]) -> dict[str, Found]:
-    """What each column is, by what `ask` finds out over all rows; it is called once, and again if a guess was wrong."""
-    first = {name: likeliest(possible) for name, possible in tried.items()}
-    wrong = ask_for(first, ask)
-    others = {
-        name: [kind for kind in tried[name] if kind not in kinds_]
-        for name, kinds_ in first.items()
-        if kinds_ and all(wrong[name, kind] for kind in kinds_)
+    """What each column is, by what `ask` finds out over all rows: of every kind, how many values do not fit it."""
+    pairs = [(name, kind) for name, possible in tried.items() for kind in possible]
+    answers = ask([misfits(name, kind).alias(f"misfits {number}") for number, (name, kind) in enumerate(pairs)])
+    wrong = {pair: answers[f"misfits {number}"] for number, pair in enumerate(pairs)}
+    return {
+        name: decide_one(name, [(kind, wrong[name, kind]) for kind in possible]) for name, possible in tried.items()
     }
-    if any(others.values()):
-        wrong |= ask_for(others, ask)
-    return {name: decide_one(name, [(kind, wrong.get((name, kind))) for kind in tried[name]]) for name in tried}
 
 
 def likeliest(possible: Sequence[Kind]) -> list[Kind]:
     """The first, and the one that has day and month the other way round."""
     if not possible or not possible[0].order:
         return list(possible[:1])
-    return [kind for kind in possible if kind.order and kind.name == possible[0].name]
+    first = possible[0]
+    return [kind for kind in possible if kind.order and (kind.name, kind.loosely) == (first.name, first.loosely)]
 
 
-def ask_for(
-    tried: Mapping[str, Sequence[Kind]], ask: Callable[[list[pl.Expr]], Mapping[str, int]]
-) -> dict[tuple[str, Kind], int]:
-    pairs = [(name, kind) for name, possible in tried.items() for kind in possible]
-    answers = ask([misfits(name, kind).alias(f"misfits {number}") for number, (name, kind) in enumerate(pairs)])
-    return {pair: answers[f"misfits {number}"] for number, pair in enumerate(pairs)}
-
-
-def decide_one(name: str, asked: Sequence[tuple[Kind, int | None]]) -> Found:
-    known = [(kind, wrong) for kind, wrong in asked if wrong is not None]
-    whole = [kind for kind, wrong in known if not wrong]
-    if not known or NOTHING in whole:
+def decide_one(name: str, asked: Sequence[tuple[Kind, int]]) -> Found:
+    whole = [kind for kind, wrong in asked if not wrong]
+    if not asked or NOTHING in whole:
         return Found(None)
     if {"day", "month"} <= {kind.order for kind in whole}:
         return Found(
@@ -195,10 +221,12 @@ def decide_one(name: str, asked: Sequence[tuple[Kind, int | None]]) -> Found:
         )
     if whole:
         return Found(whole[0])
-    nearest, wrong = min(known, key=lambda pair: (pair[0] is NOTHING, pair[1]))
+    nearest, wrong = min(asked, key=lambda pair: (pair[0] is NOTHING, pair[1]))
     return Found(None, misfits=wrong, almost=nearest.name)
 
 
 def understood(name: str, found: Found) -> pl.Expr:
     """The column, read as what it is."""
-    return found.kind.parse(trimmed(name)).alias(name) if found.kind else pl.col(name)
+    if found.kind is None or found.kind is NOTHING:
+        return pl.col(name)
+    return found.kind.parse(found.kind.read(name)).alias(name)
