@@ -31,7 +31,7 @@ def type_of(column: Column, said: Mapping[str, Any], distinct: int, rows: int) -
         return "date" if column.dtype == pl.Date else "datetime"
     if column.dtype.is_numeric():
         return type_of_number(column, said, distinct)
-    if is_unique(distinct, count) and said["longest"] <= identifier_longest:
+    if is_identifier(column, distinct, count) and said["longest"] <= identifier_longest:
         return "identifier"
     if is_category(distinct, count):
         return "category"
@@ -45,13 +45,15 @@ def type_of_number(column: Column, said: Mapping[str, Any], distinct: int) -> Ty
     if distinct == 2 and said["min"] == 0 and said["max"] == 1:
         return "boolean"
     gapless = said["max"] - said["min"] + 1 <= 1.1 * said["count"]
-    if is_unique(distinct, said["count"]) and (gapless or identifying.search(column.name)):
+    if is_identifier(column, distinct, said["count"]) and (gapless or identifying.search(column.name)):
         return "identifier"
     return "integer"
 
 
-def is_unique(distinct: int, count: int) -> bool:
-    return count >= identifier_least_rows and distinct >= 0.999 * count
+def is_identifier(column: Column, distinct: int, count: int) -> bool:
+    """Whether nearly all values are different; fewer are enough where the name says so, for rows may be copies."""
+    least = 0.9 if identifying.search(column.name) else 0.999
+    return count >= identifier_least_rows and distinct >= least * count
 
 
 def is_category(distinct: int, count: int) -> bool:

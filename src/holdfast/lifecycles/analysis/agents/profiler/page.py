@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from holdfast.lifecycles.analysis.agents.profiler.findings import NAMES
-from holdfast.lifecycles.analysis.agents.profiler.shape import ColumnProfile, Correlations, Histogram, Profile, Value
+from holdfast.lifecycles.analysis.agents.profiler.shape import (
+    Bar,
+    ColumnProfile,
+    Correlations,
+    Histogram,
+    Profile,
+    Value,
+)
 from holdfast.lifecycles.analysis.agents.report import (
     Bin,
     Figure,
@@ -12,6 +19,7 @@ from holdfast.lifecycles.analysis.agents.report import (
     badge,
     bars,
     card,
+    coefficient,
     columns,
     counted,
     details,
@@ -26,13 +34,16 @@ from holdfast.lifecycles.analysis.agents.report import (
     section,
     share,
     size,
+    strip,
     table,
     tag,
     value,
 )
 
 cards_most = 200
+worth_showing_share = 0.002
 heatmap_most = 20
+UNCOUNTED = ("decimal", "datetime", "constant", "identifier")
 QUANTILES = {"p5": "5 %", "p25": "25 %", "p50": "Median", "p75": "75 %", "p95": "95 %"}
 
 
@@ -115,15 +126,14 @@ def each_column(profile: Profile) -> Iterator[Html]:
 
 
 def column_card(column: ColumnProfile, anchor: str) -> Html:
-    left = facts(column_facts(column))
-    parts = [left]
+    parts = [facts(column_facts(column))]
     if column.histogram and column.type != "identifier":
         parts.append(drawn(column, column.histogram))
-    if column.top_values and column.type not in ("decimal", "datetime", "constant"):
+    if column.top_values and column.top_values[0].share >= worth_showing_share and column.type not in UNCOUNTED:
         rows = [(shown(one.value), float(one.count)) for one in column.top_values]
         total = column.top_values[0].count / column.top_values[0].share
         parts.append(bars(rows, "Commonest values", total=total))
-    elif column.examples:
+    elif column.examples and not column.histogram:
         parts.append(facts([("Examples", joined_values(column))]))
     return card(value(column.name), columns(*parts), badges=[badge(column.type)], anchor=anchor)
 
@@ -148,8 +158,6 @@ def column_facts(column: ColumnProfile) -> Iterator[tuple[object, object]]:
         if numbers.std is not None:
             yield "Standard deviation", number(numbers.std)
         yield "Range", f"{number(numbers.min)} to {number(numbers.max)}"
-        for name, label in QUANTILES.items():
-            yield label, number(numbers.quantiles[name])
         if numbers.skew is not None:
             yield "Skewness", number(numbers.skew, 3)
         if numbers.zeros:
@@ -168,14 +176,19 @@ def column_facts(column: ColumnProfile) -> Iterator[tuple[object, object]]:
 
 
 def drawn(column: ColumnProfile, found: Histogram) -> Html:
-    bins = [Bin(edge(bar.start), edge(bar.end), bar.count) for bar in found.bins]
-    plot = histogram(bins, f"Histogram of {column.name}")
-    outside = []
-    if found.below:
-        outside.append(f"{found.below:,} below")
-    if found.above:
-        outside.append(f"{found.above:,} above")
-    return joined([plot, paragraph(f"Not drawn: {' and '.join(outside)}.", quiet=True) if outside else ""])
+    bins = [Bin(edge(bar.start), edge(last_of(bar)), bar.count) for bar in found.bins]
+    outside = [f"{amount:,} {side}" for amount, side in ((found.below, "below"), (found.above, "above")) if amount]
+    note = f"Not drawn: {' and '.join(outside)}." if outside else ""
+    plot = histogram(bins, f"Histogram of {column.name}", note=note)
+    if not column.numbers:
+        return plot
+    quantiles = [(label, number(column.numbers.quantiles[name])) for name, label in QUANTILES.items()]
+    return joined([plot, strip(quantiles, f"Quantiles of {column.name}")])
+
+
+def last_of(bar: Bar) -> Value:
+    """The last value that a bar counts, if that can be said: of whole numbers the one before its end."""
+    return bar.end - 1 if type(bar.start) is int and type(bar.end) is int else bar.end
 
 
 def edge(at: Value) -> str:
@@ -189,7 +202,7 @@ def together(found: Correlations) -> Iterator[Html]:
                 value(pair.first, 40),
                 value(pair.second, 40),
                 NAMES[pair.measure],
-                f"{pair.value:.2f}".replace("-", "\N{MINUS SIGN}"),
+                coefficient(pair.value),
             ]
             for pair in found.strongest
         ]
@@ -198,11 +211,11 @@ def together(found: Correlations) -> Iterator[Html]:
         yield paragraph("No two columns go together noticeably.")
     if len(found.numbers) >= 2:
         names = list(found.numbers[:heatmap_most])
-        yield tag("h3", "Numbers, by rank (Spearman)", class_="above")
+        yield tag("h3", "Numbers, by rank (Spearman)")
         yield heatmap(names, [row[:heatmap_most] for row in found.spearman[:heatmap_most]], "Spearman's coefficients")
     if len(found.categories) >= 2:
         names = list(found.categories[:heatmap_most])
-        yield tag("h3", "Categories (Cramér's V)", class_="above")
+        yield tag("h3", "Categories (Cramér's V)")
         yield heatmap(names, [row[:heatmap_most] for row in found.cramers_v[:heatmap_most]], "Cramér's V")
 
 

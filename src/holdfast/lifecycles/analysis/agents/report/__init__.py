@@ -16,6 +16,7 @@ from holdfast.lifecycles.analysis.agents.report.markup import joined as joined
 from holdfast.lifecycles.analysis.agents.report.markup import tag as tag
 from holdfast.lifecycles.analysis.agents.report.markup import text as text
 from holdfast.lifecycles.analysis.agents.report.markup import value as value
+from holdfast.lifecycles.analysis.agents.report.numbers import coefficient as coefficient
 from holdfast.lifecycles.analysis.agents.report.numbers import counted as counted
 from holdfast.lifecycles.analysis.agents.report.numbers import number as number
 from holdfast.lifecycles.analysis.agents.report.numbers import share as share
@@ -33,6 +34,7 @@ from holdfast.lifecycles.analysis.agents.report.parts import key_figures as key_
 from holdfast.lifecycles.analysis.agents.report.parts import notices as notices
 from holdfast.lifecycles.analysis.agents.report.parts import paragraph as paragraph
 from holdfast.lifecycles.analysis.agents.report.parts import section as section
+from holdfast.lifecycles.analysis.agents.report.parts import strip as strip
 from holdfast.lifecycles.analysis.agents.report.parts import table as table
 from holdfast.lifecycles.analysis.agents.report.plots import Band as Band
 from holdfast.lifecycles.analysis.agents.report.plots import Bin as Bin

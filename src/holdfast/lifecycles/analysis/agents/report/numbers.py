@@ -45,3 +45,8 @@ def size(given_bytes: int) -> str:
 def counted(amount: int, one: str, many: str | None = None) -> str:
     """An amount with its noun: 1 row, 2 rows."""
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+
+
+def coefficient(given: float | None) -> str:
+    """A number between -1 and 1 with two decimals."""
+    return NONE if given is None else f"{round(given, 2) + 0.0:.2f}".replace("-", "\N{MINUS SIGN}")

@@ -108,6 +108,14 @@ def facts(given: Iterable[tuple[object, object]]) -> Html:
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", said)) for name, said in given), class_="facts")
 
 
+def strip(given: Iterable[tuple[object, object]], label: str) -> Html:
+    """A few names with their values, side by side, such as quantiles under a histogram."""
+    pairs = list(given)
+    names = tag("tr", *(tag("th", name, scope="col") for name, _ in pairs))
+    return tag("table", tag("thead", names), tag("tbody", tag("tr", *(tag("td", said) for _, said in pairs))),
+               class_="quantiles", aria_label=label)  # fmt: skip
+
+
 def card(title: object, *content: object, badges: Iterable[Html] = (), anchor: str | None = None) -> Html:
     """A framed part about one thing, such as a column."""
     head = tag("header", tag("h3", title), tag("span", *spaced(badges), class_="badges"))

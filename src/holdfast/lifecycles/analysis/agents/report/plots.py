@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.lifecycles.analysis.agents.report.markup import Html, clip, joined, tag, value
-from holdfast.lifecycles.analysis.agents.report.numbers import NONE, number, share
+from holdfast.lifecycles.analysis.agents.report.numbers import coefficient, number, share
 from holdfast.lifecycles.analysis.agents.report.parts import Tone
 
 
@@ -31,7 +31,7 @@ class Band:
     label: str
 
 
-def histogram(bins: Sequence[Bin], label: str, beside: Sequence[float] | None = None) -> Html:
+def histogram(bins: Sequence[Bin], label: str, beside: Sequence[float] | None = None, note: str = "") -> Html:
     """Columns over a scale. `beside`: other counts on the same bins, such as a baseline's, drawn as a line.
 
     With `beside`, both are drawn as shares of their own total.
@@ -61,7 +61,8 @@ def histogram(bins: Sequence[Bin], label: str, beside: Sequence[float] | None = 
     legend = tag(
         "div", tag("span", "this file", class_="key own"), tag("span", "baseline", class_="key other"), class_="legend"
     )
-    return tag("figure", plot, ends, legend if other else "", class_="histogram")
+    under = tag("figcaption", note) if note else ""
+    return tag("figure", plot, ends, legend if other else "", under, class_="histogram")
 
 
 def scaled(counts: Sequence[float], as_shares: bool) -> list[float]:
@@ -114,7 +115,7 @@ def heatmap(names: Sequence[str], values: Sequence[Sequence[float | None]], labe
 def heat(row: int, column: int, amount: float | None, pair: str) -> list[Html]:
     """One cell: its colour and its number. The diagonal says nothing, so it has no colour."""
     x, y = side_px + column * cell_px, above_px + row * cell_px
-    said = NONE if amount is None else f"{amount:.2f}".replace("-", "\N{MINUS SIGN}")
+    said = coefficient(amount)
     told = tag("title", f"{pair}: {said}")
     written = words(x + cell_px / 2, y + cell_px / 2 + 4, "amount quiet" if row == column else "amount", said)
     if amount is None or row == column:
