@@ -44,8 +44,9 @@ class Bars:
         self.stop()
 
     def stop(self) -> None:
-        self._bytes.stop()
-        self._agents.stop()
+        if self._live:
+            self._bytes.stop()
+            self._agents.stop()
 
     @contextlib.contextmanager
     def sending(self, name: str, size: int) -> Iterator[Callable[[int], None]]:

@@ -10,23 +10,21 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from holdfast.errors import FilesMissing, HoldfastError, MoveRefused, TaskExpired, WalletNotFound
+from holdfast.errors import MoveRefused, TaskExpired, WalletNotFound
 from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Body, Text, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS, problem
 from holdfast.kernel.access import LOCAL, Principal
 from holdfast.kernel.store import Store
-from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.files import (
     PARAMETERS,
     Promise,
-    freeze,
-    placed,
     sign_downloads,
     sign_uploads,
     table_most_bytes,
 )
+from holdfast.lifecycles.analysis.intake import Intake
 from holdfast.lifecycles.analysis.status import render
 from holdfast.objects import Objects
 
@@ -149,7 +147,8 @@ class Wallet(BaseModel):
 def routes(store: Store, objects: Objects) -> APIRouter:
     """The routes of user tasks over this store of objects."""
     router = APIRouter(tags=["analysis"], route_class=Guarded, responses=PROBLEMS)
-    analyses = Analyses.beside(store)
+    intake = Intake(store, objects)
+    analyses = intake.analyses
 
     @router.get("/tools")
     async def tools(caller: User) -> ToolList:
@@ -185,42 +184,24 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         promised; otherwise what was uploaded by older links does not count any more.
         """
         found = await analyses.read(task_id, owned_by(caller))
-        files = await placed(objects, promises_of(asked), found)
-        state = await store.act(task_id, "upload_urls", {"files": files})
-        now, until = await store.now(), (await analyses.read(task_id))["deadline"]
-        until = datetime.fromisoformat(until)
+        files = await intake.promise(found, promises_of(asked))
+        found = await analyses.read(task_id)
+        if found["state"] != "UPLOADING":
+            raise MoveRefused(
+                f"Task {task_id} is {found['state']} meanwhile.", fix="Nothing is to be uploaded any more."
+            )
+        now, until = (datetime.fromisoformat(found[name]) for name in ("now", "deadline"))
         signed = await sign_uploads(objects, files, now=now, until=until, server=server_of(request))
         uploads = {one["role"]: UploadLink(**vars(signed[one["role"]]), uploaded=one["uploaded"]) for one in files}
-        return Uploads(task_id=task_id, status=state, uploads=uploads, expires_at=until)
+        return Uploads(task_id=task_id, status=found["state"], uploads=uploads, expires_at=until)
 
     @router.post("/tasks/{task_id}/process", status_code=202)
     async def process(task_id: UUID, caller: User) -> Queued:
         """Verify what was uploaded, set the credits aside, and queue the task. Calling it again changes nothing."""
-        owner = owned_by(caller)
-        found = await analyses.read(task_id, owner)
-        if found["state"] in ("QUEUED", "PROCESSING"):
-            return Queued(task_id=task_id, status=found["state"])
+        found = await analyses.read(task_id, owned_by(caller))
         if caller is LOCAL:
             await analyses.open_wallet(caller.owner, local_credits, caller.name)
-        if found["state"] != "UPLOADING":
-            return Queued(task_id=task_id, status=await store.act(task_id, "process"))  # which says why not
-        folder, inputs, wrong = await freeze(objects, found)
-        try:
-            if wrong:
-                await refuse_files(task_id, wrong)
-            return Queued(task_id=task_id, status=await store.act(task_id, "process", {"inputs": inputs}))
-        except HoldfastError as error:
-            if error.http_status < 500:  # after anything else nobody knows whether the move was made
-                await objects.delete(folder)
-            now = (await analyses.read(task_id, owner))["state"] if isinstance(error, MoveRefused) else None
-            if now not in ("QUEUED", "PROCESSING"):
-                raise
-            return Queued(task_id=task_id, status=now)  # another call was faster
-
-    async def refuse_files(task_id: UUID, wrong: dict[str, str]) -> None:
-        said = " ".join(f"{role} {problem}." for role, problem in wrong.items())
-        await store.act(task_id, "files_missing", {"kind": "files_missing", "missing": list(wrong), "message": said})
-        raise FilesMissing(said, fix="Ask for new links with POST /tasks/{id}/upload-urls.", missing=list(wrong))
+        return Queued(task_id=task_id, status=await intake.process(found))
 
     @router.post("/tasks/{task_id}/cancel", status_code=202)
     async def cancel(task_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
