@@ -55,10 +55,10 @@ def run(settings: Settings, fleet: Fleet | None = None, told: str = "", first: S
 
 def run_demo(settings: Settings, workers: int | None) -> None:
     """Serve, with sample work that moves."""
-    from holdfast.demo import next_round
+    from holdfast.demo import first_work
 
     number = 2 if workers is None else workers
-    run(settings, Fleet(["holdfast.demo:hf"], number), f"{number}, with sample work", [next_round()])
+    run(settings, Fleet(["holdfast.demo:hf"], number), f"{number}, with sample work", first_work())
 
 
 def run_with(settings: Settings, app: str, workers: int | None) -> None:

@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ hf.tool(PROFILE_MY_DATA)
 round_every = timedelta(seconds=10)
 pages_per_round = 4
 analysed_every = 6
+can_analyse = find_spec("polars") is not None
 
 TEXTS = (
     "A holdfast is the root-like part by which kelp clings to the rock while the sea pulls at it from every side.",
@@ -113,7 +115,7 @@ async def keep_moving(round: int) -> int:  # noqa: A002
     for reader in ("ada", "grace", "joan"):
         await send.opts(**tagged(f"letter-{reader}", priority=3)).astart(reader)
     await engrave.opts(**tagged("plate")).astart(6)
-    if round % analysed_every == 0:
+    if can_analyse and round % analysed_every == 0:
         await analyse_orders.opts(**tagged("orders")).astart(round)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
@@ -121,9 +123,20 @@ async def keep_moving(round: int) -> int:  # noqa: A002
     return round
 
 
+def first_work() -> list[Submission]:
+    """What is there to be seen at once, and the first round."""
+    number = round_now()
+    analysis = [analyse_orders.opts(key=f"demo-{number}-orders-task", tags=["demo"]).submission(number)]
+    return [*(analysis if can_analyse else []), next_round()]
+
+
+def round_now() -> int:
+    return int(time.time() // round_every.total_seconds())
+
+
 def next_round(after: int | None = None) -> Submission:
     """The first round now, or the one that follows another ten seconds later."""
-    number = int(time.time() // round_every.total_seconds()) if after is None else after + 1
+    number = round_now() if after is None else after + 1
     delay = None if after is None else round_every
     return keep_moving.opts(key=f"demo-round-{number}", delay=delay, tags=["demo"]).submission(number)
 

@@ -5,8 +5,7 @@ import os
 from typing import Any
 
 from holdfast import Fatal, Holdfast, Transient
-from holdfast.lifecycles.analysis.agents.job import Agent, InputFile, Job, Options, cannot_read, wrong_format
-from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA, Tool
+from holdfast.analysis import PROFILE_MY_DATA, Agent, InputFile, Job, Options, Tool, cannot_read, wrong_format
 from tests.worker.app import note, wait_for
 
 hf = Holdfast()
