@@ -1,6 +1,6 @@
 """The mutants, by the layer of proof that must kill them."""
 
-from tests.mutants.mutant import SQL, WORKER, Mutant
+from tests.mutants.mutant import ANALYSIS, SQL, WORKER, Mutant
 
 CRASHES = "tests/worker/test_crashes.py"
 FENCES = "tests/worker/test_fences.py"
@@ -509,4 +509,82 @@ PROMISED = [
     ),
 ]
 
-MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED]
+CREDITS = "tests/lifecycles/analysis/test_credits.py"
+ATTACKS = "tests/lifecycles/analysis/test_attacks.py"
+
+OF_USERS = [
+    Mutant(
+        "credits are not given back",
+        "A task that ends early keeps what it had set aside.",
+        f"{ANALYSIS}/sql/effects.sql",
+        "if v_rest > 0 then",
+        "if v_rest < 0 then",
+        "promises",
+        (f"{CREDITS}::test_whatever_way_a_task_ends_the_rest_goes_back",),
+    ),
+    Mutant(
+        "a balance is read without its lock",
+        "Two tasks set the same credits aside.",
+        f"{ANALYSIS}/sql/effects.sql",
+        "select w.balance into v_balance from holdfast.wallet w where w.owner = p_owner for update;",
+        "select w.balance into v_balance from holdfast.wallet w where w.owner = p_owner;",
+        "promises",
+        (f"{CREDITS}::test_of_two_hundred_at_once_credits_for_fifty_queue_fifty",),
+    ),
+    Mutant(
+        "an agent is free",
+        "A completed agent is not charged.",
+        f"{ANALYSIS}/sql/effects.sql",
+        "if v_price > 0 then",
+        "if v_price < 0 then",
+        "promises",
+        (f"{CREDITS}::test_credits_are_set_aside_then_charged_agent_by_agent",),
+    ),
+    Mutant(
+        "a top-up counts as often as it is sent",
+        "The same payment is credited twice.",
+        f"{ANALYSIS}/sql/wallet.sql",
+        "where k.owner = p_owner and k.key = p_key;",
+        "where k.owner = p_owner and k.key = p_key and false;",
+        "promises",
+        (f"{CREDITS}::test_an_operator_tops_up_once_for_each_key",),
+    ),
+    Mutant(
+        "old copies are taken for new files",
+        "A task is queued with files that were replaced meanwhile.",
+        f"{ANALYSIS}/sql/effects.sql",
+        "and f.role = i.role and f.upload_key = i.upload_key;",
+        "and f.role = i.role;",
+        "promises",
+        (f"{ATTACKS}::test_links_that_are_asked_for_while_it_is_processed_win",),
+    ),
+    Mutant(
+        "workers read what clients can still change",
+        "A late upload changes the input.",
+        f"{ANALYSIS}/files.py",
+        'await objects.copy(promised["upload_key"], key)\n    copy = await objects.find(key)',
+        'copy = await objects.find(key := promised["upload_key"])',
+        "promises",
+        (f"{ATTACKS}::test_a_late_upload_changes_nothing_that_a_worker_reads",),
+    ),
+    Mutant(
+        "another's task is seen",
+        "A user reads the tasks of others.",
+        f"{ANALYSIS}/sql/analysis.sql",
+        "where p_owner is null or t.owner = p_owner;",
+        "where true;",
+        "promises",
+        (f"{ATTACKS}::test_the_task_of_another_user_is_not_there",),
+    ),
+    Mutant(
+        "late uploads stay",
+        "What is uploaded after a task has expired is never deleted.",
+        f"{ANALYSIS}/sql/effects.sql",
+        "('EXPIRED', '', interval '0'), ('EXPIRED', '', interval '1 hour'))",
+        "('EXPIRED', '', interval '0'))",
+        "promises",
+        ("tests/lifecycles/analysis/test_time.py::test_an_expired_task_leaves_nothing_and_late_uploads_go_too",),
+    ),
+]
+
+MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED, *OF_USERS]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 SQL = "src/holdfast/kernel/sql"
 WORKER = "src/holdfast/worker"
+ANALYSIS = "src/holdfast/lifecycles/analysis"
 
 ENVIRONMENT = {
     "simulation": {"HOLDFAST_SIM_SEED": "0", "HOLDFAST_SIM_OPERATIONS": "4000"},

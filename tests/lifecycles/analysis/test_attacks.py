@@ -3,10 +3,12 @@
 import gzip
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
+from holdfast.errors import MoveRefused
+from holdfast.lifecycles.analysis.intake import Intake
 from tests.lifecycles.analysis.desk import TABLE, Desk, desk_of, sha256
 
 
@@ -223,3 +225,48 @@ async def test_a_file_that_was_promised_must_be_there(desk: Desk) -> None:
     links = await desk.links(task)
     await desk.put(links["primary"])
     assert (await desk.process(task)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("promised", "says"),
+    [
+        ({"size": 5}, "primary has 12 bytes instead of 5."),
+        ({"sha256": sha256(b"other")}, "primary has another sha256 than was promised."),
+    ],
+)
+async def test_what_a_bucket_lets_through_is_found_when_it_is_processed(
+    desk: Desk, tmp_path: Path, promised: dict[str, Any], says: str
+) -> None:
+    task = await desk.create()
+    await desk.links(task, primary=promised)
+    await put_at(desk, task, "primary", TABLE, tmp_path)
+    answer = await desk.process(task)
+    assert (answer.status_code, answer.json()["code"], answer.json()["missing"]) == (409, "files-missing", ["primary"])
+    assert says in answer.json()["detail"]
+    assert await desk.files_of(task) == ["uploads"]
+
+
+async def test_parameters_that_are_too_long_are_found_too(desk: Desk, tmp_path: Path) -> None:
+    task = await desk.create()
+    await desk.put((await desk.links(task, parameters=True))["primary"])
+    await put_at(desk, task, "parameters", b" " * (1024 * 1024 + 1), tmp_path)
+    answer = await desk.process(task)
+    assert (answer.status_code, answer.json()["missing"]) == (409, ["parameters"])
+
+
+async def put_at(desk: Desk, task: str, role: str, body: bytes, folder: Path) -> None:
+    """Put a file where its link leads, without the link."""
+    (folder / "file").write_bytes(body)
+    (key,) = [one["upload_key"] for one in (await desk.analyses.read(UUID(task)))["files"] if one["role"] == role]
+    await desk.objects.put(key, folder / "file", content_type="text/csv")
+
+
+async def test_links_that_are_asked_for_while_it_is_processed_win(desk: Desk) -> None:
+    task = await desk.uploaded()
+    before = await desk.analyses.read(UUID(task))
+    await desk.links(task, primary={"filename": "another.csv"})
+    with pytest.raises(MoveRefused, match="not verified: primary"):
+        await Intake(desk.store, desk.objects).process(before)
+    assert (await desk.read(task))["status"] == "UPLOADING"
+    assert await desk.files_of(task) == ["uploads"]
+    assert (await desk.wallet())["reserved"] == 0
