@@ -529,7 +529,7 @@ OF_USERS = [
         "select w.balance into v_balance from holdfast.wallet w where w.owner = p_owner for update;",
         "select w.balance into v_balance from holdfast.wallet w where w.owner = p_owner;",
         "promises",
-        (f"{CREDITS}::test_of_two_hundred_at_once_credits_for_fifty_queue_fifty",),
+        (f"{CREDITS}::test_who_reserves_waits_for_who_is_about_to",),
     ),
     Mutant(
         "an agent is free",

@@ -24,7 +24,7 @@ async def test_the_task_of_another_user_is_not_there(desk: Desk) -> None:
         ]:
             theirs = await eve.http.request(method, f"/tasks/{task}{path}", json=body)
             nobodys = await eve.http.request(method, f"/tasks/{uuid4()}{path}", json=body)
-            assert (theirs.status_code, theirs.json()["code"]) == (404, "task-not-found")
+            assert (theirs.status_code, theirs.json().get("code")) == (404, "task-not-found")
             assert shape(theirs.json()) == shape(nobodys.json())
         assert (await ada.read(task))["status"] == "COMPLETED"
 
@@ -159,7 +159,7 @@ async def test_a_late_upload_changes_nothing_that_a_worker_reads(desk: Desk) -> 
         await desk.objects.delete(one.key)
         await desk.objects.put(one.key, Path(__file__), content_type="text/csv")
     desk.work()
-    assert (await desk.downloads(task))["size/size.json"] == {"bytes": len(TABLE)}
+    assert (await desk.downloads(task)).get("size/size.json") == {"bytes": len(TABLE)}
 
 
 async def test_an_upload_by_an_older_link_for_another_file_does_not_count(desk: Desk) -> None:
@@ -262,11 +262,10 @@ async def put_at(desk: Desk, task: str, role: str, body: bytes, folder: Path) ->
 
 
 async def test_links_that_are_asked_for_while_it_is_processed_win(desk: Desk) -> None:
-    task = await desk.uploaded()
+    task = await desk.uploaded(["free"])
     before = await desk.analyses.read(UUID(task))
     await desk.links(task, primary={"filename": "another.csv"})
     with pytest.raises(MoveRefused, match="not verified: primary"):
         await Intake(desk.store, desk.objects).process(before)
     assert (await desk.read(task))["status"] == "UPLOADING"
     assert await desk.files_of(task) == ["uploads"]
-    assert (await desk.wallet())["reserved"] == 0
