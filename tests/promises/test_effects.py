@@ -24,13 +24,13 @@ PAID = Lifecycle(
 )  # fmt: skip
 
 LEDGER = """
-create table holdfast.ledger (task_id uuid, what text, data jsonb);
+create table holdfast.told (task_id uuid, what text, data jsonb);
 create function holdfast.paid_effects(moved holdfast.moved[]) returns void language plpgsql as $$
 begin
   if exists (select from unnest(moved) m where m.data ->> 'price' = 'too high') then
     raise exception 'No credit.' using errcode = 'TK002', hint = 'Top up.';
   end if;
-  insert into holdfast.ledger select m.task_id, coalesce(m.step, m.verb), m.data from unnest(moved) m;
+  insert into holdfast.told select m.task_id, coalesce(m.step, m.verb), m.data from unnest(moved) m;
 end $$;
 """
 
@@ -44,7 +44,7 @@ async def ledger(store: Store, database: Database) -> AsyncIterator[asyncpg.Conn
 
 
 async def written(ledger: asyncpg.Connection) -> list[Any]:
-    return [row["what"] for row in await ledger.fetch("select what from holdfast.ledger order by what")]
+    return [row["what"] for row in await ledger.fetch("select what from holdfast.told order by what")]
 
 
 async def test_every_move_and_every_step_is_told_once(store: Store, ledger: asyncpg.Connection) -> None:
@@ -56,7 +56,7 @@ async def test_every_move_and_every_step_is_told_once(store: Store, ledger: asyn
     await store.finish(lease, Done({"output": "report"}))
     await store.finish(lease, Done({"output": "report"}))
     assert await written(ledger) == ["agent-1", "claim", "done", "pay", "submit"]
-    assert await ledger.fetchval("select data from holdfast.ledger where what = 'done'") == '{"output": "report"}'
+    assert await ledger.fetchval("select data from holdfast.told where what = 'done'") == '{"output": "report"}'
 
 
 async def test_what_time_and_others_do_to_a_task_is_told_too(
@@ -94,7 +94,7 @@ async def refuse(ledger: asyncpg.Connection, condition: str) -> None:
     await ledger.execute(
         "create or replace function holdfast.refuse_one() returns trigger language plpgsql as $$ begin"
         f" if {condition} then raise exception 'never'; end if; return new; end $$;"
-        "create or replace trigger refuse_one before insert on holdfast.ledger for each row"
+        "create or replace trigger refuse_one before insert on holdfast.told for each row"
         " execute function holdfast.refuse_one()"
     )
 
@@ -157,7 +157,7 @@ async def test_a_task_whose_effects_refuse_its_place_leaves_it_to_the_next(
     store: Store, ledger: asyncpg.Connection
 ) -> None:
     await store.declare(replace(PAID, name="limited", queue="limited", start="OPEN", states=PAID.states[1:]))
-    await refuse(ledger, "new.what = 'admit' and new.task_id = (select min(task_id::text)::uuid from holdfast.ledger)")
+    await refuse(ledger, "new.what = 'admit' and new.task_id = (select min(task_id::text)::uuid from holdfast.told)")
     await store.submit(*(Submission(lifecycle="limited", limit_key="k", limit_to=5) for _ in range(5)))
     assert len(await store.claim(["limited"], 9, lasting=MINUTE, worker="w")) == 4
     assert len(await store.inbox()) == 1
@@ -201,4 +201,4 @@ async def test_a_failure_and_its_effects_are_one(store: Store, ledger: asyncpg.C
     await store.act(task, "pay")
     await store.finish(await take_one(store, "paid"), Failed("Fatal", "broken"))
     assert (await written(ledger))[-1] == "submit"
-    assert await ledger.fetchval("select data ->> 'message' from holdfast.ledger where what = 'fail'") == "broken"
+    assert await ledger.fetchval("select data ->> 'message' from holdfast.told where what = 'fail'") == "broken"

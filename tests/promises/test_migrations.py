@@ -21,7 +21,7 @@ from holdfast.errors import (
     MigrationForbidden,
 )
 from holdfast.kernel.embedded import find_binaries
-from holdfast.kernel.migrate import KERNEL, LOCK, Room, migrate, pending, read_room
+from holdfast.kernel.migrate import KERNEL, LOCK, ROOMS, Room, migrate, pending, read_room
 from holdfast.testing import Database, Ground
 
 STEPS = {
@@ -35,6 +35,7 @@ FUNCTIONS = {
     " as 'select count(*) from holdfast.shelf';"
     " grant execute on function holdfast.shelf_count() to holdfast_app;",
 }
+STEPS_OF_ALL = [f"{room.name}/{step.name}" for room in ROOMS for step in room.migrations]
 
 
 @pytest.fixture
@@ -91,9 +92,7 @@ async def test_migrating_step_by_step_equals_a_fresh_schema(ground: Ground, libr
 
 
 async def test_the_second_start_changes_nothing(empty_database: Database) -> None:
-    assert await migrate(empty_database.owner_url) == [f"kernel/{step.name}" for step in KERNEL.migrations] + [
-        "functions"
-    ]
+    assert await migrate(empty_database.owner_url) == [*STEPS_OF_ALL, "functions"]
     before = dump(empty_database)
     assert await migrate(empty_database.owner_url) == []
     assert dump(empty_database) == before
@@ -127,7 +126,7 @@ async def test_three_processes_at_once_end_well_on_every_postgres(every_ground: 
         answers = [await starter.communicate() for starter in starters]
         assert [starter.returncode for starter in starters] == [0, 0, 0], answers
         applied = [name for out, _ in answers for name in json.loads(out)["applied"]]
-        assert sorted(applied) == sorted([f"kernel/{step.name}" for step in KERNEL.migrations] + ["functions"])
+        assert sorted(applied) == sorted([*STEPS_OF_ALL, "functions"])
 
 
 async def test_an_edited_migration_is_refused(empty_database: Database, library: Room) -> None:
@@ -272,7 +271,7 @@ async def test_a_newer_release_may_say_more_of_what_is_installed(database: Datab
 
 
 async def test_the_owner_of_the_schema_needs_no_right_on_the_database(empty_database: Database, library: Room) -> None:
-    await migrate(empty_database.owner_url)
+    await migrate(empty_database.owner_url, [KERNEL])
     async with empty_database.connect_owner() as owner:
         await owner.execute("create role keeper")
         try:

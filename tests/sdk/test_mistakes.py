@@ -16,7 +16,7 @@ from holdfast import Holdfast, RateLimited, step
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, TaskFailed
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.task import Done, Later, Moved
-from holdfast.sdk.client import loading
+from holdfast.sdk.loading import loading
 from holdfast.testing import Engine, Ran
 
 

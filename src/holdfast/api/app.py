@@ -23,6 +23,7 @@ from holdfast.http.problem import PROBLEMS, answer_errors
 from holdfast.kernel.access import Principal
 from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
+from holdfast.lifecycles.analysis import routes as analysis
 from holdfast.lifecycles.dispatch import routes as dispatch
 from holdfast.objects import Objects
 
@@ -56,6 +57,7 @@ def make_app(
     app.add_middleware(Measured, registry=registry)
     answer_errors(app, store)
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
+    app.include_router(analysis.routes(store, objects))
     app.include_router(dispatch.routes(store))
     app.include_router(tasks.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)

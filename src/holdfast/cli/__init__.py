@@ -23,6 +23,7 @@ from holdfast.cli.options import Json
 from holdfast.cli.printing import clean
 from holdfast.cli.showing import show, why
 from holdfast.cli.tasks import cancel, retry, start
+from holdfast.cli.upload import upload
 from holdfast.cli.watching import watch
 from holdfast.cli.workers import workers
 from holdfast.errors import HoldfastError
@@ -110,7 +111,7 @@ def worker(
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (init,),
-    TASKS: (start, watch, cancel, retry),
+    TASKS: (start, upload, watch, cancel, retry),
     LOOK: (ls, show, why, events),
     OPERATE: (workers,),
 }

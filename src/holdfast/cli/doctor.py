@@ -18,9 +18,6 @@ from holdfast.kernel.postgres import connected, locate
 from holdfast.kernel.settings import PREFIX, Settings, read_settings, web_address
 from holdfast.objects import folder_of, open_objects
 
-FOR_CLIENTS = {f"{PREFIX}API", f"{PREFIX}KEY"}
-"""Read by clients over HTTP, examples/worker.sh for one, and not by this program."""
-
 little_disk_bytes = 1 << 30
 
 
@@ -67,13 +64,10 @@ def check_settings() -> Check:
     read_settings()
     named = sorted(name for name in os.environ if name.startswith(PREFIX))
     known = {f"{PREFIX}{field}".upper() for field in Settings.model_fields}
-    if unknown := [name for name in named if name not in known | FOR_CLIENTS]:
+    if unknown := [name for name in named if name not in known]:
         fix = f"Unset it. Known are: {', '.join(sorted(known))}."
         return Check("settings", False, f"Unknown: {', '.join(unknown)}.", fix, exit_code=2)
-    finding = ", ".join(name for name in named if name in known) or "all by default"
-    if others := [name for name in named if name in FOR_CLIENTS]:
-        finding += f"; for clients over HTTP (examples/worker.sh): {', '.join(others)}"
-    return Check("settings", True, finding)
+    return Check("settings", True, ", ".join(named) or "all by default")
 
 
 def check_binaries(settings: Settings) -> Check:

@@ -82,6 +82,16 @@ def block(text: str, *, most: int) -> None:
         say((f"  ... {left} more characters: --json has all", "dim"))
 
 
+def size(number: int) -> str:
+    """A number of bytes, as people say it."""
+    shown = float(number)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if shown < 1000 or unit == "GB":
+            return f"{shown:.0f} {unit}" if unit == "bytes" else f"{shown:.1f} {unit}"
+        shown /= 1000
+    raise AssertionError  # pragma: no cover - the last unit takes them all
+
+
 def answer(value: Any) -> None:
     """Print JSON: on one line, unless that is too long for a person."""
     text = to_json(value)

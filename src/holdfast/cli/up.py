@@ -30,6 +30,8 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
+from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.cleaner import clean_on
 from holdfast.objects import Objects, open_objects
 
 ports_tried = 100
@@ -53,10 +55,10 @@ def run(settings: Settings, fleet: Fleet | None = None, told: str = "", first: S
 
 def run_demo(settings: Settings, workers: int | None) -> None:
     """Serve, with sample work that moves."""
-    from holdfast.demo import next_round
+    from holdfast.demo import first_work
 
     number = 2 if workers is None else workers
-    run(settings, Fleet(["holdfast.demo:hf"], number), f"{number}, with sample work", [next_round()])
+    run(settings, Fleet(["holdfast.demo:hf"], number), f"{number}, with sample work", first_work())
 
 
 def run_with(settings: Settings, app: str, workers: int | None) -> None:
@@ -101,7 +103,8 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            beside = [asyncio.create_task(sweep_on(store))]
+            chores = (sweep_on(store), clean_on(Analyses.beside(store), objects))
+            beside = [asyncio.create_task(chore) for chore in chores]
             for task in first:
                 await store.make_queue(task.queue or "default")
                 await store.submit(task)

@@ -1,8 +1,8 @@
 """Sample work that moves: `holdfast up --demo` runs it, with no network and no account.
 
 A small newsletter: pages are read, summed up and sent; some calls fail and are tried again, one is beyond help and
-waits in the inbox, a digest waits for its pages. `keep_moving` starts a new round every ten seconds, as a task that
-starts itself again.
+waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed.
+`keep_moving` starts a new round every ten seconds, as a task that starts itself again.
 """
 
 import hashlib
@@ -10,17 +10,30 @@ import random
 import time
 from collections import Counter
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import Any
+from uuid import UUID
 
+from holdfast.demo.orders import write_orders
 from holdfast.errors import Fatal, RateLimited, Transient
 from holdfast.kernel.running import progress, step, usage
+from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
+from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.files import Promise
+from holdfast.lifecycles.analysis.intake import Intake
+from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
+from holdfast.objects import open_objects
+from holdfast.objects.scratch import scratch
 from holdfast.sdk.client import Holdfast
 
 hf = Holdfast()
+hf.tool(PROFILE_MY_DATA)
 
 round_every = timedelta(seconds=10)
 pages_per_round = 4
+analysed_every = 6
+can_analyse = find_spec("polars") is not None
 
 TEXTS = (
     "A holdfast is the root-like part by which kelp clings to the rock while the sea pulls at it from every side.",
@@ -72,6 +85,25 @@ async def translate(language: str) -> str:
 
 
 @hf.task(queue="demo")
+async def analyse_orders(round: int) -> str:  # noqa: A002
+    """A user's task: this month's orders, and those of the month before to compare with. Paid by the shop's wallet."""
+    agents = [agent.name for agent in PROFILE_MY_DATA.agents]
+    with scratch() as folder:
+        files = {
+            role: (Promise(role, f"orders-{round + n}.csv", "text/csv"),
+                   write_orders(folder / role, round + n, shifted=n == 0))
+            for role, n in (("primary", 0), ("baseline", -1))
+        }  # fmt: skip
+
+        async def bring(store: Store) -> UUID:
+            await Analyses.beside(store).top_up("shop", len(agents), "demo", key=f"demo-{round}")
+            intake = Intake(store, open_objects(hf.settings))
+            return await intake.bring(PROFILE_MY_DATA.id, agents, files, owner="shop", key=f"demo-{round}-orders")
+
+        return str(await hf.acall(hf.store_of(bring)))
+
+
+@hf.task(queue="demo")
 async def keep_moving(round: int) -> int:  # noqa: A002
     """Start a round of sample work, and the next one. Every start has a key: after a crash nothing is started twice."""
 
@@ -83,15 +115,28 @@ async def keep_moving(round: int) -> int:  # noqa: A002
     for reader in ("ada", "grace", "joan"):
         await send.opts(**tagged(f"letter-{reader}", priority=3)).astart(reader)
     await engrave.opts(**tagged("plate")).astart(6)
+    if can_analyse and round % analysed_every == 0:
+        await analyse_orders.opts(**tagged("orders")).astart(round)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
     return round
 
 
+def first_work() -> list[Submission]:
+    """What is there to be seen at once, and the first round."""
+    number = round_now()
+    analysis = [analyse_orders.opts(key=f"demo-{number}-orders-task", tags=["demo"]).submission(number)]
+    return [*(analysis if can_analyse else []), next_round()]
+
+
+def round_now() -> int:
+    return int(time.time() // round_every.total_seconds())
+
+
 def next_round(after: int | None = None) -> Submission:
     """The first round now, or the one that follows another ten seconds later."""
-    number = int(time.time() // round_every.total_seconds()) if after is None else after + 1
+    number = round_now() if after is None else after + 1
     delay = None if after is None else round_every
     return keep_moving.opts(key=f"demo-round-{number}", delay=delay, tags=["demo"]).submission(number)
 

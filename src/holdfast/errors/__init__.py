@@ -4,6 +4,7 @@
     ├── SettingInvalid
     ├── AppInvalid
     ├── PortsTaken
+    ├── ServerUnreachable
     ├── DatabaseError
     │   ├── DatabaseUnreachable
     │   ├── TaskBusy
@@ -39,6 +40,9 @@
     │   ├── BodyTooLarge
     │   ├── DependencyInvalid
     │   └── CursorGone
+    ├── BillingError
+    │   ├── CreditsInsufficient
+    │   └── WalletNotFound
     ├── AccessError
     │   ├── KeyRefused
     │   ├── RoleMissing
@@ -59,6 +63,7 @@
     │   ├── TaskEnded
     │   ├── NotClaimable
     │   │   └── AlreadyLeased
+    │   ├── FilesMissing
     │   ├── MoveRefused
     │   └── LeaseLost
     │       └── StaleAttempt
@@ -77,9 +82,13 @@ gets the same error, with Python or without.
 A `Failure` is raised by you: in a task, to say what kind of failure it is, and so what follows.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar, Literal
 
+from holdfast.errors.billing import BillingError as BillingError
+from holdfast.errors.billing import CreditsInsufficient as CreditsInsufficient
+from holdfast.errors.billing import WalletNotFound as WalletNotFound
 from holdfast.errors.files import ObjectMissing as ObjectMissing
 from holdfast.errors.files import ObjectsError as ObjectsError
 from holdfast.errors.files import ObjectsUnreachable as ObjectsUnreachable
@@ -106,6 +115,7 @@ from holdfast.errors.starting import MigrationForbidden as MigrationForbidden
 from holdfast.errors.starting import PortsTaken as PortsTaken
 from holdfast.errors.starting import SchemaMissing as SchemaMissing
 from holdfast.errors.starting import ServerFailed as ServerFailed
+from holdfast.errors.starting import ServerUnreachable as ServerUnreachable
 from holdfast.errors.starting import SettingInvalid as SettingInvalid
 from holdfast.errors.starting import TaskBusy as TaskBusy
 
@@ -272,6 +282,14 @@ class TaskExpired(TaskError):
 
     http_status = 410
     sqlstate = "TK004"
+
+
+class FilesMissing(TaskError):
+    """Required files not found in storage."""
+
+    def __init__(self, detail: str = "", *, fix: str = "", missing: Sequence[str] = ()) -> None:
+        super().__init__(detail, fix=fix)
+        self.more = {"missing": list(missing)}
 
 
 class TaskFailed(TaskError):

@@ -22,4 +22,5 @@ class HoldfastError(Exception):
         self.title = " ".join(cleandoc(type(self).__doc__ or "").split())
         self.detail = detail
         self.fix = fix
+        self.more: dict[str, object] = {}  # what an HTTP answer tells besides
         super().__init__("\n".join(part for part in (self.title, detail, fix) if part))

@@ -21,6 +21,12 @@ class PortsTaken(HoldfastError):
     exit_code = 5
 
 
+class ServerUnreachable(HoldfastError):
+    """The server does not answer."""
+
+    exit_code = 5
+
+
 class DatabaseError(HoldfastError):
     """The database cannot be used."""
 

@@ -53,6 +53,7 @@ class Problem(BaseModel):
     state: str | None = None
     allowed: list[str] | None = None
     errors: list[dict[str, Any]] | None = None
+    missing: list[str] | None = None
 
 
 class ProblemResponse(JSONResponse):
@@ -88,7 +89,7 @@ def refusal(request: Request, error: HoldfastError, **about: Any) -> ProblemResp
     if isinstance(error, (DatabaseError, ObjectsUnreachable)) and not getattr(request.state, "principal", None):
         log.warning("%s", error)  # whoever has shown no key is not told where the database is, or the files
         detail = "The server's log says why."
-    answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **about)
+    answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **error.more, **about)
     if isinstance(error, KeyRefused):
         answer.headers["WWW-Authenticate"] = "Bearer"
     return answer

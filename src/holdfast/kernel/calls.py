@@ -8,7 +8,7 @@ may be half-open, so that what was asked or the answer to it never arrives.
 import asyncio
 import contextlib
 import random
-from typing import Any
+from typing import Any, Self
 
 import asyncpg
 import asyncpg.pool
@@ -31,6 +31,11 @@ class Calls:
         self._source = source
         self._answer_within_seconds = answer_within_seconds
         self._is_theirs = isinstance(source, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy))
+
+    @classmethod
+    def beside(cls, other: "Calls") -> Self:
+        """The functions of another room, called over the same connections."""
+        return cls(other._source, answer_within_seconds=other._answer_within_seconds)
 
     async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
         return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]

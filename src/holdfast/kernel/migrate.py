@@ -113,9 +113,12 @@ def read_room(name: str, folder: Path) -> Room:
 
 
 KERNEL = read_room("kernel", Path(__file__).parent)
+LIFECYCLES = Path(__file__).parents[1] / "lifecycles"
+# Every room that has SQL of its own: the kernel, then what the lifecycles bring along. Nothing of theirs is imported.
+ROOMS = (KERNEL, *(read_room(at.parent.name, at.parent) for at in sorted(LIFECYCLES.glob("*/migrations"))))
 
 
-async def migrate(url: str, rooms: Sequence[Room] = (KERNEL,), *, patience_seconds: float = 300) -> list[str]:
+async def migrate(url: str, rooms: Sequence[Room] = ROOMS, *, patience_seconds: float = 300) -> list[str]:
     """Apply what is missing and return its names. Each step is whole or not at all.
 
     Raises a MigrationError; the steps before the failing one stay applied.
@@ -137,7 +140,7 @@ async def migrate(url: str, rooms: Sequence[Room] = (KERNEL,), *, patience_secon
     return applied
 
 
-async def pending(connection: asyncpg.Connection, rooms: Sequence[Room] = (KERNEL,)) -> list[Migration | None]:
+async def pending(connection: asyncpg.Connection, rooms: Sequence[Room] = ROOMS) -> list[Migration | None]:
     """What `migrate` would do, asked without any lock and as any role. None stands for the functions."""
     if await connection.fetchval("select to_regprocedure('holdfast.installed()') is null"):
         return plan(Installed({}, None, None), rooms)

@@ -44,12 +44,30 @@ class Settings(BaseModel):
     app: str = ""
     """Where your tasks are, for workers: `module:attribute`, or a file."""
 
+    api: str = ""
+    """The server that a client speaks to, such as `https://example.org`; by default the one on this machine."""
+
+    key: Annotated[str, Field(repr=False)] = ""
+    """The key that a client shows there."""
+
     hosts: str = ""
     """The host names the server goes by, with commas between them; bound to loopback, besides those of loopback."""
 
     @property
     def host_names(self) -> list[str]:
         return [name.strip() for name in self.hosts.split(",") if name.strip()]
+
+    @property
+    def server(self) -> str:
+        """The address of the server, for a client."""
+        return self.api.rstrip("/") or web_address(self.host, self.port)
+
+    @field_validator("api")
+    @classmethod
+    def _is_web_address(cls, api: str) -> str:
+        if api and not api.startswith(("http://", "https://")):
+            raise ValueError("is no web address; write https://host:port")
+        return api
 
     @field_validator("url")
     @classmethod

@@ -1,7 +1,13 @@
 """The lifecycles that come with Holdfast, a folder per application. Each folder is whole; none knows another."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.store import Store
+from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
+from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
 from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
@@ -10,7 +16,14 @@ from holdfast.lifecycles.pipeline.declaration import PIPELINE
 LIFECYCLES = (BATCH, ANALYSIS, PIPELINE, DISPATCH, INGEST, INGEST_ITEM)
 
 
-async def declare_all(store: Store) -> None:
-    """Write them into the database, as every process does at its start. Raises DeclarationConflict."""
-    for lifecycle in LIFECYCLES:
+async def declare_all(
+    store: Store, lifecycles: Iterable[Lifecycle] = (), tools: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """Write them into the database, and an application's own, as every process does at its start.
+
+    Raises DeclarationConflict.
+    """
+    for lifecycle in (*LIFECYCLES, *lifecycles):
         await store.declare(lifecycle)
+    for tool in (PROFILE_MY_DATA.published(), *tools):
+        await Analyses.beside(store).define_tool(tool)

@@ -9,14 +9,12 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
-from holdfast.errors import AppInvalid
 from holdfast.kernel import values, wire
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.lifecycle import Lifecycle
@@ -25,9 +23,15 @@ from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Duration, Ended, Submission
 from holdfast.lifecycles import declare_all
+from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.declaration import ANALYSIS
+from holdfast.lifecycles.analysis.handlers import handler
+from holdfast.lifecycles.analysis.tools import Tool
+from holdfast.objects import Objects, open_objects
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background, closed
 from holdfast.sdk.handle import Handle
+from holdfast.sdk.loading import LOADING, called_while_loading
 from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
 from holdfast.sdk.tracing import starting, traceparent
 from holdfast.sdk.waiting import Waiting
@@ -66,6 +70,7 @@ class Holdfast:
         self._folder = Path().absolute()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.lifecycles: dict[str, Lifecycle] = {}
+        self.tools: dict[str, Tool] = {}
         self._lock = threading.Lock()
         self._opened: Opened | None = None
         self._mounted: list[Mounted] = []
@@ -142,6 +147,22 @@ class Holdfast:
         one = lifecycle if isinstance(lifecycle, Lifecycle) else Lifecycle(lifecycle, **declaration)
         self.lifecycles[one.name] = one
         return one
+
+    def tool(self, tool: Tool) -> Tool:
+        """Offer a tool to users (`POST /tasks`): workers of this application run its agents. Raises AppInvalid."""
+        run = handler(tool, lambda task: self.acall(self._read_analysis(task)), self._objects)
+        self.task(name=tool.id, lifecycle=ANALYSIS.name, queue=ANALYSIS.queue)(run)
+        self.tools[tool.id] = tool
+        return tool
+
+    def _objects(self) -> Objects:
+        opened = self._opened
+        assert opened is not None  # noqa: S101 - the task was read
+        opened.objects = opened.objects or open_objects(self.settings)
+        return opened.objects
+
+    async def _read_analysis(self, task_id: UUID) -> Mapping[str, Any]:
+        return await Analyses.beside((await self._open()).store).read(task_id)
 
     @property
     def queues(self) -> list[str]:
@@ -250,10 +271,9 @@ class Holdfast:
         return mounted
 
     async def declare(self, store: Store) -> None:
-        """Write down the lifecycles that this application uses: ours, and its own."""
-        await declare_all(store)
-        for lifecycle in self.lifecycles.values():
-            await store.declare(lifecycle)
+        """Write down the lifecycles and tools that this application uses: ours, and its own."""
+        tools = [tool.published() for tool in self.tools.values()]
+        await declare_all(store, self.lifecycles.values(), tools)
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""
@@ -299,6 +319,7 @@ class Opened:
         self._queues: set[str] = set()
         self._store: Store | None = None
         self.waiting: Waiting | None = None
+        self.objects: Objects | None = None
 
     @property
     def store(self) -> Store:
@@ -340,32 +361,6 @@ class Opened:
 EVERY: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()
 FORKED: "list[Opened | None]" = []
 TOLD: list[Settings] = []
-LOADING: list[bool] = []
-
-
-@contextlib.contextmanager
-def loading() -> Iterator[None]:
-    """While a worker imports an application: whoever then starts a task, or waits for one, would wait for this worker.
-
-    Until the block ends every call that would use the database raises AppInvalid.
-    """
-    LOADING.append(True)
-    try:
-        yield
-    finally:
-        LOADING.pop()
-
-
-def called_while_loading() -> AppInvalid:
-    """The error for the line outside of Holdfast that calls us now."""
-    frame: FrameType | None = sys._getframe(1)
-    name = ""
-    while frame and str(frame.f_globals.get("__name__")).partition(".")[0] == "holdfast":
-        name, frame = frame.f_code.co_name, frame.f_back
-    place = f" ({frame.f_code.co_filename}:{frame.f_lineno})" if frame else ""
-    return AppInvalid(
-        f".{name}(){place} is called while its module is imported.", fix='Put it under if __name__ == "__main__":'
-    )
 
 
 @contextlib.contextmanager

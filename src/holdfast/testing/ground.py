@@ -19,11 +19,11 @@ import asyncpg
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from holdfast.kernel.embedded import Embedded
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.migrate import KERNEL, Room, digest, migrate
+from holdfast.kernel.migrate import ROOMS, Room, digest, migrate
 from holdfast.kernel.postgres import Address, connected, pooled
 from holdfast.kernel.store import Store
-from holdfast.lifecycles import LIFECYCLES
+from holdfast.lifecycles import LIFECYCLES, declare_all
+from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
 from holdfast.testing.clock import CLOCK_SQL, Clock
 
 FAST = {
@@ -43,12 +43,10 @@ class Ground:
         folder: Path,
         *,
         bindir: Path | None = None,
-        rooms: Sequence[Room] = (KERNEL,),
-        lifecycles: Sequence[Lifecycle] = LIFECYCLES,
+        rooms: Sequence[Room] = ROOMS,
     ) -> None:
         self.server = Embedded(folder, bindir=bindir, settings=FAST)
         self.rooms = rooms
-        self.lifecycles = lifecycles
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Ground":
@@ -92,7 +90,8 @@ class Ground:
                     digest(self.rooms),
                     CLOCK_SQL,
                     *(step.sha256 for room in self.rooms for step in room.migrations),
-                    *(json.dumps(lifecycle.definition()) for lifecycle in self.lifecycles),
+                    *(json.dumps(lifecycle.definition()) for lifecycle in LIFECYCLES),
+                    json.dumps(PROFILE_MY_DATA.published()),
                 ]
             ).encode()
         ).hexdigest()
@@ -110,8 +109,7 @@ class Ground:
         await migrate(self.server.owner_url(name, by_socket=True), self.rooms)
         async with self._connected(name) as connection:
             await connection.execute(CLOCK_SQL)
-            for lifecycle in self.lifecycles:
-                await Store(connection).declare(lifecycle)
+            await declare_all(Store(connection))
 
     @contextlib.asynccontextmanager
     async def _connected(self, name: str) -> AsyncIterator[asyncpg.Connection]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 from holdfast.errors import AppInvalid
-from holdfast.sdk.client import Holdfast, loading
+from holdfast.sdk.client import Holdfast
+from holdfast.sdk.loading import loading
 
 HOLDFAST = f"{Path(__file__).parents[1]}{os.sep}"
 HOW_TO_NAME = "Name it as package.module:attribute or file.py:attribute."

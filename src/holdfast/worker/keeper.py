@@ -116,9 +116,8 @@ class Keeper:
             child.leave()
 
     async def _prepare(self, loaded: dict[str, Any]) -> None:
-        await declare_all(self.store)
-        for definition in loaded["lifecycles"]:
-            await self.store.declare(Lifecycle.from_definition(definition))
+        own = [Lifecycle.from_definition(definition) for definition in loaded["lifecycles"]]
+        await declare_all(self.store, own, loaded["tools"])
         self._tasks = loaded["tasks"]
         queues = self.plan.queues or tuple(loaded["queues"])
         self.plan = Plan(**{**vars(self.plan), "queues": queues})

@@ -291,6 +291,7 @@ def main() -> None:
             "tasks": {task.name: published(task) for task in app.tasks.values()},
             "queues": app.queues,
             "lifecycles": [lifecycle.definition() for lifecycle in app.lifecycles.values()],
+            "tools": [tool.published() for tool in app.tools.values()],
             "url": settings.url,
             "home": str(settings.home),
         },

@@ -17,17 +17,17 @@ declare
   v_id uuid[];
   v_unknown uuid[];
   v_effects bool;
+  v_told smallint[] := array(select l.id from holdfast.lifecycle l where l.effects is not null);
   v_parked int := 0;
   v_admitted bool := false;
 begin
   perform holdfast.check_claim(p_n, p_lease, p_worker);
-  loop  -- what nobody here knows must not hide what lies behind it; the two `exists` save a look-up for each task
+  loop  -- what nobody here knows must not hide what lies behind it; the `exists` saves a look-up for each task
     select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known), bool_or(c.told)
       into v_id, v_unknown, v_effects
     from (
       select c.id, p_names is null or c.name = any (p_names) as known,
-             exists (select from holdfast.lifecycle l where l.effects is not null) and (
-               select l.effects from holdfast.lifecycle l where l.id = c.lifecycle) is not null as told
+             c.lifecycle = any (v_told) as told
       from unnest(p_queues) q(name)
       cross join lateral (select from holdfast.queue o where o.name = q.name and o.paused_at is null offset 0) o
       cross join lateral (

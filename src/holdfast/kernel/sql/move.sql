@@ -75,7 +75,8 @@ begin
 end $$;
 
 -- Those of these tasks whose verb ends them leave the live table for that of the finished ones. Where an attempt is given,
--- it and the token are the fence; without one the caller has locked them. The youngest go first, as everywhere.
+-- it and the token are the fence, and those whose lifecycle has effects stay; without one the caller has locked them. The
+-- youngest go first, as everywhere.
 create or replace function holdfast.end_tasks(
   p_id uuid[], p_attempt int[], p_token uuid[], p_verb text[], p_note jsonb[], p_result jsonb[], p_hash bytea[],
   out ended uuid[], out badly uuid[], out limits text[], out states text[], out versions int[],
@@ -97,7 +98,8 @@ begin
       where t.id = i.id and (i.number is null or (t.attempt = i.number and t.lease_token = i.held)) for update) t
     cross join lateral (
       select x.to_state, x.to_outcome from holdfast.transition x
-      where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move and x.to_actor = 'nobody' offset 0) x
+      where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = i.move and x.to_actor = 'nobody'
+        and (i.number is null or x.effects is null) offset 0) x
   ), gone as (
     delete from holdfast.task t where t.id = any (array(select m.id from m))
   ), done as (

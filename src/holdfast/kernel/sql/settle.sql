@@ -23,8 +23,9 @@ begin
     coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
     cardinality(p_category), cardinality(p_step), cardinality(p_body));
   perform holdfast.check_settle(p_outcome, p_delay, p_due, p_category, p_step, p_body);
-  if p_outcome <@ array['done', 'partial'] and not holdfast.have_effects(p_id) then
-    -- By far the most common: one statement ends them all, and whatever it does not find is looked into below.
+  if p_outcome <@ array['done', 'partial'] then
+    -- By far the most common: one statement ends them all but those whose effects may refuse. Whatever it leaves is
+    -- looked into below.
     select * into v_over from holdfast.end_tasks(p_id, p_attempt, p_token, p_outcome, null, p_body, null);
     perform holdfast.follow(v_over.ended, v_over.badly, null, v_over.limits);
     return query select o.id, 'ok', o.state, o.version, o.attempt, null::timestamptz
@@ -41,17 +42,6 @@ begin
   end if;
   return query select s.* from holdfast.settle_each(
     p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s;
-end $$;
-
--- Whether the lifecycle of one of these has effects, which may refuse.
-create or replace function holdfast.have_effects(p_id uuid[]) returns bool
-language plpgsql stable
-as $$
-begin
-  return exists (select from holdfast.lifecycle l where l.effects is not null) and exists (
-    select from unnest(p_id) i(id)
-    cross join lateral (select t.lifecycle from holdfast.task t where t.id = i.id offset 0) t
-    where (select l.effects from holdfast.lifecycle l where l.id = t.lifecycle) is not null);
 end $$;
 
 -- The same for any mixture of outcomes: lock, then see what the engine makes of each.

@@ -9,6 +9,7 @@ ANALYSIS = Lifecycle(
     start="CREATED",
     cancel="CANCELLED",
     fail="FAILED",
+    effects="analysis_effects",
     states=[
         owner(
             "CREATED", acts={"upload_urls": "UPLOADING"}, limit=after(minutes=15, to="EXPIRED"), progress=0,

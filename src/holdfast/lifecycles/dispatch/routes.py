@@ -1,24 +1,20 @@
 """Tasks by name, over HTTP: submitted here, run by whatever worker knows the name."""
 
-import re
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, check_visible, needs
 from holdfast.http.fields import Body, Real, Whole, Word
+from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
-
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
-TraceParent = Annotated[str | None, Header(description="The trace it belongs to (W3C); what is none is ignored")]
-TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class NewTask(Body):
@@ -69,7 +65,7 @@ def routes(store: Store) -> APIRouter:
                 max_attempts=known.get("max_attempts"), key=idempotency_key or asked.key,
                 delay=None if asked.delay is None else parse_duration(asked.delay),
                 owner=caller.owner, after=asked.after, tags=asked.tags,
-                trace=traceparent if TRACE.fullmatch(traceparent or "") else None,
+                trace=trace_of(traceparent),
             )
         )  # fmt: skip
         assert made.id is not None  # noqa: S101 - only children of a repeated parent have none

@@ -1,0 +1,232 @@
+"""What the texts of a column are: numbers, dates, yes and no, or just text.
+
+A sample says which kinds are worth trying, and then every value of the file is tried, by the likeliest kind first and
+by the others only where that fails: a column is of a kind only if all its values are. One value that does not fit makes
+the column text, as it was written, and is counted. Words that mean
+"nothing here" (NA, -, null) fit every kind. Numbers written with a leading zero, or with more digits than a number
+keeps, are codes and stay text.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import polars as pl
+
+sample_rows = 10_000
+glance_rows = 500
+misfit_most_share = 0.2
+
+Dates = Literal["auto", "day-first", "month-first", "off"]
+
+MISSING_WORDS = (
+    "", "NA", "N/A", "n/a", "na", "#N/A", "NaN", "nan", "NAN", "NULL", "null", "Null", "None", "none", "NONE",
+    "nil", "-", "--", "?", ".",
+)  # fmt: skip
+YES, NO = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
+TIMES = ("%H:%M:%S", "%H:%M", "%H:%M:%S%.f")
+digits_kept = 15
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to understand texts: `parse` gives null where it cannot, `refuse` is true where it does and should not.
+
+    Loosely means that blanks around a text and words for nothing are no misfits; to look for them costs as much as the
+    rest, so it is left out while nothing in the sample asks for it.
+    """
+
+    name: str
+    parse: Callable[[pl.Expr], pl.Expr]
+    refuse: Callable[[pl.Expr], pl.Expr] | None = None
+    order: Literal["day", "month", ""] = ""
+    loosely: bool = True
+
+    def read(self, name: str) -> pl.Expr:
+        return pl.col(name).str.strip_chars() if self.loosely else pl.col(name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a column is, and how many of its values kept it from being what the others are."""
+
+    kind: Kind | None
+    misfits: int = 0
+    almost: str | None = None
+    note: str | None = None
+    undecided: bool = False
+
+
+def integer(text: pl.Expr) -> pl.Expr:
+    return text.cast(pl.Int64, strict=False)
+
+
+def decimal(text: pl.Expr) -> pl.Expr:
+    number = text.cast(pl.Float64, strict=False)
+    return pl.when(number.is_finite()).then(number)
+
+
+def decimal_comma(text: pl.Expr) -> pl.Expr:
+    plain = pl.when(~text.str.contains(".", literal=True)).then(text.str.replace(",", ".", literal=True))
+    return decimal(plain)
+
+
+def padded(text: pl.Expr) -> pl.Expr:
+    return text.str.starts_with("0") & (text.str.len_bytes() > 1)
+
+
+def padded_or_long(text: pl.Expr) -> pl.Expr:
+    no_point = ~text.str.contains(r"[.,]")
+    return no_point & (padded(text) | (text.str.len_bytes() > digits_kept))
+
+
+def boolean(text: pl.Expr) -> pl.Expr:
+    lower = text.str.to_lowercase()
+    return pl.when(lower.is_in(YES)).then(True).when(lower.is_in(NO)).then(False)
+
+
+def date(form: str, text: pl.Expr) -> pl.Expr:
+    return text.str.to_date(form, strict=False)
+
+
+def datetime(form: str, text: pl.Expr) -> pl.Expr:
+    return text.str.to_datetime(form, strict=False, time_unit="us")
+
+
+def datetime_zoned(form: str, text: pl.Expr) -> pl.Expr:
+    zoned = text.str.to_datetime(form, strict=False, time_unit="us", time_zone="UTC")
+    return zoned.dt.replace_time_zone(None)
+
+
+def kinds(dates: Dates) -> list[Kind]:
+    """Every kind, in the order in which they are preferred."""
+    plain = [
+        Kind("boolean", boolean),
+        Kind("integer", integer, padded),
+        Kind("decimal", decimal, padded_or_long),
+        Kind("decimal", decimal_comma, padded_or_long),
+    ]
+    if dates == "off":
+        return plain
+    days: list[tuple[str, Literal["day", "month", ""]]] = [("%Y-%m-%d", ""), ("%Y/%m/%d", ""), ("%d.%m.%Y", "")]
+    if dates != "month-first":
+        days.append(("%d/%m/%Y", "day"))
+    if dates != "day-first":
+        days.append(("%m/%d/%Y", "month"))
+    for day, order in days:
+        plain.append(Kind("date", partial(date, day), order=order))
+        plain += [Kind("datetime", partial(datetime, f"{day} {time}"), order=order) for time in TIMES]
+    plain += [Kind("datetime", partial(datetime, f"%Y-%m-%dT{time}")) for time in TIMES]
+    plain.append(Kind("datetime", partial(datetime_zoned, "%Y-%m-%dT%H:%M:%S%.f%#z")))
+    plain.append(Kind("datetime", partial(datetime_zoned, "%Y-%m-%d %H:%M:%S%.f%#z")))
+    return plain
+
+
+NOTHING = Kind("nothing", lambda text: pl.when(False).then(text))
+
+
+def misfits(name: str, kind: Kind) -> pl.Expr:
+    """How many texts say something and are not of this kind."""
+    text = kind.read(name)
+    wrong = kind.parse(text).is_null() & text.is_not_null()
+    if kind.loosely:
+        wrong &= ~text.is_in(MISSING_WORDS)
+    return (wrong | kind.refuse(text) if kind.refuse else wrong).sum()
+
+
+def says_something(name: str) -> pl.Expr:
+    """How many texts do."""
+    text = pl.col(name).str.strip_chars()
+    return (text.is_not_null() & ~text.is_in(MISSING_WORDS)).sum()
+
+
+def worth_trying(sample: pl.DataFrame, dates: Dates, allowed: Mapping[str, Sequence[str]]) -> dict[str, list[Kind]]:
+    """For each column, the kinds that most of its sample is of, the likeliest first."""
+    tried = {}
+    for name in sample.columns:
+        possible = [kind for kind in kinds(dates) if kind.name in allowed.get(name, (kind.name,))]
+        glanced = [kind for kind in most_fitting(sample.head(glance_rows), name, possible) if kind is not NOTHING]
+        both_ways = [one for kind in glanced for one in (replace(kind, loosely=False), kind)]
+        tried[name] = most_fitting(sample, name, both_ways)
+    return tried
+
+
+def most_fitting(sample: pl.DataFrame, name: str, possible: Sequence[Kind]) -> list[Kind]:
+    if not possible:
+        return []
+    asked = [says_something(name), *(misfits(name, kind) for kind in possible)]
+    texts, *wrong = sample.select(expression.alias(str(number)) for number, expression in enumerate(asked)).row(0)
+    if not texts:
+        return [NOTHING, *possible]
+    fitting = [place for place in range(len(possible)) if wrong[place] <= misfit_most_share * texts]
+    return [possible[place] for place in sorted(fitting, key=lambda place: wrong[place])]
+
+
+def guess(possible: Sequence[Kind]) -> Found:
+    """What a column is by its sample; nothing yet, where two kinds are equally likely."""
+    first = likeliest(possible)
+    return Found(first[0] if len(first) == 1 else None, undecided=len(first) > 1)
+
+
+def confirmations(guessed: Mapping[str, Found]) -> list[pl.Expr]:
+    """What to ask of all rows beside how many values each column has when it is read as guessed."""
+    asked = []
+    for number, (name, found) in enumerate(guessed.items()):
+        if kind := found.kind:
+            asked.append((says_something(name) if kind.loosely else pl.col(name).count()).alias(f"said {number}"))
+            if kind.refuse:
+                asked.append(kind.refuse(kind.read(name)).sum().alias(f"refused {number}"))
+    return asked
+
+
+def doubtful(guessed: Mapping[str, Found], said: Mapping[str, int], understood: Mapping[str, int]) -> list[str]:
+    """The columns of which the guess was not right for all rows."""
+    doubted = []
+    for number, (name, found) in enumerate(guessed.items()):
+        values = 0 if found.kind is NOTHING else understood[name]
+        wrong = found.kind and (said[f"said {number}"] != values or said.get(f"refused {number}", 0))
+        if found.undecided or wrong:
+            doubted.append(name)
+    return doubted
+
+
+def decide(tried: Mapping[str, Sequence[Kind]], ask: Callable[[list[pl.Expr]], Mapping[str, int]]) -> dict[str, Found]:
+    """What each column is, by what `ask` finds out over all rows: of every kind, how many values do not fit it."""
+    pairs = [(name, kind) for name, possible in tried.items() for kind in possible]
+    answers = ask([misfits(name, kind).alias(f"misfits {number}") for number, (name, kind) in enumerate(pairs)])
+    wrong = {pair: answers[f"misfits {number}"] for number, pair in enumerate(pairs)}
+    return {
+        name: decide_one(name, [(kind, wrong[name, kind]) for kind in possible]) for name, possible in tried.items()
+    }
+
+
+def likeliest(possible: Sequence[Kind]) -> list[Kind]:
+    """The first, and the one that has day and month the other way round."""
+    if not possible or not possible[0].order:
+        return list(possible[:1])
+    first = possible[0]
+    return [kind for kind in possible if kind.order and (kind.name, kind.loosely) == (first.name, first.loosely)]
+
+
+def decide_one(name: str, asked: Sequence[tuple[Kind, int]]) -> Found:
+    whole = [kind for kind, wrong in asked if not wrong]
+    if not asked or NOTHING in whole:
+        return Found(None)
+    if {"day", "month"} <= {kind.order for kind in whole}:
+        return Found(
+            None,
+            note=f"The dates in {name} can be read with the day first or with the month first, so they are kept as "
+            'text. Say which in parameters.json: {"reading": {"dates": "day-first"}}.',
+        )
+    if whole:
+        return Found(whole[0])
+    nearest, wrong = min(asked, key=lambda pair: (pair[0] is NOTHING, pair[1]))
+    return Found(None, misfits=wrong, almost=nearest.name)
+
+
+def understood(name: str, found: Found) -> pl.Expr:
+    """The column, read as what it is."""
+    if found.kind is None or found.kind is NOTHING:
+        return pl.col(name)
+    return found.kind.parse(found.kind.read(name)).alias(name)

@@ -1,0 +1,84 @@
+"""The functions of analysis.sql and wallet.sql, as Python: one short method for each, of the same name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from holdfast.kernel import wire
+from holdfast.kernel.calls import Calls
+
+
+@dataclass(frozen=True)
+class Made:
+    """A task that was just made, or was made before with the same key."""
+
+    task_id: UUID
+    created: bool
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """Files to delete: everything below this prefix."""
+
+    id: UUID
+    task_id: UUID
+    prefix: str
+
+
+class Analyses(Calls):
+    """User tasks and what is paid for them."""
+
+    async def define_tool(self, tool: Mapping[str, Any]) -> None:
+        """Say what a tool is and which agents it has, as `Tool.published` does."""
+        given = (tool["id"], tool["title"], wire.dump(tool["agents"]))
+        await self._value("select holdfast.define_tool($1, $2, $3)", *given)
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """What can be asked for: id, title, agents with their prices."""
+        rows = await self._rows("select * from holdfast.tools()")
+        return [{**row, "agents": wire.load(row["agents"])} for row in rows]
+
+    async def make(
+        self, tool: str, agents: Sequence[str], *, owner: str, key: str | None = None, trace: str | None = None
+    ) -> Made:
+        """A task of this tool. Raises RequestInvalid for a tool or an agent that is not there, or KeyConflict."""
+        given = (wire.text(tool), [wire.text(agent) for agent in agents], owner, wire.text(key), trace)
+        rows = await self._rows(
+            "select * from holdfast.make_analysis($1, $2, $3, $4, $5)", *given, repeatable=key is not None
+        )
+        return wire.known(Made, rows[0])
+
+    async def read(self, task_id: UUID, owner: str | None = None) -> dict[str, Any]:
+        """All there is to tell of a task. Raises TaskNotFound, also if it is not `owner`'s."""
+        found: dict[str, Any] = wire.load(await self._value("select holdfast.read_analysis($1, $2)", task_id, owner))
+        return found
+
+    async def open_wallet(self, owner: str, amount: int, by: str) -> None:
+        """A wallet with so many credits, unless it is there."""
+        await self._value("select holdfast.open_wallet($1, $2, $3)", owner, amount, by)
+
+    async def top_up(self, owner: str, amount: int, by: str, key: str | None = None) -> bool:
+        """Add credits, once for each key. Answers whether this call did. Raises RequestInvalid or KeyConflict."""
+        given = (wire.text(owner), amount, by, wire.text(key))
+        query = "select holdfast.top_up($1, $2, $3, $4)"
+        return bool(await self._value(query, *given, repeatable=key is not None))
+
+    async def read_wallet(self, owner: str, before: int | None = None, limit: int = 50) -> dict[str, Any]:
+        """A wallet with its newest transfers. Raises WalletNotFound."""
+        answer = await self._value("select holdfast.read_wallet($1, $2, $3)", wire.text(owner), before, limit)
+        found: dict[str, Any] = wire.load(answer)
+        return found
+
+    async def take_cleanups(self, n: int = 20) -> list[Cleanup]:
+        """Files that are due to be deleted. Whoever takes them has five minutes."""
+        rows = await self._rows("select * from holdfast.take_cleanups($1)", n, repeatable=False)
+        return [wire.known(Cleanup, row) for row in rows]
+
+    async def end_cleanup(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
+        """Say how it went; what failed comes back later."""
+        said = None if error is None else wire.readable(error)
+        await self._value("select holdfast.end_cleanup($1, $2, $3)", cleanup.id, objects, said)

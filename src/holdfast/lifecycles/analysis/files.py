@@ -1,0 +1,114 @@
+"""The files of a user task, from the promise to the copy that workers read.
+
+What a client uploads goes where only its link leads (`uploads/`). `/process` takes a copy of each file and looks at the
+copy: its size, and its checksum if one was promised. The copy's key is new each time and is known to the database only
+by the move that queues the task, so neither a late upload nor a second `/process` can change what a worker reads.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from holdfast.objects import Download, Objects, Upload
+
+table_most_bytes = 5 * 1024**3  # what S3 takes in one PUT, and copies in one call
+parameters_most_bytes = 1024**2
+download_lasting = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A file that a client is about to upload."""
+
+    role: str
+    filename: str
+    content_type: str
+    size: int | None = None
+    sha256: str | None = None
+
+
+PARAMETERS = Promise("parameters", "parameters.json", "application/json")
+
+
+async def placed(objects: Objects, promises: Iterable[Promise], found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The promises with a place for each, as the move to UPLOADING writes them down; and whether it is there already.
+
+    Whoever promises the same again keeps the place while nothing is there, so that links can be renewed during a long
+    upload; and keeps what is there if its checksum was promised. Everybody else gets a new place.
+    """
+    files = []
+    for one in promises:
+        key = f"{found['folder']}/uploads/{one.role}-{secrets.token_hex(8)}"
+        uploaded = False
+        for before in found["files"]:
+            if {**before, **vars(one)} == before:
+                uploaded = await objects.find(before["upload_key"]) is not None
+                key = before["upload_key"] if one.sha256 or not uploaded else key
+        files.append({**vars(one), "upload_key": key, "uploaded": uploaded and one.sha256 is not None})
+    return files
+
+
+async def sign_uploads(
+    objects: Objects, files: Iterable[Mapping[str, Any]], *, now: datetime, until: datetime, server: str
+) -> dict[str, Upload]:
+    """How each of these files is sent, by its role."""
+    return {
+        one["role"]: await objects.sign_upload(
+            one["upload_key"], content_type=one["content_type"], size=one["size"], sha256=one["sha256"],
+            most_bytes=most_bytes_of(one["role"]), now=now, lasting=until - now, server=server,
+        )
+        for one in files
+    }  # fmt: skip
+
+
+async def freeze(objects: Objects, found: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]], dict[str, str]]:
+    """Copy what was uploaded: the folder of the copies, the copies, and what is wrong with the others, by role."""
+    folder = f"{found['folder']}/inputs/{secrets.token_hex(8)}"
+    inputs, wrong = [], {}
+    for one in found["files"]:
+        key = f"{folder}/{one['role']}"
+        problem = await copied(objects, one, key)
+        if isinstance(problem, str):
+            wrong[one["role"]] = problem
+        else:
+            inputs.append({"role": one["role"], "upload_key": one["upload_key"], "key": key, "bytes": problem})
+    return folder, inputs, wrong
+
+
+async def copied(objects: Objects, promised: Mapping[str, Any], key: str) -> int | str:
+    """The size of the copy; in words, why there is none that would do."""
+    there = await objects.find(promised["upload_key"])
+    if there is None:
+        return "is not there"
+    most = most_bytes_of(promised["role"])
+    if there.bytes > most:
+        return f"has {there.bytes} bytes, and at most {most} are taken"
+    await objects.copy(promised["upload_key"], key)
+    copy = await objects.find(key)
+    if copy is None:
+        return "is not there"
+    if promised["size"] is not None and copy.bytes != promised["size"]:
+        return f"has {copy.bytes} bytes instead of {promised['size']}"
+    if promised["sha256"] and await objects.sha256(key) != promised["sha256"].lower():
+        return "has another sha256 than was promised"
+    return copy.bytes
+
+
+def most_bytes_of(role: str) -> int:
+    return parameters_most_bytes if role == "parameters" else table_most_bytes
+
+
+async def sign_downloads(
+    objects: Objects, found: Mapping[str, Any], *, now: datetime, server: str
+) -> list[tuple[dict[str, Any], Download]]:
+    """What the completed agents wrote, each with its link."""
+    return [
+        (output, await objects.sign_download(
+            output["key"], filename=output["name"].replace("/", "-"), content_type=output["content_type"],
+            now=now, lasting=download_lasting, server=server,
+        ))
+        for step in found["steps"] if step["name"] in found["agents"]
+        for output in step["result"]
+    ]  # fmt: skip

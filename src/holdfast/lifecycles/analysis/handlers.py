@@ -1,0 +1,100 @@
+"""What workers run: the agents of a task, one after the other, each as a step.
+
+An agent that has completed is not run again, whatever happens to the worker. It is given the frozen inputs as files and
+an empty folder; what it leaves there is stored under the token of the lease, so that a worker which has lost its lease
+cannot overwrite anything, and its names are the step's result. Files are streamed, memory stays flat.
+"""
+
+import mimetypes
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import UUID
+
+from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, Transient
+from holdfast.kernel.running import called, current, progress, step
+from holdfast.lifecycles.analysis.agents.job import Agent, InputFile, Job, cannot_read, read_parameters
+from holdfast.lifecycles.analysis.tools import Tool
+from holdfast.objects import Objects
+from holdfast.objects.scratch import scratch
+
+Reading = Callable[[UUID], Awaitable[Mapping[str, Any]]]
+Outputs = list[dict[str, Any]]
+
+
+class Handler(Protocol):
+    async def __call__(self, tool_id: str, agents: list[str], prices: dict[str, int]) -> dict[str, Any]: ...
+
+
+def handler(tool: Tool, read: Reading, objects: Callable[[], Objects]) -> Handler:
+    """The handler of a tool's tasks. `read` tells of a task what the database knows."""
+
+    async def analyse(tool_id: str, agents: list[str], prices: dict[str, int]) -> dict[str, Any]:
+        """Run the agents that the task names."""
+        lease = current()
+        found, store = await read(lease.task_id), objects()
+        with scratch() as folder:
+            inputs = await fetched(store, found, folder)
+            for done, name in enumerate(agents):
+                progress(done, len(agents), note=name)
+                work = folder / name
+                work.mkdir()
+                job = Job(inputs["primary"], work, inputs.get("baseline"), parameters_of(inputs))
+                place = f"{found['folder']}/outputs/{name}/{lease.token.hex}"
+                await step(name, completed, named(tool, name), job, store, place)
+        progress(len(agents), len(agents))
+        return {"agents": agents}
+
+    return analyse
+
+
+def named(tool: Tool, name: str) -> Agent:
+    """The agent of this name. Raises Fatal: tasks outlive the release that knew their agents."""
+    for agent in tool.agents:
+        if agent.name == name:
+            return agent
+    raise Fatal(f"{tool.id} has no agent {name} here.", code="AGENT_ERROR")
+
+
+async def fetched(objects: Objects, found: Mapping[str, Any], folder: Path) -> dict[str, InputFile]:
+    """The frozen inputs, on this machine. Raises SchemaInvalid or Transient."""
+    inputs = {}
+    for one in found["files"]:
+        path = folder / f"{one['role']}.input"
+        try:
+            await objects.fetch(one["input_key"], path)
+        except ObjectMissing as error:
+            raise cannot_read(f"{one['filename']} is not in storage any more.") from error
+        except ObjectsUnreachable as error:
+            raise Transient(error.detail, code="INTERNAL_ERROR") from error
+        inputs[one["role"]] = InputFile(path, one["filename"])
+    return inputs
+
+
+def parameters_of(inputs: Mapping[str, InputFile]) -> Mapping[str, Any]:
+    given = inputs.get("parameters")
+    return read_parameters(given.path) if given else {}
+
+
+async def completed(agent: Agent, job: Job, objects: Objects, place: str) -> Outputs:
+    """Run one agent and store what it wrote. Raises Failure."""
+    try:
+        await called(agent.run, (job,), {})
+        return await stored(objects, job.folder, agent.name, place)
+    except ObjectsUnreachable as error:
+        raise Transient(error.detail, code="INTERNAL_ERROR") from error
+
+
+async def stored(objects: Objects, folder: Path, agent: str, place: str) -> Outputs:
+    """What lies in the folder, put where objects live."""
+    outputs: Outputs = []
+    for path in files_below(folder):
+        name = path.relative_to(folder).as_posix()
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        found = await objects.put(f"{place}/{name}", path, content_type=kind)
+        outputs.append({"name": f"{agent}/{name}", "key": found.key, "bytes": found.bytes, "content_type": kind})
+    return outputs
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.rglob("*") if one.is_file() and not one.is_symlink())

@@ -1,0 +1,137 @@
+-- analysis.sql: what users ask of their tasks. Called by the HTTP server; whether a task may move is decided in act.sql.
+
+-- Say what a tool is and which agents it has. The newest word counts, for tasks that are made from now on.
+create or replace function holdfast.define_tool(p_id text, p_title text, p_agents jsonb) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if coalesce(p_id, '') !~ '^[a-z0-9][a-z0-9-]{0,99}$' or p_title is null or jsonb_typeof(p_agents) is distinct from 'array' then
+    perform holdfast.refuse('TK010', format('%s is no tool.', quote_nullable(p_id)),
+                            'A tool has an id of small letters, digits and dashes, a title, and a list of agents.');
+  end if;
+  insert into holdfast.tool as t (id, title, agents) values (p_id, p_title, p_agents)
+  on conflict (id) do update set title = excluded.title, agents = excluded.agents, defined_at = holdfast.now()
+  where (t.title, t.agents) is distinct from (excluded.title, excluded.agents);
+end $$;
+
+create or replace function holdfast.tools()
+returns table (id text, title text, agents jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$ select t.id, t.title, t.agents from holdfast.tool t order by t.id $$;
+
+-- A task of this tool with these agents, in the order in which they were named. Their prices are fixed here.
+create or replace function holdfast.make_analysis(
+  p_tool text, p_agents text[], p_owner text, p_key text default null, p_trace text default null)
+returns table (task_id uuid, created bool, created_at timestamptz, expires_at timestamptz)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+as $$
+#variable_conflict use_column
+declare
+  v_known jsonb := (select t.agents from holdfast.tool t where t.id = p_tool);
+  v_unknown text;
+  v_id uuid;
+  v_created bool;
+begin
+  if v_known is null then
+    perform holdfast.refuse('TK010', format('There is no tool %L.', p_tool), format('There are: %s.',
+      (select coalesce(string_agg(t.id, ', ' order by t.id), 'none') from holdfast.tool t)));
+  elsif coalesce(cardinality(p_agents), 0) = 0 then
+    perform holdfast.refuse('TK010', 'agents is empty.', format('%s has: %s.', p_tool, holdfast.agent_names(v_known)));
+  end if;
+  select a.name into v_unknown from unnest(p_agents) a(name)
+  where not v_known @> jsonb_build_array(jsonb_build_object('name', a.name)) limit 1;
+  if found then
+    perform holdfast.refuse('TK010', format('%s has no agent %s.', p_tool, quote_nullable(v_unknown)),
+                            format('It has: %s.', holdfast.agent_names(v_known)));
+  elsif cardinality(p_agents) > (select count(distinct a) from unnest(p_agents) a) then
+    perform holdfast.refuse('TK010', 'An agent is named twice.', 'Each runs once.');
+  end if;
+  select s.id, s.created into v_id, v_created from holdfast.submit_many(
+    array['analysis'], array[p_tool], array[jsonb_build_object('tool_id', p_tool, 'agents', p_agents, 'prices', (
+      select jsonb_object_agg(a.value ->> 'name', (a.value ->> 'credits')::int) from jsonb_array_elements(v_known) a
+      where a.value ->> 'name' = any (p_agents)))],
+    p_key => case when p_key is not null then array[p_key] end, p_owner => array[p_owner],
+    p_trace => case when p_trace is not null then array[p_trace] end) s;
+  return query
+  select v_id, v_created, e.at, e.at + (
+    select s.time_limit from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
+    where l.name = 'analysis' and s.name = e.to_state order by l.version desc limit 1)
+  from holdfast.event e where e.task_id = v_id and e.version = 0;
+end $$;
+
+create or replace function holdfast.agent_names(p_agents jsonb) returns text
+language sql immutable
+as $$ select string_agg(a.value ->> 'name', ', ' order by a.ordinality) from jsonb_array_elements(p_agents) with ordinality a $$;
+
+-- All there is to tell of a task. Raises TK003 for one that is not there, not of this lifecycle, or not this owner's.
+create or replace function holdfast.read_analysis(p_id uuid, p_owner text default null) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
+as $$
+declare
+  v_found jsonb;
+begin
+  select jsonb_build_object(
+      'task_id', t.id, 'owner', t.owner, 'state', t.state, 'attempt', t.attempt, 'note', t.note,
+      'deadline', case when t.outcome is null then t.deadline end, 'created_at', t.created_at,
+      'cancel_requested', t.cancel_requested, 'now', holdfast.now(),
+      'tool_id', i.payload ->> 'tool_id', 'agents', i.payload -> 'agents', 'prices', i.payload -> 'prices',
+      'retry_of', i.retry_of, 'reserved', a.reserved, 'charged', a.charged,
+      'folder', holdfast.analysis_folder(t.owner, t.id),
+      'current_step', (select b.progress ->> 'step' from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token),
+      'moves', (select jsonb_agg(jsonb_build_object('verb', e.verb, 'from', e.from_state, 'to', e.to_state, 'at', e.at)
+                                 order by e.version)
+                from holdfast.event e where e.task_id = t.id and (e.from_state <> e.to_state or e.verb = 'upload_urls')),
+      'steps', (select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'at', s.at, 'result', s.result)
+                                          order by s.at, s.name), '[]')
+                from holdfast.step s where s.task_id = t.id and s.done),
+      'files', (select coalesce(jsonb_agg(to_jsonb(f) - 'task_id' order by f.role desc), '[]')
+                from holdfast.analysis_file f where f.task_id = t.id),
+      'outputs_kept_until', (select min(c.kept_until) from holdfast.cleanup c
+                             where c.task_id = t.id and c.prefix !~ '/(uploads|inputs)$'),
+      'cleaned', coalesce((select bool_and(c.done_at is not null) from holdfast.cleanup c where c.task_id = t.id), false))
+    into v_found
+  from (select t.id, t.lifecycle, t.owner, t.state, t.attempt, t.note, t.deadline, t.created_at, t.cancel_requested,
+               t.lease_token, null::holdfast.outcome as outcome from holdfast.task t where t.id = p_id
+        union all
+        select t.id, t.lifecycle, t.owner, t.state, t.attempt, t.note, t.deadline, t.created_at, t.cancel_requested,
+               null, t.outcome from holdfast.task_done t where t.id = p_id) t
+  join holdfast.lifecycle l on l.id = t.lifecycle and l.name = 'analysis'
+  join holdfast.analysis a on a.task_id = t.id
+  join holdfast.input i on i.id = t.id
+  where p_owner is null or t.owner = p_owner;
+  if v_found is null then
+    raise exception 'No task has the id %.', p_id using errcode = 'TK003', hint = 'POST /tasks answers with the id.';
+  end if;
+  return v_found;
+end $$;
+
+-- Folders whose files are due to be deleted. Whoever takes one has five minutes for it, then somebody else tries.
+create or replace function holdfast.take_cleanups(p_n int default 20)
+returns table (id uuid, task_id uuid, prefix text)
+language sql security definer set search_path = pg_catalog, pg_temp
+as $$
+  update holdfast.cleanup c set due_at = holdfast.now() + interval '5 minutes', tries = c.tries + 1
+  where c.id = any (array(
+    select c.id from holdfast.cleanup c where c.done_at is null and c.due_at <= holdfast.now()
+    order by c.due_at, c.id limit p_n for update skip locked))
+  returning c.id, c.task_id, c.prefix
+$$;
+
+-- How it went. What failed is tried again, at growing distances, for as long as it takes.
+create or replace function holdfast.end_cleanup(p_id uuid, p_objects bigint, p_error text default null) returns void
+language sql security definer set search_path = pg_catalog, pg_temp
+as $$
+  update holdfast.cleanup c set error = left(p_error, 1000),
+    objects = case when p_error is null then p_objects end,
+    done_at = case when p_error is null then holdfast.now() end,
+    due_at = case when p_error is null then c.due_at
+                  else holdfast.now() + least(interval '1 minute' * power(2, least(c.tries - 1, 10)), interval '1 hour') end
+  where c.id = p_id and c.done_at is null
+$$;
+
+grant execute on function
+  holdfast.define_tool(text, text, jsonb), holdfast.tools(), holdfast.make_analysis(text, text[], text, text, text),
+  holdfast.read_analysis(uuid, text), holdfast.take_cleanups(int), holdfast.end_cleanup(uuid, bigint, text) to holdfast_app;

@@ -1,0 +1,149 @@
+-- effects.sql: what a move of a user task writes beside the task, in the same transaction.
+-- Called by every move and every step of the lifecycle `analysis`. Locks wallets; what it raises undoes the move. A task
+-- that was submitted without a tool has no files and no price.
+
+create or replace function holdfast.analysis_effects(p_moved holdfast.moved[]) returns void
+language plpgsql
+as $$
+declare
+  m holdfast.moved;
+begin
+  foreach m in array p_moved loop
+    case
+      when m.from_state = '' then
+        insert into holdfast.analysis (task_id, owner) values (m.task_id, m.owner);
+      when m.verb = 'upload_urls' and m.data ? 'files' then
+        perform holdfast.promise_files(m.task_id, m.data -> 'files');
+      when m.verb = 'process' then
+        perform holdfast.freeze_files(m.task_id, m.data -> 'inputs');
+        perform holdfast.reserve_credits(m.task_id, m.owner);
+      when m.verb = 'step' then
+        perform holdfast.charge_agent(m.task_id, m.owner, m.step);
+      else
+        null;
+    end case;
+    if m.to_state in ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') then
+      perform holdfast.release_credits(m.task_id, m.owner);
+      perform holdfast.plan_cleanup(m.task_id, m.owner, m.to_state);
+    end if;
+  end loop;
+end $$;
+
+-- New links replace the old ones: what was promised now is what counts.
+create or replace function holdfast.promise_files(p_task uuid, p_files jsonb) returns void
+language plpgsql
+as $$
+declare
+  v_agent text;
+begin
+  if not p_files @? '$[*] ? (@.role == "primary")' then
+    perform holdfast.refuse('TK010', 'A task needs a primary file.', 'Name it in files.primary.');
+  end if;
+  select a.value ->> 'name' into v_agent
+  from holdfast.input i join holdfast.tool t on t.id = i.payload ->> 'tool_id'
+  cross join lateral jsonb_array_elements(t.agents) a
+  where i.id = p_task and i.payload -> 'agents' ? (a.value ->> 'name') and (a.value ->> 'needs_baseline')::bool
+    and not p_files @? '$[*] ? (@.role == "baseline")' limit 1;
+  if found then
+    perform holdfast.refuse('TK010', format('%s needs a baseline to compare with.', v_agent),
+                            'Name it in files.baseline.');
+  end if;
+  delete from holdfast.analysis_file f where f.task_id = p_task;
+  insert into holdfast.analysis_file (task_id, role, upload_key, filename, content_type, size, sha256)
+  select p_task, f.role, f.upload_key, f.filename, f.content_type, f.size, f.sha256
+  from jsonb_to_recordset(p_files)
+    f(role text, upload_key text, filename text, content_type text, size bigint, sha256 text);
+end $$;
+
+-- From here on workers read these copies; whatever still comes in by the links changes nothing. Steps that a retried task
+-- inherited were made from other files.
+create or replace function holdfast.freeze_files(p_task uuid, p_inputs jsonb) returns void
+language plpgsql
+as $$
+declare
+  v_missing text;
+begin
+  update holdfast.analysis_file f set input_key = i.key, bytes = i.bytes
+  from jsonb_to_recordset(coalesce(p_inputs, '[]')) i(role text, upload_key text, key text, bytes bigint)
+  where f.task_id = p_task and f.role = i.role and f.upload_key = i.upload_key;
+  select string_agg(f.role, ', ' order by f.role) into v_missing
+  from holdfast.analysis_file f where f.task_id = p_task and f.input_key is null;
+  if v_missing is not null then
+    perform holdfast.refuse('TK002', format('These files are not verified: %s.', v_missing),
+                            'New links were asked for meanwhile: upload by them, then process.');
+  end if;
+  delete from holdfast.step s where s.task_id = p_task;
+end $$;
+
+-- Set aside what all agents of the task cost together.
+create or replace function holdfast.reserve_credits(p_task uuid, p_owner text) returns void
+language plpgsql
+as $$
+declare
+  v_price bigint;
+  v_balance bigint;
+begin
+  select coalesce(sum(c.value::int), 0) into v_price
+  from holdfast.input i cross join lateral jsonb_each_text(i.payload -> 'prices') c where i.id = p_task;
+  if v_price = 0 then
+    return;
+  end if;
+  select w.balance into v_balance from holdfast.wallet w where w.owner = p_owner for update;
+  if not found then
+    perform holdfast.refuse('TK026', format('%L has no wallet.', p_owner), 'An operator opens one with a top-up.');
+  elsif v_balance < v_price then
+    perform holdfast.refuse('TK025', format('This costs %s credits, and %s are left.', v_price, v_balance),
+                            'Add credits, then process it again; it waits where it is until its links expire.');
+  end if;
+  update holdfast.analysis a set reserved = v_price where a.task_id = p_task;
+  perform holdfast.transfer('reserve', array[p_owner], 'balance', 'reserved', array[v_price], array[p_task]);
+end $$;
+
+-- An agent has completed: what it costs is spent. The step that says so is written once, and so is this.
+create or replace function holdfast.charge_agent(p_task uuid, p_owner text, p_agent text) returns void
+language plpgsql
+as $$
+declare
+  v_price int := (select (i.payload -> 'prices' ->> p_agent)::int from holdfast.input i where i.id = p_task);
+begin
+  if v_price > 0 then
+    update holdfast.analysis a set reserved = a.reserved - v_price, charged = a.charged + v_price where a.task_id = p_task;
+    perform holdfast.transfer('charge', array[p_owner], 'reserved', 'spent', array[v_price], array[p_task], array[p_agent]);
+  end if;
+end $$;
+
+-- Whatever way a task ends, what was not charged goes back.
+create or replace function holdfast.release_credits(p_task uuid, p_owner text) returns void
+language plpgsql
+as $$
+declare
+  v_rest int := (select a.reserved from holdfast.analysis a where a.task_id = p_task);
+begin
+  if v_rest > 0 then
+    update holdfast.analysis a set reserved = 0 where a.task_id = p_task;
+    perform holdfast.transfer('release', array[p_owner], 'reserved', 'balance', array[v_rest], array[p_task]);
+  end if;
+end $$;
+
+-- Where the files of a task are. An owner whose name is no plain word goes by its hash.
+create or replace function holdfast.analysis_folder(p_owner text, p_task uuid) returns text
+language sql stable
+as $$
+  select format('users/%s/tasks/%s', case
+    when p_owner = '' then 'local'
+    when p_owner ~ '^[A-Za-z0-9_-]{1,64}$' then p_owner
+    else '~' || encode(sha256(convert_to(p_owner, 'UTF8')), 'hex') end, p_task)
+$$;
+
+-- How long files are kept. A link may still be used for a while after a task has expired, so that is looked at twice.
+create or replace function holdfast.plan_cleanup(p_task uuid, p_owner text, p_state text) returns void
+language sql
+as $$
+  insert into holdfast.cleanup (task_id, prefix, kept_until, due_at)
+  select p_task, holdfast.analysis_folder(p_owner, p_task) || k.part, holdfast.now() + k.after, holdfast.now() + k.after
+  from (values ('COMPLETED', '/uploads', interval '7 days'), ('COMPLETED', '/inputs', interval '7 days'),
+               ('COMPLETED', '/outputs', interval '30 days'),
+               ('FAILED', '', interval '7 days'), ('CANCELLED', '', interval '7 days'),
+               ('EXPIRED', '', interval '0'), ('EXPIRED', '', interval '1 hour')) k(state, part, after)
+  where k.state = p_state
+$$;

@@ -1,0 +1,85 @@
+"""A tool with agents that do as they are told, for tests of what happens around them."""
+
+import json
+import os
+from typing import Any
+
+from holdfast import Fatal, Holdfast, Transient
+from holdfast.analysis import PROFILE_MY_DATA, Agent, InputFile, Job, Options, Tool, cannot_read, wrong_format
+from tests.worker.app import note, wait_for
+
+hf = Holdfast()
+
+
+class Told(Options):
+    """What parameters.json says to an agent."""
+
+    word: str = ""
+    fails: str = ""
+
+
+def lines(job: Job) -> None:
+    """How many lines there are; fails in the way it is told to."""
+    told = job.options(Told, "lines")
+    noted("lines")
+    fail(told.fails)
+    write(job, "lines.json", {"lines": count(job.primary), "word": told.word})
+
+
+def size(job: Job) -> None:
+    """How many bytes there are, in two files."""
+    noted("size")
+    write(job, "size.json", {"bytes": job.primary.path.stat().st_size})
+    write(job, "more/name.json", {"name": job.primary.filename})
+
+
+def compare(job: Job) -> None:
+    """How many lines more than in the baseline."""
+    assert job.baseline
+    write(job, "compare.json", {"more": count(job.primary) - count(job.baseline)})
+
+
+def fail(how: str) -> None:
+    match how:
+        case "format":
+            raise wrong_format("line 3 has 2 fields, the header has 3")
+        case "read":
+            raise cannot_read("it ends in the middle")
+        case "fatal":
+            raise Fatal("this cannot be counted")
+        case "transient":
+            raise Transient("not now")
+        case "bug":
+            raise ZeroDivisionError("secret/path")
+
+
+def count(file: InputFile) -> int:
+    with file.path.open("rb") as stream:
+        return sum(1 for _ in stream)
+
+
+def write(job: Job, name: str, value: dict[str, Any]) -> None:
+    path = job.folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def noted(word: str) -> None:
+    """Write down that it runs, where a test has asked for it; and wait there until it is let go on."""
+    if "LEDGER" in os.environ:
+        note(word)
+        wait_for(word)
+
+
+hf.tool(PROFILE_MY_DATA)
+COUNT = hf.tool(
+    Tool(
+        "count",
+        [
+            Agent("lines", lines, "Lines", credits=2),
+            Agent("size", size, "Size", credits=3),
+            Agent("compare", compare, "Compare", needs_baseline=True),
+            Agent("free", size, "Free", credits=0),
+        ],
+    )
+)

@@ -1,0 +1,146 @@
+"""A user of the server, and the worker beside it: what both do, in the words of a test."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx
+from fastapi import FastAPI
+
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Json, Lease
+from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.cleaner import clean
+from holdfast.objects import Objects
+from holdfast.testing.clock import Clock
+from holdfast.testing.engine import Engine
+from tests.http.conftest import client
+
+lasting = timedelta(hours=2)
+TABLE = b"a,b\n1,2\n3,4\n"
+
+
+class Desk:
+    """Everything that is done to one database and one store of objects."""
+
+    def __init__(self, app: FastAPI, http: httpx.AsyncClient, store: Store, objects: Objects, engine: Engine) -> None:
+        self.app = app
+        self.http = http
+        self.store = store
+        self.objects = objects
+        self.engine = engine
+        self.analyses = Analyses.beside(store)
+
+    @property
+    def clock(self) -> Clock:
+        return self.engine.clock
+
+    # The user
+
+    async def create(self, agents: Sequence[str] = ("lines", "size"), tool: str = "count") -> str:
+        answer = await self.http.post("/tasks", json={"tool_id": tool, "agents": list(agents)})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["task_id"])
+
+    async def ask_links(self, task: str, *, parameters: bool = False, **files: Mapping[str, Any]) -> httpx.Response:
+        named = {role: {"filename": f"{role}.csv", "content_type": "text/csv", **file} for role, file in files.items()}
+        given = {"files": named or {"primary": {"filename": "data.csv", "content_type": "text/csv"}}}
+        return await self.http.post(f"/tasks/{task}/upload-urls", json={**given, "has_parameters": parameters})
+
+    async def links(self, task: str, *, parameters: bool = False, **files: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await self.ask_links(task, parameters=parameters, **files)
+        assert answer.status_code == 200, answer.text
+        uploads: dict[str, Any] = answer.json()["uploads"]
+        return uploads
+
+    async def put(self, link: Mapping[str, Any], body: bytes = TABLE, **headers: str) -> httpx.Response:
+        return await self.http.request(
+            link["method"], link["url"], content=body, headers={**link["headers"], **headers}
+        )
+
+    async def uploaded(self, agents: Sequence[str] = ("lines", "size"), body: bytes = TABLE, **parameters: Json) -> str:
+        """A task whose files are there."""
+        task = await self.create(agents)
+        links = await self.links(task, parameters=bool(parameters))
+        assert (await self.put(links["primary"], body)).status_code == 200
+        if parameters:
+            assert (await self.put(links["parameters"], json.dumps(parameters).encode())).status_code == 200
+        return task
+
+    async def process(self, task: str) -> httpx.Response:
+        return await self.http.post(f"/tasks/{task}/process")
+
+    async def queued(self, agents: Sequence[str] = ("lines", "size"), body: bytes = TABLE, **parameters: Json) -> str:
+        task = await self.uploaded(agents, body, **parameters)
+        answer = await self.process(task)
+        assert answer.status_code == 202, answer.text
+        return task
+
+    async def processing(self, agents: Sequence[str] = ("lines", "size")) -> tuple[str, Lease]:
+        """A task that a worker has just taken."""
+        task = await self.queued(agents)
+        (lease,) = await self.store.claim_these([UUID(task)], lasting=lasting, worker="a test")
+        return task, lease
+
+    async def completed(
+        self, agents: Sequence[str] = ("lines", "size"), body: bytes = TABLE, **parameters: Json
+    ) -> str:
+        task = await self.queued(agents, body, **parameters)
+        self.work()
+        assert (await self.read(task))["status"] == "COMPLETED"
+        return task
+
+    async def read(self, task: str) -> dict[str, Any]:
+        answer = await self.http.get(f"/tasks/{task}")
+        assert answer.status_code == 200, answer.text
+        status: dict[str, Any] = answer.json()
+        return status
+
+    async def cancel(self, task: str) -> httpx.Response:
+        return await self.http.post(f"/tasks/{task}/cancel")
+
+    async def downloads(self, task: str) -> dict[str, Any]:
+        """What can be downloaded, as JSON, by name."""
+        answer = await self.http.get(f"/tasks/{task}/downloads")
+        assert answer.status_code == 200, answer.text
+        return {one["name"]: (await self.http.get(one["url"])).json() for one in answer.json()["downloads"]}
+
+    async def wallet(self) -> dict[str, int]:
+        answer = (await self.http.get("/wallet")).json()
+        return {name: answer[name] for name in ("balance", "reserved", "spent")}
+
+    # The worker, and time
+
+    def work(self) -> None:
+        """Run what is due now."""
+        self.engine.drain(moving=False)
+
+    async def sweep(self) -> None:
+        await self.store.sweep()
+
+    async def clean(self) -> None:
+        while await clean(self.analyses, self.objects):
+            pass
+
+    async def files_of(self, task: str) -> list[str]:
+        """What is left of its files: where each is, within the task's folder."""
+        folder = (await self.analyses.read(UUID(task)))["folder"]
+        return sorted(one.key.removeprefix(f"{folder}/").partition("/")[0] for one in await self.objects.keys(folder))
+
+
+@contextlib.asynccontextmanager
+async def desk_of(desk: Desk, user: str, amount: int = 0) -> AsyncIterator[Desk]:
+    """The same server, for a user with a key and so many credits. From the first key on everybody needs one."""
+    key = (await desk.store.make_key(user, ["user"])).secret
+    if amount:
+        await desk.analyses.top_up(user, amount, "an operator")
+    async with client(desk.app, key) as http:
+        yield Desk(desk.app, http, desk.store, desk.objects, desk.engine)
+
+
+def sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

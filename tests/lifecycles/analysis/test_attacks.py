@@ -1,0 +1,225 @@
+"""What others may try with links, names and ids; each is refused and changes nothing."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.lifecycles.analysis.desk import TABLE, Desk, desk_of, sha256
+
+
+async def test_the_task_of_another_user_is_not_there(desk: Desk) -> None:
+    async with desk_of(desk, "ada", 100) as ada, desk_of(desk, "eve", 100) as eve:
+        task = await ada.completed()
+        for method, path, body in [
+            ("GET", "", None),
+            ("POST", "/upload-urls", {"files": {"primary": {"filename": "a.csv", "content_type": "text/csv"}}}),
+            ("POST", "/process", None),
+            ("POST", "/cancel", None),
+            ("GET", "/downloads", None),
+        ]:
+            theirs = await eve.http.request(method, f"/tasks/{task}{path}", json=body)
+            nobodys = await eve.http.request(method, f"/tasks/{uuid4()}{path}", json=body)
+            assert (theirs.status_code, theirs.json()["code"]) == (404, "task-not-found")
+            assert shape(theirs.json()) == shape(nobodys.json())
+        assert (await ada.read(task))["status"] == "COMPLETED"
+
+
+def shape(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name not in ("request_id", "instance", "detail")}
+
+
+async def test_the_same_key_of_two_users_is_two_tasks(desk: Desk) -> None:
+    body, key = {"tool_id": "count", "agents": ["lines"]}, {"Idempotency-Key": "mine"}
+    async with desk_of(desk, "ada") as ada, desk_of(desk, "eve") as eve:
+        first, second = [(await one.http.post("/tasks", json=body, headers=key)).json() for one in (ada, eve)]
+    assert first["task_id"] != second["task_id"]
+
+
+@pytest.mark.parametrize(
+    "filename", ["../../etc/passwd", "..\\x.csv", "/etc/passwd", "a/b.csv", "a\0.csv", "a\nb.csv", "", "x" * 256]
+)
+async def test_a_name_that_is_a_path_is_refused(desk: Desk, filename: str) -> None:
+    task = await desk.create()
+    answer = await desk.ask_links(task, primary={"filename": filename})
+    assert (answer.status_code, answer.json()["code"]) == (422, "request-invalid")
+    assert (await desk.read(task))["status"] == "CREATED"
+
+
+@pytest.mark.parametrize("filename", ["..", "~root", "%2e%2e%2fx", "CON", "名前.csv", "a' \"b.csv", "-rf"])
+async def test_an_odd_name_names_no_place(desk: Desk, filename: str) -> None:
+    task = await desk.create(["size"])
+    links = await desk.links(task, primary={"filename": filename})
+    await desk.put(links["primary"])
+    await desk.process(task)
+    desk.work()
+    assert (await desk.downloads(task))["size/more/name.json"] == {"name": filename}
+    folder = f"users/local/tasks/{task}/"
+    assert all(one.key.startswith(folder) for one in await desk.objects.keys("users"))
+
+
+@pytest.mark.parametrize("owner", ["../../x", "a/b", "..", ".", "ü", "x" * 200, "a b"])
+async def test_an_odd_user_has_a_folder_like_any_other(desk: Desk, owner: str) -> None:
+    async with desk_of(desk, owner, 100) as user:
+        task = await user.completed()
+        assert len(await user.downloads(task)) == 3
+    (folder,) = {one.key.split("/tasks/")[0] for one in await desk.objects.keys("users")}
+    assert folder.startswith("users/~")
+
+
+async def test_a_forged_link_is_refused(desk: Desk) -> None:
+    task = await desk.create()
+    link = (await desk.links(task))["primary"]
+    server, _, token = link["url"].rpartition("/")
+    for at in (0, len(token) // 4, len(token) // 2, len(token) - 2):
+        forged = f"{token[:at]}{'A' if token[at] != 'A' else 'B'}{token[at + 1 :]}"
+        answer = await desk.put({**link, "url": f"{server}/{forged}"})
+        assert (answer.status_code, answer.json()["code"]) == (403, "url-refused")
+    assert await desk.files_of(task) == []
+
+
+async def test_an_expired_link_is_refused(desk: Desk) -> None:
+    task = await desk.create()
+    link = (await desk.links(task))["primary"]
+    desk.clock.advance(minutes=15, seconds=1)
+    answer = await desk.put(link)
+    assert (answer.status_code, answer.json()["code"]) == (403, "url-refused")
+    assert await desk.files_of(task) == []
+
+
+async def test_a_link_is_good_for_one_upload(desk: Desk) -> None:
+    task = await desk.create(["lines"])
+    link = (await desk.links(task))["primary"]
+    assert (await desk.put(link, b"a\n1\n")).status_code == 200
+    answer = await desk.put(link, b"a\n1\n2\n3\n4\n")
+    assert (answer.status_code, answer.json()["code"]) == (403, "url-refused")
+    await desk.process(task)
+    desk.work()
+    assert (await desk.downloads(task))["lines/lines.json"]["lines"] == 2
+
+
+async def test_a_link_for_one_file_takes_no_other(desk: Desk) -> None:
+    task = await desk.create()
+    links = await desk.links(task, parameters=True)
+    assert (await desk.put({**links["parameters"], "headers": {"Content-Type": "text/csv"}})).status_code == 415
+    assert (await desk.http.get(links["primary"]["url"])).status_code in (403, 405)
+
+
+@pytest.mark.parametrize(
+    ("promised", "sent", "status"),
+    [
+        ({"size": 5}, b"123456", 413),
+        ({"size": 5}, b"1234", 422),
+        ({"sha256": sha256(b"other")}, b"1234", 422),
+        ({"size": 4, "sha256": sha256(b"1234")}, b"1234", 200),
+    ],
+)
+async def test_a_file_that_is_not_what_was_promised_is_refused(
+    desk: Desk, promised: dict[str, Any], sent: bytes, status: int
+) -> None:
+    task = await desk.create()
+    links = await desk.links(task, primary=promised)
+    assert (await desk.put(links["primary"], sent)).status_code == status
+    assert await desk.files_of(task) == (["uploads"] if status == 200 else [])
+
+
+async def test_parameters_have_a_size(desk: Desk) -> None:
+    task = await desk.create()
+    links = await desk.links(task, parameters=True)
+    assert (await desk.put(links["parameters"], b" " * (1024 * 1024 + 1))).status_code == 413
+
+
+async def test_another_type_than_promised_is_refused(desk: Desk) -> None:
+    task = await desk.create()
+    link = (await desk.links(task))["primary"]
+    assert (await desk.put({**link, "headers": {"Content-Type": "text/html"}})).status_code == 415
+    assert await desk.files_of(task) == []
+
+
+@pytest.mark.parametrize("content_type", ["text", "text/csv\r\nX: y", "text/csv; boundary=x", "", "a" * 300])
+async def test_what_is_no_content_type_is_refused(desk: Desk, content_type: str) -> None:
+    task = await desk.create()
+    assert (await desk.ask_links(task, primary={"content_type": content_type})).status_code == 422
+
+
+async def test_a_late_upload_changes_nothing_that_a_worker_reads(desk: Desk) -> None:
+    """Neither by another link that is still good, nor where a bucket lets the same one write twice."""
+    task = await desk.create(["lines", "size"])
+    early = (await desk.links(task, primary={"filename": "old.csv"}))["primary"]
+    link = (await desk.links(task))["primary"]
+    await desk.put(link, TABLE)
+    await desk.process(task)
+    await desk.put(early, b"a\n" * 1000)
+    folder = f"users/local/tasks/{task}"
+    for one in await desk.objects.keys(f"{folder}/uploads"):  # as a bucket would: the very object is replaced
+        await desk.objects.delete(one.key)
+        await desk.objects.put(one.key, Path(__file__), content_type="text/csv")
+    desk.work()
+    assert (await desk.downloads(task))["size/size.json"] == {"bytes": len(TABLE)}
+
+
+async def test_an_upload_by_an_older_link_for_another_file_does_not_count(desk: Desk) -> None:
+    task = await desk.create(["lines"])
+    early = (await desk.links(task, primary={"filename": "old.csv"}))["primary"]
+    await desk.links(task, primary={"filename": "new.csv"})
+    assert (await desk.put(early)).status_code == 200
+    answer = await desk.process(task)
+    assert (answer.status_code, answer.json()["code"], answer.json()["missing"]) == (409, "files-missing", ["primary"])
+
+
+async def test_links_can_be_renewed_while_an_upload_is_under_way(desk: Desk) -> None:
+    task = await desk.create(["lines"])
+    early = (await desk.links(task))["primary"]
+    desk.clock.advance(minutes=14)
+    renewed = (await desk.links(task))["primary"]
+    assert not renewed["uploaded"]
+    assert (await desk.put(early)).status_code == 200  # it had begun before
+    desk.clock.advance(minutes=14)
+    assert (await desk.process(task)).status_code == 202
+
+
+async def test_what_was_uploaded_with_its_checksum_need_not_be_uploaded_again(desk: Desk) -> None:
+    task = await desk.create(["lines"])
+    for uploaded in (False, True):
+        link = (await desk.links(task, primary={"sha256": sha256(TABLE)}))["primary"]
+        assert link["uploaded"] == uploaded
+        await desk.put(link)
+    assert (await desk.process(task)).status_code == 202
+
+
+async def test_a_wrong_upload_can_be_replaced_by_a_new_link(desk: Desk) -> None:
+    task = await desk.create(["lines"])
+    for body in (b"wrong\n", TABLE):
+        assert (await desk.put((await desk.links(task))["primary"], body)).status_code == 200
+    await desk.process(task)
+    desk.work()
+    assert (await desk.downloads(task))["lines/lines.json"]["lines"] == 3
+
+
+async def test_a_bomb_is_a_file_of_the_wrong_format(desk: Desk) -> None:
+    bomb = gzip.compress(b"a,b\n" + b"1,2\n" * 50_000_000, 9)
+    task = await desk.create(["unified-profiler"], tool="profile-my-data")
+    links = await desk.links(task, primary={"filename": "data.csv.gz", "content_type": "application/gzip"})
+    await desk.put(links["primary"], bomb)
+    await desk.process(task)
+    desk.work()
+    status = await desk.read(task)
+    assert (status["status"], status["error_code"]) == ("FAILED", "FILE_FORMAT_ERROR")
+
+
+async def test_a_file_that_was_promised_must_be_there(desk: Desk) -> None:
+    task = await desk.create()
+    links = await desk.links(task, parameters=True, primary={}, baseline={})
+    await desk.put(links["primary"])
+    answer = await desk.process(task)
+    assert (answer.status_code, answer.json()["code"]) == (409, "files-missing")
+    assert sorted(answer.json()["missing"]) == ["baseline", "parameters"]
+    status = await desk.read(task)
+    assert (status["status"], status["error_message"]) == ("UPLOAD_FAILED", "Required files not found in storage")
+    assert sorted(status["missing"]) == ["baseline", "parameters"]
+    assert (await desk.http.get(f"/api/v1/tasks/{task}/why")).json()["reason"] == "files_missing"
+    links = await desk.links(task)
+    await desk.put(links["primary"])
+    assert (await desk.process(task)).status_code == 202

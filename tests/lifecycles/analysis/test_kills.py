@@ -1,0 +1,78 @@
+"""A worker that is killed inside an agent: another goes on at that agent, and nothing is run or charged twice."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.api import make_app
+from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.store import Store
+from holdfast.objects import open_objects
+from holdfast.testing import Database, Ground
+from holdfast.testing.engine import Engine
+from tests.http.conftest import client
+from tests.lifecycles.analysis.app import hf
+from tests.lifecycles.analysis.desk import Desk
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew, eventually
+
+AGENTS = ["lines", "size"]
+
+
+@pytest.fixture
+def live(ground: Ground) -> Iterator[Database]:
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture
+async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
+    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
+        crew.environment["HOLDFAST_OBJECTS"] = f"file://{tmp_path}/objects"
+        async with live.store() as crew.store:
+            yield crew
+            assert await crew.store.verify() == []
+
+
+@pytest.fixture
+async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A user of a server on the same database and the same objects."""
+    settings = Settings.model_construct(url=live.url, home=tmp_path)
+    async with pooled(Address(given=live.url), connections=5) as pool:
+        store, objects = Store(pool), open_objects(settings)
+        await hf.declare(store)
+        app = make_app(pool, database="a test's own", objects=objects)
+        async with client(app) as http:
+            yield Desk(app, http, store, objects, Engine(live))
+
+
+@pytest.mark.parametrize("killed_in", AGENTS)
+@pytest.mark.parametrize("whole", [False, True], ids=["the runner", "the whole worker"])
+async def test_another_worker_goes_on_at_the_agent_that_was_running(
+    crew: Crew, user: Desk, killed_in: str, whole: bool
+) -> None:
+    worker = crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=1.0)
+    task = await user.queued(AGENTS)
+    for agent in AGENTS[: AGENTS.index(killed_in)]:
+        crew.open(agent)
+    await crew.noted(killed_in)
+    worker.kill(keeper=whole)
+    if whole:
+        crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=1.0)
+    await crew.noted(killed_in, 2)
+    for agent in AGENTS:
+        crew.open(agent)
+
+    async def has_ended() -> bool:
+        return bool((await user.read(task))["category"] == "Terminal")
+
+    await eventually(has_ended)
+    assert (await user.read(task))["status"] == "COMPLETED"
+    assert {agent: len(crew.notes(agent)) for agent in AGENTS} == {agent: 1 + (agent == killed_in) for agent in AGENTS}
+    assert await user.wallet() == {"balance": 995, "reserved": 0, "spent": 5}
+    entries = (await user.http.get("/wallet")).json()["entries"]
+    assert sorted(one["agent"] for one in entries if one["kind"] == "charge") == AGENTS
+    assert set(await user.downloads(task)) == {"lines/lines.json", "size/size.json", "size/more/name.json"}
