@@ -24,7 +24,7 @@ ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(C
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: help setup run test lint crash mutants bench bench-peers docs lock clean packages brokers
+.PHONY: help setup run test lint crash mutants bench bench-peers docs lock clean packages azurite brokers
 
 help:
 	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
@@ -64,11 +64,17 @@ lint: setup
 	$(BIN)/lint-imports --no-logo
 
 # The oldest Postgres we promise, and a pooler to stand before it. Without them their tests say that they are skipped.
-packages:
+packages: azurite
 	@{ test -x /usr/lib/postgresql/15/bin/postgres && test -x /usr/sbin/pgbouncer; } || test "$$(id -u)" != 0 \
 		|| ! command -v apt-get >/dev/null || { \
 		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-15 pgbouncer >/dev/null \
 		|| echo 'Postgres 15 or pgbouncer could not be installed: their tests are skipped'; }
+
+# What speaks like Azure's storage.
+azurite:
+	@test -d .cache/azurite/node_modules/azurite || ! command -v npm >/dev/null || { mkdir -p .cache/azurite && \
+		npm install --prefix .cache/azurite --no-audit --no-fund --loglevel=error azurite@3.37.0 >/dev/null \
+		|| echo 'Azurite could not be installed: its tests are skipped'; }
 
 crash: setup
 	$(BIN)/pytest -n 0 -m long -s --ignore=tests/crash/test_workers.py

@@ -185,6 +185,7 @@ def test_a_port_of_roots_is_named_as_such(database: Database) -> None:
     ("environment", "code", "says"),
     [
         ({"HOLDFAST_URL": "postgresql://a@127.0.0.1:1/b"}, 5, "FAIL  database   The database does not answer."),
+        ({"HOLDFAST_OBJECTS": "nowhere"}, 2, "FAIL  settings   A setting cannot be used. HOLDFAST_OBJECTS"),
         ({"HOLDFAST_PORT": "x"}, 2, "FAIL  settings   A setting cannot be used. HOLDFAST_PORT"),
         ({"HOLDFAST_PROT": "7777", "HOLDFAST_URL": "postgresql://a@127.0.0.1:1/b"}, 5, "Unknown: HOLDFAST_PROT."),
     ],
@@ -193,6 +194,17 @@ def test_doctor_names_what_is_wrong(environment: dict[str, str], code: int, says
     done = holdfast("doctor", folder=None, **environment)
     assert done.returncode == code
     assert says in done.stdout
+
+
+def test_doctor_names_a_place_for_files_that_cannot_be_used(database: Database, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    closed = holdfast("doctor", HOLDFAST_URL=database.url, HOLDFAST_OBJECTS=f"file://{tmp_path}/file")
+    assert (closed.returncode, "FAIL  objects" in closed.stdout) == (5, True)
+    away = holdfast(
+        "doctor", HOLDFAST_URL=database.url, HOLDFAST_OBJECTS="s3://mine", AWS_ENDPOINT_URL="http://127.0.0.1:1",
+        AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="hidden",
+    )  # fmt: skip
+    assert (away.returncode, "FAIL  objects" in away.stdout, "hidden" in away.stdout) == (5, True, False)
 
 
 def test_doctor_names_settings_without_their_secrets() -> None:

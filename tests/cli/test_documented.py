@@ -13,9 +13,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "steps.md"
 
 
 async def test_the_web_application_starts_tasks_and_answers_errors(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOLDFAST_URL", database.url)
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     (text,) = re.findall(r"## In FastAPI\n\n```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     names: dict[str, Any] = {"__name__": "web"}
     exec(compile(text, "web.py", "exec"), names)  # noqa: S102

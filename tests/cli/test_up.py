@@ -99,6 +99,7 @@ def test_errors_are_problems(up: Up) -> None:
 def test_the_embedded_server_comes_and_goes_with_it(tmp_path: Path) -> None:
     up = Up(tmp_path)
     assert f"embedded in {tmp_path}/.holdfast" in up.banner
+    assert f"Objects:         the folder {tmp_path}/.holdfast/objects" in up.banner
     assert up.get("/ready").json()["migrations"] >= 1
     server, _, _ = server_in(tmp_path / ".holdfast")
     words = up.stop()

@@ -38,6 +38,12 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
             "has a port that is none; in a password, write / as %2F",
         ),
         ("HOLDFAST_URL", "dbname=x password=secret", "starts with 'dbname'"),
+        ("HOLDFAST_OBJECTS", "ftp://secret", "is none of file:///folder, s3://bucket/prefix"),
+        ("HOLDFAST_OBJECTS", "/var/secret", "is none of file:///folder"),
+        ("HOLDFAST_OBJECTS", "s3://id:secret@bucket", "keys go into the variables of the vendor"),
+        ("HOLDFAST_OBJECTS", "s3:///secret", "names no place; write s3://bucket/prefix"),
+        ("HOLDFAST_OBJECTS", "file://secret", "names no place; write file:///folder"),
+        ("HOLDFAST_OBJECTS", "az://box/../secret", "names no place; write az://container/prefix"),
     ],
 )
 def test_a_wrong_value_is_named_and_its_secret_is_not(

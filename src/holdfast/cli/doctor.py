@@ -11,7 +11,7 @@ from http.client import HTTPException
 from urllib.request import urlopen
 
 from holdfast import __version__
-from holdfast.errors import HoldfastError, MigrationForbidden
+from holdfast.errors import HoldfastError, MigrationForbidden, ObjectsUnreachable
 from holdfast.kernel.embedded import Embedded, find_binaries, major_version
 from holdfast.kernel.migrate import name_of, pending
 from holdfast.kernel.postgres import connected, locate
@@ -107,9 +107,13 @@ async def check_database(settings: Settings) -> Check:
 
 
 async def check_objects(settings: Settings) -> Check:
-    folder = folder_of(settings)
-    if folder and not folder.exists():
-        return Check("objects", True, f"none yet in {folder.absolute()}; `holdfast up` makes it")
+    if folder := folder_of(settings):
+        place = f"the folder {folder.absolute()}"
+        if not folder.exists():
+            return Check("objects", True, f"none yet: {place}; `holdfast up` makes it")
+        if not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise ObjectsUnreachable(f"{place} cannot be written to.", fix="Name another with HOLDFAST_OBJECTS.")
+        return Check("objects", True, place)
     objects = open_objects(settings)
     await objects.keys("doctor")
     return Check("objects", True, objects.label)

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
 
 import obstore
@@ -26,6 +26,7 @@ from holdfast.kernel.threads import in_thread
 from holdfast.objects import Download, Found, Upload
 from holdfast.objects.names import attachment, check_key, check_link, check_upload
 from holdfast.objects.presign import Signer
+from holdfast.objects.sas import AccountSigner
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config
@@ -193,13 +194,22 @@ class S3(Bucket):
 
 
 class Azure(Bucket):
-    """Azure Blob Storage."""
+    """Azure Blob Storage: links bind no header of an upload."""
+
+    def __init__(self, store: AzureStore, label: str, signer: AccountSigner, prefix: str) -> None:
+        super().__init__(store, label)
+        self.signer = signer
+        self.prefix = prefix
 
     async def link_in(
         self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
     ) -> tuple[str, dict[str, str]]:
-        url, headers = await super().link_in(key, content_type, size, now, lasting)
-        return url, headers | {"x-ms-blob-type": "BlockBlob"}
+        url = self.signer.sign("cw", self.prefix + key, now=now, lasting=lasting)
+        return url, {"Content-Type": content_type, "x-ms-blob-type": "BlockBlob"}
+
+    async def link_out(self, key: str, filename: str, content_type: str, now: datetime, lasting: timedelta) -> str:
+        answer = {"disposition": attachment(filename), "content_type": content_type}
+        return self.signer.sign("r", self.prefix + key, now=now, lasting=lasting, **answer)
 
 
 def open_bucket(place: str) -> Bucket:
@@ -211,14 +221,11 @@ def open_bucket(place: str) -> Bucket:
             case "s3":
                 return open_s3(parts.netloc, prefix, place)
             case "az":
-                endpoint = vendor_variable("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-                if vendor_variable("AZURE_STORAGE_USE_EMULATOR"):
-                    endpoint = endpoint or "http://127.0.0.1:10000"
-                options: Any = {"client_options": client_options(endpoint), "retry_config": RETRIES}
-                return Azure(AzureStore(parts.netloc, prefix=prefix or None, **options), place)
+                return open_azure(parts.netloc, prefix, place)
             case _:
-                options = {"client_options": client_options(None), "retry_config": RETRIES}
-                return Bucket(GCSStore(parts.netloc, prefix=prefix or None, **options), place)
+                options = client_options(None)
+                store = GCSStore(parts.netloc, prefix=prefix or None, client_options=options, retry_config=RETRIES)
+                return Bucket(store, place)
     except (BaseError, ValueError) as error:
         fix = "Set the vendor's own variables: AWS_..., AZURE_STORAGE_... or GOOGLE_..."
         raise SettingInvalid(f"HOLDFAST_OBJECTS={place}: {in_words(error)}", fix=fix) from None
@@ -248,8 +255,29 @@ def open_s3(bucket: str, prefix: str, place: str) -> S3:
         retry_config=RETRIES,
     )
     signer = Signer(bucket_address(bucket, region, endpoint), region, key_id, secret, token)
-    where = f" at {urlsplit(endpoint).netloc}" if endpoint else ""
+    where = f" at {host_of(endpoint)}" if endpoint else ""
     return S3(store, f"{place}{where}", signer, f"{prefix}/" if prefix else "")
+
+
+def open_azure(container: str, prefix: str, place: str) -> Azure:
+    """Raises SettingInvalid where there is no account, or no key to sign links with."""
+    account = vendor_variable("AZURE_STORAGE_ACCOUNT_NAME")
+    key = vendor_variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
+    if not account or not key:
+        raise SettingInvalid(
+            f"HOLDFAST_OBJECTS={place}: there is no account to sign links with.",
+            fix="Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY.",
+        )
+    endpoint = vendor_variable("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+    store = AzureStore(
+        container,
+        prefix=prefix or None,
+        config={"account_name": account, "account_key": key},
+        client_options=client_options(endpoint),
+        retry_config=RETRIES,
+    )
+    signer = AccountSigner(endpoint or f"https://{account}.blob.core.windows.net", account, container, key)
+    return Azure(store, f"{place} at {host_of(signer.endpoint)}", signer, f"{prefix}/" if prefix else "")
 
 
 def bucket_address(bucket: str, region: str, endpoint: str | None) -> str:
@@ -259,6 +287,10 @@ def bucket_address(bucket: str, region: str, endpoint: str | None) -> str:
         return endpoint.rstrip("/") if in_name else f"{endpoint.rstrip('/')}/{bucket}"
     domain = f"s3.{region}.amazonaws.com{'.cn' * region.startswith('cn-')}"
     return f"https://{domain}/{bucket}" if "." in bucket else f"https://{bucket}.{domain}"
+
+
+def host_of(address: str) -> str:
+    return urlsplit(address).netloc.rpartition("@")[2]
 
 
 @contextlib.contextmanager

@@ -57,6 +57,8 @@ class Folder:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             for folder in (self.folder, self._incoming, self._used):
                 folder.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError), open(self.folder / ".gitignore", "x", opener=private) as file:
+                file.write("*\n")
             self._tickets = Tickets(read_secret(self.folder / ".signing-key"))
             self._tidy()
         except OSError as error:

@@ -1,0 +1,153 @@
+"""Real servers for buckets: SeaweedFS speaks S3, Azurite speaks Azure. One of each for all processes of a run.
+
+Whoever comes first starts it, whoever leaves last ends it; a run that is killed leaves it for a quarter of an hour.
+"""
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from holdfast.objects.presign import Signer
+
+ACCOUNT = "devstoreaccount1"
+ACCOUNT_KEY = base64.b64encode(b"a key for tests, known to all of them").decode()
+AZURITE = Path(__file__).parents[2] / ".cache/azurite/node_modules/.bin/azurite-blob"
+BUCKET = "holdfast-tests"
+NEW_LINE = "\n"
+
+Started = tuple[int, dict[str, str]]
+"""A process, and the variables that lead to it."""
+
+
+@contextlib.contextmanager
+def shared(folder: Path, start: Callable[[Path], Started]) -> Iterator[dict[str, str]]:
+    """The variables of the one server that all processes with this folder share."""
+    folder.mkdir(exist_ok=True)
+    note = folder / "started.json"
+    with (folder / "users.lock").open("w") as users:
+        with alone(folder):
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if not note.exists():
+                note.write_text(json.dumps(start(folder)))
+        pid, variables = json.loads(note.read_text())
+        try:
+            yield variables
+        finally:
+            with alone(folder), contextlib.suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_UN)
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                note.unlink()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    with (folder / "starting.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def start_seaweed(folder: Path) -> Started:
+    keys = {"accessKey": "test-key", "secretKey": "test-secret"}
+    config = {"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List"]}]}
+    (folder / "s3.json").write_text(json.dumps(config))
+    (folder / "data").mkdir()
+    ports = free_ports(8)
+    names = [
+        "master.port", "master.port.grpc", "volume.port", "volume.port.grpc",
+        "filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc",
+    ]  # fmt: skip
+    pid = spawn(
+        folder,
+        str(Path(sys.executable).with_name("weed")),
+        *("server", "-dir=data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.config=s3.json"),
+        *("-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false", "-volume.max=3"),
+        "-filer.localSocket=" + str(folder / "filer.sock"),
+        *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
+    )
+    url = f"http://127.0.0.1:{ports[6]}"
+    signer = Signer(f"{url}/{BUCKET}", "us-east-1", keys["accessKey"], keys["secretKey"])
+    make = signer.presign("PUT", "", now=datetime.now(UTC), lasting=timedelta(minutes=5))
+    wait_for(folder, pid, lambda: httpx.put(make, timeout=2).status_code == 200)
+    return pid, {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": keys["accessKey"],
+        "AWS_SECRET_ACCESS_KEY": keys["secretKey"],
+        "AWS_REGION": "us-east-1",
+    }
+
+
+def start_azurite(folder: Path) -> Started:
+    if not AZURITE.exists() or not shutil.which("node"):
+        pytest.skip("Azurite is not installed here: `make azurite` does it, with npm")
+    (port,) = free_ports(1)
+    pid = spawn(
+        folder,
+        str(AZURITE),
+        *("--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder / "data")),
+        *("--silent", "--skipApiVersionCheck", "--disableTelemetry"),
+        environment={"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"},
+    )
+    url = f"http://127.0.0.1:{port}/{ACCOUNT}"
+    wait_for(folder, pid, lambda: make_container(f"{url}/{BUCKET}") == 201)
+    return pid, {
+        "AZURE_STORAGE_ENDPOINT": url,
+        "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": ACCOUNT_KEY,
+    }
+
+
+def make_container(url: str) -> int:
+    """The status of asking for a container, signed with the account's key."""
+    date = format_datetime(datetime.now(UTC), usegmt=True)
+    headers = {"x-ms-date": date, "x-ms-version": "2021-12-02"}
+    signed = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    text = f"PUT{12 * NEW_LINE}{signed}/{ACCOUNT}{urlsplit(url).path}\nrestype:container"
+    key = base64.b64decode(ACCOUNT_KEY)
+    signature = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
+    headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
+    return httpx.put(f"{url}?restype=container", headers=headers, timeout=2).status_code
+
+
+def spawn(folder: Path, *command: str, environment: dict[str, str] | None = None) -> int:
+    """A process group of its own, whose leader is returned; nobody here waits for it."""
+    words = ["timeout", "900", *command]
+    log = (os.POSIX_SPAWN_OPEN, 1, str(folder / "log"), os.O_WRONLY | os.O_CREAT, 0o600)
+    actions: Sequence[tuple[object, ...]] = [log, (os.POSIX_SPAWN_DUP2, 1, 2)]
+    inside = ["sh", "-c", 'cd "$0" && exec "$@"', str(folder), *words]
+    return os.posix_spawnp("sh", inside, {**os.environ, **(environment or {})}, file_actions=actions, setsid=True)
+
+
+def wait_for(folder: Path, pid: int, ready: Callable[[], bool]) -> None:
+    """The server answers; otherwise it is ended, and what it said is told."""
+    for _ in range(500):
+        with contextlib.suppress(httpx.HTTPError):
+            if ready():
+                return
+        threading.Event().wait(0.05)
+    os.killpg(pid, signal.SIGKILL)
+    pytest.fail((folder / "log").read_text()[-3000:])
+
+
+def free_ports(number: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
+        return [door.getsockname()[1] for door in doors]
