@@ -133,19 +133,19 @@ def test_a_column_is_what_all_its_values_are(read: Read, values: Sequence[str], 
 def test_one_late_value_makes_a_column_text_and_is_counted(read: Read) -> None:
     table, rows = read("a.csv", "n,m\n" + "1,2\n" * 20_000 + "1,x\nNA,3\n")
     number, mixed = table.columns
-    assert (number.dtype, number.misfits) == (pl.Int64, 0)
-    assert (mixed.dtype, mixed.misfits, mixed.almost) == (pl.String, 1, "integer")
+    assert (number.dtype, number.misfits) == (pl.Int64(), 0)
+    assert (mixed.dtype, mixed.misfits, mixed.almost) == (pl.String(), 1, "integer")
     assert rows[-2:] == [(1, "x"), (None, "3")]
 
 
 def test_a_late_fraction_makes_a_column_decimal(read: Read) -> None:
     table, rows = read("a.csv", "n\n" + "1\n" * 20_000 + "2.5\n")
-    assert (table.columns[0].dtype, rows[-1]) == (pl.Float64, (2.5,))
+    assert (table.columns[0].dtype, rows[-1]) == (pl.Float64(), (2.5,))
 
 
 def test_a_column_that_begins_late_has_its_type(read: Read) -> None:
     table, rows = read("a.csv", "n,m\n" + ",1\n" * 20_000 + "2024-05-06,1\n")
-    assert (table.columns[0].dtype, rows[-1][0]) == (pl.Date, date(2024, 5, 6))
+    assert (table.columns[0].dtype, rows[-1][0]) == (pl.Date(), date(2024, 5, 6))
 
 
 def test_dates_that_could_be_read_two_ways_are_not_guessed(read: Read) -> None:

@@ -73,9 +73,8 @@ def assert_harmless(page: str) -> Seen:
     style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
     assert style
     assert not re.search(r"url\(|@import|https?:", style[1])
-    assert "default-src 'none'" in dict(
-        (value, tag) for tag, name, value in seen.attributes if name == "content"
-    ) or any(value.startswith("default-src 'none'") for _, name, value in seen.attributes if name == "content")
+    policies = [value for _, name, value in seen.attributes if name == "content"]
+    assert any(policy.startswith("default-src 'none'") for policy in policies)
     return seen
 
 
@@ -148,7 +147,7 @@ def test_a_histogram_without_counts_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("given_", "said"),
     [
-        (0, "0"), (1234567, "1,234,567"), (-3, "\N{MINUS SIGN}3"), (1234.5678, "1,235"), (0.012345, "0.01234"),
+        (0, "0"), (1234567, "1,234,567"), (-3, "\N{MINUS SIGN}3"), (1234.5678, "1,235"), (0.012346, "0.01235"),
         (12.5, "12.5"), (1e20, "1.000e+20"), (0.00000123, "1.230e\N{MINUS SIGN}06"), (None, "\N{EN DASH}"),
         (float("nan"), "\N{EN DASH}"), (2.0, "2"), (99999.9, "100,000"),
     ],
