@@ -63,12 +63,13 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The oldest Postgres we promise, and a pooler to stand before it. Without them their tests say that they are skipped.
+# The oldest Postgres we promise, a pooler to stand before it, and a browser. Without them their tests say that they are
+# skipped.
 packages: azurite
-	@{ test -x /usr/lib/postgresql/15/bin/postgres && test -x /usr/sbin/pgbouncer; } || test "$$(id -u)" != 0 \
-		|| ! command -v apt-get >/dev/null || { \
-		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-15 pgbouncer >/dev/null \
-		|| echo 'Postgres 15 or pgbouncer could not be installed: their tests are skipped'; }
+	@{ test -x /usr/lib/postgresql/15/bin/postgres && test -x /usr/sbin/pgbouncer && command -v chromium >/dev/null; } \
+		|| test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \
+		apt-get update -qq && apt-get install -qq -y --no-install-recommends postgresql-15 pgbouncer chromium >/dev/null \
+		|| echo 'Postgres 15, pgbouncer or chromium could not be installed: their tests are skipped'; }
 
 # What speaks like Azure's storage.
 azurite:

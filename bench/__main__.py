@@ -20,7 +20,8 @@ from bench import table, waits
 from bench.frame import Bench, describe, kept
 from holdfast.kernel.embedded import Embedded
 
-MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "sizes", "crashes", "statements", "clone", "start")
+MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "sizes", "crashes", "statements", "clone", "start",
+                "profiles")  # fmt: skip
 
 
 def main() -> None:

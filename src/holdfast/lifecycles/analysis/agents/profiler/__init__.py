@@ -19,13 +19,14 @@ from holdfast.lifecycles.analysis.agents.profiler.shape import ColumnProfile, Fi
 from holdfast.lifecycles.analysis.agents.profiler.totals import (
     Sample,
     approximate_distinct,
+    count_all,
     duplicate_rows,
     sample_of,
-    totals,
 )
 from holdfast.lifecycles.analysis.agents.reading import Table, open_table, scratch_folder
 
 NAME = "unified-profiler"
+looked_through_rows = 1_000
 
 
 def profile(job: Job) -> None:
@@ -49,11 +50,12 @@ def narrowed(table: Table, options: ProfilerOptions) -> Table:
 
 def profile_table(table: Table, options: ProfilerOptions, scratch: Path) -> Profile:
     """Everything that profile.json says."""
-    said = totals(table)
+    said = count_all(table)
     sample = sample_of(table, options.sample_rows)
     distinct = {} if sample.whole else approximate_distinct(table, table.names)
+    start = table.frame.head(looked_through_rows).collect(engine="streaming")
     columns = tuple(
-        profile_column(table, column, said[column.name], sample, distinct.get(column.name), options)
+        profile_column(table, column, said[column.name], sample, distinct.get(column.name), start, options)
         for column in table.columns
     )
     file = facts(table, columns, sample, duplicate_rows(table, scratch) if options.duplicates else None)

@@ -32,7 +32,6 @@ from holdfast.lifecycles.analysis.agents.reading import MISSING_WORDS, Column, T
 
 QUANTILES = {"p1": 0.01, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 value_most_characters = 200
-looked_through_rows = 10_000
 
 
 def profile_column(
@@ -41,9 +40,13 @@ def profile_column(
     said: Mapping[str, Any],
     sample: Sample,
     distinct: int | None,
+    start: pl.DataFrame,
     options: ProfilerOptions,
 ) -> ColumnProfile:
-    """Look at one column. `said`: its totals; `distinct`: how many values it has, if the sample cannot tell."""
+    """Look at one column. `said`: its totals; `distinct`: how many values it has, if the sample cannot tell.
+
+    `start`: the first rows, from which examples are taken.
+    """
     values = held(sample, column)
     runs = values.rle().struct.unnest() if len(values) else pl.DataFrame({"len": [], "value": []})
     count = said["count"]
@@ -61,7 +64,7 @@ def profile_column(
         text=text_of(said) if column.dtype == pl.String and count else None,
         histogram=histogram_of(column, values, options.histogram_bins),
         top_values=top_of(sample, column, runs, len(values), options.top_values),
-        examples=examples_of(table, column, options.examples),
+        examples=examples_of(start[column.name], options.examples),
         mixed=Mixed(column.almost, column.misfits) if column.almost else None,
     )
 
@@ -94,7 +97,7 @@ def missing_of(table: Table, column: Column, said: Mapping[str, Any]) -> Missing
 
 def numbers_of(column: Column, said: Mapping[str, Any], values: pl.Series) -> Numbers | None:
     """Statistics of numbers. What is exact over all rows is from the totals."""
-    at = {name: float(values.quantile(part, interpolation="linear") or 0.0) for name, part in QUANTILES.items()}
+    at = {name: quantile(values, part) for name, part in QUANTILES.items()}
     std = said["std"] if said["std"] is not None and math.isfinite(said["std"]) else None
     skew = values.skew() if len(values) > 2 and std else None
     width = at["p75"] - at["p25"]
@@ -112,6 +115,13 @@ def numbers_of(column: Column, said: Mapping[str, Any], values: pl.Series) -> Nu
         infinite=said.get("infinite", 0),
         outliers=Outliers(outside, share(outside, len(values)), low, high) if width else None,
     )
+
+
+def quantile(values: pl.Series, part: float) -> float:
+    """A quantile of sorted values, between its two neighbours by their distance."""
+    place = part * (len(values) - 1)
+    low, high = values[math.floor(place)], values[math.ceil(place)]
+    return float(low + (high - low) * (place - math.floor(place)))
 
 
 def dates_of(column: Column, said: Mapping[str, Any], values: pl.Series, as_of: date | None) -> Dates:
@@ -153,7 +163,8 @@ def histogram_of(column: Column, values: pl.Series, bins: int) -> Histogram | No
         edges = [low + step * place for place in range(math.ceil((high - low + 1) / step) + 1)]
     else:
         edges = [low + (high - low) * place / bins for place in range(bins)] + [high]
-    places = [int(values.search_sorted(edge, side="left")) for edge in edges[:-1]]
+    edges = edges if values.dtype == pl.Float64 else [round(edge) for edge in edges]
+    places = values.search_sorted(pl.Series(edges[:-1], dtype=values.dtype), side="left").to_list()
     end = int(values.search_sorted(edges[-1], side="left" if whole else "right"))
     counts = [after - before for before, after in zip(places, [*places[1:], end], strict=True)]
 
@@ -198,9 +209,8 @@ def look_up(sample: Sample, column: Column, held_values: pl.Series) -> Mapping[A
     return {value: value for value in held_values}
 
 
-def examples_of(table: Table, column: Column, most: int) -> tuple[Value, ...]:
+def examples_of(start: pl.Series, most: int) -> tuple[Value, ...]:
     """Some different values from the beginning of the table, in its order."""
-    start = table.frame.select(column.name).head(looked_through_rows).collect(engine="streaming")[column.name]
     return tuple(plain(value) for value in start.drop_nulls().unique(maintain_order=True).head(most))
 
 

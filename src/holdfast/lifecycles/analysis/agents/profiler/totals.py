@@ -22,7 +22,7 @@ class Sample:
     whole: bool
 
 
-def totals(table: Table) -> dict[str, Mapping[str, Any]]:
+def count_all(table: Table) -> dict[str, Mapping[str, Any]]:
     """For each column the aggregates that `questions` names."""
     found: dict[str, Mapping[str, Any]] = {}
     for start in range(0, len(table.columns), columns_at_once):

@@ -143,24 +143,31 @@ def says_something(name: str) -> pl.Expr:
 
 def worth_trying(sample: pl.DataFrame, dates: Dates, allowed: Mapping[str, Sequence[str]]) -> dict[str, list[Kind]]:
     """For each column, the kinds that most of its sample is of, the likeliest first."""
-    tried = {}
-    for name in sample.columns:
-        possible = [kind for kind in kinds(dates) if kind.name in allowed.get(name, (kind.name,))]
-        glanced = [kind for kind in most_fitting(sample.head(glance_rows), name, possible) if kind is not NOTHING]
-        both_ways = [one for kind in glanced for one in (replace(kind, loosely=False), kind)]
-        tried[name] = most_fitting(sample, name, both_ways)
-    return tried
+    every = kinds(dates)
+    possible = {
+        name: [kind for kind in every if kind.name in allowed.get(name, (kind.name,))] for name in sample.columns
+    }
+    glanced = most_fitting(sample.head(glance_rows), possible)
+    both_ways = {
+        name: [one for kind in found if kind is not NOTHING for one in (replace(kind, loosely=False), kind)]
+        for name, found in glanced.items()
+    }
+    return most_fitting(sample, both_ways)
 
 
-def most_fitting(sample: pl.DataFrame, name: str, possible: Sequence[Kind]) -> list[Kind]:
-    if not possible:
-        return []
-    asked = [says_something(name), *(misfits(name, kind) for kind in possible)]
-    texts, *wrong = sample.select(expression.alias(str(number)) for number, expression in enumerate(asked)).row(0)
-    if not texts:
-        return [NOTHING, *possible]
-    fitting = [place for place in range(len(possible)) if wrong[place] <= misfit_most_share * texts]
-    return [possible[place] for place in sorted(fitting, key=lambda place: wrong[place])]
+def most_fitting(sample: pl.DataFrame, possible: Mapping[str, Sequence[Kind]]) -> dict[str, list[Kind]]:
+    asked = []
+    for name, some in possible.items():
+        asked += [says_something(name), *(misfits(name, kind) for kind in some)]
+    answers = iter(sample.select(one.alias(str(number)) for number, one in enumerate(asked)).row(0))
+    found = {}
+    for name, some in possible.items():
+        texts, wrong = next(answers), {kind: next(answers) for kind in some}
+        fitting = sorted(
+            (kind for kind in some if wrong[kind] <= misfit_most_share * texts), key=lambda one: wrong[one]
+        )
+        found[name] = fitting if texts or not some else [NOTHING, *some]
+    return found
 
 
 def guess(possible: Sequence[Kind]) -> Found:

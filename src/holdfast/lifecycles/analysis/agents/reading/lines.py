@@ -1,7 +1,7 @@
 """JSON Lines: one object in each line, rewritten as delimited text with a column for every key.
 
 Each line is parsed by Python's own JSON, so that a wrong one is named and a key that comes late is a column like the
-others. That is slower than CSV (bench/profile.py has the figure). A value inside a value is kept as its JSON.
+others. That is slower than CSV (bench/profiles.py has the figure). A value inside a value is kept as its JSON.
 """
 
 import json

@@ -60,12 +60,12 @@ def unpack(path: Path, name: str, scratch: Path) -> tuple[Path, bool]:
     if head(path, 2) != b"\x1f\x8b":
         return path, False
     target = scratch / "unpacked"
-    packed_bytes, written = path.stat().st_size, 0
+    written = 0
     try:
-        with gzip.open(path, "rb") as source, target.open("wb") as sink:
+        with path.open("rb") as packed, gzip.GzipFile(fileobj=packed) as source, target.open("wb") as sink:
             while piece := source.read(piece_bytes):
                 written += len(piece)
-                refuse_bomb(name, packed_bytes, written)
+                refuse_bomb(name, packed.tell(), written)
                 sink.write(piece)
     except EOFError:
         raise cannot_read(f"{name} is cut off: its gzip has no end. Upload it again.") from None
