@@ -1,0 +1,50 @@
+"""Rows of a table to look at closely: all of them, or a sample that is the same every time.
+
+Rows are taken by their number, spread over the whole table (multiples of an odd constant, modulo a power of two, hit
+every stretch equally often), so that a table sorted by time is seen from its first day to its last.
+"""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+_spread, _span = 2_654_435_761, 2**32
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some or all rows of a table, in their order."""
+
+    frame: pl.DataFrame
+    total_rows: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all rows."""
+        return self.frame.height == self.total_rows
+
+    def described(self) -> dict[str, int | bool]:
+        """For the output: how many rows were looked at, and of how many."""
+        return {"total": self.total_rows, "looked_at": self.frame.height, "sampled": not self.whole}
+
+
+def take_sample(table: pl.LazyFrame, rows: int, total_rows: int | None = None) -> Sample:
+    """At most about `rows` rows of the table; `total_rows` saves counting it."""
+    total = count_rows(table) if total_rows is None else total_rows
+    if total > rows:
+        number = _free_name(table.collect_schema().names())
+        place = pl.col(number).cast(pl.UInt64) * _spread % _span
+        table = table.with_row_index(number).filter(place < _span * rows // total).drop(number)
+    return Sample(table.collect(engine="streaming"), total)
+
+
+def count_rows(table: pl.LazyFrame) -> int:
+    """How many rows the table has."""
+    return int(table.select(pl.len()).collect(engine="streaming").item())
+
+
+def _free_name(taken: list[str]) -> str:
+    name = "row"
+    while name in taken:
+        name += "_"
+    return name
