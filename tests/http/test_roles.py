@@ -33,6 +33,16 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/internal/checkpoint"): {"worker"},
     ("POST", "/internal/task-complete"): {"worker"},
     ("POST", "/dispatch/tasks"): {"user"},
+    ("GET", "/tools"): READERS,
+    ("POST", "/tasks"): READERS,
+    ("GET", "/tasks/{task_id}"): READERS,
+    ("POST", "/tasks/{task_id}/upload-urls"): READERS,
+    ("POST", "/tasks/{task_id}/process"): READERS,
+    ("POST", "/tasks/{task_id}/cancel"): READERS,
+    ("GET", "/tasks/{task_id}/downloads"): READERS,
+    ("GET", "/wallet"): READERS,
+    ("GET", "/wallets/{owner}"): {"operator"},
+    ("POST", "/wallets/{owner}/top-up"): {"operator"},
     ("GET", "/api/v1/tasks"): READERS,
     ("GET", TASK): READERS,
     ("GET", f"{TASK}/events"): READERS,
@@ -73,7 +83,12 @@ async def test_every_route_says_whom_it_is_for(app: FastAPI) -> None:
 async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(
     app: FastAPI, store: Store, method: str, path: str
 ) -> None:
-    url = path.replace("{task_id}", MISSING).replace("{name}", "dispatch").replace("{asset}", "swagger-ui.css")
+    url = (
+        path.replace("{task_id}", MISSING)
+        .replace("{name}", "dispatch")
+        .replace("{asset}", "swagger-ui.css")
+        .replace("{owner}", "ada")
+    )
     url += "?wait=false" if path == "/api/v1/events" else ""
     for role, secret in {**await keys(store), "": None}.items():
         async with client(app, secret) as http:
@@ -194,7 +209,12 @@ async def test_who_shows_no_key_sees_only_that_the_server_is_there(app: FastAPI,
 
 @pytest.mark.parametrize(("method", "path"), ROUTES, ids=lambda part: part)
 async def test_a_parameter_that_no_route_has_is_refused(http: httpx.AsyncClient, method: str, path: str) -> None:
-    url = path.replace("{task_id}", MISSING).replace("{name}", "dispatch").replace("{asset}", "swagger-ui.css")
+    url = (
+        path.replace("{task_id}", MISSING)
+        .replace("{name}", "dispatch")
+        .replace("{asset}", "swagger-ui.css")
+        .replace("{owner}", "ada")
+    )
     answer = await http.request(method, url, params={"stat": "Queued"})
     assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["query", "stat"])
 

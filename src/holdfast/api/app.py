@@ -57,8 +57,8 @@ def make_app(
     app.add_middleware(Measured, registry=registry)
     answer_errors(app, store)
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
-    app.include_router(analysis.routes(store, objects))
     app.include_router(dispatch.routes(store))
+    app.include_router(analysis.routes(store, objects))
     app.include_router(tasks.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(operations.routes(store))

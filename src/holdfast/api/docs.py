@@ -39,11 +39,8 @@ server on loopback for which no key was made needs none. Errors are `application
 their `code`."""
 
 TAGS = [
-    {
-        "name": "analysis",
-        "description": "User tasks: create, upload, process, watch, download; and what pays for them.",
-    },
     {"name": "dispatch", "description": "Submit a task."},
+    {"name": "analysis", "description": "User tasks: upload, process, watch, download, and what pays for them."},
     {"name": "tasks", "description": "Find tasks, see where they are and why, cancel and retry them."},
     {"name": "events", "description": "Follow what happens."},
     {"name": "operations", "description": "Queues, workers, counts and costs."},

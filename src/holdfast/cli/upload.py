@@ -72,6 +72,7 @@ def upload(
     files = {"primary": file, **({"baseline": baseline} if baseline else {})}
     chosen = [name.strip() for name in agents.split(",") if name.strip()]
     settings = read_settings()
+    waits = wait or output is not None
 
     async def run() -> int:
         async with calling(settings) as server:
@@ -80,13 +81,15 @@ def upload(
                 try:
                     await send_all(server, task, files, params, bars)
                     await server.ask("POST", f"/tasks/{task}/process")
-                    waits = wait or output is not None
-                    status = await follow(server, task, bars, timeout if waits else timedelta(0))
+                    status = await follow(server, task, bars, timeout) if waits else None
                 except asyncio.CancelledError:
                     bars.stop()
                     printing.say("Task ", (task, "bold"), " goes on: holdfast watch ", task, err=True)
                     raise
-            return await tell(server, status, waits=waits, output=output, as_json=as_json)
+            if status:
+                return await tell(server, status, output, as_json)
+            tell_begun(task, as_json)
+            return 0
 
     try:
         raise typer.Exit(asyncio.run(run()))
@@ -197,36 +200,40 @@ async def follow(server: "Server", task: str, bars: "Bars", patience: timedelta 
         await asyncio.sleep(pause if over is None else max(0, min(pause, over - loop.time())))
 
 
-async def tell(server: "Server", status: dict[str, Any], *, waits: bool, output: Path | None, as_json: bool) -> int:
-    """Say how it is; the exit code. What can be downloaded is listed, or saved."""
+async def tell(server: "Server", status: dict[str, Any], output: Path | None, as_json: bool) -> int:
+    """Say how it ended; the exit code. What can be downloaded is listed, or saved."""
     task, files = status["task_id"], []
-    if status["status"] in ("COMPLETED", "FAILED", "CANCELLED"):
+    if "downloads" in status["actions"]:
         files = (await server.ask("GET", f"/tasks/{task}/downloads"))["downloads"]
     saved = [str(await save(server, one, output)) for one in files] if output else []
     if as_json:
         printing.answer({**status, "downloads": files, **({"saved": saved} if output else {})})
     else:
-        say(status, files, saved, waits=waits)
-    return EXIT_CODES.get(status["status"], TIMED_OUT if waits else 0)
+        say(status, files, saved)
+    return EXIT_CODES.get(status["status"], TIMED_OUT)
 
 
-def say(status: dict[str, Any], files: list[dict[str, Any]], saved: list[str], *, waits: bool) -> None:
-    task = status["task_id"]
-    if not waits and status["status"] not in EXIT_CODES:
-        typer.echo(task)
-        printing.say((f"Follow it: holdfast watch {task}", "dim"), err=True)
-        return
+def say(status: dict[str, Any], files: list[dict[str, Any]], saved: list[str]) -> None:
     if status["error_message"]:
         printing.say((status["error_message"], "red"), err=True)
     if status["recovery_action"]:
         printing.say(status["recovery_action"], ".", err=True)
     if status["status"] not in EXIT_CODES:
+        task = status["task_id"]
         printing.say(f"Not in time: it is {status['status']}. Follow it: holdfast watch {task}", err=True)
     for path in saved:
         typer.echo(path)
     if files and not saved:
         rows = [(one["name"], printing.size(one["bytes"]), one["url"]) for one in files]
         printing.table(("file", "size", "link"), rows, elastic=("link",))
+
+
+def tell_begun(task: str, as_json: bool) -> None:
+    if as_json:
+        printing.answer({"task_id": task})
+        return
+    typer.echo(task)
+    printing.say((f"Follow it: holdfast watch {task}", "dim"), err=True)
 
 
 async def save(server: "Server", one: Mapping[str, Any], folder: Path) -> Path:

@@ -58,7 +58,7 @@ async def test_the_front_end_that_the_interface_was_made_for_runs_unchanged(serv
     assert told["seen"][-1] == "COMPLETED 100"
     names = {one["name"] for one in told["downloads"]}
     assert {"unified-profiler/profile.json", "unified-profiler/report.html", "score-risk/risk.json"} <= names
-    assert told["first"]["rows"] == 200
+    assert told["first"]["file"]["rows"] == 200
 
 
 def holdfast(server: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
