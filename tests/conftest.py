@@ -10,6 +10,7 @@ import pytest
 from holdfast.kernel.embedded import binary_folders, major_version
 from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database, Ground
+from tests.objects import servers
 
 POSTGRES_VERSIONS = (15, 16, 18)
 
@@ -87,3 +88,17 @@ async def store(database: Database) -> AsyncIterator[Store]:
     """The kernel on that database, as the application's role."""
     async with database.store() as store:
         yield store
+
+
+@pytest.fixture(scope="session")
+def seaweed(run_folder: Path) -> Iterator[dict[str, str]]:
+    """The variables that lead to a real S3."""
+    with servers.shared(run_folder / "seaweed", servers.start_seaweed) as variables:
+        yield variables
+
+
+@pytest.fixture(scope="session")
+def azurite(run_folder: Path) -> Iterator[dict[str, str]]:
+    """The variables that lead to what speaks like Azure."""
+    with servers.shared(run_folder / "azurite", servers.start_azurite) as variables:
+        yield variables

@@ -30,20 +30,6 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
         yield http
 
 
-@pytest.fixture(scope="session")
-def seaweed(run_folder: Path) -> Iterator[dict[str, str]]:
-    """The variables that lead to a real S3."""
-    with servers.shared(run_folder / "seaweed", servers.start_seaweed) as variables:
-        yield variables
-
-
-@pytest.fixture(scope="session")
-def azurite(run_folder: Path) -> Iterator[dict[str, str]]:
-    """The variables that lead to what speaks like Azure."""
-    with servers.shared(run_folder / "azurite", servers.start_azurite) as variables:
-        yield variables
-
-
 @pytest.fixture
 def unused_port() -> int:
     return servers.free_ports(1)[0]

@@ -1,0 +1,73 @@
+"""The same with the files in a bucket: bytes go there and come from there, never through the server."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from holdfast.api import make_app
+from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.store import Store
+from holdfast.objects import open_objects
+from holdfast.sdk.client import all_pointed_at
+from holdfast.testing import Ground
+from holdfast.testing.engine import Engine
+from tests.http.conftest import client
+from tests.lifecycles.analysis.app import hf
+from tests.lifecycles.analysis.desk import TABLE, Desk, sha256
+from tests.objects.servers import BUCKET
+from tests.worker.conftest import running_clock
+
+SERVERS = {"s3": "seaweed", "az": "azurite"}
+
+
+@pytest.fixture(params=SERVERS)
+async def bucket(
+    request: pytest.FixtureRequest, ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
+    for name, value in request.getfixturevalue(SERVERS[request.param]).items():
+        monkeypatch.setenv(name, value)
+    with running_clock(ground) as live, Engine(live) as engine:
+        settings = Settings.model_construct(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
+        with all_pointed_at(settings):
+            async with pooled(Address(given=live.url), connections=5) as pool, httpx.AsyncClient() as outside:
+                store, objects = Store(pool), open_objects(settings)
+                await hf.declare(store)
+                app = make_app(pool, database="a test's own", objects=objects)
+                async with client(app) as http:
+                    desk = Desk(app, http, store, objects, engine)
+                    desk.outside = outside
+                    yield desk
+
+
+async def test_a_task_goes_from_upload_to_download_in_a_bucket(bucket: Desk) -> None:
+    task = await bucket.create(["size", "lines"])
+    promise = {"size": len(TABLE), "sha256": sha256(TABLE)}
+    links = await bucket.links(task, parameters=True, primary=promise)
+    assert (await bucket.put(links["primary"])).is_success
+    assert (await bucket.put(links["parameters"], b'{"lines": {"word": "anchor"}}')).is_success
+    assert (await bucket.links(task, parameters=True, primary=promise))["primary"]["uploaded"]
+    again = (await bucket.links(task, parameters=True, primary=promise))["parameters"]
+    assert (await bucket.put(again, b'{"lines": {"word": "anchor"}}')).is_success
+    answer = await bucket.process(task)
+    assert answer.status_code == 202, answer.text
+    assert (await bucket.put(links["primary"], TABLE.upper())).status_code in (200, 201)  # too late to change anything
+    bucket.work()
+    told = await bucket.downloads(task)
+    assert told["lines/lines.json"] == {"lines": 3, "word": "anchor"}
+    assert told["size/size.json"] == {"bytes": len(TABLE)}
+
+
+async def test_what_is_not_there_is_missed_and_what_is_due_is_deleted(bucket: Desk) -> None:
+    task = await bucket.create()
+    await bucket.put((await bucket.links(task, primary={}, baseline={}))["primary"])
+    answer = await bucket.process(task)
+    assert (answer.status_code, answer.json()["missing"]) == (409, ["baseline"])
+    assert await bucket.files_of(task) == ["uploads"]
+    await bucket.cancel(task)
+    async with bucket.engine.database.connect_owner() as connection:
+        await connection.execute("update holdfast.cleanup set due_at = holdfast.now()")
+    await bucket.clean()
+    assert await bucket.files_of(task) == []
