@@ -112,13 +112,13 @@ def test_repeated_rows_are_dropped(suggest: Run) -> None:
 
 HOSTILE = [
     "evil\"]); import os; os.system('touch pwned') #", "'''\nraise SystemExit(3)\n'''", "line\nbreak", "back\\slash",
-    "{braces} %s", "\u2028separator", "\u202ereversed", "quote'quote", '"""',
+    "{braces} %s", "^.*$", "*", "\u2028separator", "\u202ereversed", "quote'quote", '"""',
 ]  # fmt: skip
 
 
 def test_hostile_names_and_values_cannot_leave_their_quotes(suggest: Run) -> None:
     table: dict[str, list[Any]] = {name: [" a", "A", "a", "a", "b"] * 20 for name in HOSTILE}
-    table["spelling"] = [one for i in range(50) for one in (HOSTILE[i % 9], HOSTILE[i % 9].upper())]
+    table["spelling"] = [one for i in range(50) for one in (HOSTILE[i % 10], HOSTILE[i % 10].upper())]
     said = suggest({name: values[:100] for name, values in table.items()})
     assert ("trim", "line\nbreak") in kinds(said)
     rows = clean(suggest, apart=True)
@@ -200,11 +200,14 @@ def test_json_lines_and_parquet_and_gzip_are_cleaned_too(tmp_path: Path) -> None
     cities = ["Oslo", "Oslo", "oslo", " Oslo", "Rome"] * 20
     lines = "".join(json.dumps({"city": city, "n": i, "deep": {"x": i}}) + "\n" for i, city in enumerate(cities))
     (tmp_path / "a.jsonl").write_text(lines)
-    pl.DataFrame({"city": cities, "n": range(100)}).write_parquet(tmp_path / "a.parquet")
+    table = pl.DataFrame({"city": cities, "n": range(100), "^.*$": range(100)})
+    table.write_parquet(tmp_path / "a.parquet")
+    table.with_columns(pl.col("city").cast(pl.Categorical)).write_parquet(tmp_path / "b.parquet")
+    (tmp_path / "c.parquet.gz").write_bytes(gzip.compress((tmp_path / "a.parquet").read_bytes()))
     (tmp_path / "a.csv.gz").write_bytes(
         gzip.compress("\n".join(["city,n", *(f"{c},{i}" for i, c in enumerate(cities))]).encode())
     )
-    for name in ("a.jsonl", "a.parquet", "a.csv.gz"):
+    for name in ("a.jsonl", "a.parquet", "b.parquet", "c.parquet.gz", "a.csv.gz"):
         folder = tmp_path / f"{name}.out"
         folder.mkdir()
         suggest_cleaning(Job(InputFile(tmp_path / name, name), folder))

@@ -266,3 +266,8 @@ def test_numbers_beyond_all_measure_leave_valid_json(compare: Run) -> None:
     text = (compare.outputs / "drift.json").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text
+
+
+def test_names_that_polars_takes_for_patterns_are_only_names(compare: Run) -> None:
+    now, before = (table(seed, 200) | {"^.*$": [shift + i % 9 for i in range(200)]} for seed, shift in ((1, 5), (2, 0)))
+    assert compare(now, before)["made_by"] == ["(^.*$)"]

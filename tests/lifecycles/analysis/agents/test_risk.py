@@ -277,3 +277,9 @@ def test_harmless_traits_that_single_out_persons_together_are_found(score: Run) 
 def test_a_column_that_is_sometimes_missing_is_not_constant(score: Run) -> None:
     said = score(sound() | {"ended": ["x" if i % 2 else None for i in range(ROWS)]})
     assert found(said, "quality") == {("missing", "ended")}
+
+
+def test_a_table_with_such_names_is_scored(score: Run) -> None:
+    # Reading puts them into parentheses.
+    said = score(sound() | {"^.*$": [None if i % 2 else i % 40 for i in range(ROWS)], "*": ["x"] * ROWS})
+    assert found(said, "quality") == {("missing", "(^.*$)"), ("constant", "(*)")}
