@@ -1,5 +1,6 @@
 import math
 import random
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ def compare(tmp_path: Path) -> Run:
 
 
 def table(seed: int, rows: int = 1000, higher: float = 0, later: int = 0) -> dict[str, list[Any]]:
+    return dict(made(seed, rows, higher, later))
+
+
+@cache
+def made(seed: int, rows: int, higher: float, later: int) -> dict[str, list[Any]]:
     chance = random.Random(seed)  # noqa: S311
     return {
         "row_id": list(range(seed * rows, (seed + 1) * rows)),
@@ -36,7 +42,7 @@ def table(seed: int, rows: int = 1000, higher: float = 0, later: int = 0) -> dic
         "city": [chance.choice(["Rome", "Rome", "Oslo", "Paris"]) for _ in range(rows)],
         "open": [chance.random() < 0.3 for _ in range(rows)],
         "seen_on": [f"{2020 + later}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}" for _ in range(rows)],
-        "remark": ["".join(chance.choice("abcdefgh ") for _ in range(chance.randint(10, 40))) for _ in range(rows)],
+        "remark": ["".join(chance.choices("abcdefgh ", k=chance.randint(10, 40))) for _ in range(rows)],
     }
 
 
@@ -260,3 +266,8 @@ def test_numbers_beyond_all_measure_leave_valid_json(compare: Run) -> None:
     text = (compare.outputs / "drift.json").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text
+
+
+def test_names_that_polars_takes_for_patterns_are_only_names(compare: Run) -> None:
+    now, before = (table(seed, 200) | {"^.*$": [shift + i % 9 for i in range(200)]} for seed, shift in ((1, 5), (2, 0)))
+    assert compare(now, before)["made_by"] == ["(^.*$)"]

@@ -183,6 +183,15 @@ def test_names_are_made_different_and_that_is_told(read: Read) -> None:
     assert "Column 2 is named a" in table.notes[0]
 
 
+def test_a_name_that_means_many_columns_to_polars_is_one(read: Read) -> None:
+    table, rows = read("a.csv", "*,^.*$,a\n1,2,3\n")
+    assert (table.names, rows) == (["(*)", "(^.*$)", "a"], [(1, 2, 3)])
+    frame = pl.DataFrame({"*": [1], "^.*$": [2], "": [3]})
+    table, rows = read("a.parquet", as_parquet(frame))
+    assert (table.names, rows) == (["(*)", "(^.*$)", "column_3"], [(1, 2, 3)])
+    assert read("a.jsonl", '{"*":1,"^a$":"x"}\n')[1] == [(1, "x")]
+
+
 def test_quotes_in_the_middle_of_a_field_are_read(read: Read) -> None:
     assert read("a.csv", 'a,b\n1,5" pipe\n2,"x, ""y""\nz"\n')[1] == [(1, '5" pipe'), (2, 'x, "y"\nz')]
 

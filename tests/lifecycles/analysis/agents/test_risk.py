@@ -262,3 +262,24 @@ def test_names_that_polars_takes_for_patterns_are_only_names() -> None:
     sample = take_sample(many.lazy(), 100)
     assert sample.frame.columns == ["^.*$", "*", "row"]
     assert 80 <= sample.frame.height <= 120
+
+
+def test_harmless_traits_that_single_out_persons_together_are_found(score: Run) -> None:
+    traits: dict[str, list[Any]] = {
+        "gender": ["mf"[i % 2] for i in range(ROWS)],
+        "region": [f"R{i * 7 % 13}" for i in range(ROWS)],
+        "profession": [f"P{i * 11 % 17}" for i in range(ROWS)],
+    }
+    assert ("singled_out", None) in found(score(sound() | traits), "pii")
+    assert ("singled_out", None) not in found(score(sound() | traits | {"region": ["R1"] * ROWS}), "pii")
+
+
+def test_a_column_that_is_sometimes_missing_is_not_constant(score: Run) -> None:
+    said = score(sound() | {"ended": ["x" if i % 2 else None for i in range(ROWS)]})
+    assert found(said, "quality") == {("missing", "ended")}
+
+
+def test_a_table_with_such_names_is_scored(score: Run) -> None:
+    # Reading puts them into parentheses.
+    said = score(sound() | {"^.*$": [None if i % 2 else i % 40 for i in range(ROWS)], "*": ["x"] * ROWS})
+    assert found(said, "quality") == {("missing", "(^.*$)"), ("constant", "(*)")}

@@ -12,13 +12,13 @@ import polars as pl
 import polars.selectors as cs
 
 from holdfast.lifecycles.analysis.agents.personal.kinds import as_words
+from holdfast.lifecycles.analysis.agents.reading import MISSING_WORDS
 
-# Compared in lower case and without surrounding space.
-MISSING_MARKERS = (
-    "", "na", "n/a", "n.a.", "#n/a", "nan", "null", "nil", "none", "(null)", "<na>", "-", "--", "---", "?", "missing",
-    "(missing)", "(blank)", "unknown", "undefined", "not available", "not applicable", "k.a.", "#value!", "#ref!",
-    "#div/0!",
-)  # fmt: skip
+# Compared in lower case and without surrounding space: what reading takes for nothing, and what people write besides.
+MISSING_MARKERS = tuple(dict.fromkeys((
+    *(word.lower() for word in MISSING_WORDS), "n.a.", "(null)", "<na>", "---", "(missing)", "(blank)", "undefined",
+    "not available", "not applicable", "k.a.", "#value!", "#ref!", "#div/0!",
+)))  # fmt: skip
 
 tried_most = 10_000
 currency_signs = "€$£¥₹₩₽₺₣"

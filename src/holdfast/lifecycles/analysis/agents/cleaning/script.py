@@ -4,7 +4,7 @@ It holds names and values of a stranger's table. They stand in it only as litera
 nothing and lets nothing out: quotes, line ends and invisible characters are escaped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from holdfast.lifecycles.analysis.agents.cleaning.options import SuggestionKind
@@ -110,12 +110,18 @@ def read(source):
     return pl.read_csv(data, has_header=False, skip_rows=SKIPPED, schema=schema, **options).lazy()
 '''
 
-_read_parquet = """
+_read_parquet = '''
 
 def read(source):
-    return pl.scan_parquet(source, glob=False)
-
-"""
+    """Parquet, with texts of every kind as plain ones. Names go by place, as for other files."""
+    if PACKED:
+        table = pl.read_parquet(gzip.decompress(Path(source).read_bytes())).lazy()
+    else:
+        table = pl.scan_parquet(source, glob=False)
+    if not CHOSEN:
+        table = table.rename(dict(zip(table.collect_schema().names(), NAMES)))
+    return table.with_columns((cs.categorical() | cs.enum()).cast(pl.String))
+'''
 
 
 def write_script(
@@ -152,15 +158,15 @@ def _lines(step: Step) -> list[str]:
 
 def _reading(table: Table, options: ReadingOptions) -> str:
     """The function that reads the file as it was read here, and what it needs to know."""
+    known: dict[str, object] = {"NAMES": table.names, "CHOSEN": options.columns is not None}
     if table.format == "Parquet":
-        return _read_parquet
-    known: dict[str, object] = {
-        "ENCODING": "utf-8-sig" if options.encoding in {None, "utf-8"} else options.encoding,
-        "NAMES": table.names,
-        "CHOSEN": options.columns is not None,
-    }
+        return "\n" + _constants(known | {"PACKED": table.compressed}) + _read_parquet
+    known["ENCODING"] = "utf-8-sig" if options.encoding in {None, "utf-8"} else options.encoding
     if table.format != "JSON Lines":
         known |= {"DELIMITER": table.delimiter, "SKIPPED": int(options.header)}
         known |= {"NULL_VALUES": list(options.null_values) or None}
-    constants = "".join(f"{name} = {value!r}\n" for name, value in known.items())
-    return "\n" + constants + _text + (_read_lines if table.format == "JSON Lines" else _read_delimited)
+    return "\n" + _constants(known) + _text + (_read_lines if table.format == "JSON Lines" else _read_delimited)
+
+
+def _constants(known: Mapping[str, object]) -> str:
+    return "".join(f"{name} = {value!r}\n" for name, value in known.items())

@@ -21,6 +21,7 @@ from holdfast.lifecycles.analysis.agents.profiler.totals import (
     approximate_distinct,
     count_all,
     duplicate_rows,
+    in_parts,
     sample_of,
 )
 from holdfast.lifecycles.analysis.agents.reading import Table, open_table, scratch_folder
@@ -55,8 +56,9 @@ def profile_table(table: Table, options: ProfilerOptions, scratch: Path) -> Prof
     distinct = {} if sample.whole else approximate_distinct(table, table.names)
     start = table.frame.head(looked_through_rows).collect(engine="streaming")
     columns = tuple(
-        profile_column(table, column, said[column.name], sample, distinct.get(column.name), start, options)
-        for column in table.columns
+        profile_column(table, column, said[column.name], held, distinct.get(column.name), start, options)
+        for part, held in in_parts(table, sample, said)
+        for column in part
     )
     file = facts(table, columns, sample, duplicate_rows(table, scratch) if options.duplicates else None)
     relations = correlate(table, columns, options.max_correlated_columns) if options.correlations else None

@@ -57,7 +57,7 @@ def profile_column(
         name=column.name,
         type=type_of(column, said, different, table.rows),
         stored_as=str(column.dtype).partition("(")[0].lower(),
-        missing=missing_of(table, column, said),
+        missing=missing_of(table, column, said, sample),
         distinct=Distinct(different, share(different, count), exact=distinct is None),
         numbers=numbers,
         dates=dates,
@@ -85,11 +85,12 @@ def share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def missing_of(table: Table, column: Column, said: Mapping[str, Any]) -> Missing:
+def missing_of(table: Table, column: Column, said: Mapping[str, Any], sample: Sample) -> Missing:
     count = table.rows - said["count"] - said.get("infinite", 0)
     words: dict[str, int] = {}
     if said.get("words"):
-        found = table.frame.select(column.name).filter(pl.col(column.name).is_in(MISSING_WORDS))
+        rows_of = sample.frame if sample.whole else table.frame
+        found = rows_of.select(column.name).filter(pl.col(column.name).is_in(MISSING_WORDS))
         rows = found.group_by(column.name).len().collect(engine="streaming").rows()
         words = dict(sorted(rows, key=lambda row: (-row[1], row[0])))
     return Missing(count, share(count, table.rows), words)

@@ -11,6 +11,7 @@ from holdfast.lifecycles.analysis.agents.reading import MISSING_WORDS, Column, T
 
 columns_at_once = 100
 hashes_at_once = 16_000_000
+held_at_once_bytes = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,29 @@ def sample_of(table: Table, most: int) -> Sample:
     chosen = table.frame.with_row_index(number).filter(pl.col(number).hash(7) % every == 0).drop(number)
     rows = chosen.select(pl.len()).collect(engine="streaming").item()
     return Sample(chosen, int(rows), whole=False)
+
+
+def in_parts(
+    table: Table, sample: Sample, said: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[list[Column], Sample]]:
+    """The columns, some at a time, with a sample that has those in memory if they are small enough for it."""
+    part: list[Column] = []
+    part_bytes = 0.0
+    for column in table.columns:
+        size_bytes = sample.rows * (16 + 2 * (said[column.name].get("mean_length") or 0))
+        if part and (len(part) == columns_at_once or part_bytes + size_bytes > held_at_once_bytes):
+            yield part, held_part(part, part_bytes, sample)
+            part, part_bytes = [], 0.0
+        part.append(column)
+        part_bytes += size_bytes
+    yield part, held_part(part, part_bytes, sample)
+
+
+def held_part(part: Sequence[Column], size_bytes: float, sample: Sample) -> Sample:
+    frame = sample.frame.select(column.name for column in part)
+    if size_bytes <= held_at_once_bytes:
+        frame = frame.collect(engine="streaming").lazy()
+    return Sample(frame, sample.rows, sample.whole)
 
 
 def duplicate_rows(table: Table, scratch: Path) -> int:

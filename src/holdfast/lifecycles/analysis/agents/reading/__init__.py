@@ -32,7 +32,7 @@ Format = Literal["CSV", "TSV", "JSON Lines", "Parquet"]
 class ReadingOptions(Options):
     """The section "reading" of parameters.json: how the files are to be understood."""
 
-    delimiter: Annotated[str, Field(pattern=r'^[^"\r\n]$')] | None = None
+    delimiter: Annotated[str, Field(pattern=r'^[^"\r\n\x00\x80-\U0010ffff]$')] | None = None
     encoding: Literal["utf-8", "latin-1", "windows-1252", "utf-16"] | None = None
     header: bool = True
     null_values: tuple[str, ...] = ()
@@ -99,8 +99,10 @@ def open_table(job: Job, file: InputFile, scratch: Path) -> Table:
         else:
             raw.refuse_others(start, name)
             table = open_text(path, name, start, options, own)
+    except pl.exceptions.PanicException as error:
+        raise cannot_read(f"{name} cannot be read: {first_line(error)}.") from None
     except OSError as error:
-        if error.errno is not None and error.filename != str(file.path):
+        if str(error.filename) != str(file.path):
             raise
         raise cannot_read(f"{name} cannot be read: {error.strerror}.") from None
     return replace(table, compressed=compressed, bytes=size_bytes)
@@ -111,17 +113,20 @@ def open_parquet(path: Path, name: str, options: ReadingOptions) -> Table:
     try:
         scan = pl.scan_parquet(path, glob=False)
         schema = scan.collect_schema()
-        chosen = choose(list(schema), options.columns, name)
-        frame = scan.select(parquet.simple(column, schema[column]) for column in chosen)
-        types = frame.collect_schema()
+        names, notes = delimited.name_columns(list(schema))
+        chosen = choose(names, options.columns, name)
+        types = dict(zip(names, schema.values(), strict=True))
+        renamed = scan.rename(dict(zip(schema, names, strict=True)))
+        frame = renamed.select(parquet.simple(column, types[column]) for column in chosen)
+        simple = frame.collect_schema()
         # Every page is decoded once, so that a damaged one is found here.
         counted = frame.select(pl.len(), pl.all().null_count().name.prefix("n:")).collect(engine="streaming")
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except pl.exceptions.PolarsError as error:
         raise cannot_read(f"{name} is a Parquet file that cannot be read: {first_line(error)}.") from None
     if counted["len"][0] != rows:
         raise wrong_format(f"{name} says that it has {rows:,} rows, but it has {counted['len'][0]:,}.")
-    columns = tuple(Column(column, types[column]) for column in chosen)
-    return Table(name, "Parquet", False, 0, rows, columns, frame)
+    columns = tuple(Column(column, simple[column]) for column in chosen)
+    return Table(name, "Parquet", False, 0, rows, columns, frame, notes=tuple(notes))
 
 
 def open_text(path: Path, name: str, start: bytes, options: ReadingOptions, scratch: Path) -> Table:

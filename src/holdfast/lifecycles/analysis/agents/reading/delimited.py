@@ -86,27 +86,43 @@ def lay_out(path: Path, name: str, delimiter: str, header: bool, null_values: Se
 
 
 def name_columns(given: Sequence[str], tell: bool = True) -> tuple[list[str], list[str]]:
-    """Names that are all different and none empty, and what was changed for it."""
+    """Names that are all different, none empty and none a pattern to Polars, and what was changed for it."""
     names: list[str] = []
     notes: list[str] = []
     taken: set[str] = {name.strip() for name in given}
     seen: set[str] = set()
     for number, text in enumerate(given, start=1):
         name = text.strip()
-        if not name or name in seen:
-            base, count = (name, 2) if name else ("column", number)
-            while (new := f"{base}_{count}") in taken:
-                count += 1
-            taken.add(new)
-            notes.append(
-                f"Column {number} has no name; it is called {new} here."
-                if not name
-                else f"Column {number} is named {name}, as another is; it is called {new} here."
-            )
-            name = new
-        seen.add(name)
-        names.append(name)
+        new, why = name, ""
+        if is_pattern(name):
+            new, why = f"({name})", f"is named {name}"
+        elif not name:
+            new, why = f"column_{number}", "has no name"
+        elif name in seen:
+            new, why = f"{name}_2", f"is named {name}, as another is"
+        if why:
+            new = not_taken(new, taken)
+            notes.append(f"Column {number} {why}; it is called {new} here.")
+        taken.add(new)
+        seen.add(new)
+        names.append(new)
     return names, notes if tell else []
+
+
+def is_pattern(name: str) -> bool:
+    """Whether Polars would take a name for many columns."""
+    return name == "*" or (name.startswith("^") and name.endswith("$"))
+
+
+def not_taken(name: str, taken: set[str]) -> str:
+    """The name, or the first with a higher number at its end that nobody has."""
+    stem, _, count = name.rpartition("_")
+    if name in taken and not (stem and count.isdigit()):
+        stem, count = name, "1"
+    while name in taken:
+        count = str(int(count) + 1)
+        name = f"{stem}_{count}"
+    return name
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import polars as pl
 
 sample_rows = 10_000
 glance_rows = 500
+columns_at_once = 50
 misfit_most_share = 0.2
 
 Dates = Literal["auto", "day-first", "month-first", "off"]
@@ -144,15 +145,17 @@ def says_something(name: str) -> pl.Expr:
 def worth_trying(sample: pl.DataFrame, dates: Dates, allowed: Mapping[str, Sequence[str]]) -> dict[str, list[Kind]]:
     """For each column, the kinds that most of its sample is of, the likeliest first."""
     every = kinds(dates)
-    possible = {
-        name: [kind for kind in every if kind.name in allowed.get(name, (kind.name,))] for name in sample.columns
-    }
-    glanced = most_fitting(sample.head(glance_rows), possible)
-    both_ways = {
-        name: [one for kind in found if kind is not NOTHING for one in (replace(kind, loosely=False), kind)]
-        for name, found in glanced.items()
-    }
-    return most_fitting(sample, both_ways)
+    tried: dict[str, list[Kind]] = {}
+    for start in range(0, sample.width, columns_at_once):
+        part = sample[:, start : start + columns_at_once]
+        possible = {name: [one for one in every if one.name in allowed.get(name, (one.name,))] for name in part.columns}
+        glanced = most_fitting(part.head(glance_rows), possible)
+        both_ways = {
+            name: [one for kind in found if kind is not NOTHING for one in (replace(kind, loosely=False), kind)]
+            for name, found in glanced.items()
+        }
+        tried |= most_fitting(part, both_ways)
+    return tried
 
 
 def most_fitting(sample: pl.DataFrame, possible: Mapping[str, Sequence[Kind]]) -> dict[str, list[Kind]]:

@@ -1,11 +1,13 @@
 """Personal data and secrets, as findings."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import polars as pl
 
 from holdfast.lifecycles.analysis.agents.personal import KINDS, Seen
 from holdfast.lifecycles.analysis.agents.personal.kinds import as_words
+from holdfast.lifecycles.analysis.agents.risk.facts import row_hash
 from holdfast.lifecycles.analysis.agents.risk.scoring import Finding
 
 _quasi = r"_(gender|sex|geschlecht|city|ort|region|state|country|nationality|job|profession|marital_status|age)_"
@@ -31,11 +33,11 @@ def findings(sample: pl.DataFrame, seen: Sequence[Seen]) -> Iterator[Finding]:
 def _singled_out(sample: pl.DataFrame, seen: Sequence[Seen]) -> Iterator[Finding]:
     """Whether traits that are harmless one by one single out rows together (k-anonymity with k = 1)."""
     columns = [one.column for one in seen if one.kind in {"birth_date", "postal_address"} and not one.within]
-    columns += [name for name in sample.columns if pl.Series([as_words(name)]).str.contains(_quasi)[0]]
+    columns += [name for name in sample.columns if re.search(_quasi, as_words(name))]
     columns = [name for name in dict.fromkeys(columns) if sample[name].n_unique() < sample.height / 2]
     if len(columns) < 3 or sample.height < 100:
         return
-    alone = int((sample.select(columns).group_by(columns).len()["len"] == 1).sum())
+    alone = int(sample.select(row_hash(columns)).to_series().is_unique().sum())
     share = alone / sample.height
     if share >= 0.05:
         yield Finding(

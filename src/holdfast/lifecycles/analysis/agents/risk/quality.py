@@ -120,9 +120,9 @@ def _missing(name: str, facts: Facts, limits: Thresholds) -> Iterator[Finding]:
 
 
 def _constant(column: pl.Series, facts: Facts) -> Iterator[Finding]:
-    if column.len() > 1 and facts.missing[column.name] < facts.rows and column.drop_nulls().n_unique() == 1:
+    if column.len() > 1 and not facts.missing[column.name] and column.n_unique() == 1:
         yield Finding(
-            "constant", column.name, 0.02, f"{column.name} has one value only, in all rows looked at.",
+            "constant", column.name, 0.02, f"{column.name} has the same value in all rows looked at.",
             "Drop the column: it tells nothing.", {"distinct": 1},
         )  # fmt: skip
 
