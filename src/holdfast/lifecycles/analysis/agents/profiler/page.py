@@ -133,7 +133,7 @@ def column_card(column: ColumnProfile, anchor: str) -> Html:
         rows = [(shown(one.value), float(one.count)) for one in column.top_values]
         total = column.top_values[0].count / column.top_values[0].share
         parts.append(bars(rows, "Commonest values", total=total))
-    elif column.examples and not column.histogram:
+    elif column.examples and (column.type == "identifier" or not column.histogram):
         parts.append(facts([("Examples", joined_values(column))]))
     return card(value(column.name), columns(*parts), badges=[badge(column.type)], anchor=anchor)
 
