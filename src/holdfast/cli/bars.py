@@ -15,6 +15,7 @@ from rich.progress import (
     TextColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 from holdfast.cli import printing
 
@@ -78,6 +79,13 @@ class Bars:
             self._agents.update(self._bar, description=shortened(doing), completed=detail["agents_completed"])
         else:
             self._say(f"{status['status']}: {detail['agents_completed']} of {detail['agents_total']} agents")
+
+    def note(self, line: str) -> None:
+        """Something that whoever waits should know."""
+        if self._live:
+            self._agents.console.print(Text(printing.clean(line), "yellow"))
+        else:
+            self._say(line)
 
     def _say(self, line: str) -> None:
         if not self._live and not self._quiet and line not in self._told:

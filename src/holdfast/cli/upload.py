@@ -39,6 +39,7 @@ TIMED_OUT = 124
 rounds_at_most = 4
 piece_bytes = 256 * 1024
 look_again_most = timedelta(seconds=1)
+wonder_after = timedelta(seconds=3)
 
 Existing = Annotated[Path, typer.Argument(help="The file to analyse.", exists=True, dir_okay=False, readable=True)]
 
@@ -190,10 +191,16 @@ async def send(server: "Server", link: Mapping[str, Any], path: Path, size: int,
 async def follow(server: "Server", task: str, bars: "Bars", patience: timedelta | None) -> dict[str, Any]:
     """The task once it has ended, or as it is when patience does."""
     loop = asyncio.get_running_loop()
-    over = None if patience is None else loop.time() + patience.total_seconds()
+    began = loop.time()
+    over = None if patience is None else began + patience.total_seconds()
+    explained = False
     while True:
         status = await server.ask("GET", f"/tasks/{task}")
         bars.agents(status)
+        if status["status"] == "QUEUED" and not explained and loop.time() - began > wonder_after.total_seconds():
+            why = await server.ask("GET", f"/api/v1/tasks/{task}/why")
+            bars.note(f"{why['sentence']} {why['fix']}")
+            explained = True
         if status["poll_after_ms"] is None or (over is not None and loop.time() >= over):
             return status
         pause = min(status["poll_after_ms"] / 1000, look_again_most.total_seconds())

@@ -123,6 +123,20 @@ def test_a_failure_is_told_with_its_exit_code(server: str, table: str, tmp_path:
     assert "Fix file format, create new task." in done.stderr
 
 
+def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table: str, tmp_path: Path) -> None:
+    with serving(live, open_objects(Settings(objects=f"file://{tmp_path}/objects"))) as alone:
+        live.ask_owner("select holdfast.pause_queue('analysis', 'ada')")
+        try:
+            words = ["--tool", "count", "--agents", "free", "--wait", "--timeout", "5s"]
+            done = holdfast(alone, "upload", table, *words)
+        finally:
+            live.ask_owner("select holdfast.resume_queue('analysis')")
+    assert done.returncode == 124, done.stderr
+    assert "Queue analysis is paused" in done.stderr
+    assert "Resume it: holdfast queues resume analysis" in done.stderr
+    assert "Not in time: it is QUEUED." in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "environment", "code", "says"),
     [
