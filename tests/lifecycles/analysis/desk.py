@@ -11,14 +11,18 @@ from uuid import UUID
 import httpx
 from fastapi import FastAPI
 
+from holdfast.api import make_app
+from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Json, Lease
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.cleaner import clean
-from holdfast.objects import Objects
+from holdfast.objects import Objects, open_objects
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
 from tests.http.conftest import client
+from tests.lifecycles.analysis.app import hf
 
 lasting = timedelta(hours=2)
 TABLE = b"a,b\n1,2\n3,4\n"
@@ -131,6 +135,18 @@ class Desk:
         """What is left of its files: where each is, within the task's folder."""
         folder = (await self.analyses.read(UUID(task)))["folder"]
         return sorted(one.key.removeprefix(f"{folder}/").partition("/")[0] for one in await self.objects.keys(folder))
+
+
+@contextlib.asynccontextmanager
+async def desk_at(engine: Engine, settings: Settings) -> AsyncIterator[Desk]:
+    """A server on the engine's database, with its files where the settings say."""
+    async with pooled(Address(given=engine.database.url), connections=10) as pool:
+        store, objects = Store(pool), open_objects(settings)
+        await hf.declare(store)
+        app = make_app(pool, database="a test's own", objects=objects)
+        async with client(app) as http:
+            yield Desk(app, http, store, objects, engine)
+            assert await store.verify() == []
 
 
 @contextlib.asynccontextmanager

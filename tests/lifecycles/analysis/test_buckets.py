@@ -6,17 +6,11 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from holdfast.api import make_app
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.objects import open_objects
 from holdfast.sdk.client import all_pointed_at
 from holdfast.testing import Ground
 from holdfast.testing.engine import Engine
-from tests.http.conftest import client
-from tests.lifecycles.analysis.app import hf
-from tests.lifecycles.analysis.desk import TABLE, Desk, sha256
+from tests.lifecycles.analysis.desk import TABLE, Desk, desk_at, sha256
 from tests.objects.servers import BUCKET
 from tests.worker.conftest import running_clock
 
@@ -32,14 +26,8 @@ async def bucket(
     with running_clock(ground) as live, Engine(live) as engine:
         settings = Settings.model_construct(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
         with all_pointed_at(settings):
-            async with pooled(Address(given=live.url), connections=5) as pool, httpx.AsyncClient() as outside:
-                store, objects = Store(pool), open_objects(settings)
-                await hf.declare(store)
-                app = make_app(pool, database="a test's own", objects=objects)
-                async with client(app) as http:
-                    desk = Desk(app, http, store, objects, engine)
-                    desk.outside = outside
-                    yield desk
+            async with desk_at(engine, settings) as desk, httpx.AsyncClient() as desk.outside:
+                yield desk
 
 
 async def test_a_task_goes_from_upload_to_download_in_a_bucket(bucket: Desk) -> None:

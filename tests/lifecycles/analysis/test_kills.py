@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.api import make_app
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.objects import open_objects
 from holdfast.testing import Database, Ground
 from holdfast.testing.engine import Engine
-from tests.http.conftest import client
-from tests.lifecycles.analysis.app import hf
-from tests.lifecycles.analysis.desk import Desk
+from tests.lifecycles.analysis.desk import Desk, desk_at
 from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, eventually
 
@@ -40,13 +34,8 @@ async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
 @pytest.fixture
 async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
     """A user of a server on the same database and the same objects."""
-    settings = Settings.model_construct(url=live.url, home=tmp_path)
-    async with pooled(Address(given=live.url), connections=5) as pool:
-        store, objects = Store(pool), open_objects(settings)
-        await hf.declare(store)
-        app = make_app(pool, database="a test's own", objects=objects)
-        async with client(app) as http:
-            yield Desk(app, http, store, objects, Engine(live))
+    async with desk_at(Engine(live), Settings.model_construct(home=tmp_path)) as desk:
+        yield desk
 
 
 @pytest.mark.parametrize("killed_in", AGENTS)

@@ -1,6 +1,5 @@
 """Limits to the second, and how long files are kept."""
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -8,49 +7,23 @@ import pytest
 
 from holdfast.errors import ObjectsUnreachable
 from tests.lifecycles.analysis.desk import Desk
-
-
-async def created(desk: Desk) -> str:
-    return await desk.create()
-
-
-async def uploading(desk: Desk) -> str:
-    return await desk.uploaded()
-
-
-async def upload_failed(desk: Desk) -> str:
-    task = await desk.create()
-    await desk.links(task)
-    await desk.process(task)
-    return task
-
-
-async def queued(desk: Desk) -> str:
-    return await desk.queued()
-
-
-async def processing(desk: Desk) -> str:
-    return (await desk.processing())[0]
-
+from tests.lifecycles.analysis.test_matrix import AT
 
 LIMITS = [
-    (created, 15, "EXPIRED"),
-    (uploading, 15, "EXPIRED"),
-    (upload_failed, 60, "EXPIRED"),
-    (queued, 60, "EXPIRED"),
-    (processing, 30, "FAILED"),
+    ("CREATED", 15, "EXPIRED"),
+    ("UPLOADING", 15, "EXPIRED"),
+    ("UPLOAD_FAILED", 60, "EXPIRED"),
+    ("QUEUED", 60, "EXPIRED"),
+    ("PROCESSING", 30, "FAILED"),
 ]
 
 
-@pytest.mark.parametrize(("reach", "minutes", "end"), LIMITS, ids=lambda value: getattr(value, "__name__", None))
-async def test_a_limit_ends_the_task_to_the_second(
-    desk: Desk, reach: Callable[[Desk], Awaitable[str]], minutes: int, end: str
-) -> None:
-    task = await reach(desk)
-    before = (await desk.read(task))["status"]
+@pytest.mark.parametrize(("state", "minutes", "end"), LIMITS)
+async def test_a_limit_ends_the_task_to_the_second(desk: Desk, state: str, minutes: int, end: str) -> None:
+    task = await AT[state](desk)
     desk.clock.advance(minutes=minutes, seconds=-1)
     await desk.sweep()
-    assert (await desk.read(task))["status"] == before
+    assert (await desk.read(task))["status"] == state
     desk.clock.advance(seconds=1)
     await desk.sweep()
     status = await desk.read(task)
