@@ -196,6 +196,18 @@ async def test_effects_that_are_not_there_cannot_be_declared(store: Store) -> No
         await store.declare(PAID)
 
 
+async def test_in_a_list_the_one_that_is_refused_undoes_nothing_of_other_lifecycles(
+    store: Store, ledger: asyncpg.Connection
+) -> None:
+    task = await submit(store, lifecycle="paid")
+    await store.act(task, "pay", {"price": 1})
+    plain = await submit(store)
+    leases = [await take_one(store, "paid"), await take_one(store)]
+    answers = await store.settle((leases[0], Done({"price": "too high"})), (leases[1], Done({})))
+    assert {one.task_id: one.status for one in answers} == {task: "refused", plain: "ok"}
+    assert await state_of(store, plain) == "Completed"
+
+
 async def test_a_failure_and_its_effects_are_one(store: Store, ledger: asyncpg.Connection) -> None:
     task = await submit(store, lifecycle="paid")
     await store.act(task, "pay")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -12,7 +13,7 @@ from holdfast.errors import HoldfastError, KeyRefused, RequestInvalid, ServerUnr
 from holdfast.kernel.settings import Settings
 
 calls_at_most = 5
-answer_within_seconds = 60.0
+silence_most = timedelta(seconds=60)
 
 BY_CODE = {
     kind.http_code: kind
@@ -29,18 +30,29 @@ class Server:
         self._http = http
 
     async def ask(
-        self, method: str, path: str, body: object = None, *, key: str | None = None, repeatable: bool = True
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        within: timedelta = timedelta(seconds=60),
     ) -> dict[str, Any]:
-        """Its answer. Asks again, while it does not answer, what can be asked twice. Raises what the server says."""
+        """Its answer. While there is none it is asked again: all that is asked here can be asked twice.
+
+        Raises what the server says.
+        """
         headers = {"Idempotency-Key": key} if key else {}
         for call in range(1, calls_at_most + 1):
             try:
-                answer = await self._http.request(method, path, json=body, headers=headers)
+                answer = await self._http.request(
+                    method, path, json=body, headers=headers, timeout=within.total_seconds()
+                )
             except httpx.TransportError as error:
-                if call == calls_at_most or not repeatable:
+                if call == calls_at_most:
                     raise self.unreachable(error) from error
             else:
-                if answer.status_code != 503 or call == calls_at_most or not repeatable:
+                if answer.status_code != 503 or call == calls_at_most:
                     return checked(answer)
             await asyncio.sleep(0.1 * 2**call)
         raise self.unreachable(None)  # pragma: no cover - the last call has returned or raised
@@ -78,14 +90,21 @@ async def calling(settings: Settings) -> AsyncIterator[Server]:
     """The server of these settings. A key is shown to that server only, not to where its links lead."""
     key = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
 
+    own = place_of(httpx.URL(settings.server))
+
     async def show_key(request: httpx.Request) -> None:
-        if str(request.url).startswith(f"{settings.server}/"):
+        if place_of(request.url) == own:
             request.headers.update(key)
 
     async with httpx.AsyncClient(
-        base_url=settings.server, timeout=answer_within_seconds, event_hooks={"request": [show_key]}
+        base_url=settings.server, timeout=silence_most.total_seconds(), event_hooks={"request": [show_key]}
     ) as http:
         yield Server(settings, http)
+
+
+def place_of(url: httpx.URL) -> tuple[str, str, int | None]:
+    """Which server an address leads to, however it is written."""
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)
 
 
 def checked(answer: httpx.Response, otherwise: type[HoldfastError] = RequestInvalid) -> dict[str, Any]:
@@ -100,7 +119,7 @@ def checked(answer: httpx.Response, otherwise: type[HoldfastError] = RequestInva
     kind = BY_CODE.get(str(problem.get("code")), otherwise)
     fields = [f"{'.'.join(map(str, one['loc']))}: {one['message']}" for one in problem.get("errors") or []]
     if kind is KeyRefused:
-        raise KeyRefused(detail, fix="Set HOLDFAST_KEY.")
+        raise KeyRefused(detail, fix="Set HOLDFAST_KEY to a key that counts there.")
     if issubclass(kind, errors.Failure):
         kind = otherwise
     raise kind("\n".join([detail, *fields]))

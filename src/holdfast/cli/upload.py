@@ -20,7 +20,7 @@ import typer
 from holdfast.cli import printing
 from holdfast.cli.asking import INTERRUPTED, cancelled_by_ctrl_c
 from holdfast.cli.options import Json, Timeout
-from holdfast.errors import RequestInvalid, UrlRefused
+from holdfast.errors import HoldfastError, RequestInvalid, UrlRefused
 
 if TYPE_CHECKING:
     from holdfast.cli.bars import Bars
@@ -40,6 +40,7 @@ rounds_at_most = 4
 piece_bytes = 256 * 1024
 look_again_most = timedelta(seconds=1)
 wonder_after = timedelta(seconds=3)
+copying_most = timedelta(minutes=15)
 
 Existing = Annotated[Path, typer.Argument(help="The file to analyse.", exists=True, dir_okay=False, readable=True)]
 
@@ -78,18 +79,19 @@ def upload(
     async def run() -> int:
         async with calling(settings) as server:
             with Bars(quiet=as_json) as bars, cancelled_by_ctrl_c():
+                promised = {role: await asyncio.to_thread(described, path) for role, path in files.items()}
                 task = await create(server, tool, chosen or await all_agents(server, tool, bool(baseline)))
                 try:
-                    await send_all(server, task, files, params, bars)
-                    await server.ask("POST", f"/tasks/{task}/process")
+                    await send_all(server, task, promised, params, bars)
+                    await server.ask("POST", f"/tasks/{task}/process", within=copying_most)
                     status = await follow(server, task, bars, timeout) if waits else None
-                except asyncio.CancelledError:
+                except (asyncio.CancelledError, HoldfastError):
                     bars.stop()
-                    printing.say("Task ", (task, "bold"), " goes on: holdfast watch ", task, err=True)
+                    printing.say(f"The task: {server.address}/tasks/{task}", err=True)
                     raise
             if status:
                 return await tell(server, status, output, as_json)
-            tell_begun(task, as_json)
+            tell_begun(server, task, as_json)
             return 0
 
     try:
@@ -120,7 +122,9 @@ class Described:
 
 
 def described(path: Path) -> Described:
-    """What there is to promise of a file, read once from its start to its end."""
+    """What there is to promise of a file, read once from its start to its end. Raises BadParameter."""
+    if not path.is_file():  # a pipe or a device: it cannot be read twice, or has no end
+        raise typer.BadParameter(f"{path} is no regular file. Save it first.")
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         size = stream.tell()
@@ -128,9 +132,10 @@ def described(path: Path) -> Described:
     return Described(path, {"filename": path.name, "content_type": kind, "size": size, "sha256": digest})
 
 
-async def send_all(server: "Server", task: str, paths: Mapping[str, Path], params: Path | None, bars: "Bars") -> None:
+async def send_all(
+    server: "Server", task: str, files: Mapping[str, Described], params: Path | None, bars: "Bars"
+) -> None:
     """Bring all files where they belong. Raises UrlRefused if links run out faster than files can be sent."""
-    files = {role: await asyncio.to_thread(described, path) for role, path in paths.items()}
     body = {"files": {role: one.about for role, one in files.items()}, "has_parameters": params is not None}
 
     async def ask_links() -> dict[str, Any]:
@@ -226,8 +231,7 @@ def say(status: dict[str, Any], files: list[dict[str, Any]], saved: list[str]) -
     if status["recovery_action"]:
         printing.say(status["recovery_action"], ".", err=True)
     if status["status"] not in EXIT_CODES:
-        task = status["task_id"]
-        printing.say(f"Not in time: it is {status['status']}. Follow it: holdfast watch {task}", err=True)
+        printing.say(f"Not in time: task {status['task_id']} is {status['status']}, and goes on.", err=True)
     for path in saved:
         typer.echo(path)
     if files and not saved:
@@ -235,12 +239,12 @@ def say(status: dict[str, Any], files: list[dict[str, Any]], saved: list[str]) -
         printing.table(("file", "size", "link"), rows, elastic=("link",))
 
 
-def tell_begun(task: str, as_json: bool) -> None:
+def tell_begun(server: "Server", task: str, as_json: bool) -> None:
     if as_json:
         printing.answer({"task_id": task})
         return
     typer.echo(task)
-    printing.say((f"Follow it: holdfast watch {task}", "dim"), err=True)
+    printing.say((f"Where it is: {server.address}/tasks/{task}", "dim"), err=True)
 
 
 async def save(server: "Server", one: Mapping[str, Any], folder: Path) -> Path:

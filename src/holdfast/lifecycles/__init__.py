@@ -25,5 +25,7 @@ async def declare_all(
     """
     for lifecycle in (*LIFECYCLES, *lifecycles):
         await store.declare(lifecycle)
-    for tool in (PROFILE_MY_DATA.published(), *tools):
-        await Analyses.beside(store).define_tool(tool)
+    analyses = Analyses.beside(store)
+    await analyses.define_tool(PROFILE_MY_DATA.published(), unless_known=True)
+    for tool in tools:
+        await analyses.define_tool(tool)

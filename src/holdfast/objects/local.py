@@ -25,6 +25,7 @@ from holdfast.objects import Download, Found, Upload
 from holdfast.objects.names import check_key, check_link, check_upload, lasting_most
 from holdfast.objects.tickets import ASK_AGAIN, Method, Ticket, Tickets, read_secret
 
+SECRET = ".signing-key"  # noqa: S105 - its name
 written_at_once = 1 << 20
 left_behind = timedelta(hours=1)  # an upload that is alive writes at least once a minute
 remembered = lasting_most + timedelta(days=1)
@@ -59,7 +60,7 @@ class Folder:
                 folder.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError), open(self.folder / ".gitignore", "x", opener=private) as file:
                 file.write("*\n")
-            self._tickets = Tickets(read_secret(self.folder / ".signing-key"))
+            self._tickets = Tickets(read_secret(self.folder / SECRET))
             self._tidy()
         except OSError as error:
             raise SettingInvalid(
@@ -208,7 +209,7 @@ class Folder:
     async def delete(self, prefix: str) -> int:
         def remove() -> int:
             top, count = self.path(prefix), 0
-            for folder, folders, files in os.walk(top, topdown=False):
+            for folder, folders, files in self._walk(top, topdown=False):
                 for name in files:
                     with contextlib.suppress(FileNotFoundError):
                         Path(folder, name).unlink()
@@ -228,7 +229,7 @@ class Folder:
     async def keys(self, prefix: str) -> list[Found]:
         def walk() -> list[Found]:
             found = []
-            for folder, _, files in os.walk(self.path(prefix)):
+            for folder, _, files in self._walk(self.path(prefix)):
                 for name in files:
                     path = Path(folder, name)
                     size = size_of(path)
@@ -238,6 +239,16 @@ class Folder:
 
         with unreachable():
             return await in_thread(walk)
+
+    def _walk(self, top: Path, *, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Everything below; nothing if that is not there. Raises OSError, also if the whole folder has gone."""
+        (self.folder / SECRET).stat()  # a share that is not mounted must not pass for an empty one
+
+        def tell(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise error
+
+        return os.walk(top, topdown=topdown, onerror=tell)
 
     def path(self, key: str) -> Path:
         """Where the object is. Raises RequestInvalid."""

@@ -152,6 +152,7 @@ class Holdfast:
         """Offer a tool to users (`POST /tasks`): workers of this application run its agents. Raises AppInvalid."""
         run = handler(tool, lambda task: self.acall(self._read_analysis(task)), self._objects)
         self.task(name=tool.id, lifecycle=ANALYSIS.name, queue=ANALYSIS.queue)(run)
+        self.tasks[tool.id].apart = True
         self.tools[tool.id] = tool
         return tool
 

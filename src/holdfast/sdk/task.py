@@ -79,6 +79,8 @@ class Task(Generic[P, R]):
         self.priority = priority
         self.lifecycle = lifecycle
         self.errors = dict(errors)
+        self.apart = False
+        """Whether workers run it in a process of its own, which can be ended without harm to others."""
         self.signature = inspect.signature(function)
 
     def __repr__(self) -> str:

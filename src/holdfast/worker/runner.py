@@ -105,12 +105,14 @@ class Runner(StoreDesk):
 
     def begin(self, leases: Sequence[Lease], claimed: float, *, apart: bool = False) -> None:
         """Run these. The keeper hears of it first: if they bring this process down, it knows which they were."""
-        suspects = [] if apart else [lease for lease in leases if lease.last_chance]
-        self._suspects.update(lease.task_id for lease in suspects)
-        for lease in suspects:  # workers were lost with it before: whoever is to blame must not take others along
+        # Workers were lost with it before, or it cannot be stopped as code of ours can: it must not take others along.
+        alone = [] if apart else [one for one in leases if one.last_chance or self.app.tasks[one.name].apart]
+        apart_ids = {lease.task_id for lease in alone}
+        self._suspects |= apart_ids
+        for lease in alone:
             self.link.send("alone", dump_lease(lease))
         now = time.monotonic()
-        mine = [lease for lease in leases if apart or not lease.last_chance]
+        mine = [lease for lease in leases if lease.task_id not in apart_ids]
         if mine:
             self._tell_begun(mine)
         self.traced = is_tracing()

@@ -76,7 +76,7 @@ COUNT = hf.tool(
     Tool(
         "count",
         [
-            Agent("lines", lines, "Lines", credits=2),
+            Agent("lines", lines, "Lines", credits=2, options=Told),
             Agent("size", size, "Size", credits=3),
             Agent("compare", compare, "Compare", needs_baseline=True),
             Agent("free", size, "Free", credits=0),

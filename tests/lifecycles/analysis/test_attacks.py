@@ -1,5 +1,6 @@
 """What others may try with links, names and ids; each is refused and changes nothing."""
 
+import asyncio
 import gzip
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,6 @@ async def test_a_late_upload_changes_nothing_that_a_worker_reads(desk: Desk) -> 
     await desk.put(early, b"a\n" * 1000)
     folder = f"users/local/tasks/{task}"
     for one in await desk.objects.keys(f"{folder}/uploads"):  # as a bucket would: the very object is replaced
-        await desk.objects.delete(one.key)
         await desk.objects.put(one.key, Path(__file__), content_type="text/csv")
     desk.work()
     assert (await desk.downloads(task)).get("size/size.json") == {"bytes": len(TABLE)}
@@ -259,6 +259,50 @@ async def put_at(desk: Desk, task: str, role: str, body: bytes, folder: Path) ->
     (folder / "file").write_bytes(body)
     (key,) = [one["upload_key"] for one in (await desk.analyses.read(UUID(task)))["files"] if one["role"] == role]
     await desk.objects.put(key, folder / "file", content_type="text/csv")
+
+
+async def test_a_wrong_upload_has_a_new_place_the_next_time(desk: Desk, tmp_path: Path) -> None:
+    task = await desk.create(["lines"])
+    promise = {"sha256": sha256(TABLE), "size": len(TABLE)}
+    await desk.links(task, primary=promise)
+    await put_at(desk, task, "primary", TABLE.upper(), tmp_path)
+    assert (await desk.process(task)).status_code == 409
+    link = (await desk.links(task, primary=promise))["primary"]
+    assert not link["uploaded"]
+    assert (await desk.put(link)).status_code == 200
+    assert (await desk.process(task)).status_code == 202
+
+
+async def test_two_who_ask_for_links_at_once_have_links_that_count(desk: Desk) -> None:
+    for _ in range(5):
+        task = await desk.create(["free"])
+        answers = await asyncio.gather(*(desk.ask_links(task) for _ in range(4)))
+        links = [one.json()["uploads"]["primary"] for one in answers]
+        assert (await desk.put(links[0])).status_code == 200
+        assert (await desk.process(task)).status_code == 202
+
+
+async def test_who_looked_where_nothing_is_to_be_any_more_says_nothing(desk: Desk) -> None:
+    task = await desk.create(["free"])
+    await desk.links(task, primary={"filename": "old.csv"})
+    before = await desk.analyses.read(UUID(task))
+    await desk.put((await desk.links(task, primary={"filename": "new.csv"}))["primary"])
+    with pytest.raises(MoveRefused, match="New links were asked for"):
+        await Intake(desk.store, desk.objects).process(before)
+    assert (await desk.process(task)).status_code == 202
+
+
+async def test_a_checksum_may_be_written_in_capitals(desk: Desk) -> None:
+    task = await desk.create(["free"])
+    await desk.put((await desk.links(task, primary={"sha256": sha256(TABLE).upper()}))["primary"])
+    assert (await desk.process(task)).status_code == 202
+
+
+async def test_without_credits_nothing_is_copied(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with desk_of(desk, "ada", 1) as ada:
+        task = await ada.uploaded()
+        monkeypatch.setattr(desk.objects, "copy", None)
+        assert (await ada.process(task)).status_code == 402
 
 
 async def test_links_that_are_asked_for_while_it_is_processed_win(desk: Desk) -> None:

@@ -134,7 +134,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table:
     assert done.returncode == 124, done.stderr
     assert "Queue analysis is paused" in done.stderr
     assert "Resume it: holdfast queues resume analysis" in done.stderr
-    assert "Not in time: it is QUEUED." in done.stderr
+    assert "is QUEUED, and goes on." in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,17 @@ def test_what_cannot_be_uploaded_is_told_with_the_fix(
 ) -> None:
     done = holdfast(server, "upload", table, *words, **environment)
     assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+
+
+def test_a_pipe_is_refused_before_anything_is_made(server: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    done = holdfast(server, "upload", str(tmp_path / "pipe.csv"))
+    assert (done.returncode, "is no regular file" in done.stderr) == (2, True), done.stderr
+
+
+def test_what_went_wrong_is_told_with_the_task(server: str, table: str) -> None:
+    done = holdfast(server, "upload", table, "--tool", "count", "--agents", "compare")
+    assert f"The task: {server}/tasks/" in done.stderr
 
 
 def test_a_file_that_is_not_there_is_a_mistake_of_usage(server: str, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 from collections import Counter
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import asyncpg
 import pytest
 
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Done, Failed
+from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed
 from holdfast.lifecycles.analysis.intake import Intake
 from tests.lifecycles.analysis.desk import Desk, desk_of, lasting
 
@@ -183,6 +184,44 @@ async def test_what_is_no_number_of_credits_is_refused(desk: Desk, amount: objec
     assert (await desk.http.get("/wallets/ada")).status_code == 404
 
 
+@pytest.mark.parametrize("owner", ["ü", "a b", "x" * 200])
+async def test_any_owner_can_be_given_credits(desk: Desk, owner: str) -> None:
+    path = f"/wallets/{quote(owner, safe='')}"
+    assert (await desk.http.post(f"{path}/top-up", json={"credits": 3})).json()["balance"] == 3
+    assert (await desk.http.get(path)).json()["owner"] == owner
+
+
+async def test_lists_over_many_wallets_do_not_wait_for_each_other_in_a_ring(desk: Desk) -> None:
+    """Two lists, the second in the opposite order, each step charged to another owner's wallet."""
+    owners = [f"owner-{number}" for number in range(6)]
+    for owner in owners:
+        await desk.analyses.top_up(owner, 100, "an operator")
+    lists = []
+    for turn in range(2):
+        tasks = [await queued_of(desk, owner) for owner in (owners if turn else owners[::-1])]
+        lists.append(await desk.store.claim_these(tasks, lasting=lasting, worker="a test"))
+    before = await deadlocks(desk)
+    for agent in ("lines", "size"):
+        await asyncio.gather(*(desk.store.checkpoint(*(Checkpoint(one, agent, []) for one in each)) for each in lists))
+    await asyncio.gather(*(desk.store.settle(*((one, Done({})) for one in each)) for each in lists))
+    assert await deadlocks(desk) == before
+    for owner in owners:
+        assert (await desk.analyses.read_wallet(owner))["spent"] == 10
+
+
+async def queued_of(desk: Desk, owner: str) -> UUID:
+    made = await desk.analyses.make("count", ["lines", "size"], owner=owner)
+    await desk.store.act(made.task_id, "upload_urls")
+    await desk.store.act(made.task_id, "process")
+    return made.task_id
+
+
+async def deadlocks(desk: Desk) -> int:
+    await ledger(desk, "select pg_stat_clear_snapshot()")
+    found: int = await ledger(desk, "select deadlocks from pg_stat_database where datname = current_database()")
+    return found
+
+
 async def test_users_see_their_own_wallet_and_no_other(desk: Desk) -> None:
     async with desk_of(desk, "ada", amount=4) as ada:
         assert (await ada.http.get("/wallet")).json()["balance"] == 4
@@ -208,7 +247,7 @@ async def test_entries_come_in_pages(desk: Desk) -> None:
         " values (holdfast.uuid7(), 'top_up', '', 'balance', 5)",
     ],
 )
-async def test_not_even_the_owner_of_the_tables_can_cook_the_books(desk: Desk, statement: str) -> None:
+async def test_what_would_unbalance_the_books_is_refused_even_by_hand(desk: Desk, statement: str) -> None:
     await desk.wallet()
     async with desk.engine.database.connect_owner() as connection:
         with pytest.raises(asyncpg.PostgresError):

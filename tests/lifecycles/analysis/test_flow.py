@@ -1,7 +1,15 @@
 """From nothing to a download, as a client does it."""
 
 import json
+from typing import Any
 
+import pytest
+
+from holdfast.analysis import PROFILE_MY_DATA, Agent, Tool
+from holdfast.errors import AppInvalid, DatabaseUnreachable, RequestInvalid
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Submission
+from holdfast.lifecycles import declare_all
 from tests.lifecycles.analysis.desk import TABLE, Desk
 
 
@@ -111,6 +119,113 @@ async def test_a_retried_task_is_uploaded_and_run_anew(desk: Desk) -> None:
     desk.work()
     assert (await desk.downloads(task))["lines/lines.json"]["lines"] == 5
     assert (await desk.wallet())["spent"] == 10
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {}, [], "x", 5, {"tool_id": "count"}, {"tool_id": "count", "agents": []},
+        {"tool_id": "count", "agents": "lines"}, {"tool_id": "count", "agents": ["/etc/x"]},
+        {"tool_id": "count", "agents": ["lines", None]}, {"tool_id": "other", "agents": ["lines"]},
+        {"tool_id": "count", "agents": ["lines"], "prices": {}},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_a_retry_cannot_say_what_the_task_is(desk: Desk, payload: Any) -> None:
+    task = await desk.completed(["lines"])
+    answer = await desk.http.post(f"/api/v1/tasks/{task}/retry", json={"payload": payload})
+    assert (answer.status_code, answer.json()["code"]) == (422, "request-invalid"), answer.text
+
+
+async def test_a_retry_with_other_agents_costs_what_they_cost_today(desk: Desk) -> None:
+    task = await desk.completed(["lines"])
+    payload = {"tool_id": "count", "agents": ["size"]}
+    again = (await desk.http.post(f"/api/v1/tasks/{task}/retry", json={"payload": payload})).json()["task_id"]
+    assert (await desk.read(again))["credits"] == {"price": 3, "charged": 0, "reserved": 0}
+    assert (await desk.read(again))["progress_detail"]["agents_completed"] == 0
+    await desk.cancel(again)
+    assert await desk.downloads(again) == {}
+
+
+async def test_a_task_without_a_tool_is_not_a_users_task(desk: Desk) -> None:
+    (made,) = await desk.store.submit(Submission(lifecycle="analysis"))
+    assert (await desk.http.get(f"/tasks/{made.id}")).status_code == 404
+
+
+async def test_who_only_knows_a_tool_does_not_change_it(desk: Desk) -> None:
+    dear = {**PROFILE_MY_DATA.published(), "title": "Dear"}
+    await desk.analyses.define_tool(dear)
+    await declare_all(desk.store)
+    assert dear in (await desk.http.get("/tools")).json()["items"]
+
+
+@pytest.mark.parametrize("agent", [{"name": "../x"}, {"credits": -5}, {"credits": None}, {"credits": 1.5}])
+async def test_a_tool_that_nobody_could_pay_is_refused(desk: Desk, agent: dict[str, Any]) -> None:
+    whole = {"name": "a", "title": "", "credits": 1, "needs_baseline": False}
+    with pytest.raises(RequestInvalid, match="has no name, or no price"):
+        await desk.analyses.define_tool({"id": "odd", "title": "", "agents": [{**whole, **agent}]})
+
+
+@pytest.mark.parametrize("price", [-1, 1.5, "2", True, 10**7])
+def test_an_agent_has_a_price_in_whole_credits(price: Any) -> None:
+    with pytest.raises(AppInvalid, match="has no price"):
+        Tool("odd", [Agent("a", lambda job: None, credits=price)])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"readng": {}}, "there is no section 'readng'. There are: reading, lines, size, compare, free."),
+        ({"lines": 5}, "lines holds no object"),
+        ({"lines": {"wrd": "x"}}, "lines.wrd: Extra inputs are not permitted"),
+    ],
+)
+async def test_wrong_parameters_are_found_before_anything_is_paid(
+    desk: Desk, parameters: dict[str, Any], says: str
+) -> None:
+    task = await desk.queued(["size", "lines"], **parameters)
+    desk.work()
+    status = await desk.read(task)
+    assert (status["status"], status["error_code"]) == ("FAILED", "FILE_FORMAT_ERROR")
+    assert says in status["error_message"]
+    assert (await desk.wallet())["spent"] == 0
+
+
+async def test_the_same_key_gives_the_same_task_whatever_became_of_the_tool(desk: Desk) -> None:
+    body, key = {"tool_id": "count", "agents": ["lines"]}, {"Idempotency-Key": "once"}
+    first = await desk.http.post("/tasks", json=body, headers=key)
+    await desk.analyses.define_tool({"id": "count", "title": "", "agents": [
+        {"name": "size", "title": "", "credits": 9, "needs_baseline": False}]})  # fmt: skip
+    again = await desk.http.post("/tasks", json=body, headers=key)
+    assert (again.status_code, again.json()) == (201, first.json())
+
+
+async def test_inputs_stay_when_nobody_knows_whether_the_task_was_queued(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the database is lost after its commit."""
+    task = await desk.uploaded(["lines"])
+    act = Store.act
+
+    async def lose_the_answer(store: Store, *given: Any) -> str:
+        await act(store, *given)
+        raise DatabaseUnreachable("the line is dead")
+
+    monkeypatch.setattr(Store, "act", lose_the_answer)
+    assert (await desk.process(task)).status_code == 503
+    monkeypatch.undo()
+    assert (await desk.process(task)).json()["status"] == "QUEUED"
+    desk.work()
+    assert (await desk.read(task))["status"] == "COMPLETED"
+
+
+async def test_two_attempts_of_an_agent_write_to_two_places(desk: Desk) -> None:
+    task, first = await desk.processing(["lines"])
+    await desk.store.hand_back("a test")
+    desk.work()
+    (step,) = await desk.store.steps(task)
+    assert all(first.token.hex not in one["key"] for one in step.result)
+    assert len({one["key"].split("/")[-2] for one in step.result}) == 1
 
 
 async def test_a_task_of_another_lifecycle_is_not_found_here(desk: Desk) -> None:

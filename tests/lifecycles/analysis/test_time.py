@@ -112,7 +112,7 @@ async def test_an_expired_task_leaves_nothing_and_late_uploads_go_too(desk: Desk
     desk.clock.advance(minutes=1)
     assert await desk.files_of(task) == ["uploads"]
     assert not (await desk.read(task))["s3_cleaned"]
-    desk.clock.advance(hours=1)
+    desk.clock.advance(days=1)
     await desk.clean()
     assert await desk.files_of(task) == []
     assert (await desk.read(task))["s3_cleaned"]
@@ -145,9 +145,41 @@ async def test_downloads_end_with_the_files(desk: Desk) -> None:
     task = await desk.completed()
     desk.clock.advance(days=30, seconds=-1)
     assert len(await desk.downloads(task)) == 3
+    links = (await desk.http.get(f"/tasks/{task}/downloads")).json()["downloads"]
+    assert {datetime.fromisoformat(one["expires_at"]) for one in links} == {desk.clock.now() + timedelta(seconds=1)}
     desk.clock.advance(seconds=1)
     answer = await desk.http.get(f"/tasks/{task}/downloads")
     assert (answer.status_code, answer.json()["code"]) == (410, "task-expired")
+
+
+async def test_a_surprise_does_not_end_the_cleaning(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = await desk.uploaded()
+    desk.clock.advance(minutes=15)
+    await desk.sweep()
+
+    async def surprise(prefix: str) -> int:
+        raise ZeroDivisionError(prefix)
+
+    monkeypatch.setattr(desk.objects, "delete", surprise)
+    await desk.clean()
+    monkeypatch.undo()
+    desk.clock.advance(minutes=1)
+    await desk.clean()
+    assert await desk.files_of(task) == []
+
+
+async def test_a_folder_that_has_gone_does_not_pass_for_cleaned(desk: Desk, tmp_path: Path) -> None:
+    task = await desk.uploaded()
+    desk.clock.advance(minutes=15)
+    await desk.sweep()
+    (tmp_path / "objects").rename(tmp_path / "elsewhere")
+    await desk.clean()
+    assert not (await desk.read(task))["s3_cleaned"]
+    (tmp_path / "elsewhere").rename(tmp_path / "objects")
+    desk.clock.advance(days=1)
+    await desk.clean()
+    assert await desk.files_of(task) == []
+    assert (await desk.read(task))["s3_cleaned"]
 
 
 async def test_what_was_completed_before_a_failure_can_be_downloaded(desk: Desk) -> None:

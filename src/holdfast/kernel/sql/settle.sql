@@ -18,6 +18,7 @@ as $$
 #variable_conflict use_column
 declare
   v_over record;
+  v_alone bool := cardinality(p_id) = 1;
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
     coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
@@ -41,13 +42,14 @@ begin
     left join unnest(v_over.ended, v_over.tokens) o(id, token) on o.id = i.id and o.token = i.token where o.id is null;
   end if;
   return query select s.* from holdfast.settle_each(
-    p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body) s;
+    p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body, v_alone) s;
 end $$;
 
--- The same for any mixture of outcomes: lock, then see what the engine makes of each.
+-- The same for any mixture of outcomes: lock, then see what the engine makes of each. Whoever came in a list (not alone)
+-- must not undo the others if its effects refuse.
 create or replace function holdfast.settle_each(
   p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
-  p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[])
+  p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[], p_alone bool)
 returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
 language plpgsql
 as $$
@@ -65,6 +67,7 @@ declare
   v_status text[];
   v_tokens uuid[];
   v_effects bool;
+  i int;
 begin
   if p_outcome && array['failed', 'cancelled'] then  -- their open children may end with them
     perform holdfast.lock_children(p_id);
@@ -100,8 +103,10 @@ begin
       select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target offset 0) s on true
   ) r;
 
-  if v_effects and cardinality(p_id) > 1 then  -- one that refuses must not hold up the others
-    for i in 1 .. cardinality(v_held) loop
+  if v_effects and not p_alone then
+    -- By their owners: what effects lock beside a task is, as a rule, its owner's.
+    for i in select h.place from unnest(v_held) with ordinality h(id, place)
+             cross join lateral (select t.owner from holdfast.task t where t.id = h.id offset 0) t order by t.owner, h.place loop
       begin
         perform holdfast.log_failures(v_held[i:i], v_verb[i:i], v_due[i:i], v_note[i:i], v_token[i:i]);
         perform holdfast.move(v_held[i:i], v_verb[i:i], v_due[i:i], v_note[i:i], v_result[i:i], v_token[i:i], v_hash[i:i]);

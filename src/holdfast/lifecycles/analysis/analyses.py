@@ -32,10 +32,10 @@ class Cleanup:
 class Analyses(Calls):
     """User tasks and what is paid for them."""
 
-    async def define_tool(self, tool: Mapping[str, Any]) -> None:
-        """Say what a tool is and which agents it has, as `Tool.published` does."""
-        given = (tool["id"], tool["title"], wire.dump(tool["agents"]))
-        await self._value("select holdfast.define_tool($1, $2, $3)", *given)
+    async def define_tool(self, tool: Mapping[str, Any], *, unless_known: bool = False) -> None:
+        """Say what a tool is and which agents it has, as `Tool.published` does. Raises RequestInvalid."""
+        given = (tool["id"], tool["title"], wire.dump(tool["agents"]), unless_known)
+        await self._value("select holdfast.define_tool($1, $2, $3, $4)", *given)
 
     async def tools(self) -> list[dict[str, Any]]:
         """What can be asked for: id, title, agents with their prices."""
@@ -56,6 +56,10 @@ class Analyses(Calls):
         """All there is to tell of a task. Raises TaskNotFound, also if it is not `owner`'s."""
         found: dict[str, Any] = wire.load(await self._value("select holdfast.read_analysis($1, $2)", task_id, owner))
         return found
+
+    async def check_credits_for(self, task_id: UUID) -> int:
+        """What the task costs. Raises CreditsInsufficient or WalletNotFound if that could not be paid now."""
+        return int(await self._value("select holdfast.check_credits_for($1)", task_id))
 
     async def open_wallet(self, owner: str, amount: int, by: str) -> None:
         """A wallet with so many credits, unless it is there."""

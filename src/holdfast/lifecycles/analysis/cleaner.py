@@ -9,7 +9,7 @@ import logging
 import random
 from datetime import timedelta
 
-from holdfast.errors import DatabaseError, HoldfastError
+from holdfast.errors import HoldfastError
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.objects import Objects
 
@@ -24,20 +24,21 @@ async def clean(analyses: Analyses, objects: Objects) -> int:
     for one in taken:
         try:
             number = await objects.delete(one.prefix)
-        except HoldfastError as error:
-            log.warning("files not deleted", extra={"task_id": str(one.task_id), "error": error.detail})
-            await analyses.end_cleanup(one, 0, error.detail or error.title)
+        except Exception as error:  # whatever it was: this one comes back, and the others are next
+            said = error.detail if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+            log.warning("files not deleted", extra={"task_id": str(one.task_id), "error": said})
+            await analyses.end_cleanup(one, 0, said)
         else:
             await analyses.end_cleanup(one, number)
     return len(taken)
 
 
 async def clean_on(analyses: Analyses, objects: Objects, every: timedelta = clean_every) -> None:
-    """Delete until cancelled. A database that is away is asked again."""
+    """Delete until cancelled. A database that is away is asked again; nothing else stops it."""
     while True:
         try:
             more = await clean(analyses, objects) > 0
-        except DatabaseError as error:
+        except Exception as error:
             log.warning("cleaning failed", extra={"error": str(error)})
             more = False
         await asyncio.sleep(0 if more else every.total_seconds() * random.uniform(0.7, 1.3))  # noqa: S311

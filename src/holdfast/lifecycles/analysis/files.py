@@ -5,16 +5,17 @@ copy: its size, and its checksum if one was promised. The copy's key is new each
 by the move that queues the task, so neither a late upload nor a second `/process` can change what a worker reads.
 """
 
+import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from holdfast.lifecycles.analysis.agents.job import parameters_most_bytes
 from holdfast.objects import Download, Objects, Upload
 
 table_most_bytes = 5 * 1024**3  # what S3 takes in one PUT, and copies in one call
-parameters_most_bytes = 1024**2
 download_lasting = timedelta(hours=1)
 
 
@@ -35,19 +36,23 @@ PARAMETERS = Promise("parameters", "parameters.json", "application/json")
 async def placed(objects: Objects, promises: Iterable[Promise], found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The promises with a place for each, as the move to UPLOADING writes them down; and whether it is there already.
 
-    Whoever promises the same again keeps the place while nothing is there, so that links can be renewed during a long
-    upload; and keeps what is there if its checksum was promised. Everybody else gets a new place.
+    The same promise has the same place, whoever asks at the same time, so that links can be renewed during a long
+    upload. What is there already stays if its checksum was promised and nothing was found wrong with it; otherwise the
+    next upload has a new place.
     """
-    files = []
-    for one in promises:
-        key = f"{found['folder']}/uploads/{one.role}-{secrets.token_hex(8)}"
-        uploaded = False
-        for before in found["files"]:
-            if {**before, **vars(one)} == before:
-                uploaded = await objects.find(before["upload_key"]) is not None
-                key = before["upload_key"] if one.sha256 or not uploaded else key
-        files.append({**vars(one), "upload_key": key, "uploaded": uploaded and one.sha256 is not None})
-    return files
+    refused = (found["note"] or {}).get("missing", []) if found["state"] == "UPLOAD_FAILED" else []
+    return [await place_of(objects, one, found, is_refused=one.role in refused) for one in promises]
+
+
+async def place_of(objects: Objects, promise: Promise, found: Mapping[str, Any], *, is_refused: bool) -> dict[str, Any]:
+    before = [one["upload_key"] for one in found["files"] if {**one, **vars(promise)} == one]
+    own = hashlib.sha256(repr(promise).encode()).hexdigest()[:16]
+    key = before[0] if before else f"{found['folder']}/uploads/{promise.role}-{own}"
+    there = await objects.find(key)
+    kept = there is not None and promise.sha256 is not None and not is_refused and promise.size in (None, there.bytes)
+    if there and not kept:
+        key = f"{found['folder']}/uploads/{promise.role}-{secrets.token_hex(8)}"
+    return {**vars(promise), "upload_key": key, "uploaded": kept}
 
 
 async def sign_uploads(
@@ -82,16 +87,16 @@ async def copied(objects: Objects, promised: Mapping[str, Any], key: str) -> int
     there = await objects.find(promised["upload_key"])
     if there is None:
         return "is not there"
-    most = most_bytes_of(promised["role"])
-    if there.bytes > most:
-        return f"has {there.bytes} bytes, and at most {most} are taken"
     await objects.copy(promised["upload_key"], key)
     copy = await objects.find(key)
     if copy is None:
         return "is not there"
+    most = most_bytes_of(promised["role"])
+    if copy.bytes > most:
+        return f"has {copy.bytes} bytes, and at most {most} are taken"
     if promised["size"] is not None and copy.bytes != promised["size"]:
         return f"has {copy.bytes} bytes instead of {promised['size']}"
-    if promised["sha256"] and await objects.sha256(key) != promised["sha256"].lower():
+    if promised["sha256"] and await objects.sha256(key) != promised["sha256"]:
         return "has another sha256 than was promised"
     return copy.bytes
 
@@ -103,11 +108,12 @@ def most_bytes_of(role: str) -> int:
 async def sign_downloads(
     objects: Objects, found: Mapping[str, Any], *, now: datetime, server: str
 ) -> list[tuple[dict[str, Any], Download]]:
-    """What the completed agents wrote, each with its link."""
+    """What the completed agents wrote, each with its link, which lasts no longer than the file."""
+    kept = datetime.fromisoformat(found["outputs_kept_until"]) - now
     return [
         (output, await objects.sign_download(
             output["key"], filename=output["name"].replace("/", "-"), content_type=output["content_type"],
-            now=now, lasting=download_lasting, server=server,
+            now=now, lasting=min(download_lasting, kept), server=server,
         ))
         for step in found["steps"] if step["name"] in found["agents"]
         for output in step["result"]

@@ -6,14 +6,21 @@ cannot overwrite anything, and its names are the step's result. Files are stream
 """
 
 import mimetypes
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, Transient
 from holdfast.kernel.running import called, current, progress, step
-from holdfast.lifecycles.analysis.agents.job import Agent, InputFile, Job, cannot_read, read_parameters
+from holdfast.lifecycles.analysis.agents.job import (
+    Agent,
+    InputFile,
+    Job,
+    cannot_read,
+    check_parameters,
+    read_parameters,
+)
 from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
@@ -23,25 +30,27 @@ Outputs = list[dict[str, Any]]
 
 
 class Handler(Protocol):
-    async def __call__(self, tool_id: str, agents: list[str], prices: dict[str, int]) -> dict[str, Any]: ...
+    async def __call__(self, tool_id: str, agents: list[str]) -> dict[str, Any]: ...
 
 
 def handler(tool: Tool, read: Reading, objects: Callable[[], Objects]) -> Handler:
     """The handler of a tool's tasks. `read` tells of a task what the database knows."""
 
-    async def analyse(tool_id: str, agents: list[str], prices: dict[str, int]) -> dict[str, Any]:
+    async def analyse(tool_id: str, agents: list[str]) -> dict[str, Any]:
         """Run the agents that the task names."""
         lease = current()
         found, store = await read(lease.task_id), objects()
+        chosen = [named(tool, name) for name in agents]
         with scratch() as folder:
             inputs = await fetched(store, found, folder)
-            for done, name in enumerate(agents):
-                progress(done, len(agents), note=name)
-                work = folder / name
+            parameters = parameters_of(inputs, tool, chosen)
+            for done, agent in enumerate(chosen):
+                progress(done, len(agents), note=agent.name)
+                work = folder / f"agent-{done}"
                 work.mkdir()
-                job = Job(inputs["primary"], work, inputs.get("baseline"), parameters_of(inputs))
-                place = f"{found['folder']}/outputs/{name}/{lease.token.hex}"
-                await step(name, completed, named(tool, name), job, store, place)
+                job = Job(inputs["primary"], work, inputs.get("baseline"), parameters)
+                place = f"{found['folder']}/outputs/{agent.name}/{lease.token.hex}"
+                await step(agent.name, completed, agent, job, store, place)
         progress(len(agents), len(agents))
         return {"agents": agents}
 
@@ -71,9 +80,14 @@ async def fetched(objects: Objects, found: Mapping[str, Any], folder: Path) -> d
     return inputs
 
 
-def parameters_of(inputs: Mapping[str, InputFile]) -> Mapping[str, Any]:
+def parameters_of(inputs: Mapping[str, InputFile], tool: Tool, chosen: Sequence[Agent]) -> Mapping[str, Any]:
+    """parameters.json, looked at before anything is paid for. Raises SchemaInvalid for what no agent understands."""
     given = inputs.get("parameters")
-    return read_parameters(given.path) if given else {}
+    if given is None:
+        return {}
+    parameters = read_parameters(given.path)
+    check_parameters(parameters, chosen, known=["reading", *(agent.name for agent in tool.agents)])
+    return parameters
 
 
 async def completed(agent: Agent, job: Job, objects: Objects, place: str) -> Outputs:

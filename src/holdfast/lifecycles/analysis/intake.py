@@ -1,18 +1,19 @@
 """The way of a task from its creation to the queue, for clients over HTTP and for programs with files at hand."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from holdfast.errors import FilesMissing, HoldfastError, MoveRefused
+from holdfast.errors import FilesMissing, HoldfastError, MoveRefused, ObjectsError, TaskExpired
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.files import Promise, freeze, placed
 from holdfast.objects import Objects
 
 WAITING = ("CREATED", "UPLOADING", "UPLOAD_FAILED")
-UNDER_WAY = ("QUEUED", "PROCESSING")
+ACCEPTED = ("QUEUED", "PROCESSING", "COMPLETED")
 
 
 class Intake:
@@ -25,6 +26,7 @@ class Intake:
 
     async def promise(self, found: Mapping[str, Any], promises: Sequence[Promise]) -> list[dict[str, Any]]:
         """Write down what will be uploaded, with a place for each file. Raises MoveRefused or TaskExpired."""
+        refuse_expired(found)
         files = await placed(self.objects, promises, found)
         await self.store.act(found["task_id"], "upload_urls", {"files": files})
         return files
@@ -35,27 +37,31 @@ class Intake:
         Raises FilesMissing, MoveRefused, TaskExpired or a BillingError.
         """
         task = UUID(found["task_id"])
-        if found["state"] in UNDER_WAY:
+        if found["state"] in ACCEPTED:
             return str(found["state"])
+        refuse_expired(found)
         if found["state"] != "UPLOADING":
             return await self.store.act(task, "process")  # which says why not
+        await self.analyses.check_credits_for(task)  # before anything is copied; the move decides
         folder, inputs, wrong = await freeze(self.objects, found)
         try:
             if wrong:
-                await self._refuse_files(task, wrong)
+                await self._refuse_files(found, wrong)
             return await self.store.act(task, "process", {"inputs": inputs})
         except HoldfastError as error:
             if error.http_status < 500:  # after anything else nobody knows whether the move was made
-                await self.objects.delete(folder)
+                with contextlib.suppress(ObjectsError):  # then it goes with the rest, when the task's time has come
+                    await self.objects.delete(folder)
             now = (await self.analyses.read(task))["state"] if isinstance(error, MoveRefused) else None
-            if now not in UNDER_WAY:
+            if now not in ACCEPTED:
                 raise
             return str(now)  # another call was faster
 
-    async def _refuse_files(self, task: UUID, wrong: Mapping[str, str]) -> None:
+    async def _refuse_files(self, found: Mapping[str, Any], wrong: Mapping[str, str]) -> None:
         said = " ".join(f"{role} {problem}." for role, problem in wrong.items())
-        note = {"kind": "files_missing", "missing": list(wrong), "message": said}
-        await self.store.act(task, "files_missing", note)
+        looked_at = [one["upload_key"] for one in found["files"]]
+        note = {"kind": "files_missing", "missing": list(wrong), "message": said, "looked_at": looked_at}
+        await self.store.act(found["task_id"], "files_missing", note)
         raise FilesMissing(said, fix="Ask for new links with POST /tasks/{id}/upload-urls.", missing=list(wrong))
 
     async def bring(
@@ -70,3 +76,9 @@ class Intake:
                 await self.objects.put(one["upload_key"], path, content_type=one["content_type"])
             await self.process(await self.analyses.read(made.task_id))
         return made.task_id
+
+
+def refuse_expired(found: Mapping[str, Any]) -> None:
+    """Raise TaskExpired."""
+    if found["state"] == "EXPIRED":
+        raise TaskExpired(f"Task {found['task_id']} has expired.", fix="Create a new task.")

@@ -3,12 +3,13 @@
 A user touches only tasks of their own: another's id is answered like one that is not there.
 """
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.errors import MoveRefused, TaskExpired, WalletNotFound
 from holdfast.http.access import Guarded, needs, owned_by
@@ -32,18 +33,22 @@ local_credits = 1000
 
 User = Annotated[Principal, needs("user", "operator")]
 Operator = Annotated[Principal, needs("operator")]
-Filename = Annotated[
-    str,
-    Field(
-        min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f/\\]+$", description="A name, not a path",
-        examples=["data.csv"],
-    ),
-]  # fmt: skip
+PATHS = re.compile(r"[\x00-\x1f\x7f/\\]")
+
+
+def plain(name: str) -> str:
+    if PATHS.search(name):
+        raise ValueError("is a path, or holds what no name holds; send the name alone, without slashes")
+    return name
+
+
+Filename = Annotated[str, Field(min_length=1, max_length=255, examples=["data.csv"]), AfterValidator(plain)]
 ContentType = Annotated[
-    str, Field(max_length=200, pattern=r"^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?charset=[A-Za-z0-9._-]+)?$")
+    str, Field(max_length=150, pattern=r"^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?charset=[A-Za-z0-9._-]+)?$")
 ]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
-Owner = Annotated[str, Field(max_length=200)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$"), AfterValidator(str.lower)]
+Owner = Annotated[str, Path(max_length=200)]
+Cursor = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 
 
 class NewAnalysis(Body):
@@ -227,7 +232,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     async def wallet(
         request: Request,
         caller: User,
-        cursor: Annotated[int | None, Query(ge=1)] = None,
+        cursor: Cursor = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Any:
         """The caller's own credits."""
@@ -240,7 +245,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         owner: Owner,
         request: Request,
         caller: Operator,
-        cursor: Annotated[int | None, Query(ge=1)] = None,
+        cursor: Cursor = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Any:
         """Somebody's credits, for operators."""

@@ -96,9 +96,9 @@ def render(found: Mapping[str, Any]) -> dict[str, Any]:
         "recoverable": (code or state) in RECOVERABLE,
         "missing": (found["note"] or {}).get("missing", []) if state == "UPLOAD_FAILED" else [],
         "created_at": found["created_at"],
-        "updated_at": max([found["moves"][-1]["at"], *(one["at"] for one in found["steps"])]),
-        "upload_started_at": last_at(found, verb="upload_urls"),
-        **{name: last_at(found, to=entered) for name, entered in ENTERED.items()},
+        "updated_at": max([found["moves"][-1]["at"], found["linked_at"] or "", *(one["at"] for one in found["steps"])]),
+        "upload_started_at": found["linked_at"],
+        **{name: last_at(found, entered) for name, entered in ENTERED.items()},
         "expires_at": found["deadline"],
         "cancel_requested": found["cancel_requested"],
         "credits": {"price": sum(found["prices"].values()), "charged": found["charged"], "reserved": found["reserved"]},
@@ -160,7 +160,7 @@ def stage_of(state: str, current: str | None) -> str:
     return "finalizing" if state == "PROCESSING" and current is None else STAGES[state]
 
 
-def last_at(found: Mapping[str, Any], *, verb: str | None = None, to: str | None = None) -> str | None:
-    """When this last happened."""
-    times = [one["at"] for one in found["moves"] if one["verb"] == verb or one["to"] == to]
+def last_at(found: Mapping[str, Any], state: str) -> str | None:
+    """When it last came into this state."""
+    times = [one["at"] for one in found["moves"] if one["to"] == state]
     return times[-1] if times else None

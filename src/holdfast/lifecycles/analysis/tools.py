@@ -11,6 +11,7 @@ from holdfast.lifecycles.analysis.agents import AGENTS
 from holdfast.lifecycles.analysis.agents.job import Agent
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+price_most = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Tool:
         names = [agent.name for agent in self.agents]
         wrong = [name for name in (self.id, *names) if not NAME.fullmatch(name)]
         twice = [name for name, times in Counter(names).items() if times > 1]
-        priced = [agent.name for agent in self.agents if isinstance(agent.credits, bool) or agent.credits < 0]
+        priced = [agent.name for agent in self.agents if not is_price(agent.credits)]
         if wrong:
             raise AppInvalid(f"{wrong[0]!r} is no name.", fix="Small letters, digits and dashes: profile-my-data.")
         if not names:
@@ -33,7 +34,7 @@ class Tool:
         if twice:
             raise AppInvalid(f"The tool {self.id} has two agents called {twice[0]}.", fix="Give one another name.")
         if priced:
-            raise AppInvalid(f"{priced[0]} costs less than nothing.", fix="Give it credits=0 or more.")
+            raise AppInvalid(f"{priced[0]} has no price.", fix=f"Give it credits=0 to {price_most}, a whole number.")
 
     def published(self) -> dict[str, Any]:
         """The tool as the database knows it."""
@@ -42,6 +43,10 @@ class Tool:
             for one in self.agents
         ]
         return {"id": self.id, "title": self.title, "agents": agents}
+
+
+def is_price(credits: object) -> bool:  # noqa: A002
+    return isinstance(credits, int) and not isinstance(credits, bool) and 0 <= credits <= price_most
 
 
 PROFILE_MY_DATA = Tool("profile-my-data", AGENTS, title="Profile my data")

@@ -112,6 +112,14 @@ def test_two_samples_of_the_same_have_not_drifted(compare: Run, seed: int, rows:
     assert (said["verdict"], said["made_by"]) == ("none", [])
 
 
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_many_rare_values_are_no_drift_by_their_number(compare: Run, seed: int) -> None:
+    chance = random.Random(seed)  # noqa: S311
+    now, before = ({"customer": [f"c{chance.randint(1, 900)}" for _ in range(5000)]} for _ in range(2))
+    said = compare(now, before)
+    assert said["verdict"] == "none", column(said, "customer")
+
+
 def test_a_column_that_moved_makes_the_verdict(compare: Run) -> None:
     said = compare(table(1, higher=10), table(2))
     assert (said["verdict"], said["made_by"]) == ("strong", ["speed"])

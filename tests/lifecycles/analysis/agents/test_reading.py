@@ -174,6 +174,13 @@ def test_options_say_how_a_file_is_to_be_understood(read: Read) -> None:
     assert read("a.csv", "a,b\n1,Zoë\n".encode("latin-1"), encoding="latin-1")[1] == [(1, "Zoë")]
     assert read("a.csv", "a,b\n1,€\n".encode("windows-1252"), encoding="windows-1252")[1] == [(1, "€")]
     assert read("a.csv", "a,b\n1,Zoë\n".encode("utf-16"))[1] == [(1, "Zoë")]
+    for order in ("utf-16-le", "utf-16-be"):  # without a mark it must be said
+        assert read("a.csv", "a,b\n1,Zoë\n".encode(order), encoding="utf-16")[1] == [(1, "Zoë")]
+
+
+def test_a_name_that_is_a_text_is_refused(refused: Callable[..., str]) -> None:
+    assert "the name of column 2 has 20,000 characters" in refused("a.csv", f"a,{'b' * 20_000}\n1,2\n")
+    assert "the name of column 1 has 20,000" in refused("a.jsonl", f'{{"{"b" * 20_000}": 1}}\n')
 
 
 def test_names_are_made_different_and_that_is_told(read: Read) -> None:
@@ -226,7 +233,7 @@ def test_quotes_in_the_middle_of_a_field_are_read(read: Read) -> None:
         ("a.csv", b"%PDF-1.7", "is a PDF document"),
         ("a.csv", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document"),
         ("a.csv", "<!DOCTYPE html><p>Sign in", "is a web page"),
-        ("twice.gz", gzip.compress(gzip.compress(b"a,b\n1,2\n")), "compressed twice"),
+        ("twice.gz", gzip.compress(gzip.compress(b"a,b\n1,2\n", mtime=0), mtime=0), "compressed twice"),
     ],
 )
 def test_what_is_malformed_is_refused_with_its_line(
@@ -238,8 +245,8 @@ def test_what_is_malformed_is_refused_with_its_line(
 @pytest.mark.parametrize(
     ("filename", "content", "said"),
     [
-        ("cut.csv.gz", gzip.compress(b"a,b\n1,2\n" * 1000)[:-12], "cut off"),
-        ("damaged.csv.gz", gzip.compress(b"a,b\n1,2\n")[:-8] + b"\0" * 8, "damaged"),
+        ("cut.csv.gz", gzip.compress(b"a,b\n1,2\n" * 1000, mtime=0)[:-12], "cut off"),
+        ("damaged.csv.gz", gzip.compress(b"a,b\n1,2\n", mtime=0)[:-8] + b"\0" * 8, "damaged"),
         ("cut.parquet", as_parquet(pl.DataFrame({"a": range(1000)}))[:-100], "cut off"),
     ],
 )

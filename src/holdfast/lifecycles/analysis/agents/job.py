@@ -6,7 +6,7 @@ start, and what it had written is gone with the attempt.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,23 +46,23 @@ class Job:
 
     def options(self, kind: type[O], section: str) -> O:
         """A section of parameters.json, such as the one named after the agent. Raises SchemaInvalid."""
-        try:
-            return kind.model_validate(self.parameters.get(section, {}))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in (section, *first["loc"]))
-            raise wrong_format(f"parameters.json: {place}: {first['msg']}.") from None
+        return read_section(self.parameters, kind, section)
 
 
 @dataclass(frozen=True)
 class Agent:
-    """A function of a job, with the name under which it is asked for and what it costs when it has completed."""
+    """A function of a job, with the name under which it is asked for and what it costs when it has completed.
+
+    `options` is what its section of parameters.json may say, or a function that gives that: wrong ones are then refused
+    before any agent is paid for.
+    """
 
     name: str
     run: Callable[[Job], None]
     title: str = ""
     credits: int = 1
     needs_baseline: bool = False
+    options: type[Options] | Callable[[], type[Options]] | None = None
 
 
 def wrong_format(message: str) -> SchemaInvalid:
@@ -75,8 +75,34 @@ def cannot_read(message: str) -> SchemaInvalid:
     return SchemaInvalid(message, code="FILE_READ_ERROR")
 
 
+def read_section(parameters: Mapping[str, Any], kind: type[O], section: str) -> O:
+    """What a section says. Raises SchemaInvalid."""
+    given = parameters.get(section, {})
+    if not isinstance(given, dict):
+        raise wrong_format(f"parameters.json: {section} holds no object.")
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in (section, *first["loc"]))
+        raise wrong_format(f"parameters.json: {place}: {first['msg']}.") from None
+
+
+def check_parameters(parameters: Mapping[str, Any], agents: Sequence[Agent], known: Sequence[str]) -> None:
+    """Raise SchemaInvalid for a section that nobody reads, or that one of these agents cannot understand."""
+    for section in parameters:
+        if section not in known:
+            raise wrong_format(f"parameters.json: there is no section {section!r}. There are: {', '.join(known)}.")
+    for agent in agents:
+        if agent.options:
+            kind = agent.options if isinstance(agent.options, type) else agent.options()
+            read_section(parameters, kind, agent.name)
+
+
 def read_parameters(path: Path) -> Mapping[str, Any]:
     """parameters.json: an object with a section for each agent it tells something. Raises SchemaInvalid."""
+    if path.stat().st_size > parameters_most_bytes:
+        raise wrong_format(f"parameters.json has more than {parameters_most_bytes} bytes.")
     try:
         given = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:

@@ -8,10 +8,12 @@ create table holdfast.tool (
   defined_at timestamptz not null default holdfast.now()
 );
 
--- One row per task, from its birth on. What is reserved is set aside in its owner's wallet until it is charged or released.
+-- One row per task, from its birth on, with what each of its agents costs. What is reserved is set aside in its owner's
+-- wallet until it is charged or released.
 create table holdfast.analysis (
   task_id uuid primary key,
   owner text not null,
+  prices jsonb not null,
   reserved int not null default 0 check (reserved >= 0),
   charged int not null default 0 check (charged >= 0)
 );

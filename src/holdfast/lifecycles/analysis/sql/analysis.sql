@@ -1,7 +1,9 @@
 -- analysis.sql: what users ask of their tasks. Called by the HTTP server; whether a task may move is decided in act.sql.
 
--- Say what a tool is and which agents it has. The newest word counts, for tasks that are made from now on.
-create or replace function holdfast.define_tool(p_id text, p_title text, p_agents jsonb) returns void
+-- Say what a tool is and which agents it has. The newest word counts, for tasks that are made from now on; unless
+-- whoever says it does not run it, and only wants it to be known.
+create or replace function holdfast.define_tool(
+  p_id text, p_title text, p_agents jsonb, p_unless_known bool default false) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
@@ -9,9 +11,15 @@ begin
     perform holdfast.refuse('TK010', format('%s is no tool.', quote_nullable(p_id)),
                             'A tool has an id of small letters, digits and dashes, a title, and a list of agents.');
   end if;
+  if exists (select from jsonb_array_elements(p_agents) a
+             where coalesce(a.value ->> 'name', '') !~ '^[a-z0-9][a-z0-9-]{0,99}$'
+                or coalesce(a.value ->> 'credits', '') !~ '^[0-9]{1,7}$') then
+    perform holdfast.refuse('TK010', format('An agent of %L has no name, or no price.', p_id),
+                            'Give it small letters, digits and dashes, and 0 to 9999999 credits.');
+  end if;
   insert into holdfast.tool as t (id, title, agents) values (p_id, p_title, p_agents)
   on conflict (id) do update set title = excluded.title, agents = excluded.agents, defined_at = holdfast.now()
-  where (t.title, t.agents) is distinct from (excluded.title, excluded.agents);
+  where (t.title, t.agents) is distinct from (excluded.title, excluded.agents) and p_unless_known is not true;
 end $$;
 
 create or replace function holdfast.tools()
@@ -19,7 +27,7 @@ returns table (id text, title text, agents jsonb)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select t.id, t.title, t.agents from holdfast.tool t order by t.id $$;
 
--- A task of this tool with these agents, in the order in which they were named. Their prices are fixed here.
+-- A task of this tool with these agents, in the order in which they were named. Its birth says what is wrong with them.
 create or replace function holdfast.make_analysis(
   p_tool text, p_agents text[], p_owner text, p_key text default null, p_trace text default null)
 returns table (task_id uuid, created bool, created_at timestamptz, expires_at timestamptz)
@@ -28,29 +36,15 @@ set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare
-  v_known jsonb := (select t.agents from holdfast.tool t where t.id = p_tool);
-  v_unknown text;
   v_id uuid;
   v_created bool;
 begin
-  if v_known is null then
-    perform holdfast.refuse('TK010', format('There is no tool %L.', p_tool), format('There are: %s.',
+  if not exists (select from holdfast.tool t where t.id = p_tool) then
+    perform holdfast.refuse('TK010', format('There is no tool %s.', quote_nullable(p_tool)), format('There are: %s.',
       (select coalesce(string_agg(t.id, ', ' order by t.id), 'none') from holdfast.tool t)));
-  elsif coalesce(cardinality(p_agents), 0) = 0 then
-    perform holdfast.refuse('TK010', 'agents is empty.', format('%s has: %s.', p_tool, holdfast.agent_names(v_known)));
-  end if;
-  select a.name into v_unknown from unnest(p_agents) a(name)
-  where not v_known @> jsonb_build_array(jsonb_build_object('name', a.name)) limit 1;
-  if found then
-    perform holdfast.refuse('TK010', format('%s has no agent %s.', p_tool, quote_nullable(v_unknown)),
-                            format('It has: %s.', holdfast.agent_names(v_known)));
-  elsif cardinality(p_agents) > (select count(distinct a) from unnest(p_agents) a) then
-    perform holdfast.refuse('TK010', 'An agent is named twice.', 'Each runs once.');
   end if;
   select s.id, s.created into v_id, v_created from holdfast.submit_many(
-    array['analysis'], array[p_tool], array[jsonb_build_object('tool_id', p_tool, 'agents', p_agents, 'prices', (
-      select jsonb_object_agg(a.value ->> 'name', (a.value ->> 'credits')::int) from jsonb_array_elements(v_known) a
-      where a.value ->> 'name' = any (p_agents)))],
+    array['analysis'], array[p_tool], array[jsonb_build_object('tool_id', p_tool, 'agents', coalesce(p_agents, '{}'))],
     p_key => case when p_key is not null then array[p_key] end, p_owner => array[p_owner],
     p_trace => case when p_trace is not null then array[p_trace] end) s;
   return query
@@ -64,7 +58,7 @@ create or replace function holdfast.agent_names(p_agents jsonb) returns text
 language sql immutable
 as $$ select string_agg(a.value ->> 'name', ', ' order by a.ordinality) from jsonb_array_elements(p_agents) with ordinality a $$;
 
--- All there is to tell of a task. Raises TK003 for one that is not there, not of this lifecycle, or not this owner's.
+-- All there is to tell of a task. Raises TK003 for one that is not there, has no tool, or is not this owner's.
 create or replace function holdfast.read_analysis(p_id uuid, p_owner text default null) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -77,16 +71,17 @@ begin
       'task_id', t.id, 'owner', t.owner, 'state', t.state, 'attempt', t.attempt, 'note', t.note,
       'deadline', case when t.outcome is null then t.deadline end, 'created_at', t.created_at,
       'cancel_requested', t.cancel_requested, 'now', holdfast.now(),
-      'tool_id', i.payload ->> 'tool_id', 'agents', i.payload -> 'agents', 'prices', i.payload -> 'prices',
+      'tool_id', i.payload ->> 'tool_id', 'agents', i.payload -> 'agents', 'prices', a.prices,
       'retry_of', i.retry_of, 'reserved', a.reserved, 'charged', a.charged,
       'folder', holdfast.analysis_folder(t.owner, t.id),
       'current_step', (select b.progress ->> 'step' from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token),
       'moves', (select jsonb_agg(jsonb_build_object('verb', e.verb, 'from', e.from_state, 'to', e.to_state, 'at', e.at)
                                  order by e.version)
-                from holdfast.event e where e.task_id = t.id and (e.from_state <> e.to_state or e.verb = 'upload_urls')),
+                from holdfast.event e where e.task_id = t.id and e.from_state <> e.to_state),
+      'linked_at', (select max(e.at) from holdfast.event e where e.task_id = t.id and e.verb = 'upload_urls'),
       'steps', (select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'at', s.at, 'result', s.result)
                                           order by s.at, s.name), '[]')
-                from holdfast.step s where s.task_id = t.id and s.done),
+                from holdfast.step s where s.task_id = t.id and s.done and s.at >= t.created_at),  -- not inherited
       'files', (select coalesce(jsonb_agg(to_jsonb(f) - 'task_id' order by f.role desc), '[]')
                 from holdfast.analysis_file f where f.task_id = t.id),
       'outputs_kept_until', (select min(c.kept_until) from holdfast.cleanup c
@@ -101,7 +96,7 @@ begin
   join holdfast.lifecycle l on l.id = t.lifecycle and l.name = 'analysis'
   join holdfast.analysis a on a.task_id = t.id
   join holdfast.input i on i.id = t.id
-  where p_owner is null or t.owner = p_owner;
+  where (p_owner is null or t.owner = p_owner) and a.prices <> '{}';
   if v_found is null then
     raise exception 'No task has the id %.', p_id using errcode = 'TK003', hint = 'POST /tasks answers with the id.';
   end if;
@@ -133,5 +128,5 @@ as $$
 $$;
 
 grant execute on function
-  holdfast.define_tool(text, text, jsonb), holdfast.tools(), holdfast.make_analysis(text, text[], text, text, text),
+  holdfast.define_tool(text, text, jsonb, bool), holdfast.tools(), holdfast.make_analysis(text, text[], text, text, text),
   holdfast.read_analysis(uuid, text), holdfast.take_cleanups(int), holdfast.end_cleanup(uuid, bigint, text) to holdfast_app;

@@ -8,25 +8,66 @@ as $$
 declare
   m holdfast.moved;
 begin
+  -- All wallets that may be needed, in the order of their owners, so that two lists never wait for each other.
+  perform w.owner from holdfast.wallet w
+  where w.owner = any (array(select n.owner from unnest(p_moved) n where n.verb not in ('submit', 'upload_urls', 'claim', 'later')))
+  order by w.owner for update;
   foreach m in array p_moved loop
     case
       when m.from_state = '' then
-        insert into holdfast.analysis (task_id, owner) values (m.task_id, m.owner);
+        insert into holdfast.analysis (task_id, owner, prices) values (m.task_id, m.owner, holdfast.prices_of(m.task_id, m.name));
       when m.verb = 'upload_urls' and m.data ? 'files' then
         perform holdfast.promise_files(m.task_id, m.data -> 'files');
       when m.verb = 'process' then
         perform holdfast.freeze_files(m.task_id, m.data -> 'inputs');
         perform holdfast.reserve_credits(m.task_id, m.owner);
+      when m.verb = 'files_missing' and m.data ? 'looked_at' then
+        perform holdfast.check_looked_at(m.task_id, m.data -> 'looked_at');
       when m.verb = 'step' then
         perform holdfast.charge_agent(m.task_id, m.owner, m.step);
       else
         null;
     end case;
-    if m.to_state in ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') then
+    if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
       perform holdfast.release_credits(m.task_id, m.owner);
       perform holdfast.plan_cleanup(m.task_id, m.owner, m.to_state);
     end if;
   end loop;
+end $$;
+
+-- What the agents cost that a new task names: the prices of today, whoever made the task and in whatever way. A task
+-- without a tool has none. Raises TK010 for a tool or an agent that is not there.
+create or replace function holdfast.prices_of(p_task uuid, p_name text) returns jsonb
+language plpgsql
+as $$
+declare
+  v_payload jsonb := (select i.payload from holdfast.input i where i.id = p_task);
+  v_tool text := case when jsonb_typeof(v_payload) = 'object' then v_payload ->> 'tool_id' end;
+  v_known jsonb := (select t.agents from holdfast.tool t where t.id = p_name);
+  v_agents text[];
+  v_unknown text;
+begin
+  if v_known is null and v_tool is null then
+    return '{}';
+  elsif v_known is null or v_tool is distinct from p_name or jsonb_typeof(v_payload -> 'agents') is distinct from 'array'
+     or v_payload - '{tool_id,agents}'::text[] <> '{}' then
+    perform holdfast.refuse('TK010', format('A task of %L names its tool_id and its agents, and nothing else.', p_name),
+                            format('There are: %s.', (select coalesce(string_agg(t.id, ', ' order by t.id), 'none') from holdfast.tool t)));
+  end if;
+  v_agents := array(select jsonb_array_elements_text(v_payload -> 'agents'));
+  if cardinality(v_agents) = 0 then
+    perform holdfast.refuse('TK010', 'agents is empty.', format('%s has: %s.', p_name, holdfast.agent_names(v_known)));
+  end if;
+  select a.name into v_unknown from unnest(v_agents) a(name)
+  where v_known @> jsonb_build_array(jsonb_build_object('name', a.name)) is not true limit 1;
+  if found then
+    perform holdfast.refuse('TK010', format('%s has no agent %s.', p_name, quote_nullable(v_unknown)),
+                            format('It has: %s.', holdfast.agent_names(v_known)));
+  elsif cardinality(v_agents) > (select count(distinct a) from unnest(v_agents) a) then
+    perform holdfast.refuse('TK010', 'An agent is named twice.', 'Each runs once.');
+  end if;
+  return (select jsonb_object_agg(a.value ->> 'name', (a.value ->> 'credits')::bigint) from jsonb_array_elements(v_known) a
+          where a.value ->> 'name' = any (v_agents));
 end $$;
 
 -- New links replace the old ones: what was promised now is what counts.
@@ -55,6 +96,16 @@ begin
     f(role text, upload_key text, filename text, content_type text, size bigint, sha256 text);
 end $$;
 
+-- Files are missing where somebody has looked, and that must be where they are to be now.
+create or replace function holdfast.check_looked_at(p_task uuid, p_looked_at jsonb) returns void
+language plpgsql
+as $$
+begin
+  if exists (select from holdfast.analysis_file f where f.task_id = p_task and not p_looked_at ? f.upload_key) then
+    perform holdfast.refuse('TK002', 'New links were asked for meanwhile.', 'Upload by them, then process.');
+  end if;
+end $$;
+
 -- From here on workers read these copies; whatever still comes in by the links changes nothing. Steps that a retried task
 -- inherited were made from other files.
 create or replace function holdfast.freeze_files(p_task uuid, p_inputs jsonb) returns void
@@ -75,36 +126,51 @@ begin
   delete from holdfast.step s where s.task_id = p_task;
 end $$;
 
--- Set aside what all agents of the task cost together.
+-- Set aside what all agents of the task cost together. The wallet is locked.
 create or replace function holdfast.reserve_credits(p_task uuid, p_owner text) returns void
 language plpgsql
 as $$
 declare
+  v_price bigint := holdfast.check_credits_for(p_task);
+begin
+  if v_price > 0 then
+    update holdfast.analysis a set reserved = v_price where a.task_id = p_task;
+    perform holdfast.transfer('reserve', array[p_owner], 'balance', 'reserved', array[v_price], array[p_task]);
+  end if;
+end $$;
+
+-- What the task costs, if its owner can pay it now. VOLATILE: after a lock it must see what was committed before.
+create or replace function holdfast.check_credits_for(p_task uuid) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_owner text;
   v_price bigint;
   v_balance bigint;
 begin
-  select coalesce(sum(c.value::int), 0) into v_price
-  from holdfast.input i cross join lateral jsonb_each_text(i.payload -> 'prices') c where i.id = p_task;
-  if v_price = 0 then
-    return;
+  select a.owner, (select coalesce(sum(c.value::bigint), 0) from jsonb_each_text(a.prices) c) into v_owner, v_price
+  from holdfast.analysis a where a.task_id = p_task;
+  if coalesce(v_price, 0) = 0 then
+    return 0;
   end if;
-  select w.balance into v_balance from holdfast.wallet w where w.owner = p_owner for update;
+  select w.balance into v_balance from holdfast.wallet w where w.owner = v_owner;
   if not found then
-    perform holdfast.refuse('TK026', format('%L has no wallet.', p_owner), 'An operator opens one with a top-up.');
+    perform holdfast.refuse('TK026', format('%L has no wallet.', v_owner), 'An operator opens one with a top-up.');
   elsif v_balance < v_price then
     perform holdfast.refuse('TK025', format('This costs %s credits, and %s are left.', v_price, v_balance),
                             'Add credits, then process it again; it waits where it is until its links expire.');
   end if;
-  update holdfast.analysis a set reserved = v_price where a.task_id = p_task;
-  perform holdfast.transfer('reserve', array[p_owner], 'balance', 'reserved', array[v_price], array[p_task]);
+  return v_price;
 end $$;
+
+grant execute on function holdfast.check_credits_for(uuid) to holdfast_app;
 
 -- An agent has completed: what it costs is spent. The step that says so is written once, and so is this.
 create or replace function holdfast.charge_agent(p_task uuid, p_owner text, p_agent text) returns void
 language plpgsql
 as $$
 declare
-  v_price int := (select (i.payload -> 'prices' ->> p_agent)::int from holdfast.input i where i.id = p_task);
+  v_price int := (select (a.prices ->> p_agent)::int from holdfast.analysis a where a.task_id = p_task);
 begin
   if v_price > 0 then
     update holdfast.analysis a set reserved = a.reserved - v_price, charged = a.charged + v_price where a.task_id = p_task;
@@ -144,6 +210,6 @@ as $$
   from (values ('COMPLETED', '/uploads', interval '7 days'), ('COMPLETED', '/inputs', interval '7 days'),
                ('COMPLETED', '/outputs', interval '30 days'),
                ('FAILED', '', interval '7 days'), ('CANCELLED', '', interval '7 days'),
-               ('EXPIRED', '', interval '0'), ('EXPIRED', '', interval '1 hour')) k(state, part, after)
+               ('EXPIRED', '', interval '0'), ('EXPIRED', '', interval '1 day')) k(state, part, after)
   where k.state = p_state
 $$;

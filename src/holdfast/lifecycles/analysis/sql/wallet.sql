@@ -1,6 +1,5 @@
 -- wallet.sql: credits. A wallet is what its ledger says; a transfer that would make it negative is refused.
--- Called by the effects of tasks, in the transaction of their move, and for operators. Locks the wallet's row; of
--- several, in the order of their owners.
+-- Called by the effects of tasks, in the transaction of their move, and for operators. Locks the wallet's row.
 
 -- Move credits between two accounts of one owner, or in from outside (`issued`). Each array is one transfer per place.
 create or replace function holdfast.transfer(

@@ -218,9 +218,11 @@ def _compare_categories(
     new = counts.filter(pl.col("before") == 0)
     expected_now = pl.col("before") * len(now) / len(before)
     vanished = counts.filter((pl.col("now") == 0) & (expected_now >= expected_least))
-    common = counts.filter((pl.col("before") > 0) & (pl.min_horizontal("before", expected_now) >= expected_least))
-    rest = counts.filter((pl.col("before") > 0) & (pl.min_horizontal("before", expected_now) < expected_least))
-    rows = [*common.select("before", "now").rows(), (rest["before"].sum(), rest["now"].sum()), (0, new["now"].sum())]
+    # What is rare is told by both files together: chosen by one of them, it would be more in that one by the choice.
+    smaller = min(len(before), len(now)) / (len(before) + len(now))
+    is_common = (pl.col("before") + pl.col("now")) * smaller >= expected_least
+    common, rest = counts.filter(is_common), counts.filter(~is_common)
+    rows = [*common.select("before", "now").rows(), (rest["before"].sum(), rest["now"].sum())]
     first, second = [b for b, n in rows if b + n], [n for b, n in rows if b + n]
     index, (statistic, p) = psi(first, second), chi_square(first, second)
     drift.figures |= {

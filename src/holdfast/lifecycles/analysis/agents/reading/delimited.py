@@ -8,7 +8,7 @@ by the rules of RFC 4180, though not to Polars, is written anew and read again.
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from holdfast.lifecycles.analysis.agents.reading.raw import Counts, head, line_m
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 columns_most = 5_000
+name_most_characters = 10_000
 sniffed_bytes = 64 * 1024
 sniffed_rows = 50
 
@@ -81,8 +82,20 @@ def lay_out(path: Path, name: str, delimiter: str, header: bool, null_values: Se
     fields = first[1]
     if len(fields) > columns_most:
         raise wrong_format(f"{name} has {len(fields):,} columns; at most {columns_most:,} can be read.")
+    if header:
+        check_names(name, fields)
     names, notes = name_columns(fields if header else [""] * len(fields), tell=header)
     return Shape(delimiter, tuple(names), header, tuple(null_values), tuple(fields)), notes
+
+
+def check_names(name: str, given: Iterable[str]) -> None:
+    """Raise SchemaInvalid for a column's name that nobody could read."""
+    for number, text in enumerate(given, start=1):
+        if len(text) > name_most_characters:
+            raise wrong_format(
+                f"{name}: the name of column {number} has {len(text):,} characters; at most {name_most_characters:,} "
+                "are taken. Is the first line a header?"
+            )
 
 
 def name_columns(given: Sequence[str], tell: bool = True) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from holdfast.lifecycles.analysis.agents.job import wrong_format
-from holdfast.lifecycles.analysis.agents.reading.delimited import columns_most
+from holdfast.lifecycles.analysis.agents.reading.delimited import check_names, columns_most
 
 NUMBERS = ("integer", "decimal")
 ALLOWED = {bool: ("boolean",), int: NUMBERS, float: ("decimal",), str: ("date", "datetime")}
@@ -45,6 +45,7 @@ def rewrite(path: Path, name: str, target: Path) -> tuple[list[str], list[tuple[
                     fields.append("")
                     if len(places) > columns_most:
                         raise wrong_format(f"{name}: by line {line} there are more than {columns_most:,} keys.")
+                    check_names(f"{name}, line {line}", [key])
                 if value is not None:
                     types.setdefault(key, set()).add(type(value))
                     fields[places[key]] = field(value)

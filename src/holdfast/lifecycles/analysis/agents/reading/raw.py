@@ -120,7 +120,7 @@ def as_utf8(path: Path, name: str, encoding: str, scratch: Path) -> Path:
     if encoding == "utf-8":
         return path
     target = scratch / "utf8"
-    decoder = codecs.getincrementaldecoder(encoding)()
+    decoder = codecs.getincrementaldecoder(byte_order(path) if encoding == "utf-16" else encoding)()
     lines = 0
     with path.open("rb") as source, target.open("wb") as sink:
         for piece, last in pieces(source):
@@ -136,6 +136,15 @@ def as_utf8(path: Path, name: str, encoding: str, scratch: Path) -> Path:
             if sink.tell() > unpacked_most_bytes:
                 raise wrong_format(f"{name} has more than {unpacked_most_bytes // (1024 * MIB)} GiB of text: split it.")
     return target
+
+
+def byte_order(path: Path) -> str:
+    """Which UTF-16 it is. Without a mark, the first character of a table tells: it has an empty half."""
+    with path.open("rb") as file:
+        start = file.read(2)
+    if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    return "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
 
 
 def check_text(path: Path, name: str, delimiter: str = ",") -> Counts:
