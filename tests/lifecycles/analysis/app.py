@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from typing import Any
 
 from holdfast import Fatal, Holdfast, Transient
@@ -39,6 +40,12 @@ def compare(job: Job) -> None:
     write(job, "compare.json", {"more": count(job.primary) - count(job.baseline)})
 
 
+def stuck(job: Job) -> None:
+    """Never ends, in code that nobody can interrupt."""
+    note("stuck")
+    time.sleep(600)
+
+
 def fail(how: str) -> None:
     match how:
         case "format":
@@ -72,6 +79,7 @@ def noted(word: str) -> None:
 
 
 hf.tool(PROFILE_MY_DATA)
+hf.tool(Tool("stubborn", [Agent("stuck", stuck, credits=0)]))
 COUNT = hf.tool(
     Tool(
         "count",

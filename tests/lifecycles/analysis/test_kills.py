@@ -65,3 +65,27 @@ async def test_another_worker_goes_on_at_the_agent_that_was_running(
     entries = (await user.http.get("/wallet")).json()["entries"]
     assert sorted(one["agent"] for one in entries if one["kind"] == "charge") == AGENTS
     assert set(await user.downloads(task)) == {"lines/lines.json", "size/size.json", "size/more/name.json"}
+
+
+async def test_who_is_cancelled_in_code_that_cannot_stop_harms_no_other(crew: Crew, user: Desk) -> None:
+    crew.start(app="tests.lifecycles.analysis.app:hf")
+    other = await user.queued(["lines"])
+    await crew.noted("lines")
+    task = await user.create(["stuck"], tool="stubborn")
+    await user.put((await user.links(task))["primary"])
+    await user.process(task)
+    await crew.noted("stuck")
+    assert (await user.cancel(task)).json()["effect"] == "requested"
+
+    async def is_cancelled() -> bool:
+        return bool((await user.read(task))["status"] == "CANCELLED")
+
+    await eventually(is_cancelled)
+    crew.open("lines")
+
+    async def has_completed() -> bool:
+        return bool((await user.read(other))["status"] == "COMPLETED")
+
+    await eventually(has_completed)
+    assert len(crew.notes("lines")) == 1
+    assert set(crew.notes("lines")).isdisjoint(crew.notes("stuck"))  # each in a process of its own
