@@ -99,7 +99,8 @@ SIMULATED = [
         f"{SQL}/enforce.sql",
         "using v_moved;",
         "using v_moved || v_moved;",
-        "simulation",
+        "promises",
+        ("tests/promises/test_effects.py::test_every_move_and_every_step_is_told_once",),
     ),
     Mutant(
         "key taken twice",

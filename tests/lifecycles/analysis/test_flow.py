@@ -156,7 +156,15 @@ async def test_who_only_knows_a_tool_does_not_change_it(desk: Desk) -> None:
     dear = {**PROFILE_MY_DATA.published(), "title": "Dear"}
     await desk.analyses.define_tool(dear)
     await declare_all(desk.store)
-    assert dear in (await desk.http.get("/tools")).json()["items"]
+    assert {**dear, "available": False} in (await desk.http.get("/tools")).json()["items"]
+
+
+async def test_a_tool_says_whether_somebody_runs_it(desk: Desk) -> None:
+    await desk.store.hello("w", label="", queues=["analysis"], names=["count"], slots=1)
+    tools = {one["id"]: one["available"] for one in (await desk.http.get("/tools")).json()["items"]}
+    assert (tools["count"], tools["profile-my-data"]) == (True, False)
+    desk.clock.advance(minutes=1)
+    assert not any(one["available"] for one in (await desk.http.get("/tools")).json()["items"])
 
 
 @pytest.mark.parametrize("agent", [{"name": "../x"}, {"credits": -5}, {"credits": None}, {"credits": 1.5}])

@@ -38,7 +38,7 @@ class Analyses(Calls):
         await self._value("select holdfast.define_tool($1, $2, $3, $4)", *given)
 
     async def tools(self) -> list[dict[str, Any]]:
-        """What can be asked for: id, title, agents with their prices."""
+        """What can be asked for: id, title, agents with their prices, and whether a worker is there that runs it."""
         rows = await self._rows("select * from holdfast.tools()")
         return [{**row, "agents": wire.load(row["agents"])} for row in rows]
 

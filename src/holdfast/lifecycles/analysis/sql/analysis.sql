@@ -22,10 +22,15 @@ begin
   where (t.title, t.agents) is distinct from (excluded.title, excluded.agents) and p_unless_known is not true;
 end $$;
 
+-- `available`: a worker is there that runs it.
 create or replace function holdfast.tools()
-returns table (id text, title text, agents jsonb)
+returns table (id text, title text, agents jsonb, available bool)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-as $$ select t.id, t.title, t.agents from holdfast.tool t order by t.id $$;
+as $$
+  select t.id, t.title, t.agents, exists (
+    select from holdfast.worker w where t.id = any (w.names) and w.seen_at > holdfast.now() - interval '30 seconds')
+  from holdfast.tool t order by t.id
+$$;
 
 -- A task of this tool with these agents, in the order in which they were named. Its birth says what is wrong with them.
 create or replace function holdfast.make_analysis(
