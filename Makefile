@@ -74,7 +74,7 @@ packages: azurite
 # What speaks like Azure's storage.
 azurite:
 	@test -d .cache/azurite/node_modules/azurite || ! command -v npm >/dev/null || { mkdir -p .cache/azurite && \
-		npm install --prefix .cache/azurite --no-audit --no-fund --loglevel=error azurite@3.37.0 >/dev/null \
+		npm install --prefix .cache/azurite --cache .cache/npm --no-audit --no-fund --loglevel=error azurite@3.37.0 >/dev/null \
 		|| echo 'Azurite could not be installed: its tests are skipped'; }
 
 crash: setup
