@@ -135,7 +135,7 @@ declare
 begin
   if v_price > 0 then
     update holdfast.analysis a set reserved = v_price where a.task_id = p_task;
-    perform holdfast.transfer('reserve', array[p_owner], 'balance', 'reserved', array[v_price], array[p_task]);
+    perform holdfast.transfer('reserve', p_owner, 'balance', 'reserved', v_price, p_task);
   end if;
 end $$;
 
@@ -174,7 +174,7 @@ declare
 begin
   if v_price > 0 then
     update holdfast.analysis a set reserved = a.reserved - v_price, charged = a.charged + v_price where a.task_id = p_task;
-    perform holdfast.transfer('charge', array[p_owner], 'reserved', 'spent', array[v_price], array[p_task], array[p_agent]);
+    perform holdfast.transfer('charge', p_owner, 'reserved', 'spent', v_price, p_task, p_agent);
   end if;
 end $$;
 
@@ -187,7 +187,7 @@ declare
 begin
   if v_rest > 0 then
     update holdfast.analysis a set reserved = 0 where a.task_id = p_task;
-    perform holdfast.transfer('release', array[p_owner], 'reserved', 'balance', array[v_rest], array[p_task]);
+    perform holdfast.transfer('release', p_owner, 'reserved', 'balance', v_rest, p_task);
   end if;
 end $$;
 

@@ -1,28 +1,24 @@
 -- wallet.sql: credits. A wallet is what its ledger says; a transfer that would make it negative is refused.
 -- Called by the effects of tasks, in the transaction of their move, and for operators. Locks the wallet's row.
 
--- Move credits between two accounts of one owner, or in from outside (`issued`). Each array is one transfer per place.
+-- Move credits between two accounts of one owner, or in from outside (`issued`). Answers the id of the transfer.
 create or replace function holdfast.transfer(
-  p_kind text, p_owner text[], p_from text, p_to text, p_credits bigint[], p_task uuid[] default null,
-  p_agent text[] default null, p_by text default null)
-returns uuid[]
+  p_kind text, p_owner text, p_from text, p_to text, p_credits bigint, p_task uuid default null, p_agent text default null,
+  p_by text default null)
+returns uuid
 language plpgsql
 as $$
 declare
-  v_transfer uuid[] := array(select holdfast.uuid7() from unnest(p_owner));
+  v_transfer uuid := holdfast.uuid7();
 begin
-  perform w.owner from holdfast.wallet w where w.owner = any (p_owner) order by w.owner for update;
-  insert into holdfast.ledger (transfer, kind, owner, account, credits, task_id, agent, by)
-  select i.transfer, p_kind, i.owner, a.account, i.credits * a.sign, i.task, i.agent, p_by
-  from unnest(v_transfer, p_owner, p_credits, p_task, p_agent) i(transfer, owner, credits, task, agent)
-  cross join (values (p_from, -1), (p_to, 1)) a(account, sign)
-  where i.credits > 0;
   update holdfast.wallet w
-  set balance = w.balance + s.credits * ((p_to = 'balance')::int - (p_from = 'balance')::int),
-      reserved = w.reserved + s.credits * ((p_to = 'reserved')::int - (p_from = 'reserved')::int),
-      spent = w.spent + s.credits * (p_to = 'spent')::int
-  from (select i.owner, sum(i.credits) as credits from unnest(p_owner, p_credits) i(owner, credits) group by 1) s
-  where w.owner = s.owner;
+  set balance = w.balance + p_credits * ((p_to = 'balance')::int - (p_from = 'balance')::int),
+      reserved = w.reserved + p_credits * ((p_to = 'reserved')::int - (p_from = 'reserved')::int),
+      spent = w.spent + p_credits * (p_to = 'spent')::int
+  where w.owner = p_owner;
+  insert into holdfast.ledger (transfer, kind, owner, account, credits, task_id, agent, by)
+  values (v_transfer, p_kind, p_owner, p_from, -p_credits, p_task, p_agent, p_by),
+         (v_transfer, p_kind, p_owner, p_to, p_credits, p_task, p_agent, p_by);
   return v_transfer;
 end $$;
 
@@ -53,7 +49,7 @@ begin
   perform holdfast.check_credits(p_owner, p_credits);
   insert into holdfast.wallet (owner) values (p_owner) on conflict do nothing;
   if found then
-    perform holdfast.transfer('top_up', array[p_owner], 'issued', 'balance', array[p_credits], p_by => p_by);
+    perform holdfast.transfer('top_up', p_owner, 'issued', 'balance', p_credits, p_by => p_by);
   end if;
 end $$;
 
@@ -64,7 +60,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_before bigint;
-  v_transfer uuid[];
+  v_transfer uuid;
 begin
   perform holdfast.check_credits(p_owner, p_credits);
   if length(p_key) not between 1 and 200 then
@@ -80,9 +76,9 @@ begin
     end if;
     return false;
   end if;
-  v_transfer := holdfast.transfer('top_up', array[p_owner], 'issued', 'balance', array[p_credits], p_by => p_by);
+  v_transfer := holdfast.transfer('top_up', p_owner, 'issued', 'balance', p_credits, p_by => p_by);
   if p_key is not null then
-    insert into holdfast.top_up_key (owner, key, credits, transfer) values (p_owner, p_key, p_credits, v_transfer[1]);
+    insert into holdfast.top_up_key (owner, key, credits, transfer) values (p_owner, p_key, p_credits, v_transfer);
   end if;
   return true;
 end $$;
