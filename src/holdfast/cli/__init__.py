@@ -127,7 +127,7 @@ app.add_typer(db.app, name="db", rich_help_panel=OPERATE)
 @app.command(rich_help_panel=OPERATE)
 def doctor(as_json: Json = False) -> None:
     """Look at everything Holdfast needs here and say what is missing. Changes nothing."""
-    from holdfast.cli.doctor import examine
+    from holdfast.cli.doctor import examine, leave
 
     checks = examine()
     if as_json:
@@ -138,7 +138,7 @@ def doctor(as_json: Json = False) -> None:
             typer.echo(f"{mark}  {check.name:<10} {check.finding}")
             if check.fix:
                 typer.echo(f"{'':<17}{check.fix}")
-    raise typer.Exit(max((check.exit_code for check in checks if not check.ok), default=0))
+    leave(max((check.exit_code for check in checks if not check.ok), default=0))
 
 
 @app.command(rich_help_panel=OPERATE)

@@ -8,7 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
+from typing import NoReturn
 from urllib.request import urlopen
+
+import typer
 
 from holdfast import __version__
 from holdfast.errors import HoldfastError, MigrationForbidden, ObjectsUnreachable
@@ -127,3 +130,22 @@ def check_server(settings: Settings) -> Check:
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return Check("server", True, f"none at {where}; `holdfast up` starts it")
     return Check("server", True, f"runs at {where}, holdfast {version}")
+
+
+def leave(code: int) -> NoReturn:
+    """End with this exit code, whatever the threads do that spoke to a bucket.
+
+    They are not Python's; one that wants the interpreter while it ends would bring the process down with SIGABRT.
+    """
+    if not asked_bucket():
+        raise typer.Exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def asked_bucket() -> bool:
+    try:
+        return folder_of(read_settings()) is None
+    except HoldfastError:
+        return False
