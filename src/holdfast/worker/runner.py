@@ -65,7 +65,7 @@ class Runner(StoreDesk):
         self._until: dict[UUID, tuple[float, float]] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._shown: dict[UUID, Json] = {}
-        self._suspects: set[UUID] = set()
+        self._apart: set[UUID] = set()
         self._waiting: set[UUID] = set()
         self._go = asyncio.Event()
         self._left = asyncio.Event()
@@ -108,7 +108,7 @@ class Runner(StoreDesk):
         # Workers were lost with it before, or it cannot be stopped as code of ours can: it must not take others along.
         alone = [] if apart else [one for one in leases if one.last_chance or self.app.tasks[one.name].apart]
         apart_ids = {lease.task_id for lease in alone}
-        self._suspects |= apart_ids
+        self._apart |= apart_ids
         for lease in alone:
             self.link.send("alone", dump_lease(lease))
         now = time.monotonic()
@@ -190,7 +190,7 @@ class Runner(StoreDesk):
 
     def _tell_waiting(self) -> None:
         """What has ended and is not settled yet is no longer the handler's doing."""
-        waiting = {task_id for task_id in self.turns.held if task_id not in self._until} - self._suspects
+        waiting = {task_id for task_id in self.turns.held if task_id not in self._until} - self._apart
         if new := waiting - self._waiting:
             self._say("waiting", list(new))
         self._waiting = waiting
@@ -209,7 +209,7 @@ class Runner(StoreDesk):
                         self.interrupt(UUID(one), None)
                 case "over":
                     for one in value:  # it ran alone, in another process, and has ended there
-                        self._suspects.discard(UUID(one))
+                        self._apart.discard(UUID(one))
                         self.turns.held.pop(UUID(one), None)
                         self.turns.nudge()
                 case "leave":
