@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.errors import Fatal, RateLimited, SchemaInvalid, TaskCancelled, TaskFailed, Transient
-    from holdfast.kernel.running import cancelled, current, progress, step, usage
+    from holdfast.kernel.running import cancelled, current, progress, spend, step, usage
     from holdfast.kernel.task import Later, Moved, Partial
     from holdfast.sdk.client import Holdfast
     from holdfast.sdk.handle import Handle
@@ -34,13 +34,14 @@ __all__ = [
     "cancelled",
     "current",
     "progress",
+    "spend",
     "step",
     "usage",
 ]
 
 ROOMS = {
     "errors": ("Fatal", "RateLimited", "SchemaInvalid", "TaskCancelled", "TaskFailed", "Transient"),
-    "kernel.running": ("cancelled", "current", "progress", "step", "usage"),
+    "kernel.running": ("cancelled", "current", "progress", "spend", "step", "usage"),
     "kernel.task": ("Later", "Moved", "Partial"),
     "sdk.client": ("Holdfast",),
     "sdk.handle": ("Handle",),

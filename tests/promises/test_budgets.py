@@ -1,13 +1,16 @@
 """A budget is shared by all and never overspent."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from holdfast import Holdfast, RateLimited, spend
 from holdfast.errors import BudgetUnknown, RequestInvalid
 from holdfast.kernel.store import Store
-from holdfast.testing import Clock, Database
+from holdfast.kernel.task import Failed
+from holdfast.testing import Clock, Database, Engine
+from tests.promises.stage import submit, take_one
 
 SECOND = timedelta(seconds=1)
 
@@ -102,3 +105,69 @@ async def test_what_can_never_be_granted_is_refused(store: Store) -> None:
         with pytest.raises(RequestInvalid):
             await store.set_budget("azure", capacity, every)
     assert (await store.spend("azure", 5)).granted
+
+
+async def test_whoever_is_told_to_slow_down_speaks_for_all_who_share_the_budget(store: Store, clock: Clock) -> None:
+    await submit(store)
+    told = Failed("RateLimited", "Too many requests.", retry_after=timedelta(minutes=3), budget="azure")
+    settled = await store.finish(await take_one(store), told)
+    until = clock.now() + timedelta(minutes=3)
+    assert settled.due_at == until
+    refused = await store.spend("azure")
+    assert (refused.granted, refused.retry_at is not None and refused.retry_at >= until) == (False, True)
+    assert "azure" in (await store.explain(settled.task_id)).sentence
+    clock.set(until)
+    assert (await store.spend("azure")).granted
+
+
+async def test_a_budget_that_was_set_keeps_its_rate_when_a_provider_says_when(store: Store, clock: Clock) -> None:
+    await store.set_budget("azure", 5, SECOND)
+    await submit(store)
+    told = Failed("RateLimited", "Too many requests.", retry_after=timedelta(minutes=1), budget="azure")
+    await store.finish(await take_one(store), told)
+    clock.advance(minutes=1)
+    assert (await store.spend("azure")).granted
+    assert not (await store.spend("azure")).granted
+
+
+def test_a_task_waits_for_its_share_without_a_place_or_an_attempt(holdfast: Engine) -> None:
+    app = Holdfast()
+    called: list[int] = []
+
+    @app.task(retries=0)
+    async def call(number: int) -> int:
+        await spend("provider")
+        called.append(number)
+        return number
+
+    holdfast.call(holdfast.store.set_budget("provider", 1, SECOND))
+    began = holdfast.clock.now()
+    handles = [holdfast.start(call, number) for number in range(5)]
+    holdfast.drain()
+    assert [handle.state for handle in handles] == ["Completed"] * 5
+    assert sorted(called) == list(range(5))
+    assert holdfast.clock.now() - began >= 4 * SECOND
+
+
+def test_one_that_is_told_keeps_the_others_from_asking(holdfast: Engine) -> None:
+    app = Holdfast()
+    asked: list[datetime] = []
+
+    @app.task(retries=0)
+    async def call(number: int) -> int:
+        await spend("provider")
+        asked.append(holdfast.clock.now())
+        if len(asked) == 1:
+            raise RateLimited("Too many requests.", retry_after="10m", budget="provider")
+        return number
+
+    first = holdfast.start(call, 0)
+    holdfast.drain(moving=False)
+    handles = [first, *(holdfast.start(call, number) for number in range(1, 9))]
+    holdfast.drain()
+    assert [handle.state for handle in handles] == ["Completed"] * 9
+    assert all(at >= asked[0] + timedelta(minutes=10) for at in asked[1:])
+
+
+async def test_outside_of_a_task_nothing_is_spent() -> None:
+    await spend("provider")

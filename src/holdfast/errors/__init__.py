@@ -83,7 +83,7 @@ A `Failure` is raised by you: in a task, to say what kind of failure it is, and 
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar, Literal
 
 from holdfast.errors.billing import BillingError as BillingError
@@ -362,6 +362,20 @@ class RateLimited(Failure):
     """Somebody asks to slow down; the task waits, at no cost."""
 
     category = "RateLimited"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        code: str | None = None,
+        retry_after: timedelta | str | float | None = None,
+        retry_at: datetime | None = None,
+        budget: str | None = None,
+    ) -> None:
+        """`budget` names what all share who call the same provider: nobody spends of it until then."""
+        super().__init__(message, code=code, retry_after=retry_after)
+        self.retry_at = retry_at
+        self.budget = budget
 
 
 class Transient(Failure):

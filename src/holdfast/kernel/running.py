@@ -1,4 +1,4 @@
-"""What a task can call while it runs: step, progress, usage, cancelled.
+"""What a task can call while it runs: step, progress, usage, spend, cancelled.
 
 They are ambient: a handler takes its own arguments and nothing else, and the attempt it belongs to is found in the
 context. Outside of an attempt, where a handler is called as the plain function it is, a step just runs and nothing is
@@ -11,16 +11,18 @@ import concurrent.futures
 import contextlib
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from uuid import UUID
 
 from opentelemetry import trace
 
-from holdfast.errors import StepInvalid
+from holdfast.errors import BudgetUnknown, Failure, RateLimited, StepInvalid
 from holdfast.kernel import values
-from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
 from holdfast.kernel.threads import as_exception, in_thread
 
 P = ParamSpec("P")
@@ -35,6 +37,10 @@ longest_name = 200
 class Desk(Protocol):
     """Where an attempt is run: what it needs from whoever runs it."""
 
+    @property
+    def store(self) -> Store:
+        """The kernel, for whatever else it asks."""
+
     async def steps(self, lease: Lease) -> dict[str, Json]:
         """The results of the steps that are done."""
 
@@ -47,6 +53,9 @@ class Desk(Protocol):
     def show(self, lease: Lease, progress: Json) -> None:
         """Let others see how far it is."""
 
+    def interrupt(self, task_id: UUID, outcome: Outcome | None) -> None:
+        """End it where it stands, with this outcome."""
+
 
 class Attempt:
     """One run of one handler under one lease."""
@@ -55,6 +64,8 @@ class Attempt:
         self.lease = lease
         self.desk = desk
         self.loop = loop
+        self.state = lease.state
+        self.errors: Mapping[type[Exception], type[Failure]] = {}
         self.cancelled = False
         self.blamed: list[tuple[BaseException, str]] = []
         self.spent: list[Json] = []
@@ -91,9 +102,11 @@ class Attempt:
         done = await asyncio.shield(self._done)
         return name in done, done.get(name)
 
-    async def keep(self, name: str, value: Json, spent: list[Json]) -> Json:
-        """Write a step's result down; what counts is what the first to write it has written."""
-        return (await self.desk.checkpoint(Checkpoint(self.lease, name, value, usage=spent or None))).result
+    async def keep(self, name: str, value: Json, spent: list[Json], to: str | None = None) -> Json:
+        """Write a step's result down, and move on to a state; what counts is what the first to write it has written."""
+        kept = await self.desk.checkpoint(Checkpoint(self.lease, name, value, to, spent or None))
+        self.state = to or self.state
+        return kept.result
 
     @contextlib.contextmanager
     def within(self, step: str) -> Iterator[list[Json]]:
@@ -281,6 +294,24 @@ def usage(
     spent = SPENT.get()
     entry = {"model": model, "tokens_in": tokens_in, "tokens_out": tokens_out, "cost_cents": float(cost_cents), **more}
     (attempt.spent if spent is None else spent).append(entry)
+
+
+async def spend(budget: str, amount: float = 1) -> None:
+    """Take a share of what all share who call the same provider, before it is called.
+
+    Where none is left this raises RateLimited: the task waits for its turn, and holds no place meanwhile. A budget that
+    nobody has set or was told of lets everything through.
+    """
+    attempt = ATTEMPT.get()
+    if attempt is None:
+        return
+    lease = attempt.lease
+    try:
+        grant = await attempt.desk.store.spend(budget, amount, told=lease.due_at if lease.resumed else None)
+    except BudgetUnknown:
+        return
+    if not grant.granted:
+        raise RateLimited(f"The budget {budget} is spent for now.", code="budget", retry_at=grant.retry_at)
 
 
 def cancelled() -> bool:

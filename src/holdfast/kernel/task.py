@@ -139,6 +139,8 @@ class Failed:
     step: str | None = None
     retry_after: timedelta | None = None
     retry_at: datetime | None = None
+    budget: str | None = None
+    """What all share who were told to slow down: nobody spends of it until this one is tried again."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ T = TypeVar("T")
 DECODER = json.JSONDecoder()
 
 longest_message = 20_000
+longest_budget = 200
 
 SUBMIT = (
     "select id, created from holdfast.submit_many("
@@ -198,8 +199,9 @@ def columns(outcome: object) -> tuple[Any, ...]:
             return "moved", to, delay, None, None, None, dump(body)
         case Later(delay, at, kind):
             return "later", None, delay, at, None, None, dump({"kind": kind} if kind else None)
-        case Failed(category, message, code, step, delay, at):
+        case Failed(category, message, code, step, delay, at, budget):
             error = {"message": readable(message)} | ({"code": readable(code)} if code else {})
+            error |= {"budget": readable(budget)[:longest_budget]} if budget else {}
             return "failed", None, delay, at, category, text(step), dump(error)
         case Cancelled(reason):
             return "cancelled", None, None, None, None, None, dump({"reason": reason} if reason else None)

@@ -8,13 +8,22 @@ import asyncio
 import contextlib
 import logging
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, RequestInvalid, StepInvalid
+from holdfast.errors import (
+    DatabaseError,
+    Failure,
+    HoldfastError,
+    LeaseLost,
+    RateLimited,
+    RequestInvalid,
+    StepInvalid,
+)
 from holdfast.kernel import values
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.running import ATTEMPT, Attempt, called, under_way
@@ -33,6 +42,7 @@ class Run:
         self.task = task
         self.attempt = attempt
         self.lease = attempt.lease
+        attempt.errors = task.errors
         self._at: asyncio.Task[Any] | None = None
         self._interrupted: Outcome | None = None
         self._is_interrupted = False
@@ -159,7 +169,10 @@ def categorized(error: Failure, step: str | None) -> Failed:
     except RequestInvalid as wrong:
         message = f"{type(error).__name__}(retry_after=...): {wrong.detail} {wrong.fix} It said: {error.message}"
         return Failed("SchemaInvalid", message, code=type(wrong).__name__, step=step)
-    return Failed(error.category, error.message, error.code, step, retry_after=after)
+    failed = Failed(error.category, error.message, error.code, step, retry_after=after)
+    if isinstance(error, RateLimited):
+        return replace(failed, retry_at=error.retry_at, budget=error.budget)
+    return failed
 
 
 def of_handler(error: BaseException) -> TracebackType | None:

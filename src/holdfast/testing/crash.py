@@ -55,10 +55,10 @@ class DoomedAttempt(Attempt):
             self._reach(self._doom.after, name)
         return known, result
 
-    async def keep(self, name: str, value: Json, spent: list[Json]) -> Json:
+    async def keep(self, name: str, value: Json, spent: list[Json], to: str | None = None) -> Json:
         self._be_dead()
         self._reach(self._doom.before, name)
-        result = await super().keep(name, value, spent)
+        result = await super().keep(name, value, spent, to)
         self._reach(self._doom.after, name)
         return result
 

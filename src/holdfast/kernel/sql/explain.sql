@@ -125,7 +125,8 @@ language sql stable
 as $$
   select case
     when p_note ->> 'category' = 'RateLimited' or p_note ->> 'kind' = 'rate_budget'
-    then holdfast.because('rate_budget', p_due, format('It was told to slow down and goes on at %s.', p_due),
+    then holdfast.because('rate_budget', p_due, format('It was told to slow down%s and goes on at %s.',
+                                               coalesce(' by ' || (p_note ->> 'budget'), ''), p_due),
              'Raise the budget, if the provider allows more.')
     when p_due <= holdfast.now()
     then holdfast.because('scheduled', p_due, format('Its time came at %s; the next sweep moves it on.', p_due),

@@ -103,6 +103,7 @@ begin
       select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target offset 0) s on true
   ) r;
 
+  perform holdfast.heed(v_note, v_due);
   if v_effects and not p_alone then
     -- By their owners: what effects lock beside a task is, as a rule, its owner's.
     for i in select h.place from unnest(v_held) with ordinality h(id, place)
@@ -221,6 +222,21 @@ begin
     note := holdfast.asked_note(p_id, note);
   end if;
 end $$;
+
+-- Who was told to slow down by what others call too: none of them spends until then. A budget that nobody has set lets
+-- fifty through a second from then on.
+create or replace function holdfast.heed(p_note jsonb[], p_due timestamptz[]) returns void
+language sql
+as $$
+  insert into holdfast.budget as b (name, capacity, every, tokens, at, line, blocked_until)
+  select n.note ->> 'budget', 50, interval '20 ms', 0, max(n.due) - interval '20 ms', max(n.due), max(n.due)
+  from unnest(p_note, p_due) n(note, due)
+  where n.note ->> 'category' = 'RateLimited' and n.note ? 'budget' and n.note ? 'retry_at'
+  group by 1 order by 1
+  on conflict (name) do update set
+    blocked_until = greatest(b.blocked_until, excluded.blocked_until), tokens = 0,
+    at = greatest(b.at, excluded.blocked_until - b.every)
+$$;
 
 create or replace function holdfast.backoff(p_lifecycle smallint, p_tries int) returns interval
 language sql volatile
