@@ -30,9 +30,8 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
-from holdfast.lifecycles.analysis.analyses import Analyses
-from holdfast.lifecycles.analysis.cleaner import clean_on
 from holdfast.objects import Objects, open_objects
+from holdfast.objects.cleaner import Cleanups, clean_on
 
 ports_tried = 100
 
@@ -103,7 +102,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            chores = (sweep_on(store), clean_on(Analyses.beside(store), objects))
+            chores = (sweep_on(store), clean_on(Cleanups.beside(store), objects))
             beside = [asyncio.create_task(chore) for chore in chores]
             for task in first:
                 await store.make_queue(task.queue or "default")

@@ -17,8 +17,8 @@ from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Json, Lease
 from holdfast.lifecycles.analysis.analyses import Analyses
-from holdfast.lifecycles.analysis.cleaner import clean
 from holdfast.objects import Objects, open_objects
+from holdfast.objects.cleaner import Cleanups, clean
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
 from tests.http.conftest import client
@@ -128,7 +128,7 @@ class Desk:
         await self.store.sweep()
 
     async def clean(self) -> None:
-        while await clean(self.analyses, self.objects):
+        while await clean(Cleanups.beside(self.analyses), self.objects):
             pass
 
     async def files_of(self, task: str) -> list[str]:

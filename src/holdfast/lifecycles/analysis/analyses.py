@@ -20,15 +20,6 @@ class Made:
     expires_at: datetime
 
 
-@dataclass(frozen=True)
-class Cleanup:
-    """Files to delete: everything below this prefix."""
-
-    id: UUID
-    task_id: UUID
-    prefix: str
-
-
 class Analyses(Calls):
     """User tasks and what is paid for them."""
 
@@ -76,13 +67,3 @@ class Analyses(Calls):
         answer = await self._value("select holdfast.read_wallet($1, $2, $3)", wire.text(owner), before, limit)
         found: dict[str, Any] = wire.load(answer)
         return found
-
-    async def take_cleanups(self, n: int = 20) -> list[Cleanup]:
-        """Files that are due to be deleted. Whoever takes them has five minutes."""
-        rows = await self._rows("select * from holdfast.take_cleanups($1)", n, repeatable=False)
-        return [wire.known(Cleanup, row) for row in rows]
-
-    async def end_cleanup(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
-        """Say how it went; what failed comes back later."""
-        said = None if error is None else wire.readable(error)
-        await self._value("select holdfast.end_cleanup($1, $2, $3)", cleanup.id, objects, said)

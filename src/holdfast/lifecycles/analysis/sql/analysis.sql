@@ -108,30 +108,6 @@ begin
   return v_found;
 end $$;
 
--- Folders whose files are due to be deleted. Whoever takes one has five minutes for it, then somebody else tries.
-create or replace function holdfast.take_cleanups(p_n int default 20)
-returns table (id uuid, task_id uuid, prefix text)
-language sql security definer set search_path = pg_catalog, pg_temp
-as $$
-  update holdfast.cleanup c set due_at = holdfast.now() + interval '5 minutes', tries = c.tries + 1
-  where c.id = any (array(
-    select c.id from holdfast.cleanup c where c.done_at is null and c.due_at <= holdfast.now()
-    order by c.due_at, c.id limit p_n for update skip locked))
-  returning c.id, c.task_id, c.prefix
-$$;
-
--- How it went. What failed is tried again, at growing distances, for as long as it takes.
-create or replace function holdfast.end_cleanup(p_id uuid, p_objects bigint, p_error text default null) returns void
-language sql security definer set search_path = pg_catalog, pg_temp
-as $$
-  update holdfast.cleanup c set error = left(p_error, 1000),
-    objects = case when p_error is null then p_objects end,
-    done_at = case when p_error is null then holdfast.now() end,
-    due_at = case when p_error is null then c.due_at
-                  else holdfast.now() + least(interval '1 minute' * power(2, least(c.tries - 1, 10)), interval '1 hour') end
-  where c.id = p_id and c.done_at is null
-$$;
-
 grant execute on function
   holdfast.define_tool(text, text, jsonb, bool), holdfast.tools(), holdfast.make_analysis(text, text[], text, text, text),
-  holdfast.read_analysis(uuid, text), holdfast.take_cleanups(int), holdfast.end_cleanup(uuid, bigint, text) to holdfast_app;
+  holdfast.read_analysis(uuid, text) to holdfast_app;

@@ -203,13 +203,13 @@ $$;
 
 -- How long files are kept. A link may still be used for a while after a task has expired, so that is looked at twice.
 create or replace function holdfast.plan_cleanup(p_task uuid, p_owner text, p_state text) returns void
-language sql
+language plpgsql
 as $$
-  insert into holdfast.cleanup (task_id, prefix, kept_until, due_at)
-  select p_task, holdfast.analysis_folder(p_owner, p_task) || k.part, holdfast.now() + k.after, holdfast.now() + k.after
+begin
+  perform holdfast.delete_later(p_task, holdfast.analysis_folder(p_owner, p_task) || k.part, k.after)
   from (values ('COMPLETED', '/uploads', interval '7 days'), ('COMPLETED', '/inputs', interval '7 days'),
                ('COMPLETED', '/outputs', interval '30 days'),
                ('FAILED', '', interval '7 days'), ('CANCELLED', '', interval '7 days'),
                ('EXPIRED', '', interval '0'), ('EXPIRED', '', interval '1 day')) k(state, part, after)
-  where k.state = p_state
-$$;
+  where k.state = p_state;
+end $$;

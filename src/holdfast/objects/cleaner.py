@@ -7,10 +7,13 @@ comes back later; whatever was deleted twice was deleted once.
 import asyncio
 import logging
 import random
+from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from holdfast.errors import HoldfastError
-from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.kernel import wire
+from holdfast.kernel.calls import Calls
 from holdfast.objects import Objects
 
 log = logging.getLogger("holdfast.cleaner")
@@ -18,26 +21,49 @@ log = logging.getLogger("holdfast.cleaner")
 clean_every = timedelta(seconds=10)
 
 
-async def clean(analyses: Analyses, objects: Objects) -> int:
+@dataclass(frozen=True)
+class Cleanup:
+    """Files to delete: everything below this prefix."""
+
+    id: UUID
+    task_id: UUID
+    prefix: str
+
+
+class Cleanups(Calls):
+    """The functions of cleanup.sql."""
+
+    async def take(self, n: int = 20) -> list[Cleanup]:
+        """Files that are due to be deleted. Whoever takes them has five minutes."""
+        rows = await self._rows("select * from holdfast.take_cleanups($1)", n, repeatable=False)
+        return [wire.known(Cleanup, row) for row in rows]
+
+    async def end(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
+        """Say how it went; what failed comes back later."""
+        said = None if error is None else wire.readable(error)
+        await self._value("select holdfast.end_cleanup($1, $2, $3)", cleanup.id, objects, said)
+
+
+async def clean(cleanups: Cleanups, objects: Objects) -> int:
     """Delete what is due; answers how many folders it tried."""
-    taken = await analyses.take_cleanups()
+    taken = await cleanups.take()
     for one in taken:
         try:
             number = await objects.delete(one.prefix)
         except Exception as error:  # whatever it was: this one comes back, and the others are next
             said = error.detail if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
             log.warning("files not deleted", extra={"task_id": str(one.task_id), "error": said})
-            await analyses.end_cleanup(one, 0, said)
+            await cleanups.end(one, 0, said)
         else:
-            await analyses.end_cleanup(one, number)
+            await cleanups.end(one, number)
     return len(taken)
 
 
-async def clean_on(analyses: Analyses, objects: Objects, every: timedelta = clean_every) -> None:
+async def clean_on(cleanups: Cleanups, objects: Objects, every: timedelta = clean_every) -> None:
     """Delete until cancelled. A database that is away is asked again; nothing else stops it."""
     while True:
         try:
-            more = await clean(analyses, objects) > 0
+            more = await clean(cleanups, objects) > 0
         except Exception as error:
             log.warning("cleaning failed", extra={"error": str(error)})
             more = False
