@@ -1,6 +1,16 @@
 -- cleanup.sql: files are kept for a while and then deleted. A move plans it; whoever serves deletes, when the time has come.
 -- Takes the rows that are due, one process each.
 
+-- Where the files of an owner are. One whose name is no plain word goes by its hash.
+create or replace function holdfast.owner_folder(p_owner text) returns text
+language sql stable
+as $$
+  select 'users/' || case
+    when p_owner = '' then 'local'
+    when p_owner ~ '^[A-Za-z0-9_-]{1,64}$' then p_owner
+    else '~' || encode(sha256(convert_to(p_owner, 'UTF8')), 'hex') end
+$$;
+
 -- Everything below this prefix is kept for so long.
 create or replace function holdfast.delete_later(p_task uuid, p_prefix text, p_after interval) returns void
 language sql

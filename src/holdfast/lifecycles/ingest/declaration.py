@@ -1,11 +1,18 @@
-"""Document ingestion: a run gathers its items; an item goes from step to step under one lease."""
+"""Document ingestion: a run gathers its items; an item goes from step to step under one lease.
 
-from holdfast.kernel.lifecycle import Display, Lifecycle, final, gather, work
+An item whose run has spent its budget leaves its worker and asks its owner. When it goes on, it goes through its states
+anew, at no cost: what is done is kept in its steps.
+"""
+
+from datetime import timedelta
+
+from holdfast.kernel.lifecycle import Backoff, Display, Lifecycle, final, gather, owner, work
 
 INGEST = Lifecycle(
     "ingest",
     start="RUNNING",
     cancel="CANCELLED",
+    effects="ingest_effects",
     states=[
         gather(
             "RUNNING", done="COMPLETED", partial="PARTIAL", fail="FAILED",
@@ -23,17 +30,35 @@ INGEST_ITEM = Lifecycle(
     start="ENQUEUED",
     cancel="CANCELLED",
     fail="FAILED",
+    max_attempts=5,
+    backoff=Backoff(timedelta(seconds=2), timedelta(minutes=10)),
+    effects="ingest_effects",
     states=[
-        work("ENQUEUED", to=["FETCHED"], progress=0, display=Display("Enqueued", "blue", "clock")),
-        work("FETCHED", to=["CONTENT_EXTRACTED"], progress=15, display=Display("Fetched", "indigo", "download")),
+        work("ENQUEUED", to=["FETCHED", "OVER_BUDGET"], progress=0, display=Display("Enqueued", "blue", "clock")),
         work(
-            "CONTENT_EXTRACTED", to=["PERSISTED"], progress=(30, 75),
+            "FETCHED", to=["CONTENT_EXTRACTED", "OVER_BUDGET"], progress=15,
+            display=Display("Fetched", "indigo", "download"),
+        ),
+        work(
+            "CONTENT_EXTRACTED", to=["PERSISTED", "OVER_BUDGET"], progress=(30, 75),
             display=Display("Extracted", "indigo", "file-text", "Chunks, embeddings and entities are being made"),
         ),
-        work("PERSISTED", to=["INDEXED"], progress=75, display=Display("Persisted", "indigo", "database")),
+        work(
+            "PERSISTED", to=["INDEXED", "OVER_BUDGET"], progress=75, display=Display("Persisted", "indigo", "database"),
+        ),
         work("INDEXED", done="DONE", progress=90, display=Display("Indexed", "indigo", "search")),
+        owner(
+            "OVER_BUDGET", acts={"go_on": "ENQUEUED"},
+            display=Display("Over budget", "orange", "coins", "Its run has spent its budget: raise it, or cancel"),
+        ),
         final("DONE", "done", progress=100, display=Display("Done", "green", "check", "It can be searched")),
         final("FAILED", "failed", display=Display("Failed", "red", "x", "See the inbox")),
         final("CANCELLED", "cancelled", display=Display("Cancelled", "gray", "ban", "Cancelled")),
     ],
 )  # fmt: skip
+
+# In their order. Those that are states of an item move it; the others are rows beside it, made in parallel.
+STEPS = (
+    "FETCHED", "CONTENT_EXTRACTED", "CHUNKED", "EMBEDDED", "ENTITY_EXTRACTED", "PERSISTED", "INDEXED",
+)  # fmt: skip
+MOVES = ("ENQUEUED", "FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED")

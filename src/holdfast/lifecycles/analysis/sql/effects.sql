@@ -191,15 +191,10 @@ begin
   end if;
 end $$;
 
--- Where the files of a task are. An owner whose name is no plain word goes by its hash.
+-- Where the files of a task are.
 create or replace function holdfast.analysis_folder(p_owner text, p_task uuid) returns text
 language sql stable
-as $$
-  select format('users/%s/tasks/%s', case
-    when p_owner = '' then 'local'
-    when p_owner ~ '^[A-Za-z0-9_-]{1,64}$' then p_owner
-    else '~' || encode(sha256(convert_to(p_owner, 'UTF8')), 'hex') end, p_task)
-$$;
+as $$ select format('%s/tasks/%s', holdfast.owner_folder(p_owner), p_task) $$;
 
 -- How long files are kept. A link may still be used for a while after a task has expired, so that is looked at twice.
 create or replace function holdfast.plan_cleanup(p_task uuid, p_owner text, p_state text) returns void
