@@ -61,6 +61,9 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/api/v1/queues/{name}/resume"): {"operator"},
     ("GET", "/api/v1/stats"): READERS,
     ("GET", "/api/v1/usage"): READERS,
+    ("GET", f"{TASK}/cost"): READERS,
+    ("GET", "/api/v1/prices"): READERS,
+    ("PUT", "/api/v1/prices/{model:path}"): {"operator"},
 }
 
 BY_LINK = {(method, "/objects/{token}") for method in ("PUT", "GET", "HEAD")}
@@ -88,11 +91,12 @@ async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(
         .replace("{name}", "dispatch")
         .replace("{asset}", "swagger-ui.css")
         .replace("{owner}", "ada")
+        .replace("{model:path}", "some/model")
     )
     url += "?wait=false" if path == "/api/v1/events" else ""
     for role, secret in {**await keys(store), "": None}.items():
         async with client(app, secret) as http:
-            body = b"not even JSON" if method == "POST" else None
+            body = b"not even JSON" if method in ("POST", "PUT") else None
             answer = await http.request(method, url, content=body)
         if role in ROUTES[method, path]:
             assert answer.status_code not in (401, 403, 500), role
@@ -214,6 +218,7 @@ async def test_a_parameter_that_no_route_has_is_refused(http: httpx.AsyncClient,
         .replace("{name}", "dispatch")
         .replace("{asset}", "swagger-ui.css")
         .replace("{owner}", "ada")
+        .replace("{model:path}", "some/model")
     )
     answer = await http.request(method, url, params={"stat": "Queued"})
     assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["query", "stat"])

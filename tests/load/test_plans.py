@@ -77,7 +77,7 @@ HOT: dict[str, tuple[int, Callable[[list[asyncpg.Record]], tuple[str, tuple[Any,
     "stats": (25000, lambda _: ("select * from holdfast.stats()", ())),
     "stats of an owner": (300, lambda _: ("select * from holdfast.stats('nobody')", ())),
     "metrics": (30000, lambda _: ("select * from holdfast.metrics()", ())),
-    "usage": (200, lambda _: ("select * from holdfast.usage()", ())),
+    "costs": (200, lambda _: ("select * from holdfast.costs()", ())),
     "sweep with nothing to do": (300, lambda _: ("select * from holdfast.sweep()", ())),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What runs here: workers, queues, counts, and what models have cost."""
+"""What runs here: workers, queues, counts."""
 
 from datetime import datetime
 from typing import Annotated
@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
 from holdfast.http.access import Guarded, needs, owned_by
-from holdfast.http.fields import Moment, Word
+from holdfast.http.fields import Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.store import Store
@@ -46,19 +46,6 @@ class Counts(BaseModel):
     items: list[Count]
 
 
-class ModelUsage(BaseModel):
-    model: str
-    calls: int
-    tokens_in: float
-    tokens_out: float
-    cost_cents: float
-
-
-class Usages(BaseModel):
-    since: datetime | None
-    items: list[ModelUsage]
-
-
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["operations"], route_class=Guarded, responses=PROBLEMS)
 
@@ -88,12 +75,6 @@ def routes(store: Store) -> APIRouter:
     async def stats(caller: Annotated[Principal, needs("user", "operator")]) -> Counts:
         """How many tasks are where; for a user, of their own."""
         return Counts(items=await store.stats(owned_by(caller)))
-
-    @router.get("/usage")
-    async def usage(caller: Annotated[Principal, needs("user", "operator")], since: Moment | None = None) -> Usages:
-        """What steps reported to have used, by model, in the last thirty days or since then."""
-        items = [ModelUsage(**vars(one)) for one in await store.usage(since, owned_by(caller))]
-        return Usages(since=since, items=items)
 
     return router
 

@@ -19,7 +19,6 @@ from holdfast.kernel.task import (
     Queue,
     Step,
     StepEvent,
-    Usage,
     Worker,
 )
 
@@ -132,12 +131,6 @@ class Looking(Calls):
     async def stats(self, owner: str | None = None) -> list[Count]:
         """How many tasks are where, for each state of each lifecycle; all of them, or one owner's."""
         return [wire.known(Count, row) for row in await self._rows("select * from holdfast.stats($1)", owner)]
-
-    async def usage(self, since: datetime | None = None, owner: str | None = None) -> list[Usage]:
-        """What was used of each model, as steps reported it; by default in the last thirty days."""
-        return [
-            wire.known(Usage, row) for row in await self._rows("select * from holdfast.usage($1, $2)", since, owner)
-        ]
 
     async def metrics(self) -> list[tuple[str, dict[str, str], float]]:
         """What is measured now: name, labels, value."""

@@ -13,7 +13,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 from uuid import UUID
 
@@ -285,15 +285,37 @@ def progress(done: float, total: float | None = None, *, note: str | None = None
 
 
 def usage(
-    model: str, *, tokens_in: int = 0, tokens_out: int = 0, cost_cents: float | Decimal = 0, **more: Json
+    model: str,
+    *,
+    tokens_in: int = 0,
+    tokens_out: int = 0,
+    cost_cents: float | Decimal | None = None,
+    **more: Json,
 ) -> None:
-    """Write down what was spent. Inside a step it is kept with the step, once, however often the task is resumed."""
+    """Write down what was spent. Inside a step it is kept with the step, once, however often the task is resumed.
+
+    Without `cost_cents` the tokens cost what the table of prices says at that moment; 0 is free. A Decimal is kept to
+    its last digit. Raises StepInvalid for a cost that is no number.
+    """
     attempt = ATTEMPT.get()
     if attempt is None:
         return
+    entry: dict[str, Json] = {"model": model, "tokens_in": tokens_in, "tokens_out": tokens_out}
+    if cost_cents is not None:
+        entry["cost_cents"] = exact(cost_cents)
     spent = SPENT.get()
-    entry = {"model": model, "tokens_in": tokens_in, "tokens_out": tokens_out, "cost_cents": float(cost_cents), **more}
-    (attempt.spent if spent is None else spent).append(entry)
+    (attempt.spent if spent is None else spent).append({**entry, **more})
+
+
+def exact(cost_cents: float | Decimal) -> Json:
+    """A cost as JSON that loses none of its digits: a number as it is, a Decimal as a string."""
+    try:
+        amount = Decimal(str(cost_cents))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite():
+        raise StepInvalid(f"cost_cents={cost_cents!r} is no cost.", fix="Give a number, or leave it out.")
+    return cost_cents if isinstance(cost_cents, (int, float)) else str(amount)
 
 
 async def spend(budget: str, amount: float = 1) -> None:

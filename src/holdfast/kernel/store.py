@@ -1,7 +1,8 @@
 """The kernel's functions, as Python: one short method for each, of the same name, in the same order.
 
 Nothing is decided here. A method sends its arguments and brings back the answer; how, is in calls.py. The functions
-that only look are in looking.py, those about keys in access.py.
+that only look are in looking.py, those about keys in access.py, those about money in
+spending.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from holdfast.kernel import wire
 from holdfast.kernel.access import Access
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.looking import Looking
+from holdfast.kernel.spending import Spending
 from holdfast.kernel.task import (
     Beat,
     Checkpoint,
@@ -32,7 +34,7 @@ from holdfast.kernel.task import (
 )
 
 
-class Store(Looking, Access):
+class Store(Looking, Access, Spending):
     """The kernel behind a pool, or behind one connection whose transaction the caller commits."""
 
     # Lifecycles and queues

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
@@ -361,17 +360,6 @@ class Count:
     outcome: str | None
     number: int
     capped: bool
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What was used of a model."""
-
-    model: str
-    calls: int
-    tokens_in: Decimal
-    tokens_out: Decimal
-    cost_cents: Decimal
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def readable(message: str) -> str:
     return str(message).replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:longest_message]
 
 
-def number(value: float) -> Decimal:
+def number(value: float | Decimal) -> Decimal:
     """A number that Postgres takes exactly. Raises RequestInvalid."""
     try:
         return Decimal(str(value))
@@ -170,7 +170,7 @@ def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
         [text(one.step) for one in given],
         [dump(one.result) for one in given],
         [one.to for one in given],
-        [dump(one.usage) for one in given],
+        filled(dump(one.usage) for one in given),
     )
 
 

@@ -88,6 +88,10 @@ begin
                     a.token, a.result)::holdfast.moved) filter (where a.first and a.effects is not null)
     into v_id, v_step, v_status, v_result, v_cancel, v_effects, v_told
   from told a;
+  if cardinality(array_remove(p_usage, null)) > 0 then
+    perform holdfast.keep_usage(array(
+      select w.id from unnest(v_id, v_step, v_status) w(id, step, status) where w.status = 'ok' and w.step is not null));
+  end if;
   if v_effects is not null then
     perform holdfast.run_effects(v_effects, v_told);
   end if;
@@ -105,6 +109,8 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bit
 set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
+declare
+  v_held uuid[];
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
     cardinality(p_step), coalesce(cardinality(p_kind), 0), cardinality(p_data));
@@ -115,7 +121,6 @@ begin
   end if;
   perform from (select distinct unnest(p_id) as id order by 1 desc) i
   cross join lateral (select from holdfast.task t where t.id = i.id for no key update) t;
-  return query
   with held as materialized (
     select i.* from unnest(p_id, p_attempt, p_token, p_step, p_kind, p_data)
       with ordinality i(id, attempt, token, step, kind, data, place)
@@ -128,7 +133,11 @@ begin
            coalesce(h.step, ''), h.kind, h.attempt, h.data
     from held h
   )
-  select distinct h.id from held h;
+  select array_agg(h.id) into v_held from held h;
+  if p_kind && array['step_completed', 'usage'] then
+    perform holdfast.keep_usage(v_held);
+  end if;
+  return query select distinct h.id from unnest(v_held) h(id);
 end $$;
 
 -- Steps of one task are numbered under the lock of its row.

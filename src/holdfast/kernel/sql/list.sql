@@ -320,33 +320,6 @@ as $$
   order by l.name, s.actor, s.name
 $$;
 
--- What models have cost: the usage that steps reported, summed up by model, in the newest 100,000 events since then.
-create or replace function holdfast.usage(p_since timestamptz default null, p_owner text default null)
-returns table (model text, calls bigint, tokens_in numeric, tokens_out numeric, cost_cents numeric)
-language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set jit = off set timezone = 'UTC'
-as $$
-  select u.one ->> 'model', count(*), sum(holdfast.amount(u.one -> 'tokens_in')), sum(holdfast.amount(u.one -> 'tokens_out')),
-         sum(holdfast.amount(u.one -> 'cost_cents'))
-  from (
-    select e.task_id, e.kind, e.data from holdfast.step_event e
-    where e.task_id >= holdfast.first_uuid(coalesce(p_since, holdfast.now() - interval '30 days'))
-    order by e.task_id desc, e.number desc limit 100000) e
-  cross join lateral (
-    select value as one from jsonb_array_elements(
-      case jsonb_typeof(e.data) when 'array' then e.data when 'object' then jsonb_build_array(e.data) else '[]' end)) u
-  where e.kind in ('step_completed', 'usage') and jsonb_typeof(u.one -> 'model') = 'string'
-    and (p_owner is null or p_owner = coalesce(
-          (select t.owner from holdfast.task t where t.id = e.task_id),
-          (select t.owner from holdfast.task_done t where t.id = e.task_id)))
-  group by 1 order by 1
-$$;
-
--- What a worker reported is anything at all; only numbers count, and none beyond reason.
-create or replace function holdfast.amount(p_value jsonb) returns numeric
-language sql immutable
-as $$ select case when jsonb_typeof(p_value) = 'number' then least(greatest((p_value #>> '{}')::numeric, 0), 1e15) else 0 end $$;
-
 grant execute on function
   holdfast.list_tasks(text, text, text, text, text, text, text, bool, text, uuid, int), holdfast.find_ids(text, int, text),
-  holdfast.owner_of(uuid, text), holdfast.allowed(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats(text), holdfast.usage(timestamptz, text) to holdfast_app;
+  holdfast.owner_of(uuid, text), holdfast.allowed(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats(text) to holdfast_app;

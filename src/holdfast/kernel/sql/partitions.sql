@@ -19,7 +19,7 @@ begin
   perform set_config('lock_timeout', '0', true);
   perform pg_advisory_xact_lock(hashtextextended('holdfast.make_partitions', 0));
   perform set_config('lock_timeout', '200ms', true);
-  foreach v_table in array array['task_done', 'input', 'event', 'step', 'step_event'] loop
+  foreach v_table in array array['task_done', 'input', 'event', 'step', 'step_event', 'usage'] loop
     for v_day in select date_trunc('day', holdfast.now()) + make_interval(days => d) from generate_series(0, p_days) d loop
       v_name := v_table || to_char(v_day, '_YYYYMMDD');
       continue when to_regclass('holdfast.' || v_name) is not null;

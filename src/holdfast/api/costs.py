@@ -1,0 +1,149 @@
+"""What models have cost, and what they cost: sums over everything that steps reported, and the table of prices.
+
+Sums are exact in the database and rounded once, to the number that JSON has for them.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, BeforeValidator, Field
+
+from holdfast.http.access import Guarded, check_visible, needs, owned_by
+from holdfast.http.fields import Body, Moment, Word
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.spending import Cost, Grouping, Price
+from holdfast.kernel.store import Store
+
+Reader = Annotated[Principal, needs("user", "operator")]
+Filter = Annotated[Word | None, Query()]
+
+
+def numeral(value: object) -> object:
+    """A number, or one that is written as a string to keep its digits; true is none."""
+    if isinstance(value, bool):
+        raise ValueError("is no number")
+    return value
+
+
+Cents = Annotated[
+    Decimal,
+    BeforeValidator(numeral),
+    Field(ge=0, le=100_000_000, decimal_places=10, allow_inf_nan=False, description="Cents for a million tokens"),
+]
+
+
+class Spent(BaseModel):
+    """The sum of a group, which is named by what it is grouped by. `unpriced`: calls whose cost nobody knows."""
+
+    model: str | None = None
+    day: str | None = None
+    lifecycle: str | None = None
+    name: str | None = None
+    task: UUID | None = None
+    owner: str | None = None
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    cost_cents: float
+    unpriced: int | None = None
+
+
+class Usages(BaseModel):
+    since: datetime | None
+    items: list[Spent]
+
+
+class TaskCost(BaseModel):
+    """What a task has spent itself, and the tasks it gathers, by model."""
+
+    own_cents: float
+    children_cents: float
+    own: list[Spent]
+    children: list[Spent]
+
+
+class NewPrice(Body):
+    """From now on, or from `since` on."""
+
+    in_cents: Cents
+    out_cents: Cents
+    since: Moment | None = None
+
+
+class PriceSeen(BaseModel):
+    """Cents for a million tokens, from `since` on; `current` is the one that counts now."""
+
+    model: str
+    since: datetime
+    in_cents: float
+    out_cents: float
+    set_by: str
+    set_at: datetime
+    current: bool
+
+
+class Prices(BaseModel):
+    items: list[PriceSeen]
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["operations"], route_class=Guarded, responses=PROBLEMS)
+
+    @router.get("/usage", response_model_exclude_unset=True)
+    async def usage(
+        caller: Reader,
+        by: Grouping = "model",
+        since: Moment | None = None,
+        until: Moment | None = None,
+        lifecycle: Filter = None,
+        name: Filter = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> Usages:
+        """What was spent, by model or otherwise, in the last thirty days or since then; for a user, of their own.
+
+        The group that was used last comes first. Days are those of UTC.
+        """
+        found = await store.costs(
+            by, since, until, owner=owned_by(caller), lifecycle=lifecycle, name=name, limit=limit
+        )  # fmt: skip
+        return Usages(since=since, items=[shown(one, by) for one in found])
+
+    @router.get("/tasks/{task_id}/cost", response_model_exclude_unset=True)
+    async def cost(task_id: UUID, caller: Reader) -> TaskCost:
+        """What it has cost, by model: itself, and the tasks it gathers."""
+        await check_visible(store, caller, task_id)
+        found = await store.cost_of(task_id)
+        return TaskCost(
+            own_cents=float(found.own_cents),
+            children_cents=float(found.children_cents),
+            own=[shown(one, "model") for one in found.own],
+            children=[shown(one, "model") for one in found.children],
+        )
+
+    @router.get("/prices", dependencies=[needs("user", "operator")])
+    async def prices() -> Prices:
+        """All prices: by model, the newest first."""
+        return Prices(items=[priced(one) for one in await store.prices()])
+
+    @router.put("/prices/{model:path}")
+    async def set_price(
+        model: Annotated[Word, Path()], asked: NewPrice, caller: Annotated[Principal, needs("operator")]
+    ) -> Prices:
+        """Let a model cost so much from a moment on. What was recorded keeps its cost. Answers with its prices."""
+        await store.set_price(model, asked.in_cents, asked.out_cents, asked.since, by=caller.name)
+        return Prices(items=[priced(one) for one in await store.prices(model)])
+
+    return router
+
+
+def shown(cost: Cost, by: Grouping) -> Spent:
+    sums = {name: value for name, value in vars(cost).items() if name != "group" and (name != "unpriced" or value)}
+    return Spent.model_validate(sums if by == "total" else {by: cost.group, **sums})
+
+
+def priced(price: Price) -> PriceSeen:
+    return PriceSeen(**vars(price))
