@@ -8,21 +8,19 @@ one runs in this process, a step called in such a thread (neither the main one n
 
 import asyncio
 import concurrent.futures
-import contextlib
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from decimal import Decimal, InvalidOperation
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
-from uuid import UUID
+from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from opentelemetry import trace
 
-from holdfast.errors import BudgetUnknown, Failure, RateLimited, StepInvalid
+from holdfast.errors import BudgetUnknown, RateLimited, StepInvalid
 from holdfast.kernel import values
+from holdfast.kernel.attempt import ATTEMPT, LOOPS, SPENT, Attempt
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
+from holdfast.kernel.task import Json, Lease
 from holdfast.kernel.threads import as_exception, in_thread
 
 P = ParamSpec("P")
@@ -31,129 +29,6 @@ T = TypeVar("T")
 
 tracer = trace.get_tracer("holdfast")
 longest_note = 500
-longest_name = 200
-
-
-class Desk(Protocol):
-    """Where an attempt is run: what it needs from whoever runs it."""
-
-    @property
-    def store(self) -> Store:
-        """The kernel, for whatever else it asks."""
-
-    async def steps(self, lease: Lease) -> dict[str, Json]:
-        """The results of the steps that are done."""
-
-    async def checkpoint(self, done: Checkpoint) -> Checkpointed:
-        """Keep a step. Raises LeaseLost."""
-
-    async def record(self, lease: Lease, kind: str, step: str | None, data: Json) -> None:
-        """Write down what happened. Raises LeaseLost."""
-
-    def show(self, lease: Lease, progress: Json) -> None:
-        """Let others see how far it is."""
-
-    def interrupt(self, task_id: UUID, outcome: Outcome | None) -> None:
-        """End it where it stands, with this outcome."""
-
-
-class Attempt:
-    """One run of one handler under one lease."""
-
-    def __init__(self, lease: Lease, desk: Desk, loop: asyncio.AbstractEventLoop) -> None:
-        self.lease = lease
-        self.desk = desk
-        self.loop = loop
-        self.state = lease.state
-        self.errors: Mapping[type[Exception], type[Failure]] = {}
-        self.cancelled = False
-        self.blamed: list[tuple[BaseException, str]] = []
-        self.spent: list[Json] = []
-        self.unbegun: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}
-        self._progress: dict[str, Json] = {}
-        self._begun: set[str] = set()
-        self._done: asyncio.Future[dict[str, Json]] | None = None
-
-    def forgotten(self) -> str | None:
-        """The first step that was called and never awaited, now that the handler has returned. It runs no more."""
-        left, self.unbegun = list(self.unbegun.values()), {}
-        tasks = {task.get_coro(): task for task in asyncio.all_tasks()} if left else {}
-        for _, run in left:
-            if run in tasks:  # created, and not waited for
-                tasks[run].cancel()
-            else:
-                run.close()
-        return left[0][0] if left else None
-
-    async def stored(self, name: str) -> tuple[bool, Json]:
-        """Whether this step is done already, and its result. Raises StepInvalid for a name that cannot be used."""
-        if not 1 <= len(name) <= longest_name:
-            raise StepInvalid(f"A step's name has 1 to {longest_name} characters.", fix="Give it a short name.")
-        if name in self._begun:
-            raise StepInvalid(
-                f"{name!r} was run twice in one attempt, so its result would stand for two things.",
-                fix="Name each step, or run one over many items with step.map.",
-            )
-        self._begun.add(name)
-        if not self.lease.resumed:
-            return False, None
-        if self._done is None:
-            self._done = asyncio.ensure_future(self.desk.steps(self.lease))
-        done = await asyncio.shield(self._done)
-        return name in done, done.get(name)
-
-    async def keep(self, name: str, value: Json, spent: list[Json], to: str | None = None) -> Json:
-        """Write a step's result down, and move on to a state; what counts is what the first to write it has written."""
-        kept = await self.desk.checkpoint(Checkpoint(self.lease, name, value, to, spent or None))
-        self.state = to or self.state
-        return kept.result
-
-    @contextlib.contextmanager
-    def within(self, step: str) -> Iterator[list[Json]]:
-        """While a step runs: what is spent in it. If it fails it is to blame, and what it spent is spent."""
-        self.show(step=step)
-        spent: list[Json] = []
-        token = SPENT.set(spent)
-        try:
-            yield spent
-        except BaseException as error:
-            self.blame(error, step)
-            self.spent += spent
-            raise
-        finally:
-            SPENT.reset(token)
-
-    def blame(self, error: BaseException, step: str) -> None:
-        """Remember in which step an error arose: failures are counted for each step by itself."""
-        if not any(known is error for known, _ in self.blamed):
-            self.blamed.append((error, step))
-
-    def show(self, **progress: Json) -> None:
-        self._progress = {**self._progress, **progress}
-        self.desk.show(self.lease, self._progress)
-
-
-ATTEMPT: ContextVar[Attempt | None] = ContextVar("holdfast_attempt", default=None)
-LOOPS: dict[int, int] = {}
-SPENT: ContextVar[list[Json] | None] = ContextVar("holdfast_spent", default=None)
-
-
-class UnderWay:
-    """While an attempt runs in this thread's loop. Threads that a handler starts itself are then told apart."""
-
-    def __enter__(self) -> None:
-        here = threading.get_ident()
-        LOOPS[here] = LOOPS.get(here, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        here = threading.get_ident()
-        if LOOPS[here] > 1:
-            LOOPS[here] -= 1
-        else:
-            del LOOPS[here]
-
-
-under_way = UnderWay()
 
 
 class Steps:
@@ -348,6 +223,12 @@ def current() -> Lease:
     if attempt is None:
         raise StepInvalid("No task is running here.", fix="Call current() in a task that a worker runs.")
     return attempt.lease
+
+
+def at_hand() -> Store:
+    """The kernel, for code that a worker runs. Raises StepInvalid outside of a task."""
+    current()
+    return cast(Attempt, ATTEMPT.get()).desk.store
 
 
 def in_loop(attempt: Attempt) -> bool:

@@ -5,6 +5,7 @@ servers and workers. What of its promise a link enforces by itself differs with 
 whoever takes an upload for granted copies it first, then checks the copy.
 """
 
+import functools
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -102,6 +103,12 @@ def folder_of(settings: Settings) -> Path | None:
         return settings.home / "objects"
     parts = urlsplit(settings.objects)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+@functools.lru_cache(maxsize=8)
+def objects_of(settings: Settings) -> Objects:
+    """The same, opened once for each place that this process was told of. Raises SettingInvalid."""
+    return open_objects(settings)
 
 
 def open_objects(settings: Settings) -> Objects:

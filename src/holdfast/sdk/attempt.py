@@ -25,8 +25,10 @@ from holdfast.errors import (
     StepInvalid,
 )
 from holdfast.kernel import values
+from holdfast.kernel.attempt import ATTEMPT, Attempt, under_way
 from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.running import ATTEMPT, Attempt, called, under_way
+from holdfast.kernel.leaving import Leaving
+from holdfast.kernel.running import called
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial
 from holdfast.sdk.task import Task
 
@@ -116,6 +118,8 @@ class Run:
             error = error.exceptions[0]
         if isinstance(error, LeaseLost):
             return None
+        if isinstance(error, Leaving):
+            return error.outcome
         step = self._step(error)
         if not isinstance(error, Failure):
             for kind, failure in self.task.errors.items():

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
@@ -23,11 +23,11 @@ from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Duration, Ended, Submission
 from holdfast.lifecycles import declare_all
-from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
-from holdfast.objects import Objects, open_objects
+from holdfast.lifecycles.ingest.declaration import INGEST_ITEM
+from holdfast.objects import objects_of
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background, closed
 from holdfast.sdk.handle import Handle
@@ -150,20 +150,18 @@ class Holdfast:
 
     def tool(self, tool: Tool) -> Tool:
         """Offer a tool to users (`POST /tasks`): workers of this application run its agents. Raises AppInvalid."""
-        run = handler(tool, lambda task: self.acall(self._read_analysis(task)), self._objects)
+        run = handler(tool, lambda: objects_of(self.settings))
         self.task(name=tool.id, lifecycle=ANALYSIS.name, queue=ANALYSIS.queue)(run)
         self.tasks[tool.id].apart = True
         self.tools[tool.id] = tool
         return tool
 
-    def _objects(self) -> Objects:
-        opened = self._opened
-        assert opened is not None  # noqa: S101 - the task was read
-        opened.objects = opened.objects or open_objects(self.settings)
-        return opened.objects
+    def documents(self, kind: str = "documents") -> None:
+        """Offer to ingest documents (`POST /ingest/runs`): workers of this application do. Raises AppInvalid."""
+        from holdfast.lifecycles.ingest.documents import Documents  # only who wants it pays for what it imports
 
-    async def _read_analysis(self, task_id: UUID) -> Mapping[str, Any]:
-        return await Analyses.beside((await self._open()).store).read(task_id)
+        steps = Documents(lambda: self.settings)
+        self.task(name=kind, lifecycle=INGEST_ITEM.name, queue=INGEST_ITEM.queue)(steps.ingest)
 
     @property
     def queues(self) -> list[str]:
@@ -320,7 +318,6 @@ class Opened:
         self._queues: set[str] = set()
         self._store: Store | None = None
         self.waiting: Waiting | None = None
-        self.objects: Objects | None = None
 
     @property
     def store(self) -> Store:

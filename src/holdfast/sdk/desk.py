@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.errors import DatabaseError, HoldfastError, LeaseLost
-from holdfast.kernel.running import Attempt
+from holdfast.kernel.attempt import Attempt
 from holdfast.kernel.store import Store, refuse
 from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
 from holdfast.sdk.attempt import CANCELLED, Run

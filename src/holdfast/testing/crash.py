@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.running import Attempt
+from holdfast.kernel.attempt import Attempt
 from holdfast.kernel.task import Json, Lease
 from holdfast.sdk.desk import StoreDesk
 

@@ -14,8 +14,8 @@ from uuid import UUID
 import asyncpg
 
 from holdfast.errors import HoldfastError, TaskCancelled, TaskError, TaskFailed
+from holdfast.kernel.attempt import Attempt
 from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.running import Attempt
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Ended, Lease, Outcome

@@ -27,9 +27,9 @@ import uvloop
 
 from holdfast.errors import AppInvalid, PayloadInvalid
 from holdfast.kernel import values, wire
+from holdfast.kernel.attempt import Attempt
 from holdfast.kernel.logs import configure_logs
 from holdfast.kernel.opening import open_database
-from holdfast.kernel.running import Attempt
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
 from holdfast.sdk.attempt import CANCELLED, RELEASED
 from holdfast.sdk.client import Holdfast

@@ -6,13 +6,12 @@ cannot overwrite anything, and its names are the step's result. Files are stream
 """
 
 import mimetypes
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
-from uuid import UUID
 
 from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, Transient
-from holdfast.kernel.running import called, current, progress, step
+from holdfast.kernel.running import at_hand, called, current, progress, step
 from holdfast.lifecycles.analysis.agents.job import (
     Agent,
     InputFile,
@@ -21,11 +20,11 @@ from holdfast.lifecycles.analysis.agents.job import (
     check_parameters,
     read_parameters,
 )
+from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 
-Reading = Callable[[UUID], Awaitable[Mapping[str, Any]]]
 Outputs = list[dict[str, Any]]
 
 
@@ -33,13 +32,13 @@ class Handler(Protocol):
     async def __call__(self, tool_id: str, agents: list[str]) -> dict[str, Any]: ...
 
 
-def handler(tool: Tool, read: Reading, objects: Callable[[], Objects]) -> Handler:
-    """The handler of a tool's tasks. `read` tells of a task what the database knows."""
+def handler(tool: Tool, objects: Callable[[], Objects]) -> Handler:
+    """The handler of a tool's tasks, with files at `objects`."""
 
     async def analyse(tool_id: str, agents: list[str]) -> dict[str, Any]:
         """Run the agents that the task names."""
         lease = current()
-        found, store = await read(lease.task_id), objects()
+        found, store = await Analyses.beside(at_hand()).read(lease.task_id), objects()
         chosen = [named(tool, name) for name in agents]
         with scratch() as folder:
             inputs = await fetched(store, found, folder)

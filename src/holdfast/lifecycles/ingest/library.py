@@ -1,0 +1,160 @@
+"""The functions of documents.sql, runs.sql and search.sql, as Python: one short method for each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+from uuid import UUID
+
+from holdfast.errors import TaskNotFound
+from holdfast.kernel import wire
+from holdfast.kernel.calls import Calls
+from holdfast.kernel.task import Proof
+
+Mode = Literal["hybrid", "text", "vector"]
+
+chunks_at_once = 500
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A chunk of a document as it is persisted: `text` is what stands from `starts` to `ends`."""
+
+    number: int
+    starts: int
+    ends: int
+    page: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A chunk that was found. A rank is its place in the list by words, or by meaning; None if it was not in there."""
+
+    document_id: UUID
+    name: str
+    title: str | None
+    item_id: UUID
+    number: int
+    starts: int
+    ends: int
+    page: int | None
+    text: str
+    score: float
+    text_rank: int | None
+    vector_rank: int | None
+    similarity: float | None
+
+
+class Library(Calls):
+    """Runs, documents, and what is found in them."""
+
+    # For workers
+
+    async def has_budget(self, item: UUID) -> bool:
+        """Whether the run of this item has a budget."""
+        return bool(await self._value("select holdfast.has_budget($1)", item))
+
+    async def may_spend(self, item: UUID) -> bool:
+        """Whether the run of this item has not spent its budget."""
+        return bool(await self._value("select holdfast.may_spend($1)", item))
+
+    async def persist(
+        self,
+        lease: Proof,
+        *,
+        name: str,
+        sha256: str,
+        recipe: str,
+        about: Mapping[str, Any],
+        passages: Sequence[Passage],
+        embedder: str,
+        dimensions: int,
+        vectors: Sequence[float],
+        entities: Sequence[Mapping[str, Any]],
+    ) -> UUID:
+        """Write a version of a document, in the place of what this item has written before; its document.
+
+        `vectors` are the numbers of all passages, one after the other. Nobody sees it before it is published. Raises
+        LeaseLost.
+        """
+        proof = (lease.task_id, lease.attempt, lease.token)
+        given = (wire.text(name), sha256, recipe, wire.dump(dict(about)), len(passages), dimensions)
+        document: UUID = await self._value(
+            "select holdfast.persist_version($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            *proof, *given, wire.dump(list(entities)),
+        )  # fmt: skip
+        for first in range(0, len(passages), chunks_at_once):
+            some = passages[first : first + chunks_at_once]
+            numbers = vectors[first * dimensions : (first + len(some)) * dimensions]
+            await self._value(
+                "select holdfast.persist_chunks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                *proof, [one.number for one in some], [one.starts for one in some], [one.ends for one in some],
+                [one.page for one in some], [wire.text(one.text) for one in some], embedder, dimensions, numbers,
+            )  # fmt: skip
+        return document
+
+    async def same_version(self, owner: str, name: str, sha256: str, recipe: str) -> UUID | None:
+        """The version that searchers see, if it was made of this content by this recipe."""
+        query = "select holdfast.same_version($1, $2, $3, $4)"
+        found: UUID | None = await self._value(query, owner, wire.text(name), sha256, recipe)
+        return found
+
+    # For users
+
+    async def runs(self, ids: Sequence[UUID], owner: str | None = None) -> list[dict[str, Any]]:
+        """What there is to tell of these runs, but for those that are not `owner`'s."""
+        rows = await self._rows("select * from holdfast.read_runs($1, $2)", list(ids), owner)
+        return [wire.load(row[0]) for row in rows]
+
+    async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
+        """One of them. Raises TaskNotFound."""
+        found = await self.runs([run], owner)
+        if not found:
+            raise TaskNotFound(f"No run has the id {run}.", fix="POST /ingest/runs answers with the id.")
+        return found[0]
+
+    async def items(
+        self, run: UUID, *, after: UUID | None = None, limit: int = 50, status: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The items of a run, in their order, from one on."""
+        rows = await self._rows("select * from holdfast.read_items($1, $2, $3, $4)", run, after, limit, status)
+        return [wire.load(row[0]) for row in rows]
+
+    async def item(self, item: UUID) -> dict[str, Any]:
+        """One item, with its run or without. Raises TaskNotFound."""
+        rows = await self._rows("select * from holdfast.read_items(null, p_item => $1)", item)
+        if not rows:
+            raise TaskNotFound(f"No item has the id {item}.", fix="GET /ingest/runs/{id}/items lists them.")
+        found: dict[str, Any] = wire.load(rows[0][0])
+        return found
+
+    async def set_budget(self, run: UUID, cents: Decimal | None, owner: str | None = None) -> int:
+        """Another budget for a run, or none; how many items go on by it. Raises TaskNotFound."""
+        return int(await self._value("select holdfast.set_run_budget($1, $2, $3)", run, cents, owner))
+
+    async def documents(
+        self, owner: str | None = None, *, after: str | None = None, limit: int = 50
+    ) -> list[dict[str, Any]]:
+        """What can be searched, by name, from one on."""
+        rows = await self._rows("select * from holdfast.read_documents($1, $2, $3)", owner, wire.text(after), limit)
+        return [wire.load(row[0]) for row in rows]
+
+    async def remove(self, document: UUID, owner: str | None = None) -> bool:
+        """Let a document be searched no more; whether there was one."""
+        return bool(await self._value("select holdfast.remove_document($1, $2)", document, owner))
+
+    async def search(
+        self,
+        query: str,
+        *,
+        embedder: str | None = None,
+        vector: Sequence[float] | None = None,
+        mode: Mode = "hybrid",
+        owner: str | None = None,
+        limit: int = 10,
+    ) -> list[Hit]:
+        """The best chunks for a query, by its words and, if its vector by this embedder is given, by its meaning."""
+        given = (wire.text(query), embedder, None if vector is None else list(vector), mode, owner, limit)
+        rows = await self._rows("select * from holdfast.search_chunks($1, $2, $3, $4, $5, $6)", *given)
+        return [wire.known(Hit, row) for row in rows]

@@ -1,0 +1,168 @@
+"""How an item goes from step to step: what is done is not done again, and what fails is somebody's to answer.
+
+`run_step` is `step` with four things more: it moves the item to the state of the same name, it writes down when a step
+begins, it takes envelopes and exceptions of others for the categories they stand for, and it asks whether the run may
+still spend.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, StepInvalid
+from holdfast.kernel.attempt import ATTEMPT, Attempt
+from holdfast.kernel.leaving import Leaving
+from holdfast.kernel.running import attempt_of, called, fitting, in_loop, read_back
+from holdfast.kernel.task import Checkpoint, Moved
+from holdfast.lifecycles.ingest.declaration import INGEST_ITEM, MOVES
+from holdfast.lifecycles.ingest.envelope import failure_from, is_envelope, opened
+from holdfast.lifecycles.ingest.library import Library
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+OVER_BUDGET = Moved("OVER_BUDGET", {"kind": "over_budget"})
+BUDGETED: "weakref.WeakKeyDictionary[Attempt, bool]" = weakref.WeakKeyDictionary()
+
+
+@overload
+async def run_step(
+    target: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+) -> R: ...
+
+
+@overload
+async def run_step(target: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Run one step of an item and move it there; or, if that is done already, bring back what it gave.
+
+    The function may return its result or an envelope, and may raise. Raises the category that this stands for, or
+    whatever it raised if nobody knows; StepInvalid in a task that is no item.
+    """
+    attempt = attempt_of(target, function)
+    if attempt is None:
+        return emptied(await called(function, args, kwargs))
+    check_place(attempt, target)
+    known, result = await attempt.stored(target)
+    if known:
+        await catch_up(attempt, target)
+        return read_back(target, function, result)
+    await check_budget(attempt)
+    await attempt.desk.record(attempt.lease, "step_started", target, None)
+    with attempt.within(target) as spent:
+        value = await answered(attempt, function, args, kwargs)
+        kept = await attempt.keep(
+            target, fitting(target, function, value), spent, to=target if is_state(target) else None
+        )
+    return read_back(target, function, kept)
+
+
+@overload
+async def run_parallel_steps(steps: Mapping[str, Callable[[], Any]], /) -> dict[str, Any]: ...
+
+
+@overload
+async def run_parallel_steps(*branches: Awaitable[Any]) -> list[Any]: ...
+
+
+async def run_parallel_steps(*given: Any) -> Any:
+    """Run steps at the same time, and go on when all are done.
+
+    Either by name, as `{"CHUNKED": cut, "ENTITY_EXTRACTED": find}`, or whole branches: `run_step(...)` or any coroutine
+    of yours that runs one after the other. Where some fail the others are brought to their end first, and kept; then the
+    gravest failure is raised.
+    """
+    if len(given) == 1 and isinstance(given[0], Mapping):
+        steps: Mapping[str, Callable[[], Any]] = given[0]
+        results = await together([run_step(name, function) for name, function in steps.items()])
+        return dict(zip(steps, results, strict=True))
+    return await together(list(given))
+
+
+async def skip_step(target: str, reason: str) -> None:
+    """Pass a step over, and say why: it has nothing to do here. Nothing is kept, so a later attempt decides anew."""
+    attempt = ATTEMPT.get()
+    if attempt is None:
+        return
+    check_place(attempt, target)
+    await attempt.desk.record(attempt.lease, "skipped", target, {"reason": reason})
+    await catch_up(attempt, target)
+
+
+def check_place(attempt: Attempt, target: str) -> None:
+    """Raise StepInvalid for a step that is not run where steps of items are."""
+    if attempt.lease.lifecycle != INGEST_ITEM.name:
+        raise StepInvalid(
+            f"{target!r}: this task is no item of an ingestion ({attempt.lease.lifecycle}).",
+            fix='Make it one: @hf.task(lifecycle="ingest_item"), or use step(...).',
+        )
+    if not in_loop(attempt):
+        raise StepInvalid(f"{target!r}: this task is not async.", fix="Make it `async def`.")
+
+
+def is_state(target: str) -> bool:
+    return target in MOVES
+
+
+async def catch_up(attempt: Attempt, target: str) -> None:
+    """Move an item to a state whose step is done already: a retry begins with steps that another item has done."""
+    if is_state(target) and attempt.state in MOVES and MOVES.index(attempt.state) < MOVES.index(target):
+        await attempt.desk.checkpoint(Checkpoint(attempt.lease, to=target))
+        attempt.state = target
+
+
+async def check_budget(attempt: Attempt) -> None:
+    """Raise Leaving if the run of this item has spent its budget: its owner decides."""
+    library = Library.beside(attempt.desk.store)
+    if attempt not in BUDGETED:
+        BUDGETED[attempt] = await library.has_budget(attempt.lease.task_id)
+    if BUDGETED[attempt] and not await library.may_spend(attempt.lease.task_id):
+        raise Leaving(OVER_BUDGET)
+
+
+async def answered(attempt: Attempt, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a step gives, out of its envelope. Raises the category of what it raised, where somebody knows it."""
+    try:
+        return emptied(await called(function, args, kwargs))
+    except Failure:
+        raise
+    except Exception as error:
+        failure = failure_from(error, attempt.errors)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def emptied(value: Any) -> Any:
+    return opened(value) if is_envelope(value) else value
+
+
+async def together(branches: list[Awaitable[Any]]) -> list[Any]:
+    results = await asyncio.gather(*branches, return_exceptions=True)
+    failures = [one for one in results if isinstance(one, BaseException)]
+    if failures:
+        gravest = max(failures, key=gravity)
+        await tell([one for one in failures if one is not gravest])
+        raise gravest
+    return cast(list[Any], results)
+
+
+def gravity(error: BaseException) -> int:
+    """How final a failure is: what ends an item goes before what only makes it wait."""
+    if isinstance(error, (Fatal, SchemaInvalid)):
+        return 4
+    if isinstance(error, RateLimited):
+        return 1
+    return 0 if isinstance(error, Leaving) else 3
+
+
+async def tell(others: list[BaseException]) -> None:
+    """The gravest failure ends the attempt and is counted; of the others it is written down that they happened."""
+    attempt = ATTEMPT.get()
+    for error, step in attempt.blamed if attempt else []:
+        if attempt and isinstance(error, Failure) and any(error is one for one in others):
+            said = {"category": error.category, "message": error.message, "code": error.code}
+            await attempt.desk.record(attempt.lease, "step_failed", step, said)
