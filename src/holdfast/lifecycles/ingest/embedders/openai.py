@@ -5,16 +5,15 @@ is tried again here, which is the engine's business.
 """
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
-from holdfast.kernel.running import usage
+from holdfast.kernel.running import spend, usage
 from holdfast.kernel.settings import vendor_variable
+from holdfast.lifecycles.ingest.embedders.waits import wait_said
 
 if TYPE_CHECKING:
     import httpx
@@ -39,8 +38,6 @@ silence_most = timedelta(seconds=60)
 SPENT_UP = ("insufficient_quota", "billing_hard_limit_reached")
 TRANSIENT = (408, 409, 425)
 WRONG_INPUT = (400, 413, 415, 422)
-PART_OF_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
-UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,8 @@ class OpenAI:
                 fix=f"Write it behind the model: openai:{model}:768.",
             )
         server = (vendor_variable("OPENAI_BASE_URL") or DEFAULT_SERVER).rstrip("/")
+        if not server.startswith(("http://", "https://")):
+            raise SettingInvalid("OPENAI_BASE_URL: is no web address.", fix="Write https://host:port/v1.")
         key = vendor_variable("OPENAI_API_KEY")
         if key is None and server == DEFAULT_SERVER:
             raise SettingInvalid(
@@ -77,17 +76,23 @@ class OpenAI:
     def name(self) -> str:
         return f"openai:{self.model}:{self.dimensions}"
 
+    @property
+    def budget(self) -> str:
+        """What all share who ask for vectors of this model."""
+        return f"embedder:{self.model}"
+
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """As Embedder says, in as many requests as it takes."""
+        """As Embedder says, in as many requests as it takes: after a failure in one, all are to be asked again."""
         import httpx
 
         vectors: list[list[float]] = []
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         async with httpx.AsyncClient(headers=headers, timeout=silence_most.total_seconds()) as http:
             for batch in batches(texts):
+                await spend(self.budget)
                 try:
                     answer = await http.post(f"{self.server}/embeddings", json=self._asked(batch))
-                except httpx.TransportError as error:
+                except httpx.RequestError as error:
                     raise Transient(f"{self.server} does not answer: {type(error).__name__}.") from error
                 if answer.status_code != 200:
                     raise self._refusal(answer)
@@ -123,9 +128,9 @@ class OpenAI:
         status = answer.status_code
         said = f"{self.server} answers {status}: {message}"
         if status == 429 and code not in SPENT_UP:
-            return RateLimited(said, code=code, retry_after=wait(answer))
+            return RateLimited(said, code=code, retry_after=wait_said(answer.headers), budget=self.budget)
         if status in TRANSIENT or status >= 500:
-            return Transient(said, code=code, retry_after=wait(answer))
+            return Transient(said, code=code, retry_after=wait_said(answer.headers))
         return SchemaInvalid(said, code=code) if status in WRONG_INPUT else Fatal(said, code=code)
 
     def _said(self, answer: "httpx.Response") -> tuple[str | None, str]:
@@ -159,39 +164,3 @@ def unit(vector: list[float]) -> list[float]:
     if not math.isfinite(length) or not length:
         raise ValueError(f"a vector of length {length}")
     return [number / length for number in vector]
-
-
-def wait(answer: "httpx.Response") -> timedelta | None:
-    """How long to leave the server alone, if it says so."""
-    said = answer.headers
-    if (milliseconds := number(said.get("retry-after-ms"))) is not None:
-        return timedelta(milliseconds=milliseconds)
-    if (after := said.get("retry-after")) is not None:
-        seconds = number(after)
-        return until(after, said.get("date")) if seconds is None else timedelta(seconds=seconds)
-    kinds = ("requests", "tokens")
-    used_up = [kind for kind in kinds if said.get(f"x-ratelimit-remaining-{kind}") == "0"] or kinds
-    return max(filter(None, (duration(said.get(f"x-ratelimit-reset-{kind}")) for kind in used_up)), default=None)
-
-
-def number(said: str | None) -> float | None:
-    """What a header says, if it is a number that can be waited for."""
-    try:
-        return max(float(said or ""), 0.0) if math.isfinite(float(said or "")) else None
-    except ValueError:
-        return None
-
-
-def until(date: str, now: str | None) -> timedelta | None:
-    """From the server's own time to a date. None if that is none."""
-    try:
-        start = parsedate_to_datetime(now) if now else datetime.now(UTC)
-        return max(parsedate_to_datetime(date) - start, timedelta(0))
-    except (ValueError, TypeError):
-        return None
-
-
-def duration(said: str | None) -> timedelta | None:
-    """What `6m0s` or `20ms` says."""
-    parts = PART_OF_DURATION.findall(said or "")
-    return timedelta(**{UNITS[unit]: float(amount) for amount, unit in parts}) if parts else None
