@@ -25,6 +25,8 @@ from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis import routes as analysis
 from holdfast.lifecycles.dispatch import routes as dispatch
+from holdfast.lifecycles.ingest import routes as ingest
+from holdfast.lifecycles.ingest.embedders import Embedder
 from holdfast.objects import Objects
 
 
@@ -34,9 +36,17 @@ class Health(BaseModel):
 
 
 def make_app(
-    pool: asyncpg.Pool, *, database: str, objects: Objects, loopback: bool = True, hosts: Collection[str] = ()
+    pool: asyncpg.Pool,
+    *,
+    database: str,
+    objects: Objects,
+    embedder: Embedder | None = None,
+    loopback: bool = True,
+    hosts: Collection[str] = (),
 ) -> FastAPI:
     """The application over an open pool, with files at `objects`. `database` is the place in words, for the page.
+
+    With an `embedder` documents are searched by their meaning too.
 
     Bound to `loopback` it answers to the names of loopback, and to whoever calls as long as there is no key; otherwise
     to these `hosts`, or to any if none is named.
@@ -59,6 +69,7 @@ def make_app(
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
     app.include_router(dispatch.routes(store))
     app.include_router(analysis.routes(store, objects))
+    app.include_router(ingest.routes(store, objects, embedder))
     app.include_router(tasks.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(operations.routes(store))

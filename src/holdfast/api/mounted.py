@@ -20,6 +20,7 @@ from holdfast.errors import DatabaseError
 from holdfast.http.problem import refusal
 from holdfast.kernel.opening import open_database
 from holdfast.kernel.sweeper import sweep_on
+from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import open_objects
 from holdfast.objects.cleaner import Cleanups, clean_on
 from holdfast.sdk.client import Holdfast
@@ -55,7 +56,13 @@ class Mounted:
                     objects = open_objects(self._hf.settings)
                     await stack.enter_async_context(beside(sweep_on(opening.store)))
                     await stack.enter_async_context(beside(clean_on(Cleanups.beside(opening.store), objects)))
-                    self._app = make_app(opening.pool, database=opening.address.label, objects=objects, loopback=False)
+                    self._app = make_app(
+                        opening.pool,
+                        database=opening.address.label,
+                        objects=objects,
+                        embedder=embedder_at_hand(self._hf.settings),
+                        loopback=False,
+                    )
                     stack.callback(self._app.state.feed.close)
                     self._stack = stack.pop_all()
             return self._app

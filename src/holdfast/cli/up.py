@@ -30,6 +30,7 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
+from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean_on
 
@@ -89,6 +90,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                 pool,
                 database=address.label,
                 objects=objects,
+                embedder=embedder_at_hand(settings),
                 loopback=is_loopback(settings.host),
                 hosts=settings.host_names,
             )

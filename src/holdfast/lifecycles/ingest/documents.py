@@ -1,8 +1,9 @@
 """The steps of document ingestion, one after the other, each a function that can be run by itself.
 
-What a step makes lies in the object store, under the token of the lease that made it; its result says where. So a worker
-that has lost its lease overwrites nothing, and whoever goes on reads exactly what was kept. Only what is persisted goes
-to Postgres, where nobody sees it until the step INDEXED is kept: then all of it, in place of the version before.
+What a step makes lies in the object store, under the token of the lease that made it; its result says where. So a
+worker that has lost its lease overwrites nothing, and whoever goes on reads exactly what was kept. Only what is
+persisted goes to Postgres, where nobody sees it until the step INDEXED is kept: then all of it, in place of the version
+before.
 """
 
 import bisect
@@ -32,7 +33,7 @@ from holdfast.objects.scratch import scratch
 RECIPE = "1"  # raised when the same content would be cut, read or embedded otherwise
 
 entities_at_most = 5000
-embedded_at_once = 256
+embedded_at_once = 128
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,8 @@
 {"status": "error", "error_kind": "RateLimited", "message": "Too many requests.", "retry_after": 30}
 """
 
-import email.utils
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal, NotRequired, TypedDict
 
@@ -25,7 +23,9 @@ from holdfast.errors import (
     SchemaInvalid,
     Transient,
 )
+from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.running import usage
+from holdfast.lifecycles.ingest.embedders.waits import wait_said
 
 Kind = Literal["", "RateLimited", "Transient", "SchemaInvalid", "Fatal"]
 Mapped = Mapping[type[Exception], type[Failure]]
@@ -88,7 +88,7 @@ def result_from_exception(error: Exception, mapped: Mapped | None = None) -> Env
     envelope = Envelope(status="error", error_kind=failure.category or "Transient", message=failure.message)
     envelope["code"] = failure.code
     if isinstance(failure, RateLimited) and failure.retry_after is not None:
-        envelope["retry_after"] = seconds(failure.retry_after)
+        envelope["retry_after"] = parse_duration(failure.retry_after).total_seconds()
     return envelope
 
 
@@ -111,7 +111,7 @@ def from_answer(answer: httpx.Response) -> Failure:
     """What a server's refusal stands for."""
     said = f"{answer.request.url.host} answered {answer.status_code} {answer.reason_phrase}".strip() + "."
     code = f"http-{answer.status_code}"
-    waiting = retry_after(answer)
+    waiting = wait_said(answer.headers)
     match answer.status_code:
         case 429:
             return RateLimited(said, code=code, retry_after=waiting)
@@ -124,19 +124,6 @@ def from_answer(answer: httpx.Response) -> Failure:
     return Fatal(said, code=code)
 
 
-def retry_after(answer: httpx.Response) -> float | None:
-    """How many seconds a server asks to wait, however it says so: at most a day."""
-    told = answer.headers.get("retry-after", "").strip()
-    if told.isascii() and told.isdigit():
-        return min(float(told), 86400.0)
-    try:
-        at = email.utils.parsedate_to_datetime(told)
-    except ValueError:
-        return None
-    wait = (at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)
-    return min(max(wait.total_seconds(), 0.0), 86400.0)
-
-
 def is_envelope(value: object) -> bool:
     """Whether a step has answered with an envelope: a status, and nothing that an envelope does not have."""
     return isinstance(value, Mapping) and value.get("status") in ("ok", "error") and value.keys() <= FIELDS
@@ -146,10 +133,8 @@ def opened(envelope: Mapping[str, Any]) -> Any:
     """What is in an envelope; what it used is written down first. Raises the failure that it tells of."""
     if envelope.get("model"):
         cost = envelope.get("cost_cents")
-        usage(
-            str(envelope["model"]), tokens_in=envelope.get("tokens_in") or 0, tokens_out=envelope.get("tokens_out") or 0,
-            cost_cents=cost,
-        )  # fmt: skip
+        used = {name: envelope.get(name) or 0 for name in ("tokens_in", "tokens_out")}
+        usage(str(envelope["model"]), **used, cost_cents=cost)
     kind = envelope.get("error_kind") or ""
     if envelope["status"] == "ok" and not kind:
         return envelope.get("result")
@@ -158,12 +143,6 @@ def opened(envelope: Mapping[str, Any]) -> Any:
     if failure is None:
         raise SchemaInvalid(f"{kind!r} is no category. It said: {message}", code="envelope")
     raise failure(message, code=envelope.get("code"), retry_after=envelope.get("retry_after"))
-
-
-def seconds(duration: Any) -> float:
-    from holdfast.kernel.durations import parse_duration
-
-    return parse_duration(duration).total_seconds()
 
 
 def said(error: Exception) -> str:

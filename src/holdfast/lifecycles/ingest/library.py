@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
@@ -128,6 +129,16 @@ class Library(Calls):
             raise TaskNotFound(f"No item has the id {item}.", fix="GET /ingest/runs/{id}/items lists them.")
         found: dict[str, Any] = wire.load(rows[0][0])
         return found
+
+    async def events(self, item: UUID) -> list[dict[str, Any]]:
+        """What happened to an item, oldest first, with what each step used."""
+        rows = await self._rows("select * from holdfast.read_item_events($1)", item)
+        return [wire.load(row[0]) for row in rows]
+
+    async def open_uploads(self, owner: str) -> tuple[str, datetime]:
+        """A new place for uploads of this owner, emptied after eight days; and the time."""
+        row = (await self._rows("select * from holdfast.open_uploads($1)", owner))[0]
+        return row["prefix"], row["now"]
 
     async def set_budget(self, run: UUID, cents: Decimal | None, owner: str | None = None) -> int:
         """Another budget for a run, or none; how many items go on by it. Raises TaskNotFound."""

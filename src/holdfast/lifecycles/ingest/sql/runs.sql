@@ -96,7 +96,8 @@ language sql stable set enable_seqscan = off set enable_bitmapscan = off
 as $$
   select coalesce(jsonb_object_agg(s.name, s.number), '{}') from (
     select s.name, count(*) as number from holdfast.dependency d
-    cross join lateral (select s.name from holdfast.step s where s.task_id = d.upstream and s.done offset 0) s
+    cross join lateral (
+      select s.name from holdfast.step s where s.task_id = d.upstream and s.done and s.name !~ '\[' offset 0) s
     where d.downstream = p_run and d.policy = 'gather' group by s.name) s
 $$;
 
@@ -163,5 +164,37 @@ as $$
   order by t.id limit least(p_limit, 1000)
 $$;
 
-grant execute on function holdfast.may_spend(uuid), holdfast.has_budget(uuid), holdfast.set_run_budget(uuid, numeric, text),
+-- What happened to an item, step by step. A failed step tells its category, one that used a model what that cost.
+create or replace function holdfast.read_item_events(p_item uuid) returns setof jsonb
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off set timezone = 'UTC'
+as $$
+  select jsonb_build_object(
+      'number', e.number, 'at', e.at, 'kind', e.kind, 'step', nullif(e.step, ''), 'attempt', e.attempt,
+      'error_kind', coalesce(d.it ->> 'category', ''), 'message', d.it ->> 'message', 'code', d.it ->> 'code',
+      'retry_at', d.it ->> 'retry_at', 'model', u.model, 'tokens_in', coalesce(u.tokens_in, 0),
+      'tokens_out', coalesce(u.tokens_out, 0), 'cost_cents', coalesce(u.cost_micros, 0) / 10000,
+      'data', d.it - '{category,message,code,retry_at,step}'::text[])
+  from holdfast.step_event e
+  cross join lateral (select case when jsonb_typeof(e.data) = 'object' then e.data end as it) d
+  left join lateral (
+    select string_agg(distinct u.model, ', ') as model, sum(u.tokens_in) as tokens_in, sum(u.tokens_out) as tokens_out,
+           sum(u.cost_micros) as cost_micros
+    from holdfast.usage u where u.task_id = e.task_id and u.number = e.number) u on true
+  where e.task_id = p_item order by e.number
+$$;
+
+-- A place for uploads, of this owner alone. What nobody ingests within eight days is gone.
+create or replace function holdfast.open_uploads(p_owner text, out prefix text, out now timestamptz)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_id uuid := holdfast.uuid7();
+begin
+  prefix := format('%s/ingest/%s', holdfast.owner_folder(p_owner), v_id);
+  now := holdfast.now();
+  perform holdfast.delete_later(v_id, prefix, interval '8 days');
+end $$;
+
+grant execute on function holdfast.read_item_events(uuid), holdfast.open_uploads(text), holdfast.may_spend(uuid), holdfast.has_budget(uuid), holdfast.set_run_budget(uuid, numeric, text),
   holdfast.read_runs(uuid[], text), holdfast.read_items(uuid, uuid, int, text, uuid) to holdfast_app;

@@ -1,0 +1,299 @@
+"""Document ingestion over HTTP: upload, run, watch, search.
+
+A user touches only runs and documents of their own: another's id is answered like one that is not there.
+"""
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import AfterValidator, BaseModel, Field
+
+from holdfast.errors import RequestInvalid, TaskNotFound
+from holdfast.http.access import Guarded, GuardedLong, check_visible, needs, owned_by
+from holdfast.http.fields import Body, Real, Text, Whole, Word, sane
+from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Submission
+from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
+from holdfast.lifecycles.ingest.embedders import Embedder
+from holdfast.lifecycles.ingest.library import Library, Mode
+from holdfast.objects import Objects
+
+files_at_most = 10_000
+uploads_at_once = 200
+document_most_bytes = 100 * 1024**2
+upload_lasting = timedelta(hours=1)
+SCHEMES = ("file:///", "http://", "https://", "object:")
+
+User = Annotated[Principal, needs("user", "operator")]
+
+
+def fetchable(uri: str) -> str:
+    if not uri.startswith(SCHEMES):
+        raise ValueError("is none of https://..., http://..., file:///... or what an upload has answered")
+    return uri
+
+
+Uri = Annotated[str, Field(max_length=4000), AfterValidator(sane), AfterValidator(fetchable)]
+Name = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(sane)]
+Cents = Annotated[Real, Field(ge=0, le=1e11)]
+
+
+class Source(Body):
+    """A document: where it is, and the name by which it is known. The same name again replaces it."""
+
+    uri: Uri
+    name: Name | None = None
+
+
+class NewRun(Body):
+    """Documents to ingest. `force`: also those that are as they were. `budget_cents`: ask me when that is spent."""
+
+    kind: Word = "documents"
+    files: Annotated[list[Uri | Source], Field(min_length=1, max_length=files_at_most, fail_fast=True)]
+    budget_cents: Cents | None = None
+    force: bool = False
+
+
+class Budget(Body):
+    """What a run may cost in all; null for as much as it takes."""
+
+    budget_cents: Cents | None
+
+
+class Run(BaseModel):
+    """Where a run is. The counts sum up to the total; `steps` says how many items have done each."""
+
+    run_id: UUID
+    kind: str
+    status: str
+    created_at: datetime
+    finished_at: datetime | None
+    cost_cents: float
+    budget_cents: float | None
+    steps: dict[str, int]
+    item_count_total: int
+    item_count_pending: int
+    item_count_running: int
+    item_count_waiting: int
+    item_count_done: int
+    item_count_failed: int
+    item_count_cancelled: int
+
+
+class Runs(BaseModel):
+    items: list[Run]
+    next: UUID | None
+
+
+class Items(BaseModel):
+    items: list[dict[str, Any]]
+    next: UUID | None
+
+
+class ItemEvents(BaseModel):
+    items: list[dict[str, Any]]
+
+
+class Effect(BaseModel):
+    run_id: UUID
+    effect: Literal["cancelled", "requested", "too_late"]
+
+
+class Cancel(Body):
+    reason: Text | None = None
+
+
+class File(Body):
+    """A document to be uploaded, as it is."""
+
+    name: Name
+    content_type: Annotated[str, Field(max_length=150)] = "application/octet-stream"
+    size: Annotated[Whole, Field(ge=0, le=document_most_bytes)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class NewUploads(Body):
+    files: Annotated[list[File], Field(min_length=1, max_length=uploads_at_once, fail_fast=True)]
+
+
+class UploadLink(BaseModel):
+    """Send the bytes to `url`; then name `uri` in a run."""
+
+    name: str
+    uri: str
+    url: str
+    method: str
+    headers: dict[str, str]
+    expires_at: datetime
+
+
+class Uploads(BaseModel):
+    uploads: list[UploadLink]
+
+
+class Documents(BaseModel):
+    items: list[dict[str, Any]]
+    next: str | None
+
+
+class Found(BaseModel):
+    """Chunks, the best first, and how they were searched: `text` alone where no embedder is at hand."""
+
+    query: str
+    mode: Mode
+    items: list[dict[str, Any]]
+
+
+def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRouter:
+    """The routes of ingestion over these objects; without an embedder, documents are searched by their words alone."""
+    router = APIRouter(prefix="/ingest", tags=["ingest"], route_class=Guarded, responses=PROBLEMS)
+    long = APIRouter(tags=["ingest"], route_class=GuardedLong, responses=PROBLEMS)
+    library = Library.beside(store)
+
+    @long.post("/runs", status_code=201)
+    async def create(
+        asked: NewRun,
+        response: Response,
+        caller: Annotated[Principal, needs("user")],
+        idempotency_key: IdempotencyKey = None,
+        traceparent: TraceParent = None,
+    ) -> Run:
+        """Ingest documents: one item for each. The same `Idempotency-Key` makes the run once."""
+        known = await store.known_task(asked.kind) or {}
+        given: dict[str, Any] = {"owner": caller.owner, "trace": trace_of(traceparent)}
+        budget = {} if asked.budget_cents is None else {"budget_cents": asked.budget_cents}
+        run = Submission(asked.kind, budget, INGEST.name, key=idempotency_key, **given)
+        items = [
+            Submission(
+                asked.kind, payload(one, force=asked.force), INGEST_ITEM.name, known.get("queue"), parent=0,
+                max_attempts=known.get("max_attempts"), **given,
+            )
+            for one in asked.files
+        ]  # fmt: skip
+        made = (await store.submit(run, *items))[0]
+        assert made.id is not None  # noqa: S101
+        if not made.created:
+            response.headers["Idempotency-Replayed"] = "true"
+        return Run(**await library.run(made.id))
+
+    @router.get("/runs")
+    async def runs(
+        caller: User,
+        status: Annotated[Word | None, Query()] = None,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    ) -> Runs:
+        """Runs, the newest first."""
+        page = await store.list_tasks(
+            lifecycle=INGEST.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
+        )
+        found = await library.runs([UUID(str(one["id"])) for one in page.items])
+        return Runs(items=[Run(**one) for one in found], next=page.next)
+
+    @router.get("/runs/{run_id}")
+    async def read(run_id: UUID, caller: User) -> Run:
+        """How far it is, and what it has cost."""
+        return Run(**await library.run(run_id, owned_by(caller)))
+
+    @router.get("/runs/{run_id}/items")
+    async def items(
+        run_id: UUID,
+        caller: User,
+        status: Annotated[Word | None, Query()] = None,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> Items:
+        """Its items in their order, each with the step it is at and what went wrong."""
+        await library.run(run_id, owned_by(caller))
+        found = await library.items(run_id, after=cursor, limit=limit, status=status)
+        return Items(items=found, next=UUID(found[-1]["item_id"]) if len(found) == limit else None)
+
+    @router.put("/runs/{run_id}/budget")
+    async def set_budget(run_id: UUID, asked: Budget, caller: User) -> Run:
+        """Let it spend more, or less. Items that wait for it go on."""
+        cents = None if asked.budget_cents is None else Decimal(str(asked.budget_cents))
+        await library.set_budget(run_id, cents, owned_by(caller))
+        return Run(**await library.run(run_id))
+
+    @router.post("/runs/{run_id}/cancel", status_code=202)
+    async def cancel(run_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
+        """Cancel it with all its items that have not ended. What is in stays in."""
+        await library.run(run_id, owned_by(caller))
+        effect: Any = await store.cancel(run_id, asked.reason if asked else None, by=caller.name)
+        return Effect(run_id=run_id, effect=effect)
+
+    @router.get("/items/{item_id}")
+    async def item(item_id: UUID, caller: User) -> dict[str, Any]:
+        """One item, also one that was retried outside of its run."""
+        await check_visible(store, caller, item_id)
+        return await library.item(item_id)
+
+    @router.get("/items/{item_id}/events")
+    async def events(item_id: UUID, caller: User) -> ItemEvents:
+        """What happened to it, step by step, with what each used and which category a failure had."""
+        await check_visible(store, caller, item_id)
+        return ItemEvents(items=await library.events(item_id))
+
+    @long.post("/uploads", status_code=201)
+    async def upload(asked: NewUploads, request: Request, caller: Annotated[Principal, needs("user")]) -> Uploads:
+        """Links to upload documents by, good for an hour. What was uploaded is kept for eight days."""
+        place, now = await library.open_uploads(caller.owner)
+        links = []
+        for number, one in enumerate(asked.files):
+            key = f"{place}/{number}"
+            signed = await objects.sign_upload(
+                key, content_type=one.content_type, size=one.size, sha256=one.sha256, most_bytes=document_most_bytes,
+                now=now, lasting=upload_lasting, server=str(request.base_url).rstrip("/"),
+            )  # fmt: skip
+            links.append(UploadLink(name=one.name, uri=f"object:{key}", **vars(signed)))
+        return Uploads(uploads=links)
+
+    @router.get("/documents")
+    async def documents(
+        caller: User,
+        cursor: Annotated[Name | None, Query()] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> Documents:
+        """What can be searched, by name."""
+        found = await library.documents(owned_by(caller), after=cursor, limit=limit)
+        return Documents(items=found, next=found[-1]["name"] if len(found) == limit else None)
+
+    @router.delete("/documents/{document_id}", status_code=204)
+    async def remove(document_id: UUID, caller: User) -> None:
+        """Let a document be found no more."""
+        if not await library.remove(document_id, owned_by(caller)):
+            raise TaskNotFound(f"No document has the id {document_id}.", fix="GET /ingest/documents lists them.")
+
+    @router.get("/search")
+    async def search(
+        caller: User,
+        q: Annotated[Text, Query(min_length=1)],
+        mode: Mode = "hybrid",
+        limit: Annotated[int, Query(ge=1, le=100)] = 10,
+    ) -> Found:
+        """The best chunks of the caller's documents."""
+        if embedder is None and mode == "vector":
+            raise RequestInvalid("No embedder is installed here.", fix="pip install 'holdfast[ingest]', then restart.")
+        chosen: Mode = mode if embedder else "text"
+        vector = (await embedder.embed([q]))[0] if embedder and chosen != "text" else None
+        hits = await library.search(
+            q, embedder=embedder.name if embedder else None, vector=vector, mode=chosen, owner=owned_by(caller),
+            limit=limit,
+        )  # fmt: skip
+        return Found(query=q, mode=chosen, items=[asdict(one) for one in hits])
+
+    router.include_router(long)
+    return router
+
+
+def payload(source: str | Source, *, force: bool) -> dict[str, Any]:
+    """What an item is told."""
+    given = {"uri": source} if isinstance(source, str) else source.model_dump(exclude_none=True)
+    return {**given, **({"force": True} if force else {})}
