@@ -4,6 +4,7 @@ Every one is optional and named HOLDFAST_..., as the table in docs/reference/set
 """
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -55,6 +56,23 @@ class Settings(BaseModel):
 
     embedder: str = "wordllama"
     """What makes vectors of texts: `wordllama`, `minilm`, `openai:<model>` or `openai:<model>:<dimensions>`."""
+
+    fetch_allow: str = ""
+    """Networks that documents may be fetched from besides public addresses, with commas between: `10.1.0.0/16`."""
+
+    @property
+    def fetch_networks(self) -> list[IPv4Network | IPv6Network]:
+        return [ip_network(text.strip()) for text in self.fetch_allow.split(",") if text.strip()]
+
+    @field_validator("fetch_allow")
+    @classmethod
+    def _are_networks(cls, fetch_allow: str) -> str:
+        for text in filter(None, (text.strip() for text in fetch_allow.split(","))):
+            try:
+                ip_network(text)
+            except ValueError:
+                raise ValueError(f"{text!r} is no network; write 10.1.0.0/16,192.0.2.7/32") from None
+        return fetch_allow
 
     @property
     def host_names(self) -> list[str]:

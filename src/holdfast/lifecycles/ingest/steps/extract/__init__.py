@@ -1,0 +1,71 @@
+"""Extraction: the text of a document, whatever it is written in.
+
+The bytes are read in another process, which is given so much time and memory and no more: a file that was made to
+hang its reader, or to fill the machine, costs one process and is refused.
+"""
+
+import contextlib
+import math
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
+
+from holdfast.errors import Fatal, SchemaInvalid, Transient
+from holdfast.lifecycles.ingest.steps.extract.apart import Answer, be_ready, read_apart
+from holdfast.lifecycles.ingest.steps.extract.document import Extracted as Extracted
+from holdfast.lifecycles.ingest.steps.extract.document import Unreadable
+
+memory_most_bytes = 1024 * 1024 * 1024
+within = timedelta(seconds=60)
+
+
+async def extract(
+    path: Path,
+    name: str,
+    content_type: str | None = None,
+    *,
+    within: timedelta = within,
+    memory_most_bytes: int = memory_most_bytes,
+) -> Extracted:
+    """The text of a file. Its kind is what its bytes are, then what its name and type say.
+
+    Raises SchemaInvalid with a code that says what is wrong with the file, Transient if the process that read it died,
+    Fatal where this worker lacks what it takes.
+    """
+    seconds = within.total_seconds()
+    try:
+        answer = await read_elsewhere(path, name, content_type, seconds, memory_most_bytes)
+    except TimeoutError:
+        raise SchemaInvalid(f"It takes longer than {seconds:g} seconds to read it.", code="bomb") from None
+    except MemoryError:
+        raise SchemaInvalid("It takes too much memory to read it.", code="bomb") from None
+    except BrokenWorkerProcess:
+        raise Transient("The process that read it died.", code="reader-died") from None
+    except ModuleNotFoundError as error:
+        message = f"This worker has no {error.name}. Install what it needs: pip install 'holdfast[ingest]'"
+        raise Fatal(message, code="not-installed") from None
+    except OSError as error:
+        raise Transient(f"The file cannot be read now: {error.strerror or error}.", code="unreadable") from None
+    if isinstance(answer.read, Unreadable):
+        raise SchemaInvalid(answer.read.message, code=answer.read.code)
+    return answer.read
+
+
+async def read_elsewhere(
+    path: Path, name: str, content_type: str | None, seconds: float, memory_most_bytes: int
+) -> Answer:
+    """Read it in a process that is used again, or a new one. The time does not count until there is one to be had."""
+    async with to_process.current_default_process_limiter():
+        here = CapacityLimiter(1)
+        await to_process.run_sync(be_ready, cancellable=True, limiter=here)
+        with fail_after(seconds):
+            answer = await to_process.run_sync(
+                read_apart, path, name, content_type, math.ceil(seconds), memory_most_bytes,
+                cancellable=True, limiter=here,
+            )  # fmt: skip
+        if answer.grown:
+            with contextlib.suppress(BrokenWorkerProcess):
+                await to_process.run_sync(os._exit, 0, cancellable=True, limiter=here)
+        return answer

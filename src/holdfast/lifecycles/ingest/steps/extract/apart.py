@@ -1,0 +1,87 @@
+"""What runs in the process that reads: within a limit of memory, and not for ever, whatever becomes of who asked."""
+
+import contextlib
+import functools
+import gc
+import importlib
+import logging
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.lifecycles.ingest.steps.extract.document import Extracted, Unreadable
+
+READING = "holdfast.lifecycles.ingest.steps.extract.reading"
+grown_bytes = 256 * 1024 * 1024  # of memory that documents left behind
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a document; and whether the process is to be replaced, as it did not give its memory back."""
+
+    read: Extracted | Unreadable
+    grown: bool
+
+
+@functools.cache
+def be_ready() -> None:
+    """Import what takes its time, before the time of a document begins. Raises ModuleNotFoundError."""
+    importlib.import_module(READING)
+    gc.freeze()  # the modules stay: no need to look through them after each document
+    logging.disable()  # what a parser has to say about a document goes nowhere
+    memory_at_start()
+
+
+def read_apart(path: Path, name: str, content_type: str | None, seconds: int, memory_most_bytes: int) -> Answer:
+    """Read a document here. Raises OSError, and MemoryError where there is too little for anything."""
+    from holdfast.lifecycles.ingest.steps.extract.reading import read
+
+    before = memory_bytes()
+    with ending_after(seconds + 10), memory_limited(before + memory_most_bytes):
+        try:
+            found: Extracted | Unreadable = read(path, name, content_type)
+        except Unreadable as unreadable:
+            found = unreadable.bare()
+        except MemoryError:
+            found = Unreadable("bomb", f"It takes more than {memory_most_bytes / 2**20:,.0f} MiB of memory to read it.")
+    gc.collect()
+    return Answer(found, memory_bytes() > memory_at_start() + grown_bytes)
+
+
+@contextlib.contextmanager
+def ending_after(seconds: int) -> Iterator[None]:
+    """End this process if it is still at it when nobody waits any more: who asked may have been killed."""
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+@contextlib.contextmanager
+def memory_limited(most_bytes: int) -> Iterator[None]:
+    """Let allocations fail beyond this much in all, where the platform can."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    within = most_bytes if hard == resource.RLIM_INFINITY else min(most_bytes, hard)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (within, hard))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@functools.cache
+def memory_at_start() -> int:
+    return memory_bytes()
+
+
+def memory_bytes() -> int:
+    """The address space of this process."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

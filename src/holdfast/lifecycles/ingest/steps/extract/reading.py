@@ -1,0 +1,37 @@
+"""Reading: the file is handed to who knows its kind. Imports every parser; only the process that reads imports this."""
+
+from pathlib import Path, PurePath
+
+from holdfast.lifecycles.ingest.steps.extract import pdf, plain, webpage, word
+from holdfast.lifecycles.ingest.steps.extract.cleaning import one_line
+from holdfast.lifecycles.ingest.steps.extract.document import Extracted, Unreadable, text_most, too_long
+from holdfast.lifecycles.ingest.steps.extract.kinds import kind_of
+
+READERS = {
+    "pdf": pdf.read,
+    "docx": word.read,
+    "html": webpage.read,
+    "markdown": plain.read_markdown,
+    "text": plain.read_text,
+}
+
+
+def read(path: Path, name: str, content_type: str | None) -> Extracted:
+    """The text of the file. Raises Unreadable, OSError or MemoryError."""
+    kind = kind_of(path, name, content_type)
+    try:
+        title, text, pages = READERS[kind](path, content_type)
+    except (Unreadable, OSError, MemoryError):
+        raise
+    except Exception as error:  # parsers fail in many ways on a damaged file
+        raise Unreadable("corrupt", f"It is damaged and cannot be read as {kind}: {error_of(error)}.") from error
+    if len(text) > text_most:
+        raise too_long()
+    if not text.strip():
+        raise Unreadable("empty", "There is no text in it.")
+    return Extracted(kind, one_line(title) or one_line(PurePath(name).stem) or kind, text, pages)
+
+
+def error_of(error: Exception) -> str:
+    said = one_line(str(error)).rstrip(".")
+    return f"{type(error).__name__}: {said[:200]}" if said else type(error).__name__

@@ -1,0 +1,169 @@
+"""Documents of the web. Every server that is asked, also by a redirect, has passed the guard.
+
+The request goes to the very address that was checked, and names the host as it was written: in its Host header, and to
+TLS, which checks the certificate against it. No proxy is used, as one would resolve the name again.
+"""
+
+import asyncio
+import functools
+import re
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import httpx
+
+from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
+from holdfast.kernel.threads import in_thread
+from holdfast.lifecycles.ingest.steps.fetch.counted import Counted, Fetched, piece_bytes
+from holdfast.lifecycles.ingest.steps.fetch.guard import Guard, refused
+
+whole_seconds = 300.0
+TIMEOUT = httpx.Timeout(30, connect=10)
+HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "holdfast"}
+redirects_most = 5
+tried_most = 4  # addresses of one host
+wait_most = timedelta(days=1)
+
+
+async def read_web(uri: str, target: Path, guard: Guard, counted: Counted) -> Fetched:
+    """Write what the server answers. Raises SchemaInvalid, Fatal, Transient or RateLimited."""
+    try:
+        async with asyncio.timeout(whole_seconds), asking(uri, guard) as answer:
+            return await receive(answer, target, counted)
+    except TimeoutError:
+        raise Transient(f"The document did not come within {whole_seconds:.0f} seconds.", code="timeout") from None
+    except httpx.TimeoutException:
+        raise Transient("The server does not answer, or stopped answering.", code="timeout") from None
+    except httpx.TransportError as error:
+        raise Transient(f"The connection broke: {error or type(error).__name__}.", code="unreachable") from None
+
+
+@asynccontextmanager
+async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx.Response]:
+    """The answer that is no redirect, its body still to be read.
+
+    A client for each hop: a connection to an address is not used again for another host that has the same.
+    """
+    url = checked(uri)
+    for _ in range(redirects_most + 1):
+        async with httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=TIMEOUT) as client:
+            answer = await ask(client, url, guard)
+            try:
+                if not answer.has_redirect_location:
+                    yield answer
+                    return
+                url = redirected(url, answer.headers["Location"])
+            finally:
+                await answer.aclose()
+    raise Fatal(f"The address leads on and on, over more than {redirects_most} redirects.", code="redirects")
+
+
+@functools.cache
+def certificates() -> ssl.SSLContext:
+    """What certificates are checked with: those of certifi, or what SSL_CERT_FILE names. It takes 40 ms to load."""
+    return httpx.create_ssl_context()
+
+
+async def ask(client: httpx.AsyncClient, url: httpx.URL, guard: Guard) -> httpx.Response:
+    """The head of the answer, from the first address of the host that takes the connection."""
+    host = url.raw_host.decode("ascii")
+    found = await guard.addresses(host, url.port or {"http": 80, "https": 443}[url.scheme])
+    unreached: httpx.TransportError | None = None
+    for address in found[:tried_most]:
+        request = client.build_request(
+            "GET",
+            url.copy_with(host=str(address)),
+            headers={**HEADERS, "Host": url.netloc.decode("ascii")},
+            extensions={"sni_hostname": host},
+        )
+        try:
+            return await client.send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            unreached = error
+    raise unreached or Transient(f"{host} has no address.", code="unreachable")
+
+
+def checked(uri: str) -> httpx.URL:
+    """The address, with its host as one writes it: no user, no dot at the end. Raises SchemaInvalid or Fatal."""
+    try:
+        url = httpx.URL(uri)
+        host = url.raw_host.decode("ascii").removesuffix(".")
+        if host:
+            url = url.copy_with(host=host, fragment=None)
+    except (httpx.InvalidURL, UnicodeError, ValueError):
+        raise SchemaInvalid(f"{uri.partition('?')[0][:200]!r} is no address of the web.", code="uri") from None
+    if url.scheme not in ("http", "https") or not host:
+        raise refused("Only http:// and https:// are followed, and only with a host.")
+    if url.userinfo:
+        raise refused("A user and a password in an address are not sent anywhere.")
+    return url
+
+
+def redirected(url: httpx.URL, location: str) -> httpx.URL:
+    """Where a redirect leads. Raises Fatal for where none may lead."""
+    try:
+        target = checked(str(url.join(location)))
+    except (httpx.InvalidURL, ValueError):
+        raise Fatal(f"{url.host} redirects to what is no address.", code="redirects") from None
+    if url.scheme == "https" and target.scheme == "http":
+        raise refused(f"{url.host} redirects from https to http.")
+    return target
+
+
+async def receive(answer: httpx.Response, target: Path, counted: Counted) -> Fetched:
+    """Write the body as it was sent. Raises what the status means."""
+    if failure := failure_of(answer):
+        raise failure
+    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        host = answer.request.headers["Host"]
+        raise Fatal(f"{host} sends it encoded ({encoding[:40]}), though it was asked not to.", code="encoded")
+    if (length := answer.headers.get("Content-Length", "")).isdecimal():
+        counted.expect(int(length))
+    with target.open("wb") as file:
+        async for piece in answer.aiter_raw(piece_bytes):
+            await in_thread(file.write, counted.add(piece))
+    return counted.fetched(answer.headers.get("Content-Type"))
+
+
+def failure_of(answer: httpx.Response) -> Failure | None:
+    """What an answer means that is not the document."""
+    status = answer.status_code
+    said = f"{answer.request.headers['Host']} answers {status} {answer.reason_phrase}".rstrip() + "."
+    wait = wait_of(answer)
+    if status == 429 or (status == 503 and wait is not None):
+        return RateLimited(said, code="rate-limited", retry_after=wait)
+    if status == 408 or status >= 500:
+        return Transient(said, code="server-error")
+    if status in (404, 410):
+        return Fatal(said, code="missing")
+    if status in (401, 403):
+        return Fatal(said, code="forbidden")
+    if status == 206 or not answer.is_success:
+        return Fatal(said, code="refused")
+    return None
+
+
+def wait_of(answer: httpx.Response) -> timedelta | None:
+    """How long to wait, by Retry-After: in seconds, or until a date by the server's own clock."""
+    said = answer.headers.get("Retry-After", "").strip()
+    if re.fullmatch("[0-9]+", said):
+        wait = timedelta(seconds=int(said[:9])) if len(said) < 10 else wait_most
+    else:
+        until = as_time(said)
+        if until is None:
+            return None
+        wait = until - (as_time(answer.headers.get("Date", "")) or datetime.now(UTC))
+    return min(max(wait, timedelta(0)), wait_most)
+
+
+def as_time(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
