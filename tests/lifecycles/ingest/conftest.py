@@ -1,0 +1,22 @@
+"""The server, a folder of objects and a worker, on a database of the test's own whose clock is moved."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.kernel.settings import Settings
+from holdfast.sdk.client import all_pointed_at
+from holdfast.testing.engine import Engine
+from tests.lifecycles.ingest import app
+from tests.lifecycles.ingest.desk import Desk, desk_at
+
+
+@pytest.fixture
+async def desk(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Desk]:
+    settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home", fetch_allow="127.0.0.1/32")
+    app.RAN.clear()
+    app.TOLD.clear()
+    with all_pointed_at(settings):
+        async with desk_at(holdfast, settings, tmp_path / "papers") as desk:
+            yield desk
