@@ -42,7 +42,8 @@ ZIPPED = (
 )
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le")
-BEGINNING = re.compile(rb"(?:\s+|<!--.*?-->|<\?xml[^>]*>)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
+# Possessive, as files are made to keep such patterns busy.
+BEGINNING = re.compile(rb"\s*+(?:(?><!--.*?-->|<\?xml[^>]*+>)\s*+)*+<(?:!doctype\s+html|html|head|body)\b", re.I | re.S)
 MARKUP = re.compile(rb"<(?:!doctype|[a-z][a-z0-9]*)[\s/>]", re.I)
 HTML_NAMES, HTML_TYPES = {".html", ".htm", ".xhtml"}, {"text/html", "application/xhtml+xml"}
 MARKDOWN_NAMES, MARKDOWN_TYPES = {".md", ".markdown", ".mdown", ".mkd"}, {"text/markdown", "text/x-markdown"}

@@ -19,7 +19,8 @@ FRONT_MATTER = re.compile(
 CHARSET = re.compile(r"charset\s*=\s*\"?([A-Za-z0-9_:.-]{1,40})", re.I)
 TITLE = re.compile(r"^title\s*[:=]\s*(\S.*)$", re.M | re.I)
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-ATX = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+ATX = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)")
+CLOSING = re.compile(r"(^|[ \t])#+$")
 UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 Read = tuple[str, str, tuple[int, ...]]
 
@@ -79,9 +80,9 @@ def heading(text: str) -> str:
             elif found[1].startswith(fence):
                 fence = ""
         elif not fence:
-            if title := ATX.match(line):
-                if title[1]:
-                    return title[1]
+            if hashes := ATX.match(line):
+                if title := CLOSING.sub("", line[hashes.end() :].strip()):
+                    return title
             elif before.strip() and UNDERLINE.match(line):
                 return before
         before = "" if fence else line

@@ -24,6 +24,7 @@ from holdfast.lifecycles.ingest.steps.fetch.guard import Guard, refused
 whole_seconds = 300.0
 TIMEOUT = httpx.Timeout(30, connect=10)
 HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "holdfast"}
+PORTS = {"http": 80, "https": 443}
 redirects_most = 5
 tried_most = 4  # addresses of one host
 wait_most = timedelta(days=1)
@@ -39,7 +40,9 @@ async def read_web(uri: str, target: Path, guard: Guard, counted: Counted) -> Fe
     except httpx.TimeoutException:
         raise Transient("The server does not answer, or stopped answering.", code="timeout") from None
     except httpx.TransportError as error:
-        raise Transient(f"The connection broke: {error or type(error).__name__}.", code="unreachable") from None
+        raise Transient(
+            f"The connection failed: {str(error).rstrip('.') or type(error).__name__}.", code="unreachable"
+        ) from None
 
 
 @asynccontextmanager
@@ -71,7 +74,7 @@ def certificates() -> ssl.SSLContext:
 async def ask(client: httpx.AsyncClient, url: httpx.URL, guard: Guard) -> httpx.Response:
     """The head of the answer, from the first address of the host that takes the connection."""
     host = url.raw_host.decode("ascii")
-    found = await guard.addresses(host, url.port or {"http": 80, "https": 443}[url.scheme])
+    found = await guard.addresses(host, url.port or PORTS[url.scheme])
     unreached: httpx.TransportError | None = None
     for address in found[:tried_most]:
         request = client.build_request(
@@ -94,9 +97,11 @@ def checked(uri: str) -> httpx.URL:
         host = url.raw_host.decode("ascii").removesuffix(".")
         if host:
             url = url.copy_with(host=host, fragment=None)
+        if url.port is not None and not 0 < url.port < 65536:
+            raise ValueError("no port has this number")
     except (httpx.InvalidURL, UnicodeError, ValueError):
         raise SchemaInvalid(f"{uri.partition('?')[0][:200]!r} is no address of the web.", code="uri") from None
-    if url.scheme not in ("http", "https") or not host:
+    if url.scheme not in PORTS or not host:
         raise refused("Only http:// and https:// are followed, and only with a host.")
     if url.userinfo:
         raise refused("A user and a password in an address are not sent anywhere.")
