@@ -463,7 +463,7 @@ WITH_PROCESSES = [
     Mutant(
         "steps run again",
         "What was done before a crash is done once more after it.",
-        "src/holdfast/kernel/running.py",
+        "src/holdfast/kernel/attempt.py",
         "if not self.lease.resumed:",
         "if self.lease.resumed:",
         "processes",

@@ -79,8 +79,11 @@ class Desk:
 
     async def kinds(self, item: str) -> list[str]:
         """What happened to an item: step and kind of each event."""
-        events = (await self.get(f"/ingest/items/{item}/events"))["items"]
-        return [f"{one['step']} {one['kind']}" if one["step"] else one["kind"] for one in events]
+        return [f"{one['step']} {one['kind']}" if one["step"] else one["kind"] for one in await self.events(item)]
+
+    async def events(self, item: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await self.get(f"/ingest/items/{item}/events"))["items"]
+        return found
 
     async def found(self, query: str, **options: Any) -> list[str]:
         """The names of the documents that are found, the best first, each once."""

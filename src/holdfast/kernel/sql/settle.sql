@@ -263,7 +263,7 @@ begin
   where i.note ? 'category' and i.note ? 'step' and i.verb in ('retry', 'fail')
   on conflict (task_id, name) do update set failures = s.failures + 1;
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-  select i.id, holdfast.last_step_event(i.id) + row_number() over (partition by i.id order by k.kind),
+  select i.id, holdfast.last_step_event(i.id) + row_number() over (partition by i.id order by k.kind = 'step_failed' desc),
          coalesce(i.note ->> 'step', ''), k.kind, t.attempt, i.note
   from unnest(p_id, p_verb, p_note) i(id, verb, note)
   cross join lateral (select t.attempt from holdfast.task t where t.id = i.id offset 0) t

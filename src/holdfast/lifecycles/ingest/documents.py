@@ -12,8 +12,9 @@ import json
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from holdfast.kernel.running import at_hand, current, progress, step
@@ -91,7 +92,7 @@ class Documents:
             for target in STEPS[1:]:
                 await skip_step(target, "The document is as it was.")
             return {"name": name, "unchanged": True}
-        text = await run_step("CONTENT_EXTRACTED", self.extract, raw, name)
+        text = await run_step("CONTENT_EXTRACTED", self.extract, raw, filename(uri, name))
         (chunks, vectors), entities = await run_parallel_steps(
             self.embed_chunks(text), run_step("ENTITY_EXTRACTED", self.find_entities, text)
         )
@@ -225,6 +226,12 @@ class Documents:
 
     async def vectors_of(self, vectors: Part) -> "array[float]":
         return array("f", await self.bytes_of(vectors.key))
+
+
+def filename(uri: str, name: str) -> str:
+    """What the file is called: its name, or, if that does not say what it is, the end of its address."""
+    there = PurePosixPath(unquote(urlsplit(uri).path)).name
+    return there if PurePosixPath(there).suffix and not PurePosixPath(name).suffix else name
 
 
 def page_of(text: Extracted, at: int) -> int | None:

@@ -16,7 +16,7 @@ from holdfast.kernel.leaving import Leaving
 from holdfast.kernel.running import attempt_of, called, fitting, in_loop, read_back
 from holdfast.kernel.task import Checkpoint, Moved
 from holdfast.lifecycles.ingest.declaration import INGEST_ITEM, MOVES
-from holdfast.lifecycles.ingest.envelope import failure_from, is_envelope, opened
+from holdfast.lifecycles.ingest.envelope import Envelope, failure_from, is_envelope, opened
 from holdfast.lifecycles.ingest.library import Library
 
 P = ParamSpec("P")
@@ -24,6 +24,12 @@ R = TypeVar("R")
 
 OVER_BUDGET = Moved("OVER_BUDGET", {"kind": "over_budget"})
 BUDGETED: "weakref.WeakKeyDictionary[Attempt, bool]" = weakref.WeakKeyDictionary()
+
+
+@overload
+async def run_step(
+    target: str, function: Callable[P, Envelope | Coroutine[Any, Any, Envelope]], /, *args: P.args, **kwargs: P.kwargs
+) -> Any: ...
 
 
 @overload

@@ -1,0 +1,111 @@
+"""A document has one version that searchers see: the newest, whole, from one commit to the next."""
+
+from uuid import UUID
+
+import pytest
+
+from holdfast.kernel.task import Cancelled, Failed
+from tests.lifecycles.ingest.desk import Desk, desk_of
+from tests.promises.stage import MINUTE
+
+OLD = "# Tides\n\nThe old text speaks of lanterns.\n"
+NEW = "# Tides\n\nThe new text speaks of barometers.\n"
+
+
+async def chunks(desk: Desk) -> list[tuple[str, bool]]:
+    """What is kept of all documents: the text of each chunk, and whether it is live."""
+    async with desk.engine.database.connect_owner() as owner:
+        rows = await owner.fetch("select text, live from holdfast.chunk order by text")
+    return [(row["text"], row["live"]) for row in rows]
+
+
+async def test_the_same_name_again_replaces_the_document(desk: Desk) -> None:
+    await desk.ingest({"uri": desk.write("a.md", OLD), "name": "tides"})
+    desk.clock.advance(seconds=1)
+    await desk.ingest({"uri": desk.write("b.md", NEW), "name": "tides"})
+    assert await desk.found("lanterns", mode="text") == []
+    assert await desk.found("barometers", mode="text") == ["tides"]
+    assert [live for _, live in await chunks(desk)] == [True]
+    (document,) = (await desk.get("/ingest/documents"))["items"]
+    assert (document["name"], document["about"]["title"], document["chunks"]) == ("tides", "Tides", 1)
+
+
+async def test_a_document_that_is_as_it_was_is_not_made_again(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    await desk.ingest(uri)
+    run = await desk.ingest(uri)
+    item = await desk.item(run)
+    assert (item["status"], item["result"]["unchanged"]) == ("DONE", True)
+    assert await desk.steps(item["item_id"]) == ["FETCHED"]
+    assert (await desk.kinds(item["item_id"])).count("EMBEDDED skipped") == 1
+    assert await desk.found("lanterns", mode="text") == [uri]
+
+
+async def test_unless_that_is_forced(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    await desk.ingest(uri)
+    desk.clock.advance(seconds=1)
+    item = await desk.item(await desk.ingest(uri, force=True))
+    assert "INDEXED" in await desk.steps(item["item_id"])
+    assert len(await chunks(desk)) == 1
+
+
+async def test_a_failed_ingestion_leaves_the_version_before(desk: Desk) -> None:
+    await desk.ingest({"uri": desk.write("a.md", OLD), "name": "tides"})
+    run = await desk.ingest({"uri": desk.write("b.pdf", b"%PDF-1.7 and nothing more"), "name": "tides"})
+    assert run["status"] == "FAILED"
+    assert await desk.found("lanterns", mode="text") == ["tides"]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+async def test_what_was_persisted_and_never_published_is_gone_with_its_item(desk: Desk, end: str) -> None:
+    run = await desk.begin(desk.write("a.md", OLD))
+    (item,) = await desk.items(run)
+    (lease,) = await desk.store.claim_these([item["item_id"]], lasting=MINUTE, worker="w")
+    await desk.library.persist(
+        lease, name="tides", sha256="0" * 64, recipe="r", about={}, passages=[], embedder="e", dimensions=2,
+        vectors=[], entities=[{"kind": "place", "value": "Kiel", "times": 1, "starts": 0}],
+    )  # fmt: skip
+    if end == "cancelled":
+        await desk.store.cancel(UUID(item["item_id"]))
+        await desk.store.finish(lease, Cancelled())
+    else:
+        await desk.store.finish(lease, Failed("Fatal", "No."))
+    async with desk.engine.database.connect_owner() as owner:
+        assert await owner.fetchval("select count(*) from holdfast.entity") == 0
+        assert await owner.fetchval(
+            "select published_at is null and replaced_at is not null from holdfast.document_version"
+        )
+
+
+async def test_a_removed_document_is_found_no_more_and_can_come_back(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    await desk.ingest(uri)
+    (document,) = (await desk.get("/ingest/documents"))["items"]
+    assert (await desk.http.delete(f"/ingest/documents/{document['document_id']}")).status_code == 204
+    assert (await desk.http.delete(f"/ingest/documents/{document['document_id']}")).status_code == 404
+    assert await desk.found("lanterns", mode="text") == []
+    await desk.ingest(uri)
+    assert await desk.found("lanterns", mode="text") == [uri]
+
+
+async def test_every_user_finds_their_own(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    await desk.ingest(uri)
+    async with desk_of(desk, "eve") as eve:
+        assert await eve.found("lanterns") == []
+        assert (await eve.get("/ingest/documents"))["items"] == []
+
+
+async def test_without_pgvector_the_same_is_found(desk: Desk) -> None:
+    """The fallback on the same server: the column is taken away before anything is kept."""
+    async with desk.engine.database.connect_owner() as owner:
+        assert await owner.fetchval("select holdfast.vector_schema()") == "public"
+        await owner.execute("alter table holdfast.chunk drop column vector")
+    await desk.ingest({"uri": desk.write("a.md", OLD), "name": "old"}, {"uri": desk.write("b.md", NEW), "name": "new"})
+    assert await desk.found("an instrument that measures air pressure", mode="vector") == ["new", "old"]
+    async with desk.engine.database.connect_owner() as owner:
+        assert await owner.fetchval("select bool_and(cardinality(embedding) = 256) from holdfast.chunk")
+        await owner.execute("select holdfast.use_vectors()")
+        assert await owner.fetchval("select bool_and(embedding is null) from holdfast.chunk")
+    assert await desk.found("an instrument that measures air pressure", mode="vector") == ["new", "old"]
