@@ -6,8 +6,10 @@ clock is moved to when there will be: the end of a pause, a delay or a lost leas
 
 import asyncio
 import contextlib
+import tempfile
 from collections.abc import Coroutine, Iterable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -60,7 +62,8 @@ class Engine(StoreDesk):
             stack.callback(lambda: self._loop.call(opened.aclose()))
             pool = self._loop.call(opened.enter_async_context(pooled(Address(given=self.database.url))))
             self.store = Store(Bridge(self._loop, pool))
-            stack.enter_context(all_pointed_at(Settings.model_construct(url=self.database.url)))
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-test-")))
+            stack.enter_context(all_pointed_at(Settings.model_construct(url=self.database.url, home=home)))
             self._stack = stack.pop_all()
         return self
 
