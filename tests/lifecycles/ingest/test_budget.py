@@ -27,6 +27,7 @@ async def test_a_run_that_has_spent_its_budget_parks_its_items_and_asks(desk: De
     (parked, *_) = [one for one in await desk.items(run) if one["status"] == "OVER_BUDGET"]
     why = await desk.store.explain(UUID(parked["item_id"]))
     assert (why.reason, why.actor) == ("owner", "owner")
+    assert "Its run has spent its budget" in why.sentence
     assert "go_on" in why.fix
 
 

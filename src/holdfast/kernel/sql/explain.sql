@@ -66,8 +66,18 @@ as $$
     case when p_note ->> 'kind' = 'files_missing'
       then format('Files are missing: %s.', coalesce(
         (select string_agg(m, ', ') from jsonb_array_elements_text(p_note -> 'missing') m), 'see the note'))
-      else 'Its owner acts next.' end || coalesce(format(' Until %s.', p_deadline), ''),
+      else format('Its owner acts next%s.', coalesce(': ' || holdfast.one_line(holdfast.shown(p_lifecycle, p_state)), ''))
+      end || coalesce(format(' Until %s.', p_deadline), ''),
     format('Possible now: %s.', holdfast.possible(p_lifecycle, p_state)))
+$$;
+
+-- What the lifecycle says to people about a state.
+create or replace function holdfast.shown(p_lifecycle smallint, p_state text) returns text
+language sql stable
+as $$
+  select s.value -> 'display' ->> 'message' from holdfast.lifecycle l
+  cross join lateral json_array_elements(l.definition -> 'states') s
+  where l.id = p_lifecycle and s.value ->> 'name' = p_state
 $$;
 
 create or replace function holdfast.explain_unknown(p_queue text, p_name text) returns holdfast.explanation
