@@ -56,7 +56,7 @@ def cut(text: str, words: int) -> Iterator[tuple[int, int]]:
     """Where the pieces begin and end, each of at most so many words."""
     from semchunk.semchunk import chunk as semchunk
 
-    for window_start, window_end in windows(text):
+    for window_start, window_end in windows(text, window_characters):
         window = text[window_start:window_end]
         if window.isspace():
             continue
@@ -67,11 +67,11 @@ def cut(text: str, words: int) -> Iterator[tuple[int, int]]:
             yield window_start + start + lead, window_start + start + len(piece.rstrip())
 
 
-def windows(text: str) -> Iterator[tuple[int, int]]:
-    """The text in parts of bounded length, each ending at the best place in its second half."""
+def windows(text: str, characters: int) -> Iterator[tuple[int, int]]:
+    """The text in parts of at most so many characters, each ending at the best place in its second half."""
     start = 0
-    while len(text) - start > window_characters:
-        half, limit = start + window_characters // 2, start + window_characters
+    while len(text) - start > characters:
+        half, limit = start + characters // 2, start + characters
         found = ((text.rfind(place, half, limit), len(place)) for place in PLACES_TO_CUT)
         end = next((at + length for at, length in found if at >= 0), limit)
         yield start, end
