@@ -14,13 +14,15 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import db, keys, lifecycle, queues
+from holdfast.cli import db, keys, lifecycle, queues, runs
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
+from holdfast.cli.ingest import ingest
 from holdfast.cli.init import init
 from holdfast.cli.listing import ls
 from holdfast.cli.options import Json
 from holdfast.cli.printing import clean
+from holdfast.cli.search import search
 from holdfast.cli.showing import show, why
 from holdfast.cli.tasks import cancel, retry, start
 from holdfast.cli.upload import upload
@@ -111,13 +113,14 @@ def worker(
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (init,),
-    TASKS: (start, upload, watch, cancel, retry),
-    LOOK: (ls, show, why, events),
+    TASKS: (start, upload, ingest, watch, cancel, retry),
+    LOOK: (ls, show, why, events, search),
     OPERATE: (workers,),
 }
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.add_typer(runs.app, name="runs", rich_help_panel=LOOK)
 app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
 app.add_typer(keys.app, name="keys", rich_help_panel=OPERATE)
 app.add_typer(lifecycle.app, name="lifecycle", rich_help_panel=OPERATE)

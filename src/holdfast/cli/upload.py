@@ -6,7 +6,6 @@ are asked for anew, and what is there already is not sent again.
 
 import asyncio
 import contextlib
-import hashlib
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -20,24 +19,15 @@ import typer
 from holdfast.cli import printing
 from holdfast.cli.asking import INTERRUPTED, cancelled_by_ctrl_c
 from holdfast.cli.options import Json, Timeout
+from holdfast.cli.sending import measured, rounds_at_most, send
+from holdfast.cli.watching import TIMED_OUT
 from holdfast.errors import HoldfastError, RequestInvalid, UrlRefused
 
 if TYPE_CHECKING:
     from holdfast.cli.bars import Bars
     from holdfast.cli.calling import Server
 
-TYPES = {
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".parquet": "application/vnd.apache.parquet",
-    ".jsonl": "application/x-ndjson",
-    ".ndjson": "application/x-ndjson",
-    ".gz": "application/gzip",
-}
 EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "EXPIRED": 1, "UPLOAD_FAILED": 4, "CANCELLED": 7}
-TIMED_OUT = 124
-rounds_at_most = 4
-piece_bytes = 256 * 1024
 look_again_most = timedelta(seconds=1)
 wonder_after = timedelta(seconds=3)
 copying_most = timedelta(minutes=15)
@@ -122,14 +112,8 @@ class Described:
 
 
 def described(path: Path) -> Described:
-    """What there is to promise of a file, read once from its start to its end. Raises BadParameter."""
-    if not path.is_file():  # a pipe or a device: it cannot be read twice, or has no end
-        raise typer.BadParameter(f"{path} is no regular file. Save it first.")
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        size = stream.tell()
-    kind = TYPES.get(path.suffix.lower(), "application/octet-stream")
-    return Described(path, {"filename": path.name, "content_type": kind, "size": size, "sha256": digest})
+    """A file, read once from its start to its end. Raises BadParameter."""
+    return Described(path, {"filename": path.name, **measured(path)})
 
 
 async def send_all(
@@ -147,12 +131,12 @@ async def send_all(
             async with renewed(ask_links, until(links)):
                 for role, one in files.items():
                     if not links["uploads"][role]["uploaded"]:
-                        await send(server, links["uploads"][role], one.path, one.about["size"], bars)
+                        await send_one(server, links["uploads"][role], one.path, one.about["size"], bars)
                     else:
                         bars.sent(one.path.name, one.about["size"])
             if params:
                 links = await ask_links()
-                await send(server, links["uploads"]["parameters"], params, size_of(params), bars)
+                await send_one(server, links["uploads"]["parameters"], params, size_of(params), bars)
             return
         except UrlRefused:
             if round_ == rounds_at_most - 1:
@@ -182,15 +166,9 @@ async def renewed(ask_links: Callable[[], Any], lasting: timedelta) -> AsyncIter
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def send(server: "Server", link: Mapping[str, Any], path: Path, size: int, bars: "Bars") -> None:
-    with bars.sending(path.name, size) as advance, path.open("rb") as stream:
-
-        async def pieces() -> AsyncIterator[bytes]:
-            while piece := await asyncio.to_thread(stream.read, piece_bytes):
-                yield piece
-                advance(len(piece))
-
-        await server.send(link, pieces(), size)
+async def send_one(server: "Server", link: Mapping[str, Any], path: Path, size: int, bars: "Bars") -> None:
+    with bars.sending(path.name, size) as advance:
+        await send(server, link, path, size, advance)
 
 
 async def follow(server: "Server", task: str, bars: "Bars", patience: timedelta | None) -> dict[str, Any]:
