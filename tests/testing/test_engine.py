@@ -130,8 +130,31 @@ def test_steps_beside_the_one_that_crashes_go_down_with_it(holdfast: Engine) -> 
 def test_a_step_that_is_never_reached_cannot_crash(holdfast: Engine) -> None:
     with pytest.raises(AssertionError, match=r"never came to the step 'fetcht'\. Done: fetched, counted"):
         holdfast.run(ingest, "a.pdf", crash_after="fetcht")
-    with pytest.raises(RequestInvalid, match="Name one step"):
-        holdfast.run(ingest, "a.pdf", crash_after="fetched", crash_before="counted")
+    with pytest.raises(RequestInvalid, match="Name a step in one of them"):
+        holdfast.run(ingest, "a.pdf", crash_after="fetched", crash_before="fetched")
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost"), [([], ["a", "b"]), (["a"], ["b"]), (["b"], ["a"]), (["a", "b"], [])], ids=str
+)
+def test_a_crash_can_fall_between_steps_that_run_at_the_same_time(
+    holdfast: Engine, kept: list[str], lost: list[str]
+) -> None:
+    @hf.task(name="several at once")
+    async def several() -> list[str]:
+        return list(await asyncio.gather(*(step(name, fetch, name) for name in ("a", "b"))))
+
+    run = holdfast.run(several, crash_after=kept, crash_before=lost)
+    assert (run.result, run.attempts) == (["text of a", "text of b"], 2)
+    assert calls.count("fetch") == 2 + len(lost)
+
+
+def test_steps_that_wait_for_each_other_cannot_crash_together(
+    holdfast: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.testing.crash.held_at_most_seconds", 0.01)
+    with pytest.raises(AssertionError, match="never came to the step 'counted', 'fetched'"):
+        holdfast.run(ingest, "a.pdf", crash_before=["fetched", "counted"])
 
 
 def test_time_passes_only_as_far_as_needed(holdfast: Engine) -> None:

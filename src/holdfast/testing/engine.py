@@ -81,16 +81,17 @@ class Engine(StoreDesk):
         self,
         task: Task[..., R] | Prepared[..., R] | Handle[R],
         *args: Any,
-        crash_after: str | None = None,
-        crash_before: str | None = None,
+        crash_after: str | Iterable[str] | None = None,
+        crash_before: str | Iterable[str] | None = None,
         crashes: int = 1,
         **kwargs: Any,
     ) -> Ran[R]:
         """Start a task and run it to its end; or run one to its end that was started.
 
         crash_after: the process dies right after this step was kept. crash_before: right before, so that it has run and
-        its result is lost. crashes: how many times. Whatever else is due runs too, as it would beside any worker.
-        Raises AssertionError if that step was never reached, or if a year has passed and there is no end in sight.
+        its result is lost. Of steps that run at the same time several may be named, in both: it dies once it stands
+        between them. crashes: how many times. Whatever else is due runs too, as it would beside any worker. Raises
+        AssertionError if it never came there, or if a year has passed and there is no end in sight.
         """
         doom = Doom.of(crash_after, crash_before, crashes)
         handle = task if isinstance(task, Handle) else self.start(task, *args, **kwargs)
@@ -100,7 +101,8 @@ class Engine(StoreDesk):
         self.call(self._work(handle.id))
         ran = self.call(self._ran(handle))
         if doom and doom.left == crashes:
-            raise AssertionError(f"It never came to the step {doom.step!r}. Done: {', '.join(ran.steps) or 'none'}.")
+            named = ", ".join(map(repr, sorted(doom.steps)))
+            raise AssertionError(f"It never came to the step {named}. Done: {', '.join(ran.steps) or 'none'}.")
         return ran
 
     def drain(self, *, moving: bool = True) -> None:
