@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 
+from holdfast.kernel.inbox import Which
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import (
     Cancelled,
@@ -111,7 +112,16 @@ VERBS: dict[str, Verb] = {
     "cancel, draft": cancels("draft"),
     "act": lambda store, scene: store.act(scene.draft, "upload_urls"),
     "retry": lambda store, scene: store.retry(scene.dead, by="ada"),
+    "retry, another payload": lambda store, scene: store.retry(scene.dead, None, {"edited": True}, "bob"),
+    "inbox_retry": lambda store, scene: store.inbox_retry(scene.entry, "ada"),
+    "inbox_retry, another payload": lambda store, scene: store.inbox_retry(
+        scene.entry, "bob", payload={"edited": True}
+    ),
+    "inbox_bulk": lambda store, scene: store.inbox_bulk("retry", "eve", which=Which(category="Fatal")),
+    "inbox_bulk, ids": lambda store, scene: store.inbox_bulk("discard", "eve", ids=[scene.entry]),
+    "inbox_bulk, dry": lambda store, scene: store.inbox_bulk("retry", "eve", ids=[scene.entry], dry_run=True),
     "resolve": lambda store, scene: store.resolve(scene.entry, "bob"),
+    "discard": lambda store, scene: store.discard(scene.entry, "eve"),
     "sweep": lambda store, scene: store.sweep(),
     "hello": lambda store, scene: store.hello("v", label="v", queues=["default"], names=["unknown"], slots=9),
     "hello, again": lambda store, scene: store.hello("w", label="w2", queues=["default"], names=None, slots=1),

@@ -91,6 +91,36 @@ async def test_migrating_step_by_step_equals_a_fresh_schema(ground: Ground, libr
         assert dump(grown) == expected
 
 
+BEFORE_THE_INBOX = """
+set session_replication_role = replica;
+insert into holdfast.queue (name) values ('q');
+insert into holdfast.lifecycle (
+  name, version, definition, queue, max_attempts, crash_budget, backoff, backoff_most, rate_wait)
+values ('old', 1, '{}', 'q', 1, 1, '1s', '1s', '1s');
+insert into holdfast.task_done (id, lifecycle, name, owner, state, from_state, actor, queue, max_attempts, outcome)
+select 'a0000000-0000-7000-8000-000000000000', l.id, 'mail', 'ada', 'DEAD', 'RUN', 'nobody', 'q', 1, 'failed'
+from holdfast.lifecycle l;
+insert into holdfast.inbox (task_id, category, signature, error, resolved_at, resolved_by, resolution, note) values
+  ('a0000000-0000-7000-8000-000000000000', 'Fatal', 'one', '{"step": "sent"}', null, null, null, null),
+  ('b0000000-0000-7000-8000-000000000000', 'Fatal', 'two', null, now(), 'ada', 'retried',
+   'Retried as c0000000-0000-7000-8000-000000000000.'),
+  ('b0000000-0000-7000-8000-000000000000', 'Fatal', 'three', null, now(), 'ada', 'resolved', 'known');
+"""
+
+
+async def test_inbox_entries_of_before_are_kept_and_filled(empty_database: Database) -> None:
+    await migrate(empty_database.owner_url, [replace(KERNEL, migrations=KERNEL.migrations[:6], functions={})])
+    async with empty_database.connect_owner() as owner:
+        await owner.execute(BEFORE_THE_INBOX)
+    await migrate(empty_database.owner_url, [KERNEL])
+    async with empty_database.store() as store:
+        found = {entry.signature: entry for entry in (await store.inbox_items(handled="all")).items}
+    one, two, three = (found[name] for name in ("one", "two", "three"))
+    assert (one.lifecycle, one.name, one.owner, one.state, one.step) == ("old", "mail", "ada", "RUN", "sent")
+    assert (two.name, str(two.retried_as)) == (None, "c0000000-0000-7000-8000-000000000000")
+    assert (three.resolution, three.note, three.retried_as) == ("resolved", "known", None)
+
+
 async def test_the_second_start_changes_nothing(empty_database: Database) -> None:
     assert await migrate(empty_database.owner_url) == [*STEPS_OF_ALL, "functions"]
     before = dump(empty_database)

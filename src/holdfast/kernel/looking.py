@@ -77,11 +77,6 @@ class Looking(Calls):
         asked = None if ids is None else [wire.task_id(task) for task in ids]
         return [tuple(row) for row in await self._rows("select * from holdfast.verify($1)", asked, patience=None)]
 
-    async def inbox(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
-        """What failed for good and waits for a person, newest first."""
-        rows = await self._rows("select * from holdfast.inbox($1, $2)", everything, limit)
-        return [{**row, "error": wire.load(row["error"])} for row in rows]
-
     async def list_tasks(
         self,
         *,

@@ -1,8 +1,7 @@
 """The kernel's functions, as Python: one short method for each, of the same name, in the same order.
 
 Nothing is decided here. A method sends its arguments and brings back the answer; how, is in calls.py. The functions
-that only look are in looking.py, those about keys in access.py, those about money in
-spending.py.
+that only look are in looking.py, those about keys in access.py, about failures in inbox.py, about money in spending.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from uuid import UUID
 from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.access import Access
+from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.looking import Looking
 from holdfast.kernel.spending import Spending
@@ -34,7 +34,7 @@ from holdfast.kernel.task import (
 )
 
 
-class Store(Looking, Access, Spending):
+class Store(Looking, Inbox, Access, Spending):
     """The kernel behind a pool, or behind one connection whose transaction the caller commits."""
 
     # Lifecycles and queues
@@ -224,10 +224,6 @@ class Store(Looking, Access, Spending):
     async def goodbye(self, worker: str) -> None:
         """Say that this worker is gone. Its leases stay until they are settled or expire."""
         await self._value("select holdfast.goodbye($1)", worker)
-
-    async def resolve(self, entry: UUID | str, by: str, note: str | None = None) -> None:
-        """Say that nothing more is to be done about an inbox entry."""
-        await self._value("select holdfast.resolve($1, $2, $3)", wire.task_id(entry), by, note)
 
     # Time and budgets
 

@@ -1,7 +1,7 @@
 """How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 from uuid import UUID
@@ -13,6 +13,7 @@ from holdfast.errors import (
     DatabaseForbidden,
     DatabaseUnreachable,
     HoldfastError,
+    MoveRefused,
     PayloadInvalid,
     RequestInvalid,
     SchemaMissing,
@@ -222,7 +223,7 @@ def leases(rows: Sequence[asyncpg.Record]) -> list[Lease]:
     return found
 
 
-def known(kind: type[T], row: asyncpg.Record, *json_names: str) -> T:
+def known(kind: type[T], row: asyncpg.Record | Mapping[str, Any], *json_names: str) -> T:
     """A row as this release knows it: a newer one may have added to it while this process runs."""
     fields: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
     return kind(**{name: load(row[name]) if name in json_names else row[name] for name in fields if name in row})
@@ -253,6 +254,11 @@ def translated(error: asyncpg.PostgresError) -> HoldfastError:
     if isinstance(error, asyncpg.DataError):
         return unsendable(error)
     raise error
+
+
+def code_of(sqlstate: str) -> str:
+    """The code of the error that a SQLSTATE stands for; one that is not ours was raised by a lifecycle's effects."""
+    return BY_SQLSTATE.get(sqlstate, MoveRefused).http_code
 
 
 def unsendable(error: Exception) -> HoldfastError:

@@ -113,9 +113,12 @@ begin
            v_now, m.to_outcome, m.held, m.hash, m.result
     from m
   ), failed as (
-    insert into holdfast.inbox (task_id, category, signature, error)
-    select m.id, coalesce(e.error ->> 'category', 'Fatal'), holdfast.signature(m.name, e.error), e.error
-    from m cross join lateral (select coalesce(m.told, m.result) as error) e
+    insert into holdfast.inbox (task_id, lifecycle, name, owner, state, step, category, signature, error)
+    select m.id, e.lifecycle, m.name, m.owner, m.state, e.error ->> 'step', coalesce(e.error ->> 'category', 'Fatal'),
+           holdfast.signature(e.lifecycle, m.name, e.error), e.error
+    from m cross join lateral (
+      select coalesce(m.told, m.result) as error,
+             (select l.name from holdfast.lifecycle l where l.id = m.lifecycle) as lifecycle) e
     where m.to_outcome = 'failed' and m.actor = 'worker'
   )
   select array_agg(m.id), array_agg(m.id) filter (where m.to_outcome in ('failed', 'cancelled')),
@@ -338,9 +341,10 @@ begin
     until = holdfast.now() + least(interval '1 hour', interval '10 seconds' * power(2, least(s.times, 10)))
   returning s.times = 1 into v_first;
   if v_first then
-    insert into holdfast.inbox (task_id, category, signature, error)
-    select t.id, 'Fatal', holdfast.signature(t.name, e.error), e.error
-    from holdfast.task t, jsonb_build_object('kind', 'effects_refused', 'verb', p_verb, 'message', p_error) e(error)
+    insert into holdfast.inbox (task_id, lifecycle, name, owner, state, category, signature, error)
+    select t.id, l.name, t.name, t.owner, t.state, 'Fatal', holdfast.signature(l.name, t.name, e.error), e.error
+    from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle,
+      jsonb_build_object('kind', 'effects_refused', 'verb', p_verb, 'message', p_error) e(error)
     where t.id = p_id;
   end if;
 end $$;
@@ -356,12 +360,3 @@ begin
         ' default_transaction_isolation = ''read committed''.';
   end if;
 end $$;
-
--- What failures have in common: numbers and long identifiers in the message are left out.
-create or replace function holdfast.signature(p_name text, p_error jsonb) returns text
-language sql immutable
-as $$
-  select concat_ws(' · ', p_name, p_error ->> 'step', p_error ->> 'category', p_error ->> 'code',
-    left(regexp_replace(coalesce(p_error ->> 'message', p_error ->> 'kind', ''),
-                        '[0-9a-fA-F]{8}[0-9a-fA-F-]*|[0-9]+', '#', 'g'), 200))
-$$;
