@@ -201,8 +201,8 @@ def test_who_is_told_to_slow_down_speaks_for_all_and_what_was_used_is_kept(
     holdfast.drain()
     assert [handle.state for handle in [first, *others]] == ["Completed"] * 4
     assert holdfast.clock.now() - began >= timedelta(seconds=600)
-    (used,) = holdfast.call(holdfast.store.usage())
-    assert (used.model, int(used.tokens_in)) == ("house-model", 4)
+    (used,) = holdfast.call(holdfast.store.costs("model"))
+    assert (used.group, int(used.tokens_in)) == ("house-model", 4)
 
 
 @pytest.mark.parametrize(
