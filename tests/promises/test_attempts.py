@@ -142,8 +142,8 @@ async def test_failures_are_counted_per_step(store: Store, clock: Clock) -> None
     lease = await take_one(store, "ingest_item")
     assert (await store.finish(lease, Failed("Transient", "no", step="chunked"))).state == "FAILED"
     kinds = [(event.step, event.kind) for event in await store.step_events(task)]
-    assert kinds[:2] == [("fetched", "retry_scheduled"), ("fetched", "step_failed")]
-    assert kinds[-2:] == [("chunked", "item_failed"), ("chunked", "step_failed")]
+    assert kinds[:2] == [("fetched", "step_failed"), ("fetched", "retry_scheduled")]
+    assert kinds[-2:] == [("chunked", "step_failed"), ("chunked", "item_failed")]
 
 
 async def test_polling_costs_nothing_and_leaves_the_limit_alone(store: Store, clock: Clock) -> None:

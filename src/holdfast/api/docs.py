@@ -41,6 +41,7 @@ their `code`."""
 TAGS = [
     {"name": "dispatch", "description": "Submit a task."},
     {"name": "analysis", "description": "User tasks: upload, process, watch, download, and what pays for them."},
+    {"name": "ingest", "description": "Documents: upload and ingest them, watch, search."},
     {"name": "tasks", "description": "Find tasks, see where they are and why, cancel and retry them."},
     {"name": "events", "description": "Follow what happens."},
     {"name": "operations", "description": "Queues, workers, counts and costs."},

@@ -5,7 +5,7 @@ what a log should not hold: no key, no token, nothing of the request's body.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +13,7 @@ import asyncpg
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
@@ -111,6 +112,9 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
         phrase = HTTPStatus(error.status_code).phrase
         answer = problem(request, error.status_code, phrase, str(error.detail), code=slug(error.status_code))
         answer.headers.update(headers_of(error.headers))
+        if error.status_code == 405:  # the first route of this path has refused; others may have taken it
+            path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+            answer.headers["Allow"] = ", ".join(sorted(set(methods_at(path, request.app.routes))))
         return answer
 
     @app.exception_handler(RequestValidationError)
@@ -146,6 +150,15 @@ async def situation(request: Request, error: HoldfastError, store: Store | None)
     except (DatabaseError, *PASSING):
         found = None
     return {"task_id": str(task_id)} | ({"state": found[0], "allowed": found[1]} if found else {})
+
+
+def methods_at(path: str, routes: Iterable[Any]) -> Iterator[str]:
+    """What may be asked at this path, by all routes that it has."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield from (route.methods or ()) if route.path_regex.match(path) else ()
+        elif router := getattr(route, "original_router", None):  # one that was included
+            yield from methods_at(path, router.routes)
 
 
 def headers_of(headers: Mapping[str, str] | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.errors import RequestInvalid, TaskNotFound
-from holdfast.http.access import Guarded, GuardedLong, check_visible, needs, owned_by
+from holdfast.http.access import GuardedLong, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Real, Text, Whole, Word, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
@@ -153,11 +153,10 @@ class Found(BaseModel):
 
 def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRouter:
     """The routes of ingestion over these objects; without an embedder, documents are searched by their words alone."""
-    router = APIRouter(prefix="/ingest", tags=["ingest"], route_class=Guarded, responses=PROBLEMS)
-    long = APIRouter(tags=["ingest"], route_class=GuardedLong, responses=PROBLEMS)
+    router = APIRouter(prefix="/ingest", tags=["ingest"], route_class=GuardedLong, responses=PROBLEMS)
     library = Library.beside(store)
 
-    @long.post("/runs", status_code=201)
+    @router.post("/runs", status_code=201)
     async def create(
         asked: NewRun,
         response: Response,
@@ -241,7 +240,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         await check_visible(store, caller, item_id)
         return ItemEvents(items=await library.events(item_id))
 
-    @long.post("/uploads", status_code=201)
+    @router.post("/uploads", status_code=201)
     async def upload(asked: NewUploads, request: Request, caller: Annotated[Principal, needs("user")]) -> Uploads:
         """Links to upload documents by, good for an hour. What was uploaded is kept for eight days."""
         place, now = await library.open_uploads(caller.owner)
@@ -289,7 +288,6 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         )  # fmt: skip
         return Found(query=q, mode=chosen, items=[asdict(one) for one in hits])
 
-    router.include_router(long)
     return router
 
 

@@ -12,6 +12,10 @@ declare
   v_owner text;
   v_document uuid;
 begin
+  if p_name is null or length(p_name) not between 1 and 2000 or p_sha256 is null or p_recipe is null or p_about is null
+     or p_chunks is null or p_chunks < 0 or p_dimensions is null or p_dimensions not between 1 and 16000 then
+    perform holdfast.refuse('TK010', 'A version has a name, a checksum, a recipe, and vectors of 1 to 16000 numbers.', '');
+  end if;
   perform holdfast.index_vectors(p_dimensions);
   v_owner := holdfast.owner_under_lease(p_id, p_attempt, p_token);
   insert into holdfast.document (owner, name) values (v_owner, p_name) on conflict do nothing;

@@ -85,7 +85,7 @@ language plpgsql
 as $$
 begin
   perform r.task_id from holdfast.ingest_run r where r.task_id = holdfast.run_of(p_item) for share;
-  if holdfast.may_spend(p_item) then
+  if found and holdfast.may_spend(p_item) then
     perform holdfast.move(array[p_item], array['go_on'], array[holdfast.now()], array['{"kind": "budget_raised"}'::jsonb]);
   end if;
 end $$;

@@ -191,6 +191,9 @@ as $$
 declare
   v_id uuid := holdfast.uuid7();
 begin
+  if p_owner is null then
+    perform holdfast.refuse('TK010', 'Uploads have an owner.', 'The local one has an empty name.');
+  end if;
   prefix := format('%s/ingest/%s', holdfast.owner_folder(p_owner), v_id);
   now := holdfast.now();
   perform holdfast.delete_later(v_id, prefix, interval '8 days');
