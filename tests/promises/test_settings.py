@@ -46,6 +46,8 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("HOLDFAST_OBJECTS", "s3:///secret", "names no place; write s3://bucket/prefix"),
         ("HOLDFAST_OBJECTS", "file://secret", "names no place; write file:///folder"),
         ("HOLDFAST_OBJECTS", "az://box/../secret", "names no place; write az://container/prefix"),
+        ("HOLDFAST_FETCH_ALLOW", "10.0.0.0/8, here", "'here' is no network; write 10.1.0.0/16"),
+        ("HOLDFAST_FETCH_ALLOW", "10.1.2.3/8", "'10.1.2.3/8' is no network"),
     ],
 )
 def test_a_wrong_value_is_named_and_its_secret_is_not(

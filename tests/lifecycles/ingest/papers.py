@@ -156,9 +156,7 @@ def scanned(prose: Prose, dice: random.Random) -> bytes:
 
 def bomb(prose: Prose, dice: random.Random) -> bytes:
     """A Word document of a few hundred kilobytes that unpacks to 300 MiB."""
-    mebibyte = zlib.compressobj(9, zlib.DEFLATED, -15)
-    piece = mebibyte.compress(bytes(1 << 20)) + mebibyte.flush(zlib.Z_FULL_FLUSH)
-    return zip_of("word/document.xml", piece * 300 + mebibyte.flush(), 300 << 20)
+    return zip_of("word/document.xml", deflated(bytes(1 << 20), 300), 300 << 20)
 
 
 def truncated(prose: Prose, dice: random.Random) -> bytes:
@@ -184,6 +182,12 @@ WAYS: tuple[tuple[str, str, Callable[[Prose, random.Random], bytes]], ...] = (
     (".dat", "unsupported", unsupported),
     (".html", "bomb", too_deep),
 )
+
+
+def deflated(piece: bytes, times: int) -> bytes:
+    """The piece, again and again, packed as if it were packed once."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return (packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)) * times + packer.flush()
 
 
 def zip_of(name: str, deflated: bytes, size: int) -> bytes:

@@ -6,10 +6,13 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from anyio import to_process
 
 from holdfast.lifecycles.ingest.steps.fetch import Fetched, fetch
 from holdfast.lifecycles.ingest.steps.fetch.guard import Guard
 from holdfast.objects.local import Folder
+from tests.lifecycles.ingest.steps.reading import Desk
 from tests.lifecycles.ingest.steps.site import Site, serving
 
 HERE = ip_network("127.0.0.1/32")  # stands for what is public: nothing else of loopback is allowed
@@ -53,3 +56,14 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.fixture
 def fetching(folder: Folder, tmp_path: Path) -> Fetching:
     return Fetching(folder, tmp_path / "fetched")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def readers() -> None:
+    """Processes that read are ended with the task that started the first of them: let that be this one."""
+    await to_process.run_sync(int)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, readers: None) -> Desk:
+    return Desk(tmp_path)

@@ -13,12 +13,12 @@ from pathlib import Path
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
 from holdfast.errors import Fatal, SchemaInvalid, Transient
-from holdfast.lifecycles.ingest.steps.extract.apart import Answer, be_ready, read_apart
+from holdfast.lifecycles.ingest.steps.extract.apart import Answer, Limits, be_ready, read_apart
 from holdfast.lifecycles.ingest.steps.extract.document import Extracted as Extracted
 from holdfast.lifecycles.ingest.steps.extract.document import Unreadable
 
-memory_most_bytes = 1024 * 1024 * 1024
 within = timedelta(seconds=60)
+memory_bytes = 1024 * 1024 * 1024
 
 
 async def extract(
@@ -27,7 +27,7 @@ async def extract(
     content_type: str | None = None,
     *,
     within: timedelta = within,
-    memory_most_bytes: int = memory_most_bytes,
+    memory_bytes: int = memory_bytes,
 ) -> Extracted:
     """The text of a file. Its kind is what its bytes are, then what its name and type say.
 
@@ -36,7 +36,8 @@ async def extract(
     """
     seconds = within.total_seconds()
     try:
-        answer = await read_elsewhere(path, name, content_type, seconds, memory_most_bytes)
+        limits = Limits(memory_bytes, abandoned_seconds=math.ceil(seconds) + 10)
+        answer = await read_elsewhere(path, name, content_type, seconds, limits)
     except TimeoutError:
         raise SchemaInvalid(f"It takes longer than {seconds:g} seconds to read it.", code="bomb") from None
     except MemoryError:
@@ -53,19 +54,24 @@ async def extract(
     return answer.read
 
 
-async def read_elsewhere(
-    path: Path, name: str, content_type: str | None, seconds: float, memory_most_bytes: int
-) -> Answer:
+async def read_elsewhere(path: Path, name: str, content_type: str | None, seconds: float, limits: Limits) -> Answer:
     """Read it in a process that is used again, or a new one. The time does not count until there is one to be had."""
     async with to_process.current_default_process_limiter():
         here = CapacityLimiter(1)
-        await to_process.run_sync(be_ready, cancellable=True, limiter=here)
+        await have_process(here)
         with fail_after(seconds):
             answer = await to_process.run_sync(
-                read_apart, path, name, content_type, math.ceil(seconds), memory_most_bytes,
-                cancellable=True, limiter=here,
-            )  # fmt: skip
+                read_apart, path, name, content_type, limits, cancellable=True, limiter=here
+            )
         if answer.grown:
             with contextlib.suppress(BrokenWorkerProcess):
                 await to_process.run_sync(os._exit, 0, cancellable=True, limiter=here)
         return answer
+
+
+async def have_process(limiter: CapacityLimiter) -> None:
+    """Make sure of a process that lives: one that was killed while it waited is noticed only when it is asked."""
+    for _ in range(2):
+        with contextlib.suppress(BrokenWorkerProcess):
+            return await to_process.run_sync(be_ready, cancellable=True, limiter=limiter)
+    return await to_process.run_sync(be_ready, cancellable=True, limiter=limiter)

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import gc
-import importlib
 import logging
 import os
 import resource
@@ -13,9 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.lifecycles.ingest.steps.extract.document import Extracted, Unreadable
+from holdfast.lifecycles.ingest.steps.extract.reading import read
 
-READING = "holdfast.lifecycles.ingest.steps.extract.reading"
-grown_bytes = 256 * 1024 * 1024  # of memory that documents left behind
+
+@dataclass(frozen=True)
+class Limits:
+    """What the process keeps to by itself; its time is kept by who asked."""
+
+    memory_bytes: int
+    """For one document, besides what the process has already."""
+
+    abandoned_seconds: int
+    """After which it ends itself: nobody waits any more."""
+
+    grown_bytes: int = 256 * 1024 * 1024
+    """Of memory that documents left behind, after which it is replaced."""
 
 
 @dataclass(frozen=True)
@@ -26,29 +37,30 @@ class Answer:
     grown: bool
 
 
-@functools.cache
 def be_ready() -> None:
-    """Import what takes its time, before the time of a document begins. Raises ModuleNotFoundError."""
-    importlib.import_module(READING)
-    gc.freeze()  # the modules stay: no need to look through them after each document
+    """Answer, and so show that there is a process."""
     logging.disable()  # what a parser has to say about a document goes nowhere
     memory_at_start()
 
 
-def read_apart(path: Path, name: str, content_type: str | None, seconds: int, memory_most_bytes: int) -> Answer:
-    """Read a document here. Raises OSError, and MemoryError where there is too little for anything."""
-    from holdfast.lifecycles.ingest.steps.extract.reading import read
-
-    before = memory_bytes()
-    with ending_after(seconds + 10), memory_limited(before + memory_most_bytes):
+def read_apart(path: Path, name: str, content_type: str | None, limits: Limits) -> Answer:
+    """Read a document here. Raises OSError, ModuleNotFoundError, or MemoryError where there is none for anything."""
+    with ending_after(limits.abandoned_seconds), memory_limited(memory_bytes() + limits.memory_bytes):
         try:
             found: Extracted | Unreadable = read(path, name, content_type)
         except Unreadable as unreadable:
             found = unreadable.bare()
         except MemoryError:
-            found = Unreadable("bomb", f"It takes more than {memory_most_bytes / 2**20:,.0f} MiB of memory to read it.")
-    gc.collect()
-    return Answer(found, memory_bytes() > memory_at_start() + grown_bytes)
+            found = Unreadable(
+                "bomb", f"It takes more than {limits.memory_bytes / 2**20:,.0f} MiB of memory to read it."
+            )
+    return Answer(found, has_grown(limits.grown_bytes))
+
+
+def has_grown(grown_bytes: int) -> bool:
+    if memory_bytes() > memory_at_start() + grown_bytes:
+        gc.collect()
+    return memory_bytes() > memory_at_start() + grown_bytes
 
 
 @contextlib.contextmanager

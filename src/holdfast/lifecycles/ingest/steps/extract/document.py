@@ -33,5 +33,9 @@ def unsupported(what: str) -> Unreadable:
     return Unreadable("unsupported", f"It is {what}. What can be read: {SUPPORTED}.")
 
 
+def binary() -> Unreadable:
+    return unsupported("binary, and none of the kinds we know")
+
+
 def too_long() -> Unreadable:
     return Unreadable("too-long", f"It has more than {text_most:,} characters of text. Cut it into parts.")

@@ -5,9 +5,10 @@ import re
 import zipfile
 from pathlib import Path, PurePath
 
-from holdfast.lifecycles.ingest.steps.extract.document import Unreadable, unsupported
+from holdfast.lifecycles.ingest.steps.extract.document import Unreadable, binary, unsupported
 
 head_bytes = 8192
+controls_most = 0.01  # of a text
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark begins like it
@@ -75,8 +76,8 @@ def text_kind(head: bytes, suffix: str, content_type: str) -> str:
         return "html"
     if b"%PDF-" in head[:1024] and (suffix == ".pdf" or b"\0" in head):
         return "pdf"  # with something before it, which readers of PDF forgive
-    if b"\0" in head:
-        raise unsupported("binary, and none of the kinds we know")
+    if head.count(b"\0") > len(head) * controls_most:
+        raise binary()
     if (suffix in HTML_NAMES or content_type in HTML_TYPES) and MARKUP.search(head):
         return "html"
     if suffix in MARKDOWN_NAMES or content_type in MARKDOWN_TYPES:

@@ -6,11 +6,10 @@ from pathlib import Path
 from charset_normalizer import from_bytes
 
 from holdfast.lifecycles.ingest.steps.extract.cleaning import clean
-from holdfast.lifecycles.ingest.steps.extract.document import text_most, too_long, unsupported
-from holdfast.lifecycles.ingest.steps.extract.kinds import MARKS
+from holdfast.lifecycles.ingest.steps.extract.document import binary, text_most, too_long
+from holdfast.lifecycles.ingest.steps.extract.kinds import MARKS, controls_most
 
 guessed_by_bytes = 64 * 1024
-controls_most = 0.01
 CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 # A block between two lines of --- or +++ at the very start, that begins like YAML or TOML.
 FRONT_MATTER = re.compile(
@@ -45,8 +44,10 @@ def decode(path: Path, content_type: str | None) -> str:
     if path.stat().st_size > 4 * text_most + 4:
         raise too_long()
     text = decoded(path.read_bytes(), declared(content_type))
-    if text is None or len(CONTROLS.findall(text[:guessed_by_bytes])) > controls_most * len(text[:guessed_by_bytes]):
-        raise unsupported("binary, and none of the kinds we know")
+    if text is None or len(CONTROLS.findall(text, 0, guessed_by_bytes)) > controls_most * min(
+        len(text), guessed_by_bytes
+    ):
+        raise binary()
     return text
 
 
@@ -66,7 +67,7 @@ def decoded(data: bytes, said: str | None) -> str | None:
             return data.decode(encoding)
         except (UnicodeError, LookupError):
             continue
-    guess = from_bytes(data[:guessed_by_bytes]).best()
+    guess = None if b"\0" in data else from_bytes(data[:guessed_by_bytes]).best()
     return data.decode(guess.encoding, "replace") if guess else None
 
 

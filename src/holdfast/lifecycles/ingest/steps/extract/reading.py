@@ -1,26 +1,28 @@
-"""Reading: the file is handed to who knows its kind. Imports every parser; only the process that reads imports this."""
+"""Reading: the file is handed to who knows its kind. A parser is imported when it is first needed."""
 
+from importlib import import_module
 from pathlib import Path, PurePath
 
-from holdfast.lifecycles.ingest.steps.extract import pdf, plain, webpage, word
 from holdfast.lifecycles.ingest.steps.extract.cleaning import one_line
 from holdfast.lifecycles.ingest.steps.extract.document import Extracted, Unreadable, text_most, too_long
 from holdfast.lifecycles.ingest.steps.extract.kinds import kind_of
 
 READERS = {
-    "pdf": pdf.read,
-    "docx": word.read,
-    "html": webpage.read,
-    "markdown": plain.read_markdown,
-    "text": plain.read_text,
+    "pdf": ("pdf", "read"),
+    "docx": ("word", "read"),
+    "html": ("webpage", "read"),
+    "markdown": ("plain", "read_markdown"),
+    "text": ("plain", "read_text"),
 }
 
 
 def read(path: Path, name: str, content_type: str | None) -> Extracted:
-    """The text of the file. Raises Unreadable, OSError or MemoryError."""
+    """The text of the file. Raises Unreadable, OSError, MemoryError, or ModuleNotFoundError if there is no parser."""
     kind = kind_of(path, name, content_type)
+    module, function = READERS[kind]
+    reader = getattr(import_module(f"holdfast.lifecycles.ingest.steps.extract.{module}"), function)
     try:
-        title, text, pages = READERS[kind](path, content_type)
+        title, text, pages = reader(path, content_type)
     except (Unreadable, OSError, MemoryError):
         raise
     except Exception as error:  # parsers fail in many ways on a damaged file

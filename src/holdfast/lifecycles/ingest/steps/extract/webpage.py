@@ -12,7 +12,7 @@ import trafilatura
 from lxml import etree
 
 from holdfast.lifecycles.ingest.steps.extract.cleaning import clean, one_line
-from holdfast.lifecycles.ingest.steps.extract.document import Unreadable, too_long, unsupported
+from holdfast.lifecycles.ingest.steps.extract.document import Unreadable, binary, too_long
 from holdfast.lifecycles.ingest.steps.extract.plain import declared, decoded
 
 depth_most = 2_000
@@ -43,7 +43,7 @@ def decode(data: bytes, content_type: str | None) -> str:
     meta = CHARSET.search(data[:4096])
     page = decoded(data, declared(content_type) or (meta[1].decode("ascii") if meta else None))
     if page is None:
-        raise unsupported("binary, and none of the kinds we know")
+        raise binary()
     return DECLARATION.sub("", page.replace("\0", ""))
 
 
@@ -98,7 +98,7 @@ class Seen:
         self._depth -= 1
         if tag in HIDDEN:
             self._hidden -= 1
-        if tag in BLOCKS:
+        if tag in BLOCKS and tag != "br":
             self.text.append("\n")
         if tag == "title" or tag in HEADINGS:
             self._in_title = ""

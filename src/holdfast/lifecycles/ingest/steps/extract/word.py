@@ -59,7 +59,9 @@ def unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int) -> int:
     """How many bytes are left after this file. Its declared size is not believed."""
     if entry.flag_bits & 1:
         raise Unreadable("encrypted", "It is under a password. Save it without one.")
-    declared, entry.file_size = entry.file_size, left + 1
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Unreadable("corrupt", "It is packed in a way that no Word document is.")
+    declared, entry.file_size = entry.file_size, left + 2 * piece_bytes
     try:
         with archive.open(entry) as file:
             while piece := file.read(piece_bytes):

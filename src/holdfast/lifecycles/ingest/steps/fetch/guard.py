@@ -35,6 +35,7 @@ SPECIAL_V4 = [
 ]  # fmt: skip
 PUBLIC_V6 = IPv6Network("2000::/3")
 SPECIAL_V6 = [ip_network(text) for text in ("2001::/23", "2001:db8::/32", "3fff::/20")]
+HOW = "An operator allows networks besides, with commas between: HOLDFAST_FETCH_ALLOW=10.1.0.0/16,fd12::/32"
 NAT64 = IPv6Network("64:ff9b::/96")
 
 
@@ -54,7 +55,7 @@ class Guard:
         for address in found:
             if not self.lets(address):
                 shown = host if literal else f"{host} ({address})"
-                raise refused(f"{shown} is no public address.")
+                raise refused(f"{shown} is no public address. {HOW}")
         return found
 
     def lets(self, address: Address) -> bool:
@@ -113,11 +114,7 @@ def is_public(address: Address) -> bool:
 
 
 def refused(detail: str) -> Fatal:
-    return Fatal(
-        f"{detail} Documents are fetched from public addresses only; an operator allows networks besides by "
-        "HOLDFAST_FETCH_ALLOW=10.1.0.0/16,fd12::/32.",
-        code="address-refused",
-    )
+    return Fatal(detail, code="address-refused")
 
 
 async def ask_system(host: str, port: int) -> list[str]:

@@ -1,0 +1,132 @@
+"""A file that was made to hurt its reader costs a process, and the next file is read."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from holdfast.errors import SchemaInvalid, Transient
+from holdfast.lifecycles.ingest.steps.extract import Extracted, extract, read_elsewhere
+from holdfast.lifecycles.ingest.steps.extract.apart import Limits
+from tests.lifecycles.ingest.steps.reading import Desk
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+class Endless:
+    """A file that never comes to its end."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDWR)  # for a pipe that somebody could write to has no end
+
+    def readers(self) -> list[psutil.Process]:
+        """The processes that read it now."""
+        return [process for process in all_readers() if self.path in open_files(process)]
+
+    async def read(self, within: timedelta = timedelta(minutes=1)) -> asyncio.Task[Extracted]:
+        """A task that reads it, and has begun to."""
+        task = asyncio.create_task(extract(self.path, "endless.txt", within=within))
+        while not self.readers() and not task.done():  # noqa: ASYNC110 - another process tells by nothing else
+            await asyncio.sleep(0)
+        return task
+
+
+def all_readers() -> list[psutil.Process]:
+    return [process for process in psutil.Process().children() if "anyio.to_process" in process.cmdline()]
+
+
+def open_files(process: psutil.Process) -> list[Path]:
+    files = []
+    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            files.append(link.readlink())
+    return files
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Iterator[Endless]:
+    endless = Endless(tmp_path / "endless.txt")
+    yield endless
+    os.close(endless.descriptor)
+
+
+async def test_a_file_that_takes_too_long_is_refused_and_its_reader_ended(desk: Desk, endless: Endless) -> None:
+    with pytest.raises(SchemaInvalid, match="longer than 1 seconds") as caught:
+        await (await endless.read(within=timedelta(seconds=1)))
+    assert caught.value.code == "bomb"
+    assert endless.readers() == []
+    assert (await desk.read("The next one")).text == "The next one"
+
+
+async def test_whoever_cancels_ends_the_reader(desk: Desk, endless: Endless) -> None:
+    reading = await endless.read()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert endless.readers() == []
+
+
+async def test_a_reader_that_is_killed_is_transient(desk: Desk, endless: Endless) -> None:
+    reading = await endless.read()
+    endless.readers()[0].kill()
+    with pytest.raises(Transient) as caught:
+        await reading
+    assert caught.value.code == "reader-died"
+
+
+async def test_a_reader_that_nobody_waits_for_ends(endless: Endless) -> None:
+    script = (
+        "import sys; from pathlib import Path; from holdfast.lifecycles.ingest.steps.extract import apart;"
+        "apart.read_apart(Path(sys.argv[1]), 'endless.txt', None, apart.Limits(1 << 30, abandoned_seconds=1))"
+    )
+    reader = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(endless.path))
+    assert await reader.wait() == -signal.SIGALRM
+
+
+async def test_a_reader_that_died_while_it_waited_costs_nothing(desk: Desk) -> None:
+    await desk.read("One")
+    for process in all_readers():
+        process.kill()
+    assert (await desk.read("Two")).text == "Two"
+
+
+async def test_a_reader_that_keeps_its_memory_is_replaced(desk: Desk) -> None:
+    await desk.read("One")
+    before = all_readers()
+    path = desk.put("Two")
+    await read_elsewhere(path, "two.txt", None, 60, Limits(1 << 30, abandoned_seconds=70, grown_bytes=-(1 << 40)))
+    assert set(all_readers()) < set(before)
+
+
+async def test_a_file_that_takes_too_much_memory_is_refused(desk: Desk) -> None:
+    path = desk.put("word " * 4_000_000)
+    with pytest.raises(SchemaInvalid, match="more than 16 MiB of memory") as caught:
+        await extract(path, "long.txt", memory_bytes=16 * 1024 * 1024)
+    assert caught.value.code == "bomb"
+    assert (await desk.read("The next one")).text == "The next one"
+
+
+async def test_a_text_that_is_too_long_is_refused(desk: Desk) -> None:
+    assert (await desk.refusal("word " * 4_000_001, "long.txt")).code == "too-long"
+
+
+async def test_more_files_than_processes_are_read_side_by_side(desk: Desk, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.txt" for number in range(8)]
+    for path in paths:
+        path.write_text(f"Text {path.stem}")
+    read = await asyncio.gather(*(extract(path, path.name) for path in paths))
+    assert [one.text for one in read] == [f"Text {number}" for number in range(8)]
+
+
+async def test_a_file_that_is_gone_is_transient(desk: Desk, tmp_path: Path) -> None:
+    with pytest.raises(Transient, match="No such file"):
+        await extract(tmp_path / "gone.pdf", "gone.pdf")
