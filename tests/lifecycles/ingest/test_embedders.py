@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Holdfast, step
 from holdfast.errors import Fatal, SchemaInvalid
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.spending import Spending
 from holdfast.lifecycles.ingest.embedders import Embedder, is_installed, minilm, open_embedder, wordllama
 from holdfast.lifecycles.ingest.embedders.minilm import MiniLM
 from holdfast.lifecycles.ingest.embedders.wordllama import WordLlama
+from holdfast.testing import Engine
 
 
 def likeness(one: list[float], other: list[float]) -> float:
@@ -79,6 +82,20 @@ async def test_a_missing_package_is_named_with_what_brings_it(
         load.cache_clear()
     with pytest.raises(Fatal, match=rf"pip install 'holdfast\[{extra}\]'"):
         await embedder.embed(["tides"])
+
+
+def test_what_wordllama_reads_is_counted_and_free(holdfast: Engine) -> None:
+    app = Holdfast()
+
+    @app.task
+    async def embed(text: str) -> int:
+        return len(await step("embedded", WordLlama().embed, [text]))
+
+    assert holdfast.run(embed, "The tide comes in.").value == 1
+    (used,) = holdfast.call(Spending.beside(holdfast.store).costs())
+    assert (used.group, used.calls, used.unpriced) == ("wordllama-256", 1, 0)
+    assert used.cost_cents == 0
+    assert 4 <= used.tokens_in <= 8
 
 
 async def test_the_loop_goes_on_while_texts_are_embedded() -> None:

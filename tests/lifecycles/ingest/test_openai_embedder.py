@@ -10,6 +10,7 @@ from fastapi import Response
 from holdfast import Holdfast, step
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.spending import Spending
 from holdfast.lifecycles.ingest.embedders import Embedder, is_installed, open_embedder, openai
 from holdfast.testing import Engine
 from tests.lifecycles.ingest.embedding_server import KEY, EmbeddingServer, embedding_server, refusal, vector
@@ -201,8 +202,8 @@ def test_who_is_told_to_slow_down_speaks_for_all_and_what_was_used_is_kept(
     holdfast.drain()
     assert [handle.state for handle in [first, *others]] == ["Completed"] * 4
     assert holdfast.clock.now() - began >= timedelta(seconds=600)
-    (used,) = holdfast.call(holdfast.store.costs("model"))
-    assert (used.group, int(used.tokens_in)) == ("house-model", 4)
+    (used,) = holdfast.call(Spending.beside(holdfast.store).costs())
+    assert (used.group, used.calls, used.tokens_in, used.unpriced) == ("house-model", 4, 4, 4)
 
 
 @pytest.mark.parametrize(

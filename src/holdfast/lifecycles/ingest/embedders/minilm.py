@@ -27,7 +27,7 @@ class MiniLM:
         if not texts:
             return []
         vectors, tokens = await in_thread(embedded, list(texts))
-        usage(self.name, tokens_in=tokens)
+        usage(self.name, tokens_in=tokens, cost_cents=0)
         return vectors
 
 

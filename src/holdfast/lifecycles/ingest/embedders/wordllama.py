@@ -32,7 +32,7 @@ class WordLlama:
         if not texts:
             return []
         vectors, tokens = await in_thread(embedded, list(texts))
-        usage(self.name, tokens_in=tokens)
+        usage(self.name, tokens_in=tokens, cost_cents=0)
         return vectors
 
 
