@@ -157,7 +157,7 @@ def test_show_tells_everything_about_a_task(holdfast: Keyboard, stage: Stage, cl
 
 def test_show_has_all_of_it_in_json(holdfast: Keyboard, stage: Stage) -> None:
     told = holdfast("show", str(stage(busy)[1]), "--json").json
-    assert list(told) == ["task", "why", "attempts", "steps", "links"]
+    assert list(told) == ["task", "why", "attempts", "steps", "links", "cost"]
     assert (told["task"]["payload"], told["why"]["reason"], told["links"]) == ({"doc": "a.pdf"}, "final", [])
     assert [(one["attempt"], one["ended"], one["worker_id"]) for one in told["attempts"]] == [(1, "failed", "w1")]
     assert {one["name"]: one["done"] for one in told["steps"]} == {"fetched": True, "extracted": False}

@@ -12,6 +12,7 @@ from holdfast.kernel.task import (
     Completion,
     Done,
     Failed,
+    Json,
     Later,
     Moved,
     Outcome,
@@ -25,6 +26,7 @@ Verb = Callable[[Store, Scene], Awaitable[object]]
 WRITES_NOTHING = {"uuid7": "makes a number", "refuse_claim": "raises what explain says"}
 """Volatile functions of the application that are in no pair. Postgres itself keeps the stable ones from writing."""
 
+SPENT: Json = [{"model": "m", "tokens_in": 5}]
 NEW_TREE = replace(TREE, version=2, crash_budget=7)
 
 
@@ -39,7 +41,7 @@ def cancels(role: str) -> Verb:
 
 
 def completes(*roles: str, events: bool) -> Verb:
-    told = (("seen", None, {"n": 1}),) if events else ()
+    told = (("seen", None, {"n": 1}), ("usage", None, SPENT)) if events else ()
     return lambda store, scene: store.complete(*(Completion(getattr(scene, role), Done(1), told) for role in roles))
 
 
@@ -76,8 +78,10 @@ VERBS: dict[str, Verb] = {
     "heartbeat": lambda store, scene: store.heartbeat(
         [scene.held, scene.child], lasting=timedelta(minutes=20), progress={scene.held.task_id: 0.5}
     ),
-    "checkpoint": lambda store, scene: store.checkpoint(Checkpoint(scene.held, "step", 1)),
-    "checkpoint, another result": lambda store, scene: store.checkpoint(Checkpoint(scene.held, "step", 2)),
+    "checkpoint": lambda store, scene: store.checkpoint(Checkpoint(scene.held, "step", 1, usage=SPENT)),
+    "checkpoint, another result": lambda store, scene: store.checkpoint(
+        Checkpoint(scene.held, "step", 2, usage=[*SPENT, *SPENT])
+    ),
     "checkpoint, move": lambda store, scene: store.checkpoint(Checkpoint(scene.split, "step", 1, "ONWARDS")),
     "record": lambda store, scene: store.record(scene.held, "seen", "step", {"n": 1}),
     "settle, done": ends(Done(1), "held"),
@@ -135,6 +139,8 @@ VERBS: dict[str, Verb] = {
     "spend": lambda store, scene: store.spend("b", 1),
     "spend, all": lambda store, scene: store.spend("b", 2),
     "block_budget": lambda store, scene: store.block_budget("b", scene.now + timedelta(hours=1)),
+    "set_price": lambda store, scene: store.set_price("m", 100, 0),
+    "set_price, another": lambda store, scene: store.set_price("m", 200, 0, by="ada"),
     "make_key": lambda store, scene: made_key(store),
     "revoke_key": lambda store, scene: store.revoke_key(scene.key),
     "declare": lambda store, scene: store.declare(NEW_TREE),

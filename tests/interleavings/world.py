@@ -32,6 +32,8 @@ TABLES = {
     "input": "to_jsonb(r)",
     "step": "to_jsonb(r)",
     "step_event": "to_jsonb(r)",
+    "usage": "to_jsonb(r)",
+    "price": "to_jsonb(r)",
     "dependency": "to_jsonb(r)",
     "key": "to_jsonb(r)",
     "slot": "to_jsonb(r)",
@@ -53,7 +55,7 @@ CATALOGUE = {"lifecycle": "id", "state": "lifecycle", "transition": "lifecycle"}
 """What only a declaration adds to, and by which column that is known."""
 MET = {
     "task": "id", "key": "key", "slot": "key", "queue": "name", "worker": "id", "budget": "name", "lifecycle": "id",
-    "beat": "task_id", "inbox": "id", "api_key": "id",
+    "beat": "task_id", "inbox": "id", "api_key": "id", "price": "model",
 }  # fmt: skip
 """Where verbs wait for each other, and what a row is known by there."""
 

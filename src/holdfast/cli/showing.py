@@ -9,12 +9,14 @@ from uuid import UUID
 
 from holdfast.cli import printing
 from holdfast.cli.asking import ask
+from holdfast.cli.cost import family, family_json
 from holdfast.cli.events import note_of
 from holdfast.cli.ids import Id, find
 from holdfast.cli.listing import how_far
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
+    from holdfast.kernel.spending import FamilyCost
     from holdfast.kernel.store import Store
     from holdfast.kernel.task import Attempt, Explanation, Link, Step
 
@@ -32,6 +34,7 @@ class Seen:
     attempts: "list[Attempt]"
     steps: "list[Step]"
     links: "list[Link]"
+    cost: "FamilyCost"
     now: datetime
 
 
@@ -54,21 +57,22 @@ def why(task: Id, as_json: Json = False) -> None:
 def show(task: Id, as_json: Json = False) -> None:
     """Show all about a task.
 
-    Where it is and why, its attempts and steps, the last error, payload, result, and the tasks it is tied to.
+    Where it is and why, what it cost, its attempts and steps, the last error, payload, result, and the tasks it is tied
+    to.
     """
 
     async def question(store: "Store") -> Seen:
         found = await find(store, task)
         return Seen(
             await store.read(found), await store.explain(found), await store.attempts(found),
-            await store.steps(found), await store.tree(found), await store.now(),
+            await store.steps(found), await store.tree(found), await store.cost_of(found), await store.now(),
         )  # fmt: skip
 
     seen = ask(question)
     if as_json:
         lists: dict[str, Sequence[object]] = {"attempts": seen.attempts, "steps": seen.steps, "links": seen.links}
         listed = {name: [vars(one) for one in found] for name, found in lists.items()}
-        printing.answer({"task": seen.task, "why": vars(seen.why), **listed})
+        printing.answer({"task": seen.task, "why": vars(seen.why), **listed, "cost": family_json(seen.cost)})
         return
     printing.say((seen.task["name"], "bold"), "  ", (seen.task["id"], "dim"))
     printing.facts([*facts(seen)])
@@ -99,6 +103,7 @@ def facts(seen: Seen) -> Iterator[tuple[str, printing.Part]]:
             yield name.removesuffix("_at"), when(task[name], seen.now)
     if task["started_at"] and task["finished_at"]:
         yield "took", printing.lasting(moment(task["finished_at"]) - moment(task["started_at"]), fine=True)
+    yield from family(seen.cost)
     for link in seen.links[:most_rows]:
         about = f"  {link.name}, {link.state}" if link.state else ""
         yield link.relation.replace("_", " "), f"{link.id}{about}"

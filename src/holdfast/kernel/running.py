@@ -11,7 +11,7 @@ import concurrent.futures
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 from opentelemetry import trace
@@ -160,12 +160,7 @@ def progress(done: float, total: float | None = None, *, note: str | None = None
 
 
 def usage(
-    model: str,
-    *,
-    tokens_in: int = 0,
-    tokens_out: int = 0,
-    cost_cents: float | Decimal | None = None,
-    **more: Json,
+    model: str, *, tokens_in: int = 0, tokens_out: int = 0, cost_cents: float | Decimal | None = None, **more: Json
 ) -> None:
     """Write down what was spent. Inside a step it is kept with the step, once, however often the task is resumed.
 
@@ -177,20 +172,9 @@ def usage(
         return
     entry: dict[str, Json] = {"model": model, "tokens_in": tokens_in, "tokens_out": tokens_out}
     if cost_cents is not None:
-        entry["cost_cents"] = exact(cost_cents)
+        entry["cost_cents"] = values.exact(cost_cents)
     spent = SPENT.get()
     (attempt.spent if spent is None else spent).append({**entry, **more})
-
-
-def exact(cost_cents: float | Decimal) -> Json:
-    """A cost as JSON that loses none of its digits: a number as it is, a Decimal as a string."""
-    try:
-        amount = Decimal(str(cost_cents))
-    except InvalidOperation:
-        amount = Decimal("NaN")
-    if not amount.is_finite():
-        raise StepInvalid(f"cost_cents={cost_cents!r} is no cost.", fix="Give a number, or leave it out.")
-    return cost_cents if isinstance(cost_cents, (int, float)) else str(amount)
 
 
 async def spend(budget: str, amount: float = 1) -> None:

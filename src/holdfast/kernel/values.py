@@ -9,13 +9,14 @@ import types
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from decimal import Decimal, InvalidOperation
 from types import NoneType
 from typing import Any, cast, get_args
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, to_jsonable_python
 
-from holdfast.errors import PayloadInvalid, SchemaInvalid
+from holdfast.errors import PayloadInvalid, SchemaInvalid, StepInvalid
 from holdfast.kernel.task import Json
 
 KNOWN: MutableMapping[Callable[..., Any], Mapping[str, Any]] = weakref.WeakKeyDictionary()
@@ -168,3 +169,14 @@ def _is_hashable(kind: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def exact(cost_cents: float | Decimal) -> Json:
+    """A cost as JSON that loses none of its digits: a number as it is, a Decimal as a string."""
+    try:
+        amount = Decimal(str(cost_cents))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite():
+        raise StepInvalid(f"cost_cents={cost_cents!r} is no cost.", fix="Give a number, or leave it out.")
+    return cost_cents if isinstance(cost_cents, (int, float)) else str(amount)
