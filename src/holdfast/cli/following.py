@@ -82,7 +82,7 @@ def over_budget(run: dict[str, Any]) -> str:
 
     number = run["item_count_waiting"]
     wait = "1 document waits" if number == 1 else f"{number} documents wait"
-    return f"{wait}: {spent(run)}. Allow more: holdfast runs budget {run['run_id']} CENTS"
+    return f"{wait}: the run has spent {spent(run)}. Allow more: holdfast runs budget {run['run_id']} CENTS"
 
 
 async def items(server: "Server", run: dict[str, Any], status: str, *, most: int | None) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def say_end(run: dict[str, Any], unchanged: int) -> None:
     if run["finished_at"]:
         span = datetime.fromisoformat(run["finished_at"]) - datetime.fromisoformat(run["created_at"])
         took = f", {printing.lasting(span, fine=True)}"
-    printing.say(state(run, err=True), f": {told}; {spent(run)}{took}", err=True)
+    printing.say(state(run, err=True), f": {told}; cost {spent(run)}{took}", err=True)
     if run["status"] not in OUTCOMES:
         printing.say("Not in time. ", err=True)
         say_it_goes_on(run["run_id"])

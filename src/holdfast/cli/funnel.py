@@ -92,13 +92,13 @@ def counted(run: dict[str, Any]) -> list[tuple[str, int, str]]:
 
 
 def money(run: dict[str, Any]) -> RenderableType:
-    return Padding(Text(spent(run), "dim"), (0, 0, 0, 2))
+    return Padding(Text(f"cost {spent(run)}", "dim"), (0, 0, 0, 2))
 
 
 def spent(run: dict[str, Any]) -> str:
     """What it has cost, and what it may."""
     cost, budget = run["cost_cents"], run["budget_cents"]
-    return f"cost {cents(cost)}" + ("" if budget is None else f" of a budget of {cents(budget)}")
+    return cents(cost) + ("" if budget is None else f" of a budget of {cents(budget)}")
 
 
 def cents(amount: float) -> str:

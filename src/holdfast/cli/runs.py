@@ -70,7 +70,7 @@ def show(run: Run, as_json: Json = False) -> None:
     total = now["item_count_total"]
     counts = [(name, f"{number:,} of {total:,}") for name, number, _ in counted(now)]
     made = printing.shown(datetime.fromisoformat(now["created_at"]))
-    printing.facts([("run", now["run_id"]), ("state", state(now)), ("made", made), *counts, ("money", spent(now))])
+    printing.facts([("run", now["run_id"]), ("state", state(now)), ("made", made), *counts, ("cost", spent(now))])
     say_failed(now, failed)
     if now["item_count_waiting"]:
         printing.say((over_budget(now), "yellow"), err=True)
@@ -105,7 +105,7 @@ def budget(
     from holdfast.cli.funnel import spent
 
     waiting = now["item_count_waiting"]
-    printing.say(f"{spent(now).capitalize()}. ", f"{waiting} still wait: that much is spent." if waiting else "")
+    printing.say(f"It has spent {spent(now)}. ", f"{waiting} still wait: that much is spent." if waiting else "")
 
 
 @app.command()

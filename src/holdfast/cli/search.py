@@ -87,7 +87,7 @@ def marked(text: str, query: str) -> "Text":
     from rich.text import Text
 
     shown = Text(text)
-    for start, end in places(text, query):
+    for start, end, _ in places(text, query):
         shown.stylize("bold yellow", start, end)
     return shown
 
@@ -97,19 +97,21 @@ def excerpt(text: str, query: str, room: int) -> str:
     if len(text) <= room:
         return text
     found = list(places(text, query))
-    starts = [0, *(max(0, start - room // 4) for start, _ in found)]
-    best = max(starts, key=lambda begin: len({text[a:b].lower() for a, b in found if begin <= a and b <= begin + room}))
+    starts = [0, *(max(0, start - room // 4) for start, _, _ in found)]
+    best = max(starts, key=lambda begin: len({word for a, b, word in found if begin <= a and b <= begin + room}))
     begin = text.rfind(" ", 0, best + 1) + 1
     cut = textwrap.shorten(text[begin:], room - 2, placeholder=" …")
     return f"… {cut}" if begin else cut
 
 
-def places(text: str, query: str) -> Iterator[tuple[int, int]]:
-    """Where words of the query are, also with another ending."""
+def places(text: str, query: str) -> Iterator[tuple[int, int, str]]:
+    """Where words of the query are, also with another ending; and which."""
     asked = {word for word in WORD.findall(query.lower()) if not COMMON.fullmatch(word)}
     for found in WORD.finditer(text):
-        if any(alike(found[0].lower(), word) for word in asked):
-            yield found.span()
+        for word in asked:
+            if alike(found[0].lower(), word):
+                yield *found.span(), word
+                break
 
 
 def alike(one: str, other: str) -> bool:

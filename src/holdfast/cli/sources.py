@@ -92,7 +92,7 @@ def unfit(path: Path) -> str | None:
             return "larger than 100 MiB"
         kind_of(path, path.name, None)
     except Unreadable as error:
-        return {"unsupported": "of other kinds", "empty": "empty"}.get(error.code)
+        return {"unsupported": path.suffix or "of other kinds", "empty": "empty"}.get(error.code)
     except OSError:
         return "that cannot be opened"
     return None

@@ -1,7 +1,8 @@
 """Sample work that moves: `holdfast up --demo` runs it, with no network and no account.
 
 A small newsletter: pages are read, summed up and sent; some calls fail and are tried again, one is beyond help and
-waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed.
+waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed, and the
+papers of a library are ingested: most of them are as they were, one is new, and one may be torn.
 `keep_moving` starts a new round every ten seconds, as a task that starts itself again.
 """
 
@@ -14,9 +15,10 @@ from importlib.util import find_spec
 from typing import Any
 from uuid import UUID
 
+from holdfast.demo import papers
 from holdfast.demo.orders import write_orders
 from holdfast.errors import Fatal, RateLimited, Transient
-from holdfast.kernel.running import progress, step, usage
+from holdfast.kernel.running import current, progress, step, usage
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles.analysis.analyses import Analyses
@@ -29,10 +31,14 @@ from holdfast.sdk.client import Holdfast
 
 hf = Holdfast()
 hf.tool(PROFILE_MY_DATA)
+if papers.can_ingest:
+    hf.documents()
 
 round_every = timedelta(seconds=10)
 pages_per_round = 4
 analysed_every = 6
+ingested_every = 6
+torn_every = 30
 can_analyse = find_spec("polars") is not None
 
 TEXTS = (
@@ -104,6 +110,14 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
 
 
 @hf.task(queue="demo")
+async def ingest_papers(round: int, torn: bool = False) -> str:  # noqa: A002
+    """A run over the papers of a library. Where they were brought is kept in steps: a crash brings no second set."""
+    place = await step("place", papers.open_place)
+    told = await step("brought", papers.bring, open_objects(hf.settings), place, round, torn=torn)
+    return await papers.begin(told, key=f"demo-{current().task_id}")
+
+
+@hf.task(queue="demo")
 async def keep_moving(round: int) -> int:  # noqa: A002
     """Start a round of sample work, and the next one. Every start has a key: after a crash nothing is started twice."""
 
@@ -117,6 +131,8 @@ async def keep_moving(round: int) -> int:  # noqa: A002
     await engrave.opts(**tagged("plate")).astart(6)
     if can_analyse and round % analysed_every == 0:
         await analyse_orders.opts(**tagged("orders")).astart(round)
+    if papers.can_ingest and round % ingested_every == 0:
+        await ingest_papers.opts(**tagged("papers")).astart(round, torn=round % torn_every == 0)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
@@ -126,8 +142,12 @@ async def keep_moving(round: int) -> int:  # noqa: A002
 def first_work() -> list[Submission]:
     """What is there to be seen at once, and the first round."""
     number = round_now()
-    analysis = [analyse_orders.opts(key=f"demo-{number}-orders-task", tags=["demo"]).submission(number)]
-    return [*(analysis if can_analyse else []), next_round()]
+    work = []
+    if can_analyse:
+        work.append(analyse_orders.opts(key=f"demo-{number}-orders-task", tags=["demo"]).submission(number))
+    if papers.can_ingest:
+        work.append(ingest_papers.opts(key=f"demo-{number}-first-papers", tags=["demo"]).submission(number, torn=True))
+    return [*work, next_round()]
 
 
 def round_now() -> int:
