@@ -19,6 +19,7 @@ from uuid import UUID
 
 from holdfast.kernel.running import at_hand, current, progress, step
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.threads import in_thread
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.lifecycles.ingest.embedders import Embedder, open_embedder
 from holdfast.lifecycles.ingest.library import Library, Passage
@@ -131,7 +132,7 @@ class Documents:
         found = await self.text_of(text)
         passages = [
             Passage(one.number, one.start, one.end, page_of(found, one.start), found.text[one.start : one.end])
-            for one in chunk(found.text)
+            for one in await in_thread(chunk, found.text)
         ]
         with scratch() as folder:
             return Part(await self.keep_json(folder, "chunks", [asdict(one) for one in passages]), len(passages))
@@ -157,7 +158,7 @@ class Documents:
     async def find_entities(self, text: Text) -> Part:
         """Who and what is named in it, each with how often and where first."""
         found: dict[tuple[str, str], dict[str, Any]] = {}
-        for one in find_entities((await self.text_of(text)).text):
+        for one in await in_thread(find_entities, (await self.text_of(text)).text):
             known = found.setdefault(
                 (one.kind, one.value), {"kind": one.kind, "value": one.value, "times": 0, "starts": one.start}
             )
