@@ -42,6 +42,7 @@ begin
   elsif p_limit is null or p_limit not between 1 and 100 then
     perform holdfast.refuse('TK010', 'That many chunks cannot be shown.', 'Ask for 1 to 100.');
   end if;
+  perform holdfast.scan_on();
   return query
   with by_text as materialized (
     select m.version, m.number, row_number() over (order by m.score desc, m.version, m.number)::int as place

@@ -49,10 +49,21 @@ begin
                  ' where live and dimensions = %3$s', v_index, v_schema, p_dimensions);
 end $$;
 
--- Live chunks whose vectors are nearest to this one, of the same embedder; of one owner, or of all.
+-- Go on through the index until enough have passed the filter (pgvector 0.8). For this transaction.
+create or replace function holdfast.scan_on() returns void
+language plpgsql
+as $$
+begin
+  perform set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '100', true);
+exception when others then
+  null;
+end $$;
+
+-- Live chunks whose vectors are nearest to this one, of the same embedder; of one owner, or of all. STABLE: it sees what the
+-- statement sees that calls it, so that a search never mixes two moments.
 create or replace function holdfast.nearest_chunks(p_owner text, p_embedder text, p_vector real[], p_limit int)
 returns table (version uuid, number int, similarity float8)
-language plpgsql volatile
+language plpgsql stable
 as $$
 #variable_conflict use_column
 declare
@@ -67,11 +78,6 @@ begin
     order by c.similarity desc, c.version, c.number limit p_limit;
     return;
   end if;
-  begin  -- go on through the index until enough have passed the filter (pgvector 0.8)
-    perform set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '100', true);
-  exception when others then
-    null;
-  end;
   return query execute format(
     'select c.version, c.number, 1 - (c.vector::%1$I.vector(%2$s) operator(%1$I.<=>) $1::%1$I.vector(%2$s))'
     ' from holdfast.chunk c where c.live and c.dimensions = %2$s and c.embedder = $2 and ($3 is null or c.owner = $3)'

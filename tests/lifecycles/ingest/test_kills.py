@@ -1,0 +1,204 @@
+"""A process that dies between any two steps, or among those that run in parallel: what is missing is done, no more.
+
+Crashes are played at every boundary there is; then real workers are killed at a few of them.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast.kernel.settings import Settings
+from holdfast.lifecycles.ingest.declaration import STEPS
+from holdfast.objects.scratch import scratch
+from holdfast.sdk.handle import Handle
+from holdfast.testing import Database, Ground
+from holdfast.testing.engine import Engine
+from tests.lifecycles.ingest import app
+from tests.lifecycles.ingest.desk import Desk, desk_at
+from tests.lifecycles.ingest.ledger import Ledger, watch
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew, eventually
+
+ONE_BY_ONE = ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED")
+Boundary = tuple[tuple[str, ...], tuple[str, ...]]
+
+# What was kept when the process died, and what had run and was lost. Of the parallel steps: each set that can be done.
+BOUNDARIES: list[Boundary] = [
+    *(((step,), ()) for step in ONE_BY_ONE),
+    *(((), (step,)) for step in ONE_BY_ONE),
+    ((), ("CHUNKED", "ENTITY_EXTRACTED")),
+    (("CHUNKED",), ("EMBEDDED", "ENTITY_EXTRACTED")),
+    (("ENTITY_EXTRACTED",), ("CHUNKED",)),
+    (("CHUNKED", "EMBEDDED"), ("ENTITY_EXTRACTED",)),
+    (("CHUNKED", "ENTITY_EXTRACTED"), ("EMBEDDED",)),
+    (("CHUNKED", "EMBEDDED", "ENTITY_EXTRACTED"), ()),
+]
+COUNTS = {"total": 1, "pending": 0, "running": 0, "waiting": 0, "done": 1, "failed": 0, "cancelled": 0}
+PRICE_CENTS = 100_000_000  # for a million tokens: a cent for the hundredth part of one is seen
+
+
+def named(boundary: Boundary) -> str:
+    kept, lost = (",".join(steps) for steps in boundary)
+    return " ".join([*([f"{kept} kept"] if kept else []), *([f"{lost} lost"] if lost else [])])
+
+
+async def begun(desk: Desk, uri: str, **options: Any) -> tuple[str, str]:
+    """A run with one item."""
+    run = await desk.begin(uri, **options)
+    return run, (await desk.item(run))["item_id"]
+
+
+async def check_done(desk: Desk, run: str, item: str, ran: Counter[str], lost: tuple[str, ...], attempts: int) -> None:
+    """Everything is there once, and nothing but what was lost has run again."""
+    told = await desk.run(run)
+    assert (told["status"], told["steps"]) == ("COMPLETED", dict.fromkeys(STEPS, 1))
+    assert {name: told[f"item_count_{name}"] for name in COUNTS} == COUNTS
+    found = await desk.item(run)
+    assert (found["status"], found["retry_count"], found["attempt"]) == ("DONE", 0, attempts)
+    rows = await desk.store.steps(UUID(item))
+    assert sorted((row.name, row.done, row.failures) for row in rows) == sorted((step, True, 0) for step in STEPS)
+    assert ran == Counter([*STEPS, *lost])
+    kinds = Counter(await desk.kinds(item))
+    assert {step: kinds[f"{step} step_completed"] for step in STEPS} == dict.fromkeys(STEPS, 1)
+    assert {step: kinds[f"{step} step_started"] for step in STEPS} == ran
+    assert [one.kind for one in await desk.store.step_events(UUID(run))].count("run_completed") == 1
+
+
+async def check_published(desk: Desk, item: str, name: str, word: str) -> None:
+    """Of this document there is one version, whole, and it is found."""
+    assert await desk.found(word, mode="text") == [name]
+    assert (await desk.found(f"Who speaks of {word}?"))[0] == name
+    async with desk.engine.database.connect_owner() as owner:
+        versions = await owner.fetch(
+            "select n.task_id, n.chunks, n.published_at is not null as shown, n.replaced_at is null as stays,"
+            " (select count(*) from holdfast.chunk c where c.version = n.task_id and c.live) as live"
+            " from holdfast.document_version n join holdfast.document d on d.id = n.document where d.name = $1", name
+        )  # fmt: skip
+        assert [(str(row["task_id"]), row["shown"], row["stays"]) for row in versions] == [(item, True, True)]
+        assert versions[0]["live"] == versions[0]["chunks"] > 0
+        assert await owner.fetchval("select count(*) from holdfast.chunk where not live") == 0
+
+
+async def check_cost(desk: Desk, run: str, item: str) -> float:
+    """What it cost is what its completed steps cost, once."""
+    events = await desk.events(item)
+    (embedded,) = [one for one in events if one["step"] == "EMBEDDED" and one["kind"] == "step_completed"]
+    cost: float = (await desk.run(run))["cost_cents"]
+    assert cost == sum(one["cost_cents"] for one in events)
+    assert cost == pytest.approx(embedded["cost_cents"])
+    return cost
+
+
+# Played crashes
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES, ids=named)
+async def test_what_was_kept_is_not_run_again_and_what_was_lost_is(desk: Desk, boundary: Boundary) -> None:
+    kept, lost = boundary
+    run, item = await begun(desk, "file:///a", kind="told")
+    ran = desk.engine.run(Handle(app.hf, UUID(item)), crash_after=kept, crash_before=lost)
+    assert ran.outcome == "done"
+    await check_done(desk, run, item, Counter(app.RAN), lost, attempts=2)
+    assert (await desk.run(run))["cost_cents"] == len(STEPS)  # a cent for each step that was kept, none for the lost
+
+
+async def test_documents_survive_a_crash_at_every_boundary(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    watch(monkeypatch, ledger)
+    await desk.store.set_price("wordllama-256", PRICE_CENTS, 0)
+    costs = set()
+    for number, (kept, lost) in enumerate(BOUNDARIES):
+        word = f"barnacle{chr(ord('a') + number) * 3}"
+        name = desk.write(f"{number:02}.md", f"# Shores\n\nThis page is about {word}.\n")
+        run, item = await begun(desk, name)
+        desk.engine.run(Handle(app.hf, UUID(item)), crash_after=kept, crash_before=lost)
+        await check_done(desk, run, item, Counter(ledger.begun(item)), lost, attempts=2)
+        await check_published(desk, item, name, word)
+        costs.add(await check_cost(desk, run, item) > 0)
+    assert costs == {True}
+
+
+# Workers that are killed
+
+
+@pytest.fixture
+def live(ground: Ground) -> Iterator[Database]:
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture
+async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
+    (tmp_path / "scratch").mkdir()
+    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
+        crew.environment |= {"HOLDFAST_OBJECTS": f"file://{tmp_path}/objects", "TMPDIR": f"{tmp_path}/scratch"}
+        async with live.store() as crew.store:
+            yield crew
+            assert await crew.store.verify() == []
+
+
+@pytest.fixture
+async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A user of a server on the same database and the same objects."""
+    async with desk_at(Engine(live), Settings.model_construct(home=tmp_path), tmp_path / "papers") as desk:
+        yield desk
+
+
+KILLS: list[tuple[str, bool, tuple[str, ...]]] = [
+    ("begin CONTENT_EXTRACTED", True, ("CONTENT_EXTRACTED",)),
+    ("begin EMBEDDED", False, ("EMBEDDED",)),
+    ("end ENTITY_EXTRACTED", True, ("ENTITY_EXTRACTED",)),
+    ("end PERSISTED", False, ("PERSISTED",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("moment", "whole", "lost"), KILLS,
+    ids=[f"{moment}, {'worker' if whole else 'runner'}" for moment, whole, _ in KILLS],
+)  # fmt: skip
+async def test_another_process_goes_on_at_the_step_that_was_running(
+    crew: Crew, user: Desk, moment: str, whole: bool, lost: tuple[str, ...]
+) -> None:
+    ledger = Ledger(crew.ledger)
+    crew.environment["HALTS"] = moment
+    await user.store.set_price("wordllama-256", PRICE_CENTS, 0)
+    worker = crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=1.0)
+    name = user.write("shores.md", "# Shores\n\nThis page is about limpets.\n")
+    run, item = await begun(user, name)
+    await eventually(stands_at(user, ledger, item, moment, lost), moment)
+    worker.kill(keeper=whole)
+    crew.open(moment)
+    if whole:
+        crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=1.0)
+
+    async def has_ended() -> bool:
+        return bool((await user.run(run))["status"] != "RUNNING")
+
+    await eventually(has_ended)
+    await check_done(user, run, item, Counter(ledger.begun(item)), lost, attempts=2)
+    await check_published(user, item, name, "limpets")
+    assert await check_cost(user, run, item) > 0
+    with scratch(crew.folder / "scratch") as own:  # whoever comes next removes what the dead have left
+        assert list((crew.folder / "scratch").iterdir()) == [own]
+
+
+def stands_at(
+    user: Desk, ledger: Ledger, item: str, moment: str, lost: tuple[str, ...]
+) -> Callable[[], Any]:  # fmt: skip
+    """Whether a step is held up there, and those beside it that are not to be lost are kept."""
+    what, step = moment.split()
+
+    async def look() -> bool:
+        if not any((line.what, line.step, line.item) == (what, step, item) for line in ledger.lines()):
+            return False
+        beside = {"CHUNKED", "EMBEDDED", "ENTITY_EXTRACTED"} - set(lost) if set(lost) & set(STEPS[2:5]) else set()
+        return beside <= set(await user.steps(item))
+
+    return look
