@@ -12,26 +12,27 @@ import uvicorn
 
 from holdfast.api import make_app
 from holdfast.kernel.postgres import Address, pooled
+from holdfast.lifecycles.ingest.embedders import Embedder
 from holdfast.objects import Objects
 from holdfast.objects.local import Folder
 from holdfast.testing import Database
 
 
 @contextlib.contextmanager
-def serving(database: Database, objects: Objects | None = None) -> Iterator[str]:
+def serving(database: Database, objects: Objects | None = None, embedder: Embedder | None = None) -> Iterator[str]:
     """The address of a server that answers until the block ends; its files are in a folder, unless told where."""
     with tempfile.TemporaryDirectory() as own:
-        yield from served(database, objects or Folder(Path(own)).open())
+        yield from served(database, objects or Folder(Path(own)).open(), embedder)
 
 
-def served(database: Database, objects: Objects) -> Iterator[str]:
+def served(database: Database, objects: Objects, embedder: Embedder | None) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
     started = threading.Event()
     servers: list[uvicorn.Server] = []
 
     async def serve() -> None:
         async with pooled(Address(given=database.url), connections=5) as pool:
-            app = make_app(pool, database="a test's own", objects=objects)
+            app = make_app(pool, database="a test's own", objects=objects, embedder=embedder)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
             servers.append(uvicorn.Server(config))
             started.set()

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from holdfast.cli import printing
 from holdfast.cli.watching import EXIT_CODES, TIMED_OUT
+from holdfast.errors import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.cli.calling import Server
@@ -30,7 +31,7 @@ async def wait_and_tell(
     try:
         with Funnel(quiet=as_json) as funnel:
             now = await follow(server, run, funnel, patience)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, HoldfastError):
         say_it_goes_on(run)
         raise
     failed = await items(server, now, "FAILED", most=None if as_json else failures_shown)
@@ -56,7 +57,7 @@ async def follow(server: "Server", run: "UUID | str", funnel: "Funnel", patience
             return now
         if now != seen:
             seen, pause, wonder_at = now, soonest_seconds, time() + wonder_after_seconds
-            funnel.note("")
+            funnel.note(over_budget(now) if now["item_count_waiting"] else "")
         elif time() >= wonder_at:
             wonder_at = time() + wonder_again_seconds
             funnel.note(await reason(server, now))
@@ -65,7 +66,7 @@ async def follow(server: "Server", run: "UUID | str", funnel: "Funnel", patience
 
 
 async def reason(server: "Server", run: dict[str, Any]) -> str:
-    """Why it does not go on: its budget, or what the first document that is not done waits for."""
+    """Why it does not go on: its budget, or what the first document that is not done waits for. Empty: it is at work."""
     from holdfast.lifecycles.ingest.declaration import MOVES
 
     if run["item_count_waiting"]:
@@ -73,7 +74,8 @@ async def reason(server: "Server", run: dict[str, Any]) -> str:
     for status in MOVES:
         for item in await items(server, run, status, most=1):
             why = await server.ask("GET", f"/api/v1/tasks/{item['item_id']}/why")
-            return printing.readable(f"{item['name']}: {why['sentence']} {why['fix']}").rstrip()
+            said = printing.readable(f"{item['name']}: {why['sentence']} {why['fix']}").rstrip()
+            return "" if why["reason"] == "leased" else said
     return ""
 
 
@@ -108,7 +110,8 @@ async def count_unchanged(server: "Server", run: dict[str, Any]) -> int:
 
 
 def say_nothing_yet() -> None:
-    printing.say("Nothing is ingested yet. ", ("holdfast ingest FILES... --wait", "bold"), " begins.", err=True)
+    printing.say("Nothing is ingested yet. ", ("holdfast ingest FILES... --wait", "bold"), " does it.", err=True)
+    printing.say("What is on its way: ", ("holdfast runs", "bold"), err=True)
 
 
 def say_it_goes_on(run: "UUID | str") -> None:
@@ -130,7 +133,7 @@ def say_end(run: dict[str, Any], unchanged: int) -> None:
         took = f", {printing.lasting(span, fine=True)}"
     printing.say(state(run, err=True), f": {told}; cost {spent(run)}{took}", err=True)
     if run["status"] not in OUTCOMES:
-        printing.say("Not in time. ", err=True)
+        printing.say("Not in time.", err=True)
         say_it_goes_on(run["run_id"])
 
 

@@ -11,7 +11,7 @@ import typer
 
 from holdfast.cli import printing
 from holdfast.cli.asking import INTERRUPTED, cancelled_by_ctrl_c
-from holdfast.cli.following import failures_shown, items, over_budget, say_failed, say_nothing_yet, state, wait_and_tell
+from holdfast.cli.following import failures_shown, items, over_budget, say_failed, state, wait_and_tell
 from holdfast.cli.ids import beginning
 from holdfast.cli.options import Json, Timeout
 from holdfast.errors import RequestInvalid, TaskNotFound
@@ -43,7 +43,7 @@ def list_all(limit: Annotated[int, typer.Option(min=1, max=100, help="How many."
         printing.answer(found)
         return
     if not found:
-        say_nothing_yet()
+        printing.say("There are no runs. ", ("holdfast ingest FILES... --wait", "bold"), " makes one.", err=True)
         return
     ids, now = [UUID(one["run_id"]) for one in found], datetime.now(UTC)
     printing.table(

@@ -45,7 +45,7 @@ def write_log(path: Path, round_: int) -> Path:
     document.add_heading("The harbour's log", 1)
     for hour in range(6):
         ship, berth = SHIPS[(round_ + hour) % len(SHIPS)], (round_ * 7 + hour) % 30 + 1
-        document.add_paragraph(f"Watch {round_}, hour {hour}: the {ship} came in and lies at berth {berth}.")
+        document.add_paragraph(f"Watch {round_ % 10_000}, hour {hour}: the {ship} came in and lies at berth {berth}.")
     document.save(str(path))
     return path
 

@@ -1,0 +1,242 @@
+"""Documents from the command line: a folder goes in, its end is told, and what failed, and what is still asked."""
+
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from holdfast.cli import sources
+from holdfast.cli.bars import Bars
+from holdfast.cli.calling import Server
+from holdfast.cli.funnel import rows
+from holdfast.cli.ingest import bring
+from holdfast.cli.sources import Document, find_sources
+from holdfast.errors import RequestInvalid, UrlRefused
+from holdfast.kernel.settings import Settings
+from holdfast.objects import open_objects
+from holdfast.testing import Database, Ground
+from tests.cli.conftest import Keyboard
+from tests.http.serving import serving
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew
+
+KELP = "# Kelp\n\nA holdfast is the part of kelp that clings to the rock.\n"
+BREAD = "# Bread\n\nSourdough is leavened by wild yeast.\n"
+TORN = b"PK\x03\x04 the rest is missing"
+
+
+@pytest.fixture(scope="module")
+def live(ground: Ground) -> Iterator[Database]:
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that has a worker."""
+    home = tmp_path_factory.mktemp("home")
+    crew = Crew(live.url, home)
+    crew.environment |= {"HOLDFAST_OBJECTS": f"file://{home}/objects"}
+    crew.start(app="tests.lifecycles.ingest.app:hf", lease_seconds=20.0)
+    try:
+        with serving(live, open_objects(Settings(objects=f"file://{home}/objects"))) as address:
+            yield address
+    finally:
+        crew.close()
+
+
+@pytest.fixture
+def typed(holdfast: Keyboard, server: str, monkeypatch: pytest.MonkeyPatch) -> Keyboard:
+    """The command, with that server and no other."""
+    monkeypatch.setenv("HOLDFAST_API", server)
+    return holdfast
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two documents in `papers`, where the command is typed."""
+    monkeypatch.chdir(tmp_path)
+    papers = tmp_path / "papers"
+    (papers / "more").mkdir(parents=True)
+    (papers / "kelp.md").write_text(KELP)
+    (papers / "more" / "bread.md").write_text(BREAD)
+    return papers
+
+
+def test_a_folder_is_ingested_and_only_what_changed_is_ingested_again(typed: Keyboard, folder: Path) -> None:
+    first = typed("ingest", "papers", "--wait")
+    assert first.code == 0, first.err
+    assert "uploaded 2 documents (110 bytes)" in first.err
+    assert "COMPLETED: 2 of 2 are in; cost 0 cents" in first.err
+    assert "papers/more/bread.md" in typed("search", "sourdough", "--mode", "text").out
+    (folder / "kelp.md").write_text(KELP + "\nIt has no roots.\n")
+    assert "2 of 2 are in (1 as before)" in typed("ingest", "papers", "--wait").err
+    assert "2 of 2 are in;" in typed("ingest", "papers", "--wait", "--force").err
+
+
+def test_what_failed_is_told_with_its_reason_and_the_inbox(typed: Keyboard, folder: Path) -> None:
+    (folder / "torn.docx").write_bytes(TORN)
+    some = typed("ingest", "papers", "--wait")
+    assert some.code == 6
+    assert re.search(r"PARTIAL: 2 of 3 are in.*, 1 failed; cost 0 cents", some.err), some.err
+    row = next(line for line in some.lines if line.startswith("papers/torn.docx"))
+    assert row.split()[1:3] == ["SchemaInvalid", "CONTENT_EXTRACTED"]
+    assert row.endswith("It is a zip archive whose end is missing. Send it again, whole.")
+    assert "holdfast inbox ls" in some.err
+    none = typed("ingest", "papers/torn.docx", "--wait", "--json")
+    assert (none.code, none.err, none.json["status"]) == (1, "", "FAILED")
+    assert [one["name"] for one in none.json["failed"]] == ["papers/torn.docx"]
+
+
+def test_a_spent_budget_is_told_and_can_be_raised(typed: Keyboard, folder: Path) -> None:
+    waits = typed("ingest", "papers", "--name-prefix", "new/", "--budget", "0", "--wait", "--timeout", "3s")
+    (run,) = (one for one in typed("runs", "--json").json if one["budget_cents"] == 0 and one["item_count_waiting"])
+    assert waits.code == 124, waits.err
+    assert f"Allow more: holdfast runs budget {run['run_id']} CENTS" in waits.err
+    assert f"Follow it: holdfast runs watch {run['run_id']}" in waits.err
+    assert "2 documents wait" in typed("runs", "show", run["run_id"]).err
+    raised = typed("runs", "budget", run["run_id"], "none")
+    assert (raised.code, raised.out) == (0, "It has spent 0 cents.\n")
+    assert typed("runs", "watch", run["run_id"]).code == 0
+
+
+def test_a_run_is_cancelled_and_watching_it_says_so(typed: Keyboard, folder: Path) -> None:
+    run = typed("ingest", "papers", "--name-prefix", "gone/", "--budget", "0").out.strip()
+    assert typed("runs", "cancel", run, "--reason", "wrong folder").code == 0
+    assert typed("runs", "watch", run).code == 7
+    again = typed("runs", "cancel", run, "--json")
+    assert (again.code, again.json["effect"]) == (4, "too_late")
+
+
+def test_who_waits_for_a_queue_that_stands_still_is_told_why(
+    typed: Keyboard, folder: Path, live: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.cli.following.wonder_after_seconds", 0.0)
+    live.ask_owner("select holdfast.pause_queue('ingest_item', 'ada')")
+    try:
+        done = typed("ingest", "papers/kelp.md", "--force", "--wait", "--timeout", "1s")
+    finally:
+        live.ask_owner("select holdfast.resume_queue('ingest_item')")
+    assert done.code == 124
+    assert "papers/kelp.md: Queue ingest_item is paused" in done.err
+    assert "Resume it: holdfast queues resume ingest_item" in done.err
+
+
+def test_without_waiting_the_id_alone_is_on_stdout(typed: Keyboard, folder: Path) -> None:
+    begun = typed("ingest", "papers")
+    assert (begun.code, len(begun.out.strip())) == (0, 36)
+    assert f"Follow it: holdfast runs watch {begun.out.strip()}" in begun.err
+    assert typed("runs", "watch", begun.out.strip()).code == 0
+    assert begun.out[:8] in typed("runs", "ls").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["ingest", "nowhere.md"], 2, "There is no nowhere.md."),
+        (["ingest", "papers/photo.png"], 2, "There is nothing to ingest. Left out: 1 .png."),
+        (["runs", "show", "ffff"], 3, "No run's id begins with 'ffff'"),
+        (["runs", "budget", "ffff", "much"], 2, "'much' is no number of cents"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_the_fix(
+    typed: Keyboard, folder: Path, words: list[str], code: int, says: str
+) -> None:
+    (folder / "photo.png").write_bytes(b"\x89PNG\r\n")
+    done = typed(*words)
+    assert (done.code, says in " ".join(done.err.split())) == (code, True), done.err
+
+
+def test_a_server_that_is_not_there_is_exit_5(
+    holdfast: Keyboard, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_API", "http://127.0.0.1:1")
+    monkeypatch.setattr("holdfast.cli.calling.calls_at_most", 1)
+    done = holdfast("ingest", "papers")
+    assert (done.code, "Start it with `holdfast up`" in done.err) == (5, True)
+
+
+def test_folders_are_walked_by_name_and_what_is_no_document_is_counted(folder: Path) -> None:
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("x")
+    (folder / "photo.png").write_bytes(b"\x89PNG\r\n")
+    (folder / "nothing.txt").touch()
+    os.mkfifo(folder / "pipe")
+    (folder / "torn.docx").write_bytes(TORN)
+    found = find_sources(["https://example.org/a", "papers", "papers/kelp.md", "./papers/kelp.md"])
+    assert [one.name for one in found.documents] == [
+        "https://example.org/a", "papers/kelp.md", "papers/torn.docx", "papers/more/bread.md",
+    ]  # fmt: skip
+    assert found.left_out == Counter({"hidden": 1, ".png": 1, "empty": 1, "no regular files": 1})
+    assert found.files[0] == Document("papers/kelp.md", Path("papers/kelp.md"))
+
+
+def test_a_name_that_is_no_text_still_tells_its_file_from_others(folder: Path) -> None:
+    for name in (b"a\xff.md", b"a\xfe.md"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text(KELP)
+    names = [one.name for one in find_sources(["papers"]).documents]
+    assert names[:2] == ["papers/a\\xfe.md", "papers/a\\xff.md"]
+
+
+def test_more_than_a_run_takes_is_refused_before_anything_is_sent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "documents_at_most", 1)
+    with pytest.raises(RequestInvalid, match="These are 2 documents, and a run takes 1") as refused:
+        find_sources(["papers"])
+    assert "Nothing was sent" in refused.value.fix
+
+
+class Flaky(Server):
+    """A server whose every third link is refused the first time."""
+
+    sent: tuple[str, ...] = ()
+    refused: frozenset[int] = frozenset()
+    asked = 0
+
+    async def ask(self, method: str, path: str, body: object = None, **options: Any) -> dict[str, Any]:
+        self.asked += 1
+        return await super().ask(method, path, body, **options)
+
+    async def send(self, link: Mapping[str, Any], body: AsyncIterator[bytes], size: int) -> None:
+        if size % 3 == 0 and size not in self.refused:
+            self.refused |= {size}
+            raise UrlRefused("It ran out.")
+        await super().send(link, body, size)
+        self.sent += (link["name"],)
+
+
+async def test_what_did_not_get_through_is_sent_again_and_nothing_else(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.cli.ingest.links_at_once", 6)
+    files = [Document(f"{n}.txt", tmp_path / f"{n}.txt") for n in range(1, 11)]
+    for number, one in enumerate(files, 1):
+        assert one.path
+        one.path.write_text("x" * number)
+    with serving(database) as address:
+        async with httpx.AsyncClient(base_url=address) as http:
+            flaky = Flaky(Settings(api=address), http)
+            found = await bring(flaky, files, Bars(quiet=True))
+    assert set(found) == {one.name for one in files}
+    assert sorted(flaky.sent) == sorted(found)
+    assert flaky.asked == 4  # two lists of links, each asked for once more
+    assert len(set(found.values())) == 10
+
+
+def test_the_funnel_counts_every_step_out_of_all() -> None:
+    counts = {"total": 1200, "done": 3, "failed": 1, "waiting": 2}
+    run = {"steps": {"FETCHED": 1200, "EMBEDDED": 40}, **{f"item_count_{one}": n for one, n in counts.items()}}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(rows(run))
+    shown = [(line.split()[0], line.split()[-1]) for line in console.export_text().splitlines()]
+    assert shown[0] == ("FETCHED", "1,200/1,200")
+    assert ("EMBEDDED", "40/1,200") in shown
+    assert shown[-3:] == [("done", "3/1,200"), ("failed", "1/1,200"), ("waiting", "2/1,200")]
