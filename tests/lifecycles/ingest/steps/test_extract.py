@@ -143,6 +143,14 @@ async def test_a_text_is_read_in_its_encoding(desk: Desk, content: bytes, text: 
     assert (await desk.read(content, "a.txt")).text.startswith(text)
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.html"])
+async def test_a_few_damaged_bytes_do_not_make_a_text_binary(desk: Desk, name: str) -> None:
+    before, after = "<html><body><p>Grüße aus dem schönen Köln, für Öl und Äpfel. ", "Und Schluss, für heute." * 9
+    assert "Grüße aus dem schönen Köln" in (await desk.read(before.encode() + b"\xff" + after.encode(), name)).text
+    plain = "<html><body><p>Nothing but plain English words, and then a byte that is none: "
+    assert "plain English words" in (await desk.read(plain.encode() + b"\xff" + b" and on it goes." * 9, name)).text
+
+
 async def test_what_the_server_says_of_the_encoding_counts(desk: Desk) -> None:
     read = await desk.read("Preis: 5 € für Öl".encode("iso-8859-15"), "a.txt", "text/plain; charset=ISO-8859-15")
     assert read.text == "Preis: 5 € für Öl"

@@ -45,7 +45,7 @@ def be_ready() -> None:
 
 def read_apart(path: Path, name: str, content_type: str | None, limits: Limits) -> Answer:
     """Read a document here. Raises OSError, ModuleNotFoundError, or MemoryError where there is none for anything."""
-    with ending_after(limits.abandoned_seconds), memory_limited(memory_bytes() + limits.memory_bytes):
+    with ending_after(limits.abandoned_seconds), memory_limited(limits.memory_bytes):
         try:
             found: Extracted | Unreadable = read(path, name, content_type)
         except Unreadable as unreadable:
@@ -74,17 +74,19 @@ def ending_after(seconds: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def memory_limited(most_bytes: int) -> Iterator[None]:
-    """Let allocations fail beyond this much in all, where the platform can."""
+def memory_limited(more_bytes: int) -> Iterator[None]:
+    """Let allocations fail beyond this much more than there is now, where the platform tells how much that is."""
+    used = memory_bytes()
+    if not used:
+        yield
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    within = most_bytes if hard == resource.RLIM_INFINITY else min(most_bytes, hard)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (within, hard))
+    most = used + more_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @functools.cache
@@ -93,7 +95,7 @@ def memory_at_start() -> int:
 
 
 def memory_bytes() -> int:
-    """The address space of this process."""
+    """The address space of this process; 0 where nobody says."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     return 0

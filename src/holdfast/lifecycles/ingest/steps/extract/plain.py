@@ -10,6 +10,7 @@ from holdfast.lifecycles.ingest.steps.extract.document import binary, text_most,
 from holdfast.lifecycles.ingest.steps.extract.kinds import MARKS, controls_most
 
 guessed_by_bytes = 64 * 1024
+UNKNOWN = "\ufffd"
 CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 # A block between two lines of --- or +++ at the very start, that begins like YAML or TOML.
 FRONT_MATTER = re.compile(
@@ -44,9 +45,7 @@ def decode(path: Path, content_type: str | None) -> str:
     if path.stat().st_size > 4 * text_most + 4:
         raise too_long()
     text = decoded(path.read_bytes(), declared(content_type))
-    if text is None or len(CONTROLS.findall(text, 0, guessed_by_bytes)) > controls_most * min(
-        len(text), guessed_by_bytes
-    ):
+    if text is None or len(CONTROLS.findall(text, 0, guessed_by_bytes)) > controls_most * len(text[:guessed_by_bytes]):
         raise binary()
     return text
 
@@ -67,8 +66,14 @@ def decoded(data: bytes, said: str | None) -> str | None:
             return data.decode(encoding)
         except (UnicodeError, LookupError):
             continue
+    text = data.decode("utf-8", "replace")
+    wrong, right = text.count(UNKNOWN), len(text) - len(text.encode("ascii", "ignore"))
+    if right > 10 * wrong:  # it is UTF-8, with a few bytes damaged
+        return text
     guess = None if b"\0" in data else from_bytes(data[:guessed_by_bytes]).best()
-    return data.decode(guess.encoding, "replace") if guess else None
+    if guess:
+        return data.decode(guess.encoding, "replace")
+    return text if wrong < len(text) * controls_most else None
 
 
 def heading(text: str) -> str:

@@ -1,5 +1,6 @@
 """Reading: the file is handed to who knows its kind. A parser is imported when it is first needed."""
 
+import errno
 from importlib import import_module
 from pathlib import Path, PurePath
 
@@ -23,9 +24,11 @@ def read(path: Path, name: str, content_type: str | None) -> Extracted:
     reader = getattr(import_module(f"holdfast.lifecycles.ingest.steps.extract.{module}"), function)
     try:
         title, text, pages = reader(path, content_type)
-    except (Unreadable, OSError, MemoryError):
+    except (Unreadable, MemoryError):
         raise
     except Exception as error:  # parsers fail in many ways on a damaged file
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # as to seek before the start is
+            raise
         raise Unreadable("corrupt", f"It is damaged and cannot be read as {kind}: {error_of(error)}.") from error
     if len(text) > text_most:
         raise too_long()
