@@ -70,6 +70,13 @@ async def test_a_pdf_that_opens_without_a_password_is_read(desk: Desk) -> None:
     assert (await desk.read(pdf_of("Read me", lock=lock))).text == "Read me"
 
 
+async def test_so_is_one_that_was_encrypted_by_aes(desk: Desk) -> None:
+    writer, file = PdfWriter(BytesIO(pdf_of("Read me"))), BytesIO()
+    writer.encrypt("", "no changes", algorithm="AES-256")
+    writer.write(file)
+    assert (await desk.read(file.getvalue())).text == "Read me"
+
+
 async def test_a_pdf_under_a_password_is_refused(desk: Desk) -> None:
     refusal = await desk.refusal(pdf_of("Read me", lock=StandardEncryption("hush")))
     assert (refusal.code, refusal.message) == ("encrypted", "It is under a password. Save it without one.")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pypdf import PageObject, PasswordType, PdfReader
-from pypdf.errors import DependencyError, LimitReachedError
+from pypdf.errors import LimitReachedError
 
 from holdfast.lifecycles.ingest.steps.extract.cleaning import join_pages, one_line
 from holdfast.lifecycles.ingest.steps.extract.document import Unreadable
@@ -27,9 +27,6 @@ def read(path: Path, content_type: str | None) -> Read:
     except (LimitReachedError, RecursionError) as error:
         message = "It unpacks to far more than a document would, or is nested too deep."
         raise Unreadable("bomb", message) from error
-    except DependencyError as error:
-        message = "It is encrypted by AES, which takes the package cryptography. Install that, or save it unencrypted."
-        raise Unreadable("encrypted", message) from error
 
 
 def read_open(reader: PdfReader) -> Read:
@@ -49,7 +46,7 @@ def texts(reader: PdfReader) -> Iterator[str]:
     for number, page in enumerate(reader.pages, 1):
         try:
             yield page.extract_text()
-        except (LimitReachedError, RecursionError, MemoryError, OSError, DependencyError, Unreadable):
+        except (LimitReachedError, RecursionError, MemoryError, OSError, Unreadable):
             raise
         except Exception as error:
             raise Unreadable("corrupt", f"It is damaged: page {number} cannot be read.") from error
