@@ -79,7 +79,8 @@ async def test_an_operator_sets_prices_and_everybody_reads_them(http: httpx.Asyn
     [
         {"in_cents": -1, "out_cents": 1}, {"in_cents": 1}, {"in_cents": True, "out_cents": 1},
         {"in_cents": "much", "out_cents": 1}, {"in_cents": 1, "out_cents": 1e9}, {"in_cents": 1, "out_cents": "1e-11"},
-        {"in_cents": 1, "out_cents": "NaN"}, {"in_cents": 1, "out_cents": 1, "since": "soon"},
+        {"in_cents": 1, "out_cents": "NaN"}, {"in_cents": 1, "out_cents": "1\n"},
+        {"in_cents": 1, "out_cents": 1, "since": "soon"},
         {"in_cents": 1, "out_cents": 1, "since": "0001-01-01T00:00:00Z"}, {"in_cents": 1, "out_cents": 1, "for": "x"},
     ],
     ids=str,

@@ -3,13 +3,14 @@
 Sums are exact in the database and rounded once, to the number that JSON has for them.
 """
 
+import re
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Moment, Word
@@ -23,16 +24,24 @@ Filter = Annotated[Word | None, Query()]
 
 
 def numeral(value: object) -> object:
-    """A number, or one that is written as a string to keep its digits; true is none."""
-    if isinstance(value, bool):
+    """A number, or a decimal that is written as a string to keep its digits; true is none."""
+    if isinstance(value, bool) or (isinstance(value, str) and not re.fullmatch(DECIMAL, value)):
         raise ValueError("is no number")
     return value
 
 
+DECIMAL = r"^[0-9]{1,9}(\.[0-9]{1,10})?$"
+most_cents = 100_000_000
 Cents = Annotated[
     Decimal,
     BeforeValidator(numeral),
-    Field(ge=0, le=100_000_000, decimal_places=10, allow_inf_nan=False, description="Cents for a million tokens"),
+    Field(ge=0, le=most_cents, decimal_places=10, allow_inf_nan=False),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "number", "minimum": 0, "maximum": most_cents}, {"type": "string", "pattern": DECIMAL}],
+            "description": "Cents for a million tokens",
+        }
+    ),
 ]
 
 
