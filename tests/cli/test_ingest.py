@@ -5,6 +5,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,7 @@ class Flaky(Server):
 async def test_what_did_not_get_through_is_sent_again_and_nothing_else(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.cli.ingest.links_at_once", 6)
+    monkeypatch.setattr(import_module("holdfast.cli.ingest"), "links_at_once", 6)
     files = [Document(f"{n}.txt", tmp_path / f"{n}.txt") for n in range(1, 11)]
     for number, one in enumerate(files, 1):
         assert one.path

@@ -66,7 +66,7 @@ async def follow(server: "Server", run: "UUID | str", funnel: "Funnel", patience
 
 
 async def reason(server: "Server", run: dict[str, Any]) -> str:
-    """Why it does not go on: its budget, or what the first document that is not done waits for. Empty: it is at work."""
+    """Why it does not go on: its budget, or what its first open document waits for. Empty if that is worked on."""
     from holdfast.lifecycles.ingest.declaration import MOVES
 
     if run["item_count_waiting"]:

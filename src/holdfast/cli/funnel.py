@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 line_every_seconds = 5.0
 bar_width = 30
+ENDS = {"done": "green", "failed": "red", "waiting": "magenta"}
 
 
 class Funnel:
@@ -80,15 +81,20 @@ def rows(run: dict[str, Any]) -> RenderableType:
     table.add_column(justify="right", no_wrap=True)
     for name, number, style in counted(run):
         bar = ProgressBar(total or 1, number, width=bar_width, complete_style=style, finished_style=style)
-        table.add_row(Text(name), bar, Text(f"{number:,}/{total:,}", "" if number else "dim"))
+        table.add_row(Text(printing.clean(name)), bar, Text(f"{number:,}/{total:,}", "" if number else "dim"))
     return Padding(table, (0, 0, 0, 2))
 
 
 def counted(run: dict[str, Any]) -> list[tuple[str, int, str]]:
     """Each row: what it counts, how many, and the style of its bar."""
-    steps = [(name, run["steps"].get(name, 0), "cyan") for name in STEPS]
-    ends = [("done", "green"), ("failed", "red"), ("waiting", "magenta")]
-    return steps + [(name, run[f"item_count_{name}"], style) for name, style in ends]
+    steps = [(name, number, "cyan") for name, number in steps_of(run)]
+    return steps + [(name, run[f"item_count_{name}"], style) for name, style in ENDS.items()]
+
+
+def steps_of(run: dict[str, Any]) -> list[tuple[str, int]]:
+    """How many have done each step. Steps of one's own come before PERSISTED."""
+    own, persisted = sorted(run["steps"].keys() - set(STEPS)), STEPS.index("PERSISTED")
+    return [(name, run["steps"].get(name, 0)) for name in (*STEPS[:persisted], *own, *STEPS[persisted:])]
 
 
 def money(run: dict[str, Any]) -> RenderableType:
@@ -108,7 +114,7 @@ def cents(amount: float) -> str:
 
 def in_words(run: dict[str, Any]) -> str:
     """The same on one line: those who rest, then those on their way."""
-    told = [f"{number} {name}" for name, number, _ in counted(run) if number and name not in STEPS]
-    steps = [f"{name} {number}" for name, number, _ in counted(run) if number and name in STEPS]
-    parts = [f"{run['status']}: {', '.join(told) or '0 done'} of {run['item_count_total']}", " ".join(steps)]
-    return "; ".join(filter(None, parts))
+    ends = [f"{number} {name}" for name in ENDS if (number := run[f"item_count_{name}"])]
+    steps = "".join(f" {name} {number}" for name, number in steps_of(run) if number)
+    told = f"{run['status']}: {', '.join(ends) or '0 done'} of {run['item_count_total']}"
+    return f"{told};{steps}" if steps else told
