@@ -1,5 +1,6 @@
 """The mutants, by the layer of proof that must kill them."""
 
+from tests.mutants.ingestion import OF_INGESTION
 from tests.mutants.mutant import ANALYSIS, SQL, WORKER, Mutant
 
 CRASHES = "tests/worker/test_crashes.py"
@@ -588,4 +589,4 @@ OF_USERS = [
     ),
 ]
 
-MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED, *OF_USERS]
+MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED, *OF_USERS, *OF_INGESTION]

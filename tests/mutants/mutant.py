@@ -6,6 +6,7 @@ from pathlib import Path
 SQL = "src/holdfast/kernel/sql"
 WORKER = "src/holdfast/worker"
 ANALYSIS = "src/holdfast/lifecycles/analysis"
+INGEST = "src/holdfast/lifecycles/ingest"
 
 ENVIRONMENT = {
     "simulation": {"HOLDFAST_SIM_SEED": "0", "HOLDFAST_SIM_OPERATIONS": "4000"},

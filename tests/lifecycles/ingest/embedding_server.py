@@ -36,11 +36,11 @@ def refusal(status: int, message: str, code: str | None = None, **headers: str) 
 
 @dataclass
 class EmbeddingServer:
-    """One that runs: what it was asked, and what it is to answer first."""
+    """One that runs: what it was asked, and what it is to answer first; None is as ever."""
 
     url: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
-    script: list[Response | str] = field(default_factory=list)
+    script: list[Response | str | None] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: Request) -> Response:
@@ -50,7 +50,8 @@ class EmbeddingServer:
             scripted = self.script.pop(0)
             if isinstance(scripted, Response):
                 return scripted
-            await self.released.wait()  # "silence"
+            if scripted:
+                await self.released.wait()  # "silence"
         if request.headers.get("authorization") != f"Bearer {KEY}":
             return refusal(
                 401, f"Incorrect API key provided: {request.headers.get('authorization')}", "invalid_api_key"

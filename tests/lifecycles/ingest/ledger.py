@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
-
 from holdfast.kernel.running import current
 from holdfast.lifecycles.ingest.documents import Documents
 
@@ -56,10 +54,12 @@ async def go_on(moment: str) -> None:
     """Nobody is held up."""
 
 
-def watch(patch: pytest.MonkeyPatch, ledger: Ledger, halt: Callable[[str], Awaitable[None]] = go_on) -> None:
+def watch(
+    replace: Callable[[type, str, object], None], ledger: Ledger, halt: Callable[[str], Awaitable[None]] = go_on
+) -> None:
     """From now on the steps of documents write into this ledger; at `begin STEP` and `end STEP` they may be held up."""
     for step, name in METHODS.items():
-        patch.setattr(Documents, name, telling(getattr(Documents, name), step, ledger, halt))
+        replace(Documents, name, telling(getattr(Documents, name), step, ledger, halt))
 
 
 def telling(

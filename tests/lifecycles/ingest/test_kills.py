@@ -111,7 +111,7 @@ async def test_documents_survive_a_crash_at_every_boundary(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(tmp_path / "ledger")
-    watch(monkeypatch, ledger)
+    watch(monkeypatch.setattr, ledger)
     await desk.store.set_price("wordllama-256", PRICE_CENTS, 0)
     costs = set()
     for number, (kept, lost) in enumerate(BOUNDARIES):
@@ -159,6 +159,7 @@ KILLS: list[tuple[str, bool, tuple[str, ...]]] = [
 ]
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("moment", "whole", "lost"), KILLS,
     ids=[f"{moment}, {'worker' if whole else 'runner'}" for moment, whole, _ in KILLS],
@@ -169,19 +170,19 @@ async def test_another_process_goes_on_at_the_step_that_was_running(
     ledger = Ledger(crew.ledger)
     crew.environment["HALTS"] = moment
     await user.store.set_price("wordllama-256", PRICE_CENTS, 0)
-    worker = crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=1.0)
+    worker = crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=3.0)
     name = user.write("shores.md", "# Shores\n\nThis page is about limpets.\n")
     run, item = await begun(user, name)
-    await eventually(stands_at(user, ledger, item, moment, lost), moment)
+    await eventually(stands_at(user, ledger, item, moment, lost), moment, within=60)
     worker.kill(keeper=whole)
     crew.open(moment)
     if whole:
-        crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=1.0)
+        crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=3.0)
 
     async def has_ended() -> bool:
         return bool((await user.run(run))["status"] != "RUNNING")
 
-    await eventually(has_ended)
+    await eventually(has_ended, "its end", within=60)
     await check_done(user, run, item, Counter(ledger.begun(item)), lost, attempts=2)
     await check_published(user, item, name, "limpets")
     assert await check_cost(user, run, item) > 0

@@ -1,0 +1,246 @@
+"""Documents are ingested by workers that are killed all the while: every good one is found, and no step is done twice.
+
+Two witnesses tell what happened: the database, and a ledger to which each step writes when it begins and when it ends.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from holdfast.kernel.settings import Settings
+from holdfast.lifecycles.ingest.declaration import STEPS
+from holdfast.objects.scratch import scratch
+from holdfast.testing import Database, Ground
+from holdfast.testing.engine import Engine
+from tests.lifecycles.ingest.desk import Desk, desk_at
+from tests.lifecycles.ingest.ledger import Ledger
+from tests.lifecycles.ingest.papers import Paper, papers
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew, Worker, eventually
+
+seed = 4
+lease_seconds = 1.0
+slots = 3
+pause_seconds = 0.05
+price_cents = 100_000_000  # for a million tokens
+
+STRUCK_TWICE = "select exists (select from holdfast.task t where t.crashes > 1)"
+"""The third loss of a worker ends a task: whoever kills looks first, so that it is never the killer's doing."""
+
+LEASED = "select exists (select from holdfast.task t where t.lease_token is not null)"
+KEPT = "select s.task_id::text as item, s.name as step, s.token::text from holdfast.step s where s.done"
+USED = (
+    "select u.task_id::text as item, sum(u.cost_micros) as micros, count(*) as times from holdfast.usage u group by 1"
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is asked for, and how hard it is made. `kills` is how many there must have been at least."""
+
+    documents: int
+    workers: int
+    pauses: tuple[float, float]
+    kills: int
+
+
+@dataclass
+class Assault:
+    """Workers in so many places, killed one after the other and replaced."""
+
+    crew: Crew
+    owner: asyncpg.Connection
+    size: Size
+    kills: Counter[str] = field(default_factory=Counter)
+    manned: dict[int, Worker] = field(default_factory=dict)
+    over: bool = False
+
+    @contextlib.asynccontextmanager
+    async def raging(self) -> AsyncIterator[None]:
+        places = [asyncio.create_task(self._keep(place)) for place in range(self.size.workers)]
+        killing = asyncio.create_task(self._kill())
+        try:
+            yield
+        finally:
+            self.over = True
+            await asyncio.gather(*places, killing)
+
+    async def _keep(self, place: int) -> None:
+        while not self.over:
+            worker = self.manned.get(place)
+            if worker is None or worker.process.poll() is not None:
+                self.manned[place] = await asyncio.to_thread(self._start)
+            await asyncio.sleep(0.05)
+
+    def _start(self) -> Worker:
+        return self.crew.start(
+            app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=lease_seconds, slots=slots
+        )  # fmt: skip
+
+    async def _kill(self) -> None:
+        chance = random.Random(seed)  # noqa: S311
+        bag: list[str] = []
+        while not self.over:
+            await asyncio.sleep(chance.uniform(*self.size.pauses))
+            alive = [worker for worker in self.manned.values() if worker.process.poll() is None and worker.runners()]
+            if not alive or not await self.owner.fetchval(LEASED) or await self.owner.fetchval(STRUCK_TWICE):
+                continue
+            bag = bag or chance.sample(["runner", "keeper", "worker"], 3)
+            kind = bag.pop()
+            chance.choice(alive).kill(keeper=kind != "runner", runners=kind != "keeper")
+            self.kills[kind] += 1
+
+
+@pytest.fixture
+def live(ground: Ground) -> Iterator[Database]:
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture
+async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
+    (tmp_path / "scratch").mkdir()
+    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
+        crew.environment |= {
+            "HOLDFAST_OBJECTS": f"file://{tmp_path}/objects", "TMPDIR": f"{tmp_path}/scratch",
+            "PAUSE_SECONDS": str(pause_seconds),
+        }  # fmt: skip
+        async with live.store() as crew.store:
+            yield crew
+
+
+@pytest.fixture
+async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A user of a server on the same database and the same objects, who is asked whether all is sound in the end."""
+    async with desk_at(Engine(live), Settings.model_construct(home=tmp_path), tmp_path / "papers") as desk:
+        yield desk
+
+
+SIZES = [
+    pytest.param(Size(40, 2, (0.6, 1.2), kills=3), id="40 documents", marks=pytest.mark.timeout(300)),
+    pytest.param(
+        Size(200, 3, (1.0, 2.5), kills=15), id="200 documents", marks=[pytest.mark.long, pytest.mark.timeout(900)]
+    ),
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_documents_are_ingested_whoever_is_killed(crew: Crew, user: Desk, live: Database, size: Size) -> None:
+    given = {paper.path.as_uri(): paper for paper in papers(size.documents, seed, user.folder)}
+    await user.store.set_price("wordllama-256", price_cents, 0)
+    async with live.connect_owner() as owner:
+        assault = Assault(crew, owner, size)
+        began = time.monotonic()
+        async with assault.raging():
+            run = await user.begin(*given)
+            await eventually(lambda: has_ended(user, run), "its end", within=800 if size.documents > 40 else 240)
+        seconds = time.monotonic() - began
+        items: list[dict[str, Any]] = (await user.get(f"/ingest/runs/{run}/items", limit=200))["items"]
+        resumed = check_steps(Ledger(crew.ledger), await owner.fetch(KEPT), items, given)
+        await check_costs(user, run, items, {row["item"]: row for row in await owner.fetch(USED)})
+        assert await owner.fetchval("select count(*) from holdfast.chunk where not live") == 0
+    print(  # noqa: T201
+        f"\n{size.documents} documents in {seconds:.0f} s, kills {dict(assault.kills)}, {resumed} steps kept for others"
+    )
+    check_ends(items, given)
+    await check_run(user, run, items)
+    await check_inbox(user, items, given)
+    await check_found(user, given)
+    with scratch(crew.folder / "scratch"):
+        assert len(list((crew.folder / "scratch").glob("holdfast-scratch-*"))) == 1  # the dead have left nothing
+    assert assault.kills.total() >= size.kills, "vacuous: hardly anybody was killed"
+    assert resumed > 0, "vacuous: nobody was killed at work"
+
+
+async def has_ended(user: Desk, run: str) -> bool:
+    return bool((await user.run(run))["status"] != "RUNNING")
+
+
+def check_steps(
+    ledger: Ledger, kept: list[asyncpg.Record], items: list[dict[str, Any]], given: dict[str, Paper]
+) -> int:
+    """After the call that was kept, nobody began this step of this item. How many were kept for a later attempt."""
+    places: dict[tuple[str, str], list[str]] = {}
+    last: dict[str, str] = {}
+    for line in ledger.lines():
+        if line.what == "begin":
+            places.setdefault((line.item, line.step), []).append(line.token)
+            last[line.item] = line.token
+    rows = {(row["item"], row["step"]): row["token"] for row in kept}
+    for where, token in rows.items():
+        assert places[where][-1] == token, f"{where} was begun again after it was kept"
+        assert places[where].count(token) == 1
+    for item in items:
+        done = {step for one, step in rows if one == item["item_id"]}
+        assert done == (set(STEPS) if given[item["uri"]].broken is None else {"FETCHED"})
+    return sum(token != last[item] for (item, _), token in rows.items())
+
+
+def check_ends(items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
+    wrong = [
+        (item["name"], item["status"], item["last_error"])
+        for item in items
+        if item["status"] != ("DONE" if given[item["uri"]].broken is None else "FAILED")
+    ]
+    assert not wrong
+    assert len(items) == len(given)
+
+
+async def check_costs(
+    user: Desk, run: str, items: list[dict[str, Any]], used: dict[str, asyncpg.Record]
+) -> None:  # fmt: skip
+    """What each document cost is what its one completed EMBEDDED used; together they are what the run cost."""
+    for item in items:
+        events = await user.events(item["item_id"])
+        embedded = [one for one in events if one["step"] == "EMBEDDED" and one["kind"] == "step_completed"]
+        assert len(embedded) == (item["status"] == "DONE")
+        cost = sum(one["cost_cents"] for one in events)
+        assert cost == item["cost_cents"] == sum(one["cost_cents"] for one in embedded)
+        assert (cost > 0) == (item["status"] == "DONE")
+        assert item["item_id"] not in used or used[item["item_id"]]["times"] == 1
+    whole = sum(row["micros"] for row in used.values())
+    assert (await user.run(run))["cost_cents"] == float(whole / 10000)
+
+
+async def check_run(user: Desk, run: str, items: list[dict[str, Any]]) -> None:
+    """The run was summed up once, and its numbers are those of its items."""
+    told = await user.run(run)
+    ends = Counter(item["status"] for item in items)
+    counts = {name: told[f"item_count_{name}"] for name in ("total", "done", "failed", "cancelled", "pending")}
+    assert told["status"] == "PARTIAL"
+    assert counts == {
+        "total": len(items), "done": ends["DONE"], "failed": ends["FAILED"], "cancelled": 0, "pending": 0,
+    }  # fmt: skip
+    (last,) = [one for one in await user.store.step_events(UUID(run)) if one.kind == "run_completed"]
+    assert last.data["item_count_done"] == ends["DONE"]
+    assert last.data["cost_micros"] == pytest.approx(told["cost_cents"] * 10000)
+    assert [one.verb for one in await user.store.events(UUID(run))].count("partial") == 1
+
+
+async def check_inbox(user: Desk, items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
+    """Who cannot be read is there, with the reason; nobody else is."""
+    entries = {str(entry["task_id"]): entry for entry in await user.store.inbox(limit=1000)}
+    told = {item["uri"]: entries.pop(item["item_id"]) for item in items if item["item_id"] in entries}
+    assert not entries
+    assert {uri: (entry["category"], entry["error"]["code"]) for uri, entry in told.items()} == {
+        uri: ("SchemaInvalid", paper.broken) for uri, paper in given.items() if paper.broken
+    }
+
+
+async def check_found(user: Desk, given: dict[str, Paper]) -> None:
+    missed = [
+        (name, paper.fact)
+        for name, paper in given.items()
+        if paper.broken is None and (await user.found(paper.fact))[:1] != [name]
+    ]
+    assert not missed

@@ -1,0 +1,108 @@
+"""The mutants of document ingestion."""
+
+from tests.mutants.mutant import INGEST, SQL, Mutant
+
+TESTS = "tests/lifecycles/ingest"
+RACES = f"{TESTS}/test_races.py"
+
+OF_INGESTION = [
+    Mutant(
+        "the last to publish is seen",
+        "An older version of a document takes the place of a newer one.",
+        f"{INGEST}/sql/effects.sql",
+        "if v.current > v.task_id then",
+        "if false then",
+        "promises",
+        (f"{RACES}::test_of_two_versions_that_are_published_at_once_the_newer_is_seen",),
+    ),
+    Mutant(
+        "persisted without the lease",
+        "A worker that lost an item deletes what its successor has persisted.",
+        f"{INGEST}/sql/documents.sql",
+        "where t.id = p_id and t.attempt = p_attempt and t.lease_token = p_token for no key update",
+        "where t.id = p_id for no key update",
+        "promises",
+        (f"{RACES}::test_a_worker_that_lost_its_lease_persists_and_publishes_nothing",),
+    ),
+    Mutant(
+        "a search sees two moments",
+        "A document is found in two versions, or in none, while it is replaced.",
+        f"{INGEST}/sql/vectors.sql",
+        "returns table (version uuid, number int, similarity float8)\nlanguage plpgsql stable",
+        "returns table (version uuid, number int, similarity float8)\nlanguage plpgsql volatile",
+        "promises",
+        (f"{RACES}::test_one_search_sees_one_moment",),
+    ),
+    Mutant(
+        "who parks does not look again",
+        "An item waits for a budget that was raised while it parked.",
+        f"{INGEST}/sql/effects.sql",
+        "perform holdfast.look_again(m.task_id);",
+        "null;",
+        "promises",
+        (f"{RACES}::test_an_item_that_parks_while_the_budget_is_raised_goes_on",),
+    ),
+    Mutant(
+        "who raises does not look again",
+        "An item waits on that parked just before the budget was raised.",
+        f"{INGEST}/sql/runs.sql",
+        "  v_parked := holdfast.lock_parked(p_run);  -- those who were just parking are among them now\n",
+        "  v_parked := '{}';\n",
+        "promises",
+        (f"{RACES}::test_a_budget_that_is_raised_while_an_item_parks_lets_it_go_on",),
+    ),
+    Mutant(
+        "no item ever asks for its budget",
+        "A run spends more than it may.",
+        f"{INGEST}/running.py",
+        "BUDGETED[attempt] = await library.has_budget(attempt.lease.task_id)",
+        "BUDGETED[attempt] = False",
+        "promises",
+        (f"{TESTS}/test_budget.py::test_a_run_that_has_spent_its_budget_parks_its_items_and_asks",),
+    ),
+    Mutant(
+        "a step does not move its item",
+        "An item is where it was, whatever it has done.",
+        f"{INGEST}/running.py",
+        "state = target if target in MOVES else None",
+        "state = None",
+        "promises",
+        (f"{TESTS}/test_steps.py::test_an_item_is_moved_by_its_steps_one_after_the_other",),
+    ),
+    Mutant(
+        "a step of an item is run again",
+        "What was done before a crash is done once more after it.",
+        f"{INGEST}/running.py",
+        "known, result = await attempt.stored(target)\n",
+        "known, result = await attempt.stored(target)\n    known = False\n",
+        "promises",
+        (f"{TESTS}/test_kills.py::test_what_was_kept_is_not_run_again_and_what_was_lost_is",),
+    ),
+    Mutant(
+        "persisted past a failed step",
+        "An item whose entities could not be found is published without them.",
+        f"{INGEST}/sql/effects.sql",
+        "perform holdfast.check_rendezvous(m.task_id);",
+        "null;",
+        "promises",
+        (f"{TESTS}/test_steps.py::test_who_catches_a_failure_does_not_get_past_it",),
+    ),
+    Mutant(
+        "everybody names files of the server",
+        "A user reads what lies on the server's disk.",
+        f"{INGEST}/sql/effects.sql",
+        "perform holdfast.check_source(m.task_id, m.owner);",
+        "null;",
+        "promises",
+        (f"{TESTS}/test_attacks.py::test_not_by_a_retry_with_another_payload_either",),
+    ),
+    Mutant(
+        "a provider is asked by each item",
+        "What one was told, the others do not hear.",
+        f"{SQL}/settle.sql",
+        "perform holdfast.heed(v_note, v_due);",
+        "perform 1;",
+        "promises",
+        (f"{TESTS}/test_limited.py::test_everybody_waits_for_one_word_of_the_provider_and_nobody_is_harmed",),
+    ),
+]
