@@ -23,7 +23,7 @@ from holdfast.objects.scratch import scratch
 from holdfast.testing import Database, Ground
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest.desk import Desk, desk_at
-from tests.lifecycles.ingest.ledger import Ledger
+from tests.lifecycles.ingest.ledger import MODEL, Ledger
 from tests.lifecycles.ingest.papers import Paper, papers
 from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, Worker, eventually
@@ -137,7 +137,7 @@ SIZES = [
 @pytest.mark.parametrize("size", SIZES)
 async def test_documents_are_ingested_whoever_is_killed(crew: Crew, user: Desk, live: Database, size: Size) -> None:
     given = {paper.path.as_uri(): paper for paper in papers(size.documents, seed, user.folder)}
-    await user.store.set_price("wordllama-256", price_cents, 0)
+    await user.store.set_price(MODEL, price_cents, 0)
     async with live.connect_owner() as owner:
         assault = Assault(crew, owner, size)
         began = time.monotonic()

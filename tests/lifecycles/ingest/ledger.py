@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast.kernel.running import current
+from holdfast.kernel.running import current, usage
 from holdfast.lifecycles.ingest.documents import Documents
+
+MODEL = "machine"
+"""What embedding costs here, by a price that a test sets."""
 
 METHODS = {
     "FETCHED": "fetch", "CONTENT_EXTRACTED": "extract", "CHUNKED": "chunk", "EMBEDDED": "embed",
@@ -70,6 +73,8 @@ def telling(
         ledger.say("begin", step)
         await halt(f"begin {step}")
         result = await method(*args)
+        if step == "EMBEDDED":
+            usage(MODEL, tokens_in=100)
         ledger.say("end", step)
         await halt(f"end {step}")
         return result

@@ -16,11 +16,11 @@ from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.objects.scratch import scratch
 from holdfast.sdk.handle import Handle
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database, Ground, Ran
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app
 from tests.lifecycles.ingest.desk import Desk, desk_at
-from tests.lifecycles.ingest.ledger import Ledger, watch
+from tests.lifecycles.ingest.ledger import MODEL, Ledger, watch
 from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, eventually
 
@@ -101,7 +101,7 @@ async def check_cost(desk: Desk, run: str, item: str) -> float:
 async def test_what_was_kept_is_not_run_again_and_what_was_lost_is(desk: Desk, boundary: Boundary) -> None:
     kept, lost = boundary
     run, item = await begun(desk, "file:///a", kind="told")
-    ran = desk.engine.run(Handle(app.hf, UUID(item)), crash_after=kept, crash_before=lost)
+    ran: Ran[Any] = desk.engine.run(Handle(app.hf, UUID(item)), crash_after=kept, crash_before=lost)
     assert ran.outcome == "done"
     await check_done(desk, run, item, Counter(app.RAN), lost, attempts=2)
     assert (await desk.run(run))["cost_cents"] == len(STEPS)  # a cent for each step that was kept, none for the lost
@@ -112,7 +112,7 @@ async def test_documents_survive_a_crash_at_every_boundary(
 ) -> None:
     ledger = Ledger(tmp_path / "ledger")
     watch(monkeypatch.setattr, ledger)
-    await desk.store.set_price("wordllama-256", PRICE_CENTS, 0)
+    await desk.store.set_price(MODEL, PRICE_CENTS, 0)
     costs = set()
     for number, (kept, lost) in enumerate(BOUNDARIES):
         word = f"barnacle{chr(ord('a') + number) * 3}"
@@ -169,7 +169,7 @@ async def test_another_process_goes_on_at_the_step_that_was_running(
 ) -> None:
     ledger = Ledger(crew.ledger)
     crew.environment["HALTS"] = moment
-    await user.store.set_price("wordllama-256", PRICE_CENTS, 0)
+    await user.store.set_price(MODEL, PRICE_CENTS, 0)
     worker = crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=3.0)
     name = user.write("shores.md", "# Shores\n\nThis page is about limpets.\n")
     run, item = await begun(user, name)
