@@ -55,6 +55,12 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/ingest/documents"): READERS,
     ("DELETE", "/ingest/documents/{document_id}"): READERS,
     ("GET", "/ingest/search"): READERS,
+    ("GET", "/inbox"): {"operator"},
+    ("GET", "/inbox/{entry_id}"): {"operator"},
+    ("POST", "/inbox/{entry_id}/retry"): {"operator"},
+    ("POST", "/inbox/{entry_id}/resolve"): {"operator"},
+    ("POST", "/inbox/{entry_id}/discard"): {"operator"},
+    ("POST", "/inbox/bulk"): {"operator"},
     ("GET", "/api/v1/tasks"): READERS,
     ("GET", TASK): READERS,
     ("GET", f"{TASK}/events"): READERS,
@@ -100,6 +106,7 @@ async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(
 ) -> None:
     url = (
         path.replace("{task_id}", MISSING)
+        .replace("{entry_id}", MISSING)
         .replace("{name}", "dispatch")
         .replace("{asset}", "swagger-ui.css")
         .replace("{owner}", "ada")
@@ -227,6 +234,7 @@ async def test_who_shows_no_key_sees_only_that_the_server_is_there(app: FastAPI,
 async def test_a_parameter_that_no_route_has_is_refused(http: httpx.AsyncClient, method: str, path: str) -> None:
     url = (
         path.replace("{task_id}", MISSING)
+        .replace("{entry_id}", MISSING)
         .replace("{name}", "dispatch")
         .replace("{asset}", "swagger-ui.css")
         .replace("{owner}", "ada")

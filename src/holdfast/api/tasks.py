@@ -140,7 +140,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.post("/{task_id}/retry", status_code=201)
     async def retry(task_id: UUID, caller: Reader, asked: Retry | None = None) -> Retried:
-        """Run a finished task again, as a new one that inherits the steps that are done."""
+        """Run a finished task again as a new one, with the steps that are done unless the payload is another."""
         await check_visible(store, caller, task_id)
         given = asked or Retry()
         made = await store.retry(task_id, given.from_step, given.payload, by=caller.name)

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import cost, db, keys, lifecycle, queues, runs
+from holdfast.cli import cost, db, inbox, keys, lifecycle, queues, runs
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
 from holdfast.cli.ingest import ingest
@@ -122,6 +122,7 @@ for panel, commands in COMMANDS.items():
         app.command(rich_help_panel=panel)(command)
 app.add_typer(runs.app, name="runs", rich_help_panel=LOOK)
 app.add_typer(cost.app, name="cost", rich_help_panel=LOOK)
+app.add_typer(inbox.app, name="inbox", rich_help_panel=OPERATE)
 app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
 app.add_typer(keys.app, name="keys", rich_help_panel=OPERATE)
 app.add_typer(lifecycle.app, name="lifecycle", rich_help_panel=OPERATE)

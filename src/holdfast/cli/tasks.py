@@ -117,7 +117,7 @@ def retry(
 ) -> None:
     """Run a finished task again.
 
-    As a new task, whose id is printed. It keeps the steps that were done.
+    As a new task, whose id is printed. It keeps the steps that were done, unless the payload is another.
     """
     value = None if payload is None else read_json(payload)
 
@@ -143,13 +143,16 @@ def say_started(task_id: str, words: str) -> None:
 
 def read_json(given: str) -> Any:
     """JSON as it is written, from stdin or from a file. Raises PayloadInvalid with the place of the mistake."""
-    source = "The argument"
     if given == "-":
-        source, given = "stdin", sys.stdin.read()
-    elif given.startswith("@"):
-        source, given = given[1:], read_file(given[1:])
+        return parse_json("stdin", sys.stdin.read())
+    if given.startswith("@"):
+        return parse_json(given[1:], read_file(given[1:]))
+    return parse_json("The argument", given)
+
+
+def parse_json(source: str, text: str) -> Any:
     try:
-        return json.loads(given)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         raise PayloadInvalid(
             f"{source}, line {error.lineno}, column {error.colno}: {error.msg}.\n{pointed(error)}",
@@ -168,7 +171,7 @@ def read_file(name: str) -> str:
 
 def pointed(error: json.JSONDecodeError) -> str:
     """The piece of the line around the mistake, with a mark below it."""
-    line = error.doc.splitlines()[error.lineno - 1] if error.doc.strip() else ""
+    line = error.doc.split("\n")[error.lineno - 1]
     first = max(0, error.colno - 36)
     piece = line[first : first + 70].replace("\t", " ")
     return f"  {piece}\n  {' ' * (error.colno - 1 - first)}^"

@@ -25,8 +25,16 @@ begin
       format('It ended as %s%s.', d.state, ': ' || holdfast.one_line(case
         when d.outcome = 'cancelled' then coalesce(d.note ->> 'reason', d.note ->> 'message', d.note ->> 'kind')
         else coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind') end)),
-      case when d.outcome in ('failed', 'cancelled') then format('Run it again, as a new task: holdfast retry %s', d.id) else '' end
-    from holdfast.task_done d where d.id = p_id;
+      case when n.retried_as is not null then format('It was retried as %1$s: holdfast why %1$s', n.retried_as)
+           when n.id is not null and n.resolution is null then
+             format('It waits in the inbox as %s. Run it again, as a new task: holdfast inbox retry %s', n.id, d.id)
+           when d.outcome in ('failed', 'cancelled') then format('Run it again, as a new task: holdfast retry %s', d.id)
+           else '' end
+    from holdfast.task_done d
+    left join lateral (
+      select n.id, n.resolution, n.retried_as from holdfast.inbox n where n.task_id = d.id and d.outcome = 'failed'
+      order by n.id desc limit 1) n on true
+    where d.id = p_id;
     if not found then
       perform holdfast.refuse_missing(p_id, 'explain');
     end if;

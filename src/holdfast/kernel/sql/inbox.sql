@@ -49,8 +49,9 @@ begin
     select e.* from known k
     cross join lateral (
       select * from (
+        -- All but the owner follows from the signature: if it does not fit the newest, it fits none.
         select * from holdfast.inbox n where n.resolved_at is null and n.signature = k.signature
-        order by n.id desc limit 10000) n
+        order by n.id desc limit case when p_owner is null then 1 else 10000 end) n
       where (p_category is null or n.category = p_category) and (p_lifecycle is null or n.lifecycle = p_lifecycle)
         and (p_name is null or n.name = p_name) and (p_step is null or n.step = p_step)
         and (p_owner is null or n.owner = p_owner)

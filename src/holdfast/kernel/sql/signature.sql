@@ -18,7 +18,8 @@ declare
   v_text text := left(p_message, 1000);
 begin
   -- Addresses: the server stays, who asks and for what does not.
-  v_text := regexp_replace(v_text, '([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/@"''<>]*@)?([^\s/?#"''<>]*)[^\s"''<>,;)]*', '\1\2/*', 'g');
+  v_text := regexp_replace(v_text, '([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/@"''<>]*@)?([^\s/?#"''<>]*)[^\s"''<>,;)]*',
+                           '\1\2/*', 'g');
   v_text := regexp_replace(v_text, '[^\s@"''<>(),;:=]+@[^\s@"''<>(),;:=]+\.[a-zA-Z]+', '<mail>', 'g');
   -- A plain word keeps its quotes as signs that no message holds, while those around anything else are found.
   v_text := regexp_replace(v_text, '"([a-z_][a-z_.]*)"', E'\x01\\1\x01', 'g');
@@ -28,9 +29,11 @@ begin
   v_text := regexp_replace(v_text, '(?<![a-zA-Z0-9])''[^'']*''', '''?''', 'g');
   v_text := regexp_replace(v_text, '`[^`]*`', '`?`', 'g');
   v_text := translate(v_text, E'\x01\x02\x03', '"''`');
-  v_text := regexp_replace(v_text, '(?:(?<![a-zA-Z])[a-zA-Z]:)?[^\s"''`<>|=(,;:]+\.(?:pdf|csv|tsv|jsonl?|xlsx?|docx?|pptx?|txt|md|html?|xml|ya?ml|png|jpe?g|gif'
-    '|tiff?|webp|svg|wav|mp[34]|flac|ogg|zip|gz|tar|zst|parquet|avro|log|bin|eml)(?![a-zA-Z0-9])', '<file>', 'gi');
-  v_text := regexp_replace(v_text, '(?<![\w.<*/:])((?:[a-zA-Z]:)?[/\\][^\s/\\"''`<>|:,;()]+)[/\\][^\s"''`<>|:,;()]*', '\1/*', 'g');
+  v_text := regexp_replace(v_text, '(?:(?<![a-zA-Z])[a-zA-Z]:)?[^\s"''`<>|=(,;:]+'
+    '\.(?:pdf|csv|tsv|jsonl?|xlsx?|docx?|pptx?|txt|md|html?|xml|ya?ml|png|jpe?g|gif|tiff?|webp'
+    '|svg|wav|mp[34]|flac|ogg|zip|gz|tar|zst|parquet|avro|log|bin|eml)(?![a-zA-Z0-9])', '<file>', 'gi');
+  v_text := regexp_replace(v_text, '(?<![\w.<*/:])((?:[a-zA-Z]:)?[/\\][^\s/\\"''`<>|:,;()]+)[/\\][^\s"''`<>|:,;()]*',
+                           '\1/*', 'g');
   -- Ids: of hexadecimal digits with or without dashes, or of letters and digits, too long and too mixed for a word.
   v_text := regexp_replace(v_text, '(?<![a-zA-Z0-9])(?:0x[0-9a-fA-F]+|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}'
     '|(?=[a-fA-F]*[0-9])[0-9a-fA-F]{8,}|(?=[a-zA-Z]*[0-9][a-zA-Z]*[0-9])[a-zA-Z0-9]{12,})(?![a-zA-Z0-9])', '#', 'g');

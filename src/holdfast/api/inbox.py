@@ -1,0 +1,153 @@
+"""The inbox over HTTP: what failed for good, in groups and one by one, and what an operator does about it.
+
+Nothing here needs an idempotency key: an entry is handled once, and whoever asks again is refused and told by whom.
+"""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from holdfast.http.access import Guarded, needs
+from holdfast.http.fields import Body, Moment, Text, Whole, Word
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.inbox import Action, Entry, Group, Handled, Handling, Refusal, Which, WholeEntry
+from holdfast.kernel.store import Store
+
+Operator = Annotated[Principal, needs("operator")]
+Filter = Annotated[Word | None, Query()]
+Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
+
+groups_shown = 100
+
+
+class InboxPage(BaseModel):
+    """Entries, newest first, and on the first page the open ones that fit by what they have in common.
+
+    A page may be short, even empty, and still have a `next`.
+    """
+
+    groups: list[Group] | None
+    items: list[Entry]
+    next: UUID | None
+    approx_count: int
+    capped: bool
+
+
+class Retry(Body):
+    """From which step on, and with another payload, if not as before."""
+
+    from_step: Word | None = None
+    payload: Any = None
+    note: Text | None = None
+
+
+class Close(Body):
+    note: Text | None = None
+
+
+class BulkRequest(Body):
+    """Which entries, by their ids or by what they have in common, and what is to be done about them."""
+
+    action: Action
+    ids: Annotated[list[UUID], Field(min_length=1, max_length=1000, fail_fast=True)] | None = None
+    signature: Signature | None = None
+    category: Word | None = None
+    lifecycle: Word | None = None
+    name: Word | None = None
+    step: Word | None = None
+    owner: Word | None = None
+    before: Moment | None = None
+    cursor: UUID | None = None
+    from_step: Word | None = None
+    note: Text | None = None
+    dry_run: bool = False
+    limit: Annotated[Whole, Field(ge=1, le=1000)] = 1000
+
+    def which(self) -> Which:
+        return Which(self.signature, self.category, self.lifecycle, self.name, self.step, self.owner)
+
+
+class Retried(BaseModel):
+    """The task that runs instead."""
+
+    id: UUID
+    task_id: UUID
+    resolution: Literal["retried"] = "retried"
+
+
+class Closed(BaseModel):
+    id: UUID
+    resolution: Literal["resolved", "discarded"]
+
+
+class BulkAnswer(BaseModel):
+    """What became of each. More that fit begin at `next`: `remaining` of them, counted up to 10,000."""
+
+    dry_run: bool
+    handled: list[Handling]
+    refused: list[Refusal]
+    next: UUID | None
+    remaining: int
+    capped: bool
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/inbox", tags=["inbox"], route_class=Guarded, responses=PROBLEMS)
+
+    @router.get("", dependencies=[needs("operator")])
+    async def list_entries(
+        signature: Annotated[Signature | None, Query()] = None,
+        category: Filter = None,
+        lifecycle: Filter = None,
+        name: Filter = None,
+        step: Filter = None,
+        owner: Filter = None,
+        handled: Handled = "open",
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> InboxPage:
+        """What failed for good, newest first; the first page also in groups that are alike."""
+        which = Which(signature, category, lifecycle, name, step, owner)
+        groups = await store.inbox_groups(which, limit=groups_shown) if cursor is None else None
+        page = await store.inbox_items(which, handled=handled, cursor=cursor, limit=limit)
+        return InboxPage(groups=groups, **vars(page))
+
+    @router.get("/{entry_id}", dependencies=[needs("operator")])
+    async def entry(entry_id: UUID) -> WholeEntry:
+        """One failure with all that is known: error, task, payload, steps, and what was done about it."""
+        return await store.inbox_entry(entry_id)
+
+    @router.post("/{entry_id}/retry", status_code=202)
+    async def retry(entry_id: UUID, caller: Operator, asked: Retry | None = None) -> Retried:
+        """Run its task again, as a new one. With another payload it begins anew, or at `from_step`."""
+        given = asked or Retry()
+        made = await store.inbox_retry(
+            entry_id, caller.name, from_step=given.from_step, payload=given.payload, note=given.note
+        )
+        return Retried(id=entry_id, task_id=made)
+
+    @router.post("/{entry_id}/resolve", status_code=202)
+    async def resolve(entry_id: UUID, caller: Operator, asked: Close | None = None) -> Closed:
+        """Say that the failure was dealt with elsewhere."""
+        await store.resolve(entry_id, caller.name, asked.note if asked else None)
+        return Closed(id=entry_id, resolution="resolved")
+
+    @router.post("/{entry_id}/discard", status_code=202)
+    async def discard(entry_id: UUID, caller: Operator, asked: Close | None = None) -> Closed:
+        """Say that nobody needs what failed."""
+        await store.discard(entry_id, caller.name, asked.note if asked else None)
+        return Closed(id=entry_id, resolution="discarded")
+
+    @router.post("/bulk", status_code=202)
+    async def bulk(asked: BulkRequest, caller: Operator) -> BulkAnswer:
+        """Retry, resolve or discard many, each for itself: the refusal of one does not undo the others."""
+        done = await store.inbox_bulk(
+            asked.action, caller.name, ids=asked.ids, which=asked.which(), before=asked.before, cursor=asked.cursor,
+            note=asked.note, from_step=asked.from_step, dry_run=asked.dry_run, limit=asked.limit,
+        )  # fmt: skip
+        return BulkAnswer(dry_run=asked.dry_run, **vars(done))
+
+    return router
