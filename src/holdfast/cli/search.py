@@ -78,7 +78,7 @@ def show_marked(text: str, query: str) -> None:
     from rich.padding import Padding
 
     console = Console()
-    room = (console.width - margin - 1) * lines_shown
+    room = (console.width - margin - 8) * lines_shown
     flat = printing.clean(" ".join(text.split()))
     console.print(Padding(marked(excerpt(flat, query, room), query), (0, 0, 0, margin)))
 
