@@ -114,7 +114,9 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
         answer.headers.update(headers_of(error.headers))
         if error.status_code == 405:  # the first route of this path has refused; others may have taken it
             path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-            answer.headers["Allow"] = ", ".join(sorted(set(methods_at(path, request.app.routes))))
+            found = list(routes_at(path, request.app.routes))
+            methods = {method for route in found if route.path == found[0].path for method in route.methods or ()}
+            answer.headers["Allow"] = ", ".join(sorted(methods))
         return answer
 
     @app.exception_handler(RequestValidationError)
@@ -152,13 +154,14 @@ async def situation(request: Request, error: HoldfastError, store: Store | None)
     return {"task_id": str(task_id)} | ({"state": found[0], "allowed": found[1]} if found else {})
 
 
-def methods_at(path: str, routes: Iterable[Any]) -> Iterator[str]:
-    """What may be asked at this path, by all routes that it has."""
+def routes_at(path: str, routes: Iterable[Any]) -> Iterator[APIRoute]:
+    """The routes that fit a path, in their order."""
     for route in routes:
         if isinstance(route, APIRoute):
-            yield from (route.methods or ()) if route.path_regex.match(path) else ()
+            if route.path_regex.match(path):
+                yield route
         elif router := getattr(route, "original_router", None):  # one that was included
-            yield from methods_at(path, router.routes)
+            yield from routes_at(path, router.routes)
 
 
 def headers_of(headers: Mapping[str, str] | None) -> dict[str, str]:
