@@ -114,9 +114,7 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
         answer.headers.update(headers_of(error.headers))
         if error.status_code == 405:  # the first route of this path has refused; others may have taken it
             path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
-            found = list(routes_at(path, request.app.routes))
-            methods = {method for route in found if route.path == found[0].path for method in route.methods or ()}
-            answer.headers["Allow"] = ", ".join(sorted(methods))
+            answer.headers["Allow"] = ", ".join(methods_at(path, request.app.routes))
         return answer
 
     @app.exception_handler(RequestValidationError)
@@ -152,6 +150,12 @@ async def situation(request: Request, error: HoldfastError, store: Store | None)
     except (DatabaseError, *PASSING):
         found = None
     return {"task_id": str(task_id)} | ({"state": found[0], "allowed": found[1]} if found else {})
+
+
+def methods_at(path: str, routes: Iterable[Any]) -> list[str]:
+    """What may be asked at this path: of the routes that fit it, those that name it most plainly."""
+    found = sorted(routes_at(path, routes), key=lambda route: route.path.count("{"))
+    return sorted({method for route in found if route.path == found[0].path for method in route.methods or ()})
 
 
 def routes_at(path: str, routes: Iterable[Any]) -> Iterator[APIRoute]:
