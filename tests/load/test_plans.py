@@ -31,6 +31,10 @@ from holdfast.lifecycle l, generate_series(1, {finished}) n where l.name = 'disp
 insert into holdfast.event (task_id, version, verb, from_state, to_state, attempt)
 select d.id, v, 'done', 'Running', 'Completed', 1 from holdfast.task_done d, generate_series(0, 2) v;
 insert into holdfast.input (id, payload) select id, '{{}}' from holdfast.task_done;
+insert into holdfast.usage (task_id, number, place, at, step, model, tokens_in, tokens_out, cost_micros, given, priced,
+                            lifecycle, name, owner)
+select d.id, 1, 1, holdfast.now() - interval '60 days', '', 'tiny', 1, 1, 1, true, false, d.lifecycle, d.name, d.owner
+from holdfast.task_done d;
 reset session_replication_role;
 """
 
@@ -78,6 +82,8 @@ HOT: dict[str, tuple[int, Callable[[list[asyncpg.Record]], tuple[str, tuple[Any,
     "stats of an owner": (300, lambda _: ("select * from holdfast.stats('nobody')", ())),
     "metrics": (30000, lambda _: ("select * from holdfast.metrics()", ())),
     "costs": (200, lambda _: ("select * from holdfast.costs()", ())),
+    "costs of an owner": (200, lambda _: ("select * from holdfast.costs('day', '-infinity', p_owner => 'ada')", ())),
+    "cost of a task": (100, lambda held: ("select * from holdfast.cost_of($1)", (held[0]["task_id"],))),
     "sweep with nothing to do": (300, lambda _: ("select * from holdfast.sweep()", ())),
 }  # fmt: skip
 

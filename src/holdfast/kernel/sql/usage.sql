@@ -51,13 +51,14 @@ $$;
 
 -- What was spent, by model, day (UTC), lifecycle, name, task or owner, or in total; from `since` (without it: in the last
 -- thirty days, of one task: ever) until right before `until`. The group that was used last comes first, and `limit` of them
--- are answered. `unpriced` are the calls whose cost nobody knows. Planned anew each time: what is worth a scan and what an index
--- depends on what is asked.
+-- are answered. `unpriced` are the calls whose cost nobody knows. Planned anew each time, because which index is worth it depends
+-- on what is asked.
 create or replace function holdfast.costs(
   p_by text default 'model', p_since timestamptz default null, p_until timestamptz default null, p_owner text default null,
   p_lifecycle text default null, p_name text default null, p_task uuid default null, p_limit int default 100)
 returns table ("group" text, calls bigint, tokens_in numeric, tokens_out numeric, cost_cents numeric, unpriced bigint)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off set timezone = 'UTC'
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_key text := case p_by when 'model' then 'u.model' when 'day' then 'u.at::date' when 'lifecycle' then 'l.name'
