@@ -5,6 +5,8 @@ from uuid import UUID
 import pytest
 
 from holdfast.kernel.task import Cancelled, Failed
+from holdfast.sdk.handle import Handle
+from tests.lifecycles.ingest.app import hf
 from tests.lifecycles.ingest.desk import Desk, desk_of
 from tests.promises.stage import MINUTE
 
@@ -76,6 +78,17 @@ async def test_what_was_persisted_and_never_published_is_gone_with_its_item(desk
         assert await owner.fetchval(
             "select published_at is null and replaced_at is not null from holdfast.document_version"
         )
+
+
+async def test_a_retry_of_what_was_never_published_makes_it_searchable(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    item = UUID((await desk.item(await desk.begin(uri)))["item_id"])
+    desk.engine.run(Handle(hf, item), crash_before="INDEXED", crashes=9)
+    assert (await desk.get(f"/ingest/items/{item}"))["status"] == "FAILED"
+    again = await desk.store.retry(item)
+    desk.work()
+    assert (await desk.get(f"/ingest/items/{again}"))["status"] == "DONE"
+    assert await desk.found("lanterns", mode="text") == [uri]
 
 
 async def test_a_removed_document_is_found_no_more_and_can_come_back(desk: Desk) -> None:
