@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.task import Cancelled, Failed
+from holdfast.kernel.task import Cancelled, Checkpoint, Failed
 from holdfast.sdk.handle import Handle
 from tests.lifecycles.ingest.app import hf
 from tests.lifecycles.ingest.desk import Desk, desk_of
@@ -40,6 +40,20 @@ async def test_a_document_that_is_as_it_was_is_not_made_again(desk: Desk) -> Non
     assert (item["status"], item["result"]["unchanged"]) == ("DONE", True)
     assert await desk.steps(item["item_id"]) == ["FETCHED"]
     assert (await desk.kinds(item["item_id"])).count("EMBEDDED skipped") == 1
+    assert await desk.found("lanterns", mode="text") == [uri]
+
+
+async def test_what_was_skipped_is_done_after_all_if_the_document_is_gone_meanwhile(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    await desk.ingest(uri)
+    run = await desk.begin(uri)
+    (lease,) = await desk.store.claim_these([(await desk.item(run))["item_id"]], lasting=MINUTE, worker="w")
+    for state in ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED"):  # as far as it came before its worker was lost
+        await desk.store.checkpoint(Checkpoint(lease, to=state))
+    (document,) = (await desk.get("/ingest/documents"))["items"]
+    await desk.http.delete(f"/ingest/documents/{document['document_id']}")
+    desk.work()
+    assert (await desk.item(run))["status"] == "DONE"
     assert await desk.found("lanterns", mode="text") == [uri]
 
 
