@@ -32,6 +32,12 @@ async def test_the_same_name_again_replaces_the_document(desk: Desk) -> None:
     assert (document["name"], document["about"]["title"], document["chunks"]) == ("tides", "Tides", 1)
 
 
+async def test_a_document_may_have_the_longest_name_in_any_script(desk: Desk) -> None:
+    name = "".join(chr(0x4E00 + 7919 * place % 20000) for place in range(2000))
+    await desk.ingest({"uri": desk.write("a.md", OLD), "name": name})
+    assert await desk.found("lanterns", mode="text") == [name]
+
+
 async def test_a_document_that_is_as_it_was_is_not_made_again(desk: Desk) -> None:
     uri = desk.write("a.md", OLD)
     await desk.ingest(uri)
