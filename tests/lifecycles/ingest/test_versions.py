@@ -4,7 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.task import Cancelled, Failed
+from holdfast.kernel.task import Cancelled, Checkpoint, Failed
+from holdfast.sdk.handle import Handle
+from tests.lifecycles.ingest.app import hf
 from tests.lifecycles.ingest.desk import Desk, desk_of
 from tests.promises.stage import MINUTE
 
@@ -30,6 +32,12 @@ async def test_the_same_name_again_replaces_the_document(desk: Desk) -> None:
     assert (document["name"], document["about"]["title"], document["chunks"]) == ("tides", "Tides", 1)
 
 
+async def test_a_document_may_have_the_longest_name_in_any_script(desk: Desk) -> None:
+    name = "".join(chr(0x4E00 + 7919 * place % 20000) for place in range(2000))
+    await desk.ingest({"uri": desk.write("a.md", OLD), "name": name})
+    assert await desk.found("lanterns", mode="text") == [name]
+
+
 async def test_a_document_that_is_as_it_was_is_not_made_again(desk: Desk) -> None:
     uri = desk.write("a.md", OLD)
     await desk.ingest(uri)
@@ -38,6 +46,20 @@ async def test_a_document_that_is_as_it_was_is_not_made_again(desk: Desk) -> Non
     assert (item["status"], item["result"]["unchanged"]) == ("DONE", True)
     assert await desk.steps(item["item_id"]) == ["FETCHED"]
     assert (await desk.kinds(item["item_id"])).count("EMBEDDED skipped") == 1
+    assert await desk.found("lanterns", mode="text") == [uri]
+
+
+async def test_what_was_skipped_is_done_after_all_if_the_document_is_gone_meanwhile(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    await desk.ingest(uri)
+    run = await desk.begin(uri)
+    (lease,) = await desk.store.claim_these([(await desk.item(run))["item_id"]], lasting=MINUTE, worker="w")
+    for state in ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED"):  # as far as it came before its worker was lost
+        await desk.store.checkpoint(Checkpoint(lease, to=state))
+    (document,) = (await desk.get("/ingest/documents"))["items"]
+    await desk.http.delete(f"/ingest/documents/{document['document_id']}")
+    desk.work()
+    assert (await desk.item(run))["status"] == "DONE"
     assert await desk.found("lanterns", mode="text") == [uri]
 
 
@@ -76,6 +98,17 @@ async def test_what_was_persisted_and_never_published_is_gone_with_its_item(desk
         assert await owner.fetchval(
             "select published_at is null and replaced_at is not null from holdfast.document_version"
         )
+
+
+async def test_a_retry_of_what_was_never_published_makes_it_searchable(desk: Desk) -> None:
+    uri = desk.write("a.md", OLD)
+    item = UUID((await desk.item(await desk.begin(uri)))["item_id"])
+    desk.engine.run(Handle(hf, item), crash_before="INDEXED", crashes=9)
+    assert (await desk.get(f"/ingest/items/{item}"))["status"] == "FAILED"
+    again = await desk.store.retry(item)
+    desk.work()
+    assert (await desk.get(f"/ingest/items/{again}"))["status"] == "DONE"
+    assert await desk.found("lanterns", mode="text") == [uri]
 
 
 async def test_a_removed_document_is_found_no_more_and_can_come_back(desk: Desk) -> None:

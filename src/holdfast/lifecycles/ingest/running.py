@@ -60,7 +60,7 @@ async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **k
     await attempt.desk.record(attempt.lease, "step_started", target, None)
     with attempt.within(target) as spent:
         value = await answered(attempt, function, args, kwargs)
-        state = target if target in MOVES else None
+        state = target if is_ahead(attempt, target) else None
         kept = await attempt.keep(target, fitting(target, function, value), spent, to=state)
     return read_back(target, function, kept)
 
@@ -110,9 +110,14 @@ def check_place(attempt: Attempt, target: str) -> None:
 
 async def catch_up(attempt: Attempt, target: str) -> None:
     """Move an item to a state whose step is done already: a retry begins with steps that another item has done."""
-    if target in MOVES and attempt.state in MOVES and MOVES.index(attempt.state) < MOVES.index(target):
+    if is_ahead(attempt, target):
         await attempt.desk.checkpoint(Checkpoint(attempt.lease, to=target))
         attempt.state = target
+
+
+def is_ahead(attempt: Attempt, target: str) -> bool:
+    """Whether a step leads to a state that its item is not in yet: it may have been skipped, and be done after all."""
+    return target in MOVES and attempt.state in MOVES and MOVES.index(attempt.state) < MOVES.index(target)
 
 
 async def check_budget(attempt: Attempt) -> None:

@@ -14,7 +14,7 @@ create table holdfast.document (
   current uuid,
   created_at timestamptz not null default holdfast.now()
 );
-create unique index document_name on holdfast.document (owner, md5(name), name);
+create unique index document_name on holdfast.document (owner, md5(name));  -- a name may be longer than an index takes
 
 -- One row per item that came as far as to be persisted. `recipe` is what it was made with: the same content by the same
 -- recipe need not be made again.

@@ -131,13 +131,17 @@ as $$
   update holdfast.document_version n set replaced_at = holdfast.now() where n.task_id = p_version and n.replaced_at is null;
 $$;
 
--- An item that failed or was cancelled between PERSISTED and INDEXED leaves nothing to be searched.
+-- An item that failed or was cancelled between PERSISTED and INDEXED leaves nothing to be searched, and so nothing that a
+-- retry could begin with: it persists anew.
 create or replace function holdfast.forget_unpublished(p_item uuid) returns void
 language plpgsql
 as $$
 begin
   perform holdfast.forget_version(n.task_id) from holdfast.document_version n
   where n.task_id = p_item and n.published_at is null and n.replaced_at is null;
+  if found then
+    delete from holdfast.step s where s.task_id = p_item and s.name = 'PERSISTED';
+  end if;
 end $$;
 
 -- The run's last word, beside its own event: how many of its items ended how, and what they cost.
