@@ -1,9 +1,10 @@
 -- search.sql: chunks by their words, by their meaning, or by both. Sees what is published and nothing else.
 
 -- Live chunks with any of these words, the best first: rare words count for more (by how many chunks have them), and words
--- that come often in a chunk for a little more.
+-- that come often in a chunk for a little more. `share` is what its words weigh of all that were asked for, from 0 to 1.
+drop function if exists holdfast.matching_chunks(text, text, int);
 create or replace function holdfast.matching_chunks(p_owner text, p_query text, p_limit int)
-returns table (version uuid, number int, score float8)
+returns table (version uuid, number int, score float8, share float8)
 language sql stable
 as $$
   with word as materialized (
@@ -15,17 +16,21 @@ as $$
       select c.version, c.number, c.words from holdfast.chunk c
       where c.live and c.words @@ w.query and (p_owner is null or c.owner = p_owner) offset 0) c
   ), rare as (
-    select h.lexeme, ln(1 + (t.number - count(*) + 0.5) / (count(*) + 0.5)) as weight
-    from hit h cross join (
+    select w.lexeme, ln(1 + (t.number - n.number + 0.5) / (n.number + 0.5)) as weight
+    from word w
+    cross join lateral (select count(*) as number from hit h where h.lexeme = w.lexeme) n
+    cross join (
       select count(*) as number from holdfast.chunk c where c.live and (p_owner is null or c.owner = p_owner)) t
-    group by h.lexeme, t.number
   )
-  select h.version, h.number, sum(h.often * r.weight)::float8 from hit h join rare r on r.lexeme = h.lexeme
+  select h.version, h.number, sum(h.often * r.weight)::float8,
+         (sum(r.weight) / (select sum(a.weight) from rare a))::float8
+  from hit h join rare r on r.lexeme = h.lexeme
   group by h.version, h.number order by 3 desc, h.version, h.number limit p_limit
 $$;
 
--- The best chunks. mode: text, vector, or hybrid, which adds up 1/(60 + rank) of both lists; a list that is not asked
--- for, or a query without a vector, counts as empty.
+-- The best chunks. mode: text, vector, or hybrid, which adds to the similarity a quarter of the share of the words
+-- (python -m bench search: by 1/(60 + rank) of both lists a good vector lost to words found by chance). A chunk that is
+-- not among the nearest counts as the last of them. A query without a vector is answered by its words.
 create or replace function holdfast.search_chunks(
   p_query text, p_embedder text default null, p_vector real[] default null, p_mode text default 'hybrid',
   p_owner text default null, p_limit int default 10)
@@ -45,18 +50,21 @@ begin
   perform holdfast.scan_on();
   return query
   with by_text as materialized (
-    select m.version, m.number, row_number() over (order by m.score desc, m.version, m.number)::int as place
+    select m.version, m.number, m.share, row_number() over (order by m.score desc, m.version, m.number)::int as place
     from holdfast.matching_chunks(p_owner, p_query, v_pool) m where p_mode <> 'vector'
   ), by_vector as materialized (
     select n.version, n.number, n.similarity,
            row_number() over (order by n.similarity desc, n.version, n.number)::int as place
     from holdfast.nearest_chunks(p_owner, p_embedder, p_vector, v_pool) n
     where p_mode <> 'text' and cardinality(p_vector) > 0
+  ), far as materialized (
+    select min(v.similarity) as similarity from by_vector v
   ), found as (
     select coalesce(t.version, v.version) as version, coalesce(t.number, v.number) as number, t.place as text_place,
            v.place as vector_place, v.similarity,
-           coalesce(1.0::float8 / (60 + t.place), 0) + coalesce(1.0::float8 / (60 + v.place), 0) as score
-    from by_text t full join by_vector v on v.version = t.version and v.number = t.number
+           case when f.similarity is null then 1.0::float8 / (60 + t.place)
+                else coalesce(v.similarity, f.similarity) + 0.25 * coalesce(t.share, 0) end as score
+    from by_text t full join by_vector v on v.version = t.version and v.number = t.number cross join far f
     order by 6 desc, 1, 2 limit p_limit
   )
   select d.id, d.name, n.about ->> 'title', f.version, f.number, c.starts, c.ends, c.page, c.text, f.score, f.text_place,
