@@ -12,9 +12,11 @@ them does for the rest stands beside what `hybrid` does for the same rest.
 """
 
 import json
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import get_args
@@ -84,7 +86,7 @@ async def fill(place: Place, embedder: Embedder) -> None:
             vectors = await embedder.embed([one.text for one in cut])
             await Library.beside(store).persist(
                 lease, name=name, sha256="", recipe="", about={"title": name}, passages=cut, embedder=embedder.name,
-                dimensions=embedder.dimensions, vectors=[number for one in vectors for number in one], entities=[],
+                dimensions=embedder.dimensions, vectors=array("f", chain.from_iterable(vectors)), entities=[],
             )  # fmt: skip
         await connection.execute("select holdfast.publish_versions($1)", [lease.task_id for lease in leases])
 

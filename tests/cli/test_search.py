@@ -1,6 +1,7 @@
 """`holdfast search`: the best passages, the words in them marked, and a kind word where there is nothing."""
 
 import contextlib
+from array import array
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -47,7 +48,7 @@ async def keep(store: Store, name: str, text: str, embedder: Embedder) -> None:
     await Library.beside(store).persist(
         lease, name=name, sha256=uuid4().hex * 2, recipe="1", about={"title": name},
         passages=[Passage(0, 0, len(text), 7, text)], embedder=embedder.name, dimensions=embedder.dimensions,
-        vectors=vector, entities=[],
+        vectors=array("f", vector), entities=[],
     )  # fmt: skip
     for state in ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED"):
         await store.checkpoint(Checkpoint(lease, state, "done", to=state))

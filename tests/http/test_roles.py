@@ -56,7 +56,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("DELETE", "/ingest/documents/{document_id}"): READERS,
     ("GET", "/ingest/search"): READERS,
     ("GET", "/inbox"): {"operator"},
-    ("GET", "/inbox/{entry_id}"): {"operator"},
+    ("GET", "/inbox/{entry_id:uuid}"): {"operator"},
     ("POST", "/inbox/{entry_id}/retry"): {"operator"},
     ("POST", "/inbox/{entry_id}/resolve"): {"operator"},
     ("POST", "/inbox/{entry_id}/discard"): {"operator"},
@@ -107,6 +107,7 @@ async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(
     url = (
         path.replace("{task_id}", MISSING)
         .replace("{entry_id}", MISSING)
+        .replace("{entry_id:uuid}", MISSING)
         .replace("{name}", "dispatch")
         .replace("{asset}", "swagger-ui.css")
         .replace("{owner}", "ada")
@@ -235,6 +236,7 @@ async def test_a_parameter_that_no_route_has_is_refused(http: httpx.AsyncClient,
     url = (
         path.replace("{task_id}", MISSING)
         .replace("{entry_id}", MISSING)
+        .replace("{entry_id:uuid}", MISSING)
         .replace("{name}", "dispatch")
         .replace("{asset}", "swagger-ui.css")
         .replace("{owner}", "ada")

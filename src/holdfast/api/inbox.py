@@ -115,7 +115,7 @@ def routes(store: Store) -> APIRouter:
         page = await store.inbox_items(which, handled=handled, cursor=cursor, limit=limit)
         return InboxPage(groups=groups, **vars(page))
 
-    @router.get("/{entry_id}", dependencies=[needs("operator")])
+    @router.get("/{entry_id:uuid}", dependencies=[needs("operator")])
     async def entry(entry_id: UUID) -> WholeEntry:
         """One failure with all that is known: error, task, payload, steps, and what was done about it."""
         return await store.inbox_entry(entry_id)

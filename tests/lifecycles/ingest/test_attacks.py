@@ -1,6 +1,7 @@
 """Bad input gets a clear answer, and nobody reads what is not theirs."""
 
 import hashlib
+from array import array
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -147,7 +148,7 @@ async def test_nobody_persists_without_the_lease(desk: Desk) -> None:
     (lease,) = await desk.store.claim_these([item["item_id"]], lasting=MINUTE, worker="w")
     desk.clock.advance(minutes=2)
     await desk.store.sweep()
-    given: dict[str, Any] = {"passages": [], "vectors": [], "entities": [], "about": {}}
+    given: dict[str, Any] = {"passages": [], "vectors": array("f"), "entities": [], "about": {}}
     with pytest.raises(LeaseLost):
         await desk.library.persist(
             lease, name="a", sha256="0", recipe="", embedder="e", dimensions=2, **given
@@ -162,7 +163,7 @@ async def test_an_item_is_not_published_with_chunks_missing(desk: Desk) -> None:
     passages = [Passage(n, 0, 1, None, "x") for n in range(2)]
     await desk.library.persist(
         lease, name="a", sha256="0", recipe="", embedder="e", dimensions=2, passages=passages,
-        vectors=[1.0, 0.0, 0.0, 1.0], entities=[], about={},
+        vectors=array("f", [1.0, 0.0, 0.0, 1.0]), entities=[], about={},
     )  # fmt: skip
     async with desk.engine.database.connect_owner() as owner:
         await owner.execute("delete from holdfast.chunk where number = 1")

@@ -76,12 +76,12 @@ async def check_published(desk: Desk, item: str, name: str, word: str) -> None:
     async with desk.engine.database.connect_owner() as owner:
         versions = await owner.fetch(
             "select n.task_id, n.chunks, n.published_at is not null as shown, n.replaced_at is null as stays,"
-            " (select count(*) from holdfast.chunk c where c.version = n.task_id and c.live) as live"
+            " (select count(*) from holdfast.chunk c where c.version = n.task_id) as kept"
             " from holdfast.document_version n join holdfast.document d on d.id = n.document where d.name = $1", name
         )  # fmt: skip
         assert [(str(row["task_id"]), row["shown"], row["stays"]) for row in versions] == [(item, True, True)]
-        assert versions[0]["live"] == versions[0]["chunks"] > 0
-        assert await owner.fetchval("select count(*) from holdfast.chunk where not live") == 0
+        assert versions[0]["kept"] == versions[0]["chunks"] > 0
+        assert not await owner.fetch("select from holdfast.chunk c where not holdfast.is_current(c.version)")
 
 
 async def check_cost(desk: Desk, run: str, item: str) -> float:

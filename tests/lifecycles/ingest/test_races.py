@@ -1,6 +1,7 @@
 """Sessions that meet in the SQL of ingestion: each ends as if one had come after the other, and no reader notices."""
 
 import asyncio
+from array import array
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -35,7 +36,7 @@ STUCK = "select count(*) from holdfast.task t where t.state = 'OVER_BUDGET' and 
 HALF = """
 select count(*) from holdfast.document_version n
 left join holdfast.document d on d.current = n.task_id
-where (select count(*) from holdfast.chunk c where c.version = n.task_id and c.live) <>
+where (select count(*) from holdfast.chunk c where c.version = n.task_id) <>
   case when d.id is null then 0 else n.chunks end
 """
 """Versions that are shown and not whole, or not shown and still found."""
@@ -65,7 +66,7 @@ class Stage:
         document = await (library or self.library).persist(
             lease, name=str(lease.payload["name"]), sha256=text, recipe="r", about={"title": text},
             passages=[Passage(0, 0, len(text), None, text)], embedder="e", dimensions=dimensions,
-            vectors=[1.0, *[0.0] * (dimensions - 1)], entities=[],
+            vectors=array("f", [1.0, *[0.0] * (dimensions - 1)]), entities=[],
         )  # fmt: skip
         if library is None:
             for state in MOVES:

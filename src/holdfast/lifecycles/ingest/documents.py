@@ -17,7 +17,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from holdfast.kernel.running import at_hand, current, progress, step
+from holdfast.errors import Fatal, ObjectMissing
+from holdfast.kernel.running import at_hand, current, progress
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.threads import in_thread
 from holdfast.lifecycles.ingest.declaration import STEPS
@@ -122,7 +123,7 @@ class Documents:
         """Read what is written in it. Raises SchemaInvalid for what cannot be read."""
         with scratch() as folder:
             path = folder / "raw"
-            await self.objects.fetch(raw.key, path)
+            await self.bring(raw.key, path)
             found = await extract(path, name, raw.content_type)
             key = await self.keep_json(folder, "text", asdict(found))
         return Text(key, found.kind, found.title, len(found.text), len(found.pages))
@@ -145,7 +146,7 @@ class Documents:
         pieces = []
         for first in range(0, len(passages), embedded_at_once):
             some = passages[first : first + embedded_at_once]
-            pieces.append(await step(f"EMBEDDED[{first}]", self.embed_some, some, f"vectors-{first}"))
+            pieces.append(await run_step(f"EMBEDDED[{first}]", self.embed_some, some, f"vectors-{first}"))
         vectors = array("f")
         for piece in pieces:
             vectors.extend(await self.vectors_of(piece))
@@ -178,7 +179,7 @@ class Documents:
             passages=await self.passages_of(chunks),
             embedder=self.embedder.name,
             dimensions=self.embedder.dimensions,
-            vectors=(await self.vectors_of(vectors)).tolist(),
+            vectors=await self.vectors_of(vectors),
             entities=await self.json_of(entities.key),
         )
 
@@ -189,7 +190,7 @@ class Documents:
     async def is_unchanged(self, name: str, raw: Raw) -> bool:
         """Whether searchers see the same content by the same recipe already, made by another item."""
         lease = current()
-        same = await Library.beside(at_hand()).same_version(lease.owner, name, raw.sha256, self.recipe)
+        same = await Library.beside(at_hand()).same_version(lease, name, raw.sha256, self.recipe)
         return same not in (None, lease.task_id)
 
     # Where it lies between the steps
@@ -210,9 +211,16 @@ class Documents:
             path.write_bytes(vectors.tobytes())
             return Part(await self.keep(path, path.name, "application/octet-stream"), number)
 
+    async def bring(self, key: str, path: Path) -> None:
+        """What a step has kept. Raises Fatal once it is gone: a failed item's is kept for thirty days."""
+        try:
+            await self.objects.fetch(key, path)
+        except ObjectMissing as error:
+            raise Fatal("What an earlier step kept is gone. Retry it from FETCHED.", code="gone") from error
+
     async def bytes_of(self, key: str) -> bytes:
         with scratch() as folder:
-            await self.objects.fetch(key, folder / "object")
+            await self.bring(key, folder / "object")
             return (folder / "object").read_bytes()
 
     async def json_of(self, key: str) -> Any:

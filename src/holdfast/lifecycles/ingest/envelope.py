@@ -125,8 +125,13 @@ def from_answer(answer: httpx.Response) -> Failure:
 
 
 def is_envelope(value: object) -> bool:
-    """Whether a step has answered with an envelope: a status, and nothing that an envelope does not have."""
-    return isinstance(value, Mapping) and value.get("status") in ("ok", "error") and value.keys() <= FIELDS
+    """Whether a step has answered with an envelope: a status, a result or a category, and no field of its own."""
+    return (
+        isinstance(value, Mapping)
+        and value.get("status") in ("ok", "error")
+        and ("result" in value or "error_kind" in value)
+        and value.keys() <= FIELDS
+    )
 
 
 def opened(envelope: Mapping[str, Any]) -> Any:

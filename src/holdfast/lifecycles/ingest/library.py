@@ -1,5 +1,6 @@
 """The functions of documents.sql, runs.sql and search.sql, as Python: one short method for each."""
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from holdfast.kernel.task import Proof
 
 Mode = Literal["hybrid", "text", "vector"]
 
-chunks_at_once = 500
+chunks_at_once = 200
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Library(Calls):
         passages: Sequence[Passage],
         embedder: str,
         dimensions: int,
-        vectors: Sequence[float],
+        vectors: "array[float]",
         entities: Sequence[Mapping[str, Any]],
     ) -> UUID:
         """Write a version of a document, in the place of what this item has written before; its document.
@@ -87,7 +88,7 @@ class Library(Calls):
         )  # fmt: skip
         for first in range(0, len(passages), chunks_at_once):
             some = passages[first : first + chunks_at_once]
-            numbers = vectors[first * dimensions : (first + len(some)) * dimensions]
+            numbers = vectors[first * dimensions : (first + len(some)) * dimensions].tolist()
             await self._value(
                 "select holdfast.persist_chunks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
                 *proof, [one.number for one in some], [one.starts for one in some], [one.ends for one in some],
@@ -95,10 +96,10 @@ class Library(Calls):
             )  # fmt: skip
         return document
 
-    async def same_version(self, owner: str, name: str, sha256: str, recipe: str) -> UUID | None:
-        """The version that searchers see, if it was made of this content by this recipe."""
-        query = "select holdfast.same_version($1, $2, $3, $4)"
-        found: UUID | None = await self._value(query, owner, wire.text(name), sha256, recipe)
+    async def same_version(self, lease: Proof, name: str, sha256: str, recipe: str) -> UUID | None:
+        """The version that searchers see, if it was made of this content by this recipe. Raises LeaseLost."""
+        given = (lease.task_id, lease.attempt, lease.token, wire.text(name), sha256, recipe)
+        found: UUID | None = await self._value("select holdfast.same_version($1, $2, $3, $4, $5, $6)", *given)
         return found
 
     # For users
@@ -145,10 +146,10 @@ class Library(Calls):
         return int(await self._value("select holdfast.set_run_budget($1, $2, $3)", run, cents, owner))
 
     async def documents(
-        self, owner: str | None = None, *, after: str | None = None, limit: int = 50
+        self, owner: str | None = None, *, before: UUID | None = None, limit: int = 50
     ) -> list[dict[str, Any]]:
-        """What can be searched, by name, from one on."""
-        rows = await self._rows("select * from holdfast.read_documents($1, $2, $3)", owner, wire.text(after), limit)
+        """What can be searched, the newest first, from one on."""
+        rows = await self._rows("select * from holdfast.read_documents($1, $2, $3)", owner, before, limit)
         return [wire.load(row[0]) for row in rows]
 
     async def remove(self, document: UUID, owner: str | None = None) -> bool:

@@ -140,7 +140,7 @@ class Uploads(BaseModel):
 
 class Documents(BaseModel):
     items: list[dict[str, Any]]
-    next: str | None
+    next: UUID | None
 
 
 class Found(BaseModel):
@@ -257,12 +257,12 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     @router.get("/documents")
     async def documents(
         caller: User,
-        cursor: Annotated[Name | None, Query()] = None,
+        cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Documents:
-        """What can be searched, by name."""
-        found = await library.documents(owned_by(caller), after=cursor, limit=limit)
-        return Documents(items=found, next=found[-1]["name"] if len(found) == limit else None)
+        """What can be searched, the newest first."""
+        found = await library.documents(owned_by(caller), before=cursor, limit=limit)
+        return Documents(items=found, next=UUID(found[-1]["document_id"]) if len(found) == limit else None)
 
     @router.delete("/documents/{document_id}", status_code=204)
     async def remove(document_id: UUID, caller: User) -> None:

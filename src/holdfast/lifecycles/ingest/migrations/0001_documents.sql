@@ -6,15 +6,19 @@ create table holdfast.ingest_run (
   budget_micros numeric check (budget_micros >= 0)
 );
 
--- A document goes by its name, for its owner. `current` is the version that searchers see: the item that made it.
+-- A document goes by its name, for its owner. `current` is the version that searchers see: the item that made it. `fresh_at`
+-- is when the newest word about it was fetched: whatever was fetched before that never shows again.
 create table holdfast.document (
   id uuid primary key default holdfast.uuid7(),
   owner text not null,
   name text not null check (length(name) between 1 and 2000),
   current uuid,
+  fresh_at timestamptz,
   created_at timestamptz not null default holdfast.now()
 );
 create unique index document_name on holdfast.document (owner, md5(name));  -- a name may be longer than an index takes
+create unique index document_current on holdfast.document (current) where current is not null;
+create index document_owner on holdfast.document (owner, id);
 
 -- One row per item that came as far as to be persisted. `recipe` is what it was made with: the same content by the same
 -- recipe need not be made again.
@@ -25,14 +29,16 @@ create table holdfast.document_version (
   recipe text not null,
   about jsonb not null,
   chunks int not null,
+  fetched_at timestamptz not null,  -- a retry that inherits what was fetched inherits the moment too
   persisted_at timestamptz not null default holdfast.now(),
   published_at timestamptz,
   replaced_at timestamptz
 );
 create index document_version_document on holdfast.document_version (document, task_id);
 
--- Chunks of versions that are or will be searched. `live` since its version is the current one: only live ones are
--- in the indexes. The numbers of a vector are in `embedding`, or, where there is pgvector, in `vector` (sql/vectors.sql).
+-- Chunks of versions that are or will be searched. They are indexed as they are persisted, some at a time; which of them are
+-- searched is one row of their document. The numbers of a vector are in `embedding`, or, where there is pgvector, in
+-- `vector` (sql/vectors.sql).
 create table holdfast.chunk (
   version uuid not null references holdfast.document_version on delete cascade,
   number int not null,
@@ -45,11 +51,10 @@ create table holdfast.chunk (
   embedder text not null,
   dimensions int not null,
   embedding real[],
-  live bool not null default false,
   primary key (version, number)
 );
-create index chunk_words on holdfast.chunk using gin (words) where live;
-create index chunk_live on holdfast.chunk (owner, embedder) where live;
+create index chunk_words on holdfast.chunk using gin (words);
+create index chunk_owner on holdfast.chunk (owner, embedder);
 
 -- Who and what is named in a version, each once.
 create table holdfast.entity (

@@ -22,8 +22,8 @@ begin
   select d.id into v_document from holdfast.document d
   where d.owner = v_owner and md5(d.name) = md5(p_name) and d.name = p_name for no key update;
   delete from holdfast.document_version n where n.task_id = p_id;
-  insert into holdfast.document_version (task_id, document, sha256, recipe, about, chunks)
-  values (p_id, v_document, p_sha256, p_recipe, p_about, p_chunks);
+  insert into holdfast.document_version (task_id, document, sha256, recipe, about, chunks, fetched_at)
+  values (p_id, v_document, p_sha256, p_recipe, p_about, p_chunks, holdfast.fetched_at(p_id));
   insert into holdfast.entity (version, kind, value, times, starts)
   select p_id, e.kind, left(e.value, 500), sum(e.times), min(e.starts)
   from jsonb_to_recordset(p_entities) e(kind text, value text, times int, starts int) group by 1, 2, 3;
@@ -66,16 +66,36 @@ begin
   return v_owner;
 end $$;
 
--- The version that searchers see of a document, if it was made of this content by this recipe.
-create or replace function holdfast.same_version(p_owner text, p_name text, p_sha256 text, p_recipe text) returns uuid
-language sql stable security definer set search_path = pg_catalog, pg_temp
+-- When an item fetched what it is about: the moment of that step, also of one that it has inherited.
+create or replace function holdfast.fetched_at(p_item uuid) returns timestamptz
+language sql stable
 as $$
-  select d.current from holdfast.document d join holdfast.document_version n on n.task_id = d.current
-  where d.owner = p_owner and md5(d.name) = md5(p_name) and d.name = p_name and n.sha256 = p_sha256 and n.recipe = p_recipe
+  select coalesce((select s.at from holdfast.step s where s.task_id = p_item and s.name = 'FETCHED' and s.done),
+                  (select t.created_at from holdfast.task t where t.id = p_item))
 $$;
 
--- Documents that can be searched, by name, from one on.
-create or replace function holdfast.read_documents(p_owner text, p_after text default null, p_limit int default 50) returns setof jsonb
+-- The version that searchers see of a document, if it was made of this content by this recipe. Who finds it so has looked,
+-- and whatever was fetched before does not replace it any more.
+create or replace function holdfast.same_version(
+  p_id uuid, p_attempt int, p_token uuid, p_name text, p_sha256 text, p_recipe text) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '10s'
+as $$
+declare
+  v_owner text := holdfast.owner_under_lease(p_id, p_attempt, p_token);
+  v_current uuid;
+begin
+  select d.current into v_current from holdfast.document d
+  where d.owner = v_owner and md5(d.name) = md5(p_name) and d.name = p_name for no key update;
+  if exists (select from holdfast.document_version n
+             where n.task_id = v_current and n.sha256 = p_sha256 and n.recipe = p_recipe) then
+    update holdfast.document d set fresh_at = greatest(d.fresh_at, holdfast.fetched_at(p_id)) where d.current = v_current;
+    return v_current;
+  end if;
+  return null;
+end $$;
+
+-- Documents that can be searched, the newest first, from one on.
+create or replace function holdfast.read_documents(p_owner text, p_before uuid default null, p_limit int default 50) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
   select jsonb_build_object('document_id', d.id, 'owner', d.owner, 'name', d.name, 'item_id', n.task_id, 'sha256', n.sha256,
@@ -83,8 +103,8 @@ as $$
                             'entities', (select coalesce(jsonb_object_agg(e.kind, e.number), '{}') from (
                               select e.kind, count(*) as number from holdfast.entity e where e.version = n.task_id group by 1) e))
   from holdfast.document d join holdfast.document_version n on n.task_id = d.current
-  where (p_owner is null or d.owner = p_owner) and (p_after is null or d.name collate "C" > p_after collate "C")
-  order by d.name collate "C", d.id limit least(p_limit, 200)
+  where (p_owner is null or d.owner = p_owner) and (p_before is null or d.id < p_before)
+  order by d.id desc limit least(p_limit, 200)
 $$;
 
 -- A document is searched no more. Answers whether there was one.
@@ -100,12 +120,12 @@ begin
     return false;
   end if;
   perform holdfast.forget_version(v_current);
-  update holdfast.document d set current = null where d.id = p_document;
+  update holdfast.document d set current = null, fresh_at = greatest(d.fresh_at, holdfast.now()) where d.id = p_document;
   return true;
 end $$;
 
 grant execute on function
   holdfast.persist_version(uuid, int, uuid, text, text, text, jsonb, int, int, jsonb),
   holdfast.persist_chunks(uuid, int, uuid, int[], int[], int[], int[], text[], text, int, real[]),
-  holdfast.same_version(text, text, text, text), holdfast.read_documents(text, text, int),
+  holdfast.same_version(uuid, int, uuid, text, text, text), holdfast.read_documents(text, uuid, int),
   holdfast.remove_document(uuid, text) to holdfast_app;

@@ -30,7 +30,7 @@ begin
         perform holdfast.forget_unpublished(m.task_id);
         -- What a failed item has done is what a retry begins with.
         perform holdfast.delete_later(m.task_id, 'ingest/' || m.task_id,
-                                      case m.to_state when 'FAILED' then interval '30 days' else interval '1 day' end);
+                                      case m.to_state when 'DONE' then interval '1 day' else interval '30 days' end);
       end if;
     end if;
   end loop;
@@ -90,8 +90,8 @@ begin
   end if;
 end $$;
 
--- The newest version of a document is the one that searchers see, from this commit on. One that was overtaken meanwhile
--- never shows.
+-- The version that was fetched last is the one that searchers see, from this commit on. One that was overtaken meanwhile
+-- never shows, and neither does what was fetched before the document was removed.
 create or replace function holdfast.publish_versions(p_items uuid[]) returns void
 language plpgsql
 as $$
@@ -102,13 +102,13 @@ begin
     return;
   end if;
   for v in
-    select d.id, n.task_id, n.chunks, d.current from holdfast.document_version n
+    select d.id, n.task_id, n.chunks, n.fetched_at, d.current, d.fresh_at from holdfast.document_version n
     join holdfast.document d on d.id = n.document
     where n.task_id = any (p_items) order by d.id, n.task_id for update of d
   loop
     -- Looked at anew: of two versions in one call the first has changed it, and so has whoever held the lock.
-    v.current := (select d.current from holdfast.document d where d.id = v.id);
-    if v.current > v.task_id then
+    select d.current, d.fresh_at into v.current, v.fresh_at from holdfast.document d where d.id = v.id;
+    if v.fetched_at < v.fresh_at or (v.fetched_at = v.fresh_at and v.current > v.task_id) then
       perform holdfast.forget_version(v.task_id);
       continue;
     end if;
@@ -116,8 +116,7 @@ begin
       perform holdfast.refuse('TK002', format('Not all chunks of %s are persisted.', v.task_id), 'Retry it from PERSISTED.');
     end if;
     perform holdfast.forget_version(v.current) where v.current <> v.task_id;
-    update holdfast.chunk c set live = true where c.version = v.task_id and not c.live;
-    update holdfast.document d set current = v.task_id where d.id = v.id;
+    update holdfast.document d set current = v.task_id, fresh_at = v.fetched_at where d.id = v.id;
     update holdfast.document_version n set published_at = holdfast.now() where n.task_id = v.task_id;
   end loop;
 end $$;

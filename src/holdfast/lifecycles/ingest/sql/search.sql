@@ -1,8 +1,7 @@
 -- search.sql: chunks by their words, by their meaning, or by both. Sees what is published and nothing else.
 
--- Live chunks with any of these words, the best first: rare words count for more (by how many chunks have them), and words
+-- Current chunks with any of these words, the best first: rare words count for more (by how many chunks have them), and words
 -- that come often in a chunk for a little more. `share` is what its words weigh of all that were asked for, from 0 to 1.
-drop function if exists holdfast.matching_chunks(text, text, int);
 create or replace function holdfast.matching_chunks(p_owner text, p_query text, p_limit int)
 returns table (version uuid, number int, score float8, share float8)
 language sql stable
@@ -14,13 +13,14 @@ as $$
     select w.lexeme, c.version, c.number, ts_rank(c.words, w.query) as often
     from word w cross join lateral (
       select c.version, c.number, c.words from holdfast.chunk c
-      where c.live and c.words @@ w.query and (p_owner is null or c.owner = p_owner) offset 0) c
+      where c.words @@ w.query and (p_owner is null or c.owner = p_owner) and holdfast.is_current(c.version) offset 0) c
   ), rare as (
     select w.lexeme, ln(1 + (t.number - n.number + 0.5) / (n.number + 0.5)) as weight
     from word w
     cross join lateral (select count(*) as number from hit h where h.lexeme = w.lexeme) n
     cross join (
-      select count(*) as number from holdfast.chunk c where c.live and (p_owner is null or c.owner = p_owner)) t
+      select sum(n.chunks) as number from holdfast.document d join holdfast.document_version n on n.task_id = d.current
+      where p_owner is null or d.owner = p_owner) t
   )
   select h.version, h.number, sum(h.often * r.weight)::float8,
          (sum(r.weight) / (select sum(a.weight) from rare a))::float8

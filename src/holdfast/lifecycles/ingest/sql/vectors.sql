@@ -1,5 +1,5 @@
 -- vectors.sql: where Postgres has pgvector, vectors are kept as such and found by an HNSW index; elsewhere as real[], and
--- every live chunk is compared. What is found is the same, but for the few that an approximate index misses.
+-- every chunk is compared. What is found is the same, but for the few that an approximate index misses.
 
 -- The schema of the type `vector`, if chunks are kept with it.
 create or replace function holdfast.vector_schema() returns text
@@ -25,7 +25,7 @@ begin
     begin
       create extension vector schema public;
     exception when others then
-      return;  -- not ours to make: whoever may, does, and migrates once more
+      return;  -- not ours to make: whoever may, makes it and calls this once more
     end;
   end if;
   select n.nspname into v_schema from pg_extension e join pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector';
@@ -46,7 +46,7 @@ begin
   end if;
   perform pg_advisory_xact_lock(hashtextextended('holdfast.index_vectors', 0));
   execute format('create index if not exists %I on holdfast.chunk using hnsw ((vector::%I.vector(%s)) %2$I.vector_cosine_ops)'
-                 ' where live and dimensions = %3$s', v_index, v_schema, p_dimensions);
+                 ' where dimensions = %3$s', v_index, v_schema, p_dimensions);
 end $$;
 
 -- Go on through the index until enough have passed the filter (pgvector 0.8). For this transaction.
@@ -59,7 +59,12 @@ exception when others then
   null;
 end $$;
 
--- Live chunks whose vectors are nearest to this one, of the same embedder; of one owner, or of all. STABLE: it sees what the
+-- Whether searchers see this version.
+create or replace function holdfast.is_current(p_version uuid) returns bool
+language sql stable
+as $$ select (select d.id from holdfast.document d where d.current = p_version) is not null $$;
+
+-- Current chunks whose vectors are nearest to this one, of the same embedder; of one owner, or of all. STABLE: it sees what the
 -- statement sees that calls it, so that a search never mixes two moments.
 create or replace function holdfast.nearest_chunks(p_owner text, p_embedder text, p_vector real[], p_limit int)
 returns table (version uuid, number int, similarity float8)
@@ -74,13 +79,15 @@ begin
     select c.version, c.number, c.similarity from (
       select c.version, c.number, (select sum(v.a::float8 * v.b) from unnest(c.embedding, p_vector) v(a, b)) as similarity
       from holdfast.chunk c
-      where c.live and c.embedder = p_embedder and c.dimensions = cardinality(p_vector) and (p_owner is null or c.owner = p_owner)) c
+      where c.embedder = p_embedder and c.dimensions = cardinality(p_vector) and (p_owner is null or c.owner = p_owner)
+        and holdfast.is_current(c.version)) c
     order by c.similarity desc, c.version, c.number limit p_limit;
     return;
   end if;
   return query execute format(
     'select c.version, c.number, 1 - (c.vector::%1$I.vector(%2$s) operator(%1$I.<=>) $1::%1$I.vector(%2$s))'
-    ' from holdfast.chunk c where c.live and c.dimensions = %2$s and c.embedder = $2 and ($3 is null or c.owner = $3)'
+    ' from holdfast.chunk c where c.dimensions = %2$s and c.embedder = $2 and ($3 is null or c.owner = $3)'
+    '   and holdfast.is_current(c.version)'
     ' order by c.vector::%1$I.vector(%2$s) operator(%1$I.<=>) $1::%1$I.vector(%2$s) limit $4',
     v_schema, cardinality(p_vector)) using p_vector, p_embedder, p_owner, p_limit;
 end $$;
