@@ -1,6 +1,7 @@
 """What the steps of documents tell of themselves, in a file: a line when one begins and a line when it ends.
 
-It is the second witness beside the database: whoever runs a step twice cannot hide it here.
+It is the second witness beside the database: whoever runs a step twice cannot hide it here. Each step costs a cent, so
+that what is counted twice is seen, too.
 """
 
 import functools
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast.kernel.running import current
+from holdfast.kernel.running import current, usage
 from holdfast.lifecycles.ingest.documents import Documents
 
 METHODS = {
@@ -70,6 +71,7 @@ def telling(
         ledger.say("begin", step)
         await halt(f"begin {step}")
         result = await method(*args)
+        usage("a cent", cost_cents=1)
         ledger.say("end", step)
         await halt(f"end {step}")
         return result
