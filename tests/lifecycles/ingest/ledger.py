@@ -1,6 +1,7 @@
 """What the steps of documents tell of themselves, in a file: a line when one begins and a line when it ends.
 
-It is the second witness beside the database: whoever runs a step twice cannot hide it here.
+It is the second witness beside the database: whoever runs a step twice cannot hide it here. Each step costs a cent, so
+that what is counted twice is seen, too.
 """
 
 import functools
@@ -12,9 +13,6 @@ from typing import Any, Literal
 
 from holdfast.kernel.running import current, usage
 from holdfast.lifecycles.ingest.documents import Documents
-
-MODEL = "machine"
-"""What embedding costs here, by a price that a test sets."""
 
 METHODS = {
     "FETCHED": "fetch", "CONTENT_EXTRACTED": "extract", "CHUNKED": "chunk", "EMBEDDED": "embed",
@@ -73,8 +71,7 @@ def telling(
         ledger.say("begin", step)
         await halt(f"begin {step}")
         result = await method(*args)
-        if step == "EMBEDDED":
-            usage(MODEL, tokens_in=100)
+        usage("a cent", cost_cents=1)
         ledger.say("end", step)
         await halt(f"end {step}")
         return result
