@@ -59,7 +59,7 @@ async def test_an_odd_name_names_no_place(desk: Desk, filename: str) -> None:
     await desk.process(task)
     desk.work()
     assert (await desk.downloads(task))["size/more/name.json"] == {"name": filename}
-    folder = f"users/local/tasks/{task}/"
+    folder = f"users/~local/tasks/{task}/"
     assert all(one.key.startswith(folder) for one in await desk.objects.keys("users"))
 
 
@@ -155,7 +155,7 @@ async def test_a_late_upload_changes_nothing_that_a_worker_reads(desk: Desk) -> 
     await desk.put(link, TABLE)
     await desk.process(task)
     await desk.put(early, b"a\n" * 1000)
-    folder = f"users/local/tasks/{task}"
+    folder = f"users/~local/tasks/{task}"
     for one in await desk.objects.keys(f"{folder}/uploads"):  # as a bucket would: the very object is replaced
         await desk.objects.put(one.key, Path(__file__), content_type="text/csv")
     desk.work()

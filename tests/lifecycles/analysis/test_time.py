@@ -94,7 +94,7 @@ async def test_files_are_kept_as_long_as_their_class_says(
 
 async def put_output(desk: Desk, task: str) -> None:
     """Something an agent left behind."""
-    folder = f"users/local/tasks/{task}"
+    folder = f"users/~local/tasks/{task}"
     path = Path(__file__)
     await desk.objects.put(f"{folder}/outputs/size/x/size.json", path, content_type="application/json")
 
@@ -122,7 +122,7 @@ async def test_one_store_error_does_not_stop_the_cleaning_of_others(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = [await desk.uploaded() for _ in range(3)]
-    folders = [f"users/local/tasks/{task}" for task in tasks]
+    folders = [f"users/~local/tasks/{task}" for task in tasks]
     desk.clock.advance(minutes=15)
     await desk.sweep()
     delete = desk.objects.delete

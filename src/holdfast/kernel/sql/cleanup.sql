@@ -6,7 +6,7 @@ create or replace function holdfast.owner_folder(p_owner text) returns text
 language sql stable
 as $$
   select 'users/' || case
-    when p_owner = '' then 'local'
+    when p_owner = '' then '~local'  -- no name of an owner begins like that
     when p_owner ~ '^[A-Za-z0-9_-]{1,64}$' then p_owner
     else '~' || encode(sha256(convert_to(p_owner, 'UTF8')), 'hex') end
 $$;
