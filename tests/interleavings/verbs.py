@@ -23,7 +23,12 @@ from tests.promises.stage import MINUTE
 
 Verb = Callable[[Store, Scene], Awaitable[object]]
 
-WRITES_NOTHING = {"uuid7": "makes a number", "refuse_claim": "raises what explain says"}
+WRITES_NOTHING = {
+    "uuid7": "makes a number",
+    "refuse_claim": "raises what explain says",
+    "take_cleanups": "is about files, and takes each row once",
+    "end_cleanup": "is about files",
+}
 """Volatile functions of the application that are in no pair. Postgres itself keeps the stable ones from writing."""
 
 SPENT: Json = [{"model": "m", "tokens_in": 5}]

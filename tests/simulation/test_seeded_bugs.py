@@ -8,7 +8,7 @@ from holdfast.testing import Ground
 from tests.machine.opening import opened
 from tests.simulation.simulation import Broken, play
 
-OPERATIONS = 5000
+OPERATIONS = 10_000
 
 ENDS = "t.attempt = i.number and t.lease_token = i.held"
 TOKEN = "t.lease_token = i.token and t.attempt = i.attempt"
