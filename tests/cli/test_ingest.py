@@ -3,7 +3,6 @@
 import io
 import os
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -142,7 +141,7 @@ def test_without_waiting_the_id_alone_is_on_stdout(typed: Keyboard, folder: Path
     ("words", "code", "says"),
     [
         (["ingest", "nowhere.md"], 2, "There is no nowhere.md."),
-        (["ingest", "papers/photo.png"], 2, "There is nothing to ingest. Left out: 1 .png."),
+        (["ingest", "photos"], 2, "Left out: 1 of a kind that cannot be read (photos/photo.png)."),
         (["runs", "show", "ffff"], 3, "No run's id begins with 'ffff'"),
         (["runs", "budget", "ffff", "much"], 2, "'much' is no number of cents"),
     ],
@@ -150,7 +149,9 @@ def test_without_waiting_the_id_alone_is_on_stdout(typed: Keyboard, folder: Path
 def test_what_cannot_be_done_is_told_with_the_fix(
     typed: Keyboard, folder: Path, words: list[str], code: int, says: str
 ) -> None:
-    (folder / "photo.png").write_bytes(b"\x89PNG\r\n")
+    photos = folder.with_name("photos")
+    photos.mkdir()
+    (photos / "photo.png").write_bytes(b"\x89PNG\r\n")
     done = typed(*words)
     assert (done.code, says in " ".join(done.err.split())) == (code, True), done.err
 
@@ -175,7 +176,13 @@ def test_folders_are_walked_by_name_and_what_is_no_document_is_counted(folder: P
     assert [one.name for one in found.documents] == [
         "https://example.org/a", "papers/kelp.md", "papers/torn.docx", "papers/more/bread.md",
     ]  # fmt: skip
-    assert found.left_out == Counter({"hidden": 1, ".png": 1, "empty": 1, "no regular files": 1})
+    assert sorted(found.left_out) == [
+        ("papers/.git", "hidden"), ("papers/nothing.txt", "empty"),
+        ("papers/photo.png", "of a kind that cannot be read"), ("papers/pipe", "no regular files"),
+    ]  # fmt: skip
+    assert [one.name for one in find_sources(["papers/photo.png", "papers/nothing.txt"]).documents] == [
+        "papers/photo.png", "papers/nothing.txt",
+    ]  # fmt: skip
     assert found.files[0] == Document("papers/kelp.md", Path("papers/kelp.md"))
 
 

@@ -55,7 +55,7 @@ async def test_an_entry_tells_what_failed_where_and_whose_it_was(store: Store, c
     (seen,) = (await store.inbox_items()).items
     assert seen == Entry(
         entry, seen.task_id, "dispatch", "ingest", "ada", "Running", "extracted", "Fatal", seen.signature, "not a PDF",
-        clock.now() - timedelta(seconds=1), None, None, None, None, None,
+        clock.now() - timedelta(seconds=1), None, None, None, None, None, None,
     )  # fmt: skip
     whole = await store.inbox_entry(entry)
     assert whole.task and whole.task["state"] == "Dead"  # noqa: PT018

@@ -53,15 +53,16 @@ def say_groups(groups: "Sequence[Group]", short: dict[UUID, str], now: datetime)
 
 
 def say_items(entries: "Sequence[Entry]", short: dict[UUID, str], now: datetime) -> None:
-    heads = ("id", "name", "step", "category", "failed", "handled", "message")
+    heads = ("id", "name", "about", "step", "category", "failed", "handled", "message")
     rows: list[tuple[printing.Part, ...]] = [
         (
-            short[one.id], (one.name or "", "bold"), one.step or "", (one.category, "red"), printing.age(one.at, now),
+            short[one.id], (one.name or "", "bold"), one.about or "", one.step or "", (one.category, "red"),
+            printing.age(one.at, now),
             f"{one.resolution} by {one.resolved_by or 'somebody'}" if one.resolution else "", one.message or "",
         )
         for one in entries
     ]  # fmt: skip
-    printing.table(heads, rows, elastic=("name", "step", "handled", "message"))
+    printing.table(heads, rows, elastic=("name", "about", "step", "handled", "message"))
 
 
 def say_entry(entry: "WholeEntry", now: datetime) -> None:

@@ -1,13 +1,15 @@
 """Following a run of documents: how far it is, why it waits, how it ended, what failed."""
 
 import asyncio
+import math
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from holdfast.cli import printing
 from holdfast.cli.watching import EXIT_CODES, TIMED_OUT
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, ServerUnreachable
 
 if TYPE_CHECKING:
     from holdfast.cli.calling import Server
@@ -20,24 +22,33 @@ wonder_after_seconds = 3.0
 wonder_again_seconds = 5.0
 failures_shown = 20
 items_at_once = 200
+away_most_seconds = 300.0
 
 
 async def wait_and_tell(
-    server: "Server", run: "UUID | str", patience: timedelta | None, *, as_json: bool = False
+    server: "Server",
+    run: "UUID | str",
+    patience: timedelta | None,
+    *,
+    as_json: bool = False,
+    more: Mapping[str, object] | None = None,
 ) -> int:
-    """Show how it goes until it has ended or patience has; say how; the exit code."""
+    """Show how it goes until it has ended or patience has; say how; the exit code. `more` is told with the JSON."""
     from holdfast.cli.funnel import Funnel
 
     try:
         with Funnel(quiet=as_json) as funnel:
             now = await follow(server, run, funnel, patience)
+    except ServerUnreachable:
+        printing.say("Follow it when the server is back: ", (f"holdfast runs watch {run}", "bold"), err=True)
+        raise
     except (asyncio.CancelledError, HoldfastError):
         say_it_goes_on(run)
         raise
     failed = await items(server, now, "FAILED", most=None if as_json else failures_shown)
     unchanged = await count_unchanged(server, now)
     if as_json:
-        printing.answer({**now, "unchanged": unchanged, "failed": failed})
+        printing.answer({**now, "unchanged": unchanged, "failed": failed, **(more or {})})
     else:
         say_end(now, unchanged)
         say_failed(now, failed)
@@ -50,8 +61,17 @@ async def follow(server: "Server", run: "UUID | str", funnel: "Funnel", patience
     time = asyncio.get_running_loop().time
     over = None if patience is None else time() + patience.total_seconds()
     seen, pause, wonder_at = None, soonest_seconds, 0.0
+    away_since = None
     while True:
-        now = await server.ask("GET", f"/ingest/runs/{run}")
+        try:
+            now = await server.ask("GET", f"/ingest/runs/{run}")
+            away_since = None
+        except ServerUnreachable:  # it may only be starting anew
+            away_since = away_since or time()
+            if time() >= min(over or math.inf, away_since + away_most_seconds):
+                raise
+            funnel.note("The server does not answer. It is asked again; what has begun goes on when it is back.")
+            continue
         funnel.show(now)
         if now["status"] in OUTCOMES or (over is not None and time() >= over):
             return now

@@ -308,14 +308,20 @@ def edited(given: str) -> Any:
         try:
             return parse_json("The payload", text)
         except PayloadInvalid as mistake:
-            printing.say(mistake.detail, err=True)
-            confirm("Edit it again?", default=True)
+            for line in mistake.detail.splitlines():
+                printing.say(line, err=True)
+            try:
+                again = typer.confirm("Edit it again?", default=True, err=True)
+            except typer.Abort:  # nobody is there to answer
+                raise mistake from None
+            if not again:
+                raise typer.Exit(INTERRUPTED) from None
 
 
-def confirm(question: str, *, default: bool = False) -> None:
+def confirm(question: str) -> None:
     """Go on if the answer is yes; without an answer, say how to go on without a question."""
     try:
-        agreed = typer.confirm(question, default=default, err=True)
+        agreed = typer.confirm(question, err=True)
     except typer.Abort:
         raise typer.BadParameter(f"{question} Nobody answered. --yes does it without being asked.") from None
     if not agreed:

@@ -61,9 +61,10 @@ def ingest(
         body = {"kind": kind, "files": named, "force": force}
         body |= {} if budget is None else {"budget_cents": budget}
         run = await server.ask("POST", "/ingest/runs", body, key=uuid4().hex)
+        more = {"left_out": [{"name": name, "reason": reason} for name, reason in sources.left_out]}
         if wait:
-            return await wait_and_tell(server, run["run_id"], timeout, as_json=as_json)
-        tell_begun(run, as_json)
+            return await wait_and_tell(server, run["run_id"], timeout, as_json=as_json, more=more)
+        tell_begun({**run, **more}, as_json)
         return 0
 
     raise typer.Exit(call(question))

@@ -1,7 +1,8 @@
 """What a person names to be ingested: files, folders, addresses of the web.
 
 A folder stands for the documents in it, in the order of their names. What is hidden, or can be no document, is left out
-and counted, so that a folder can be named as it is.
+and told, so that a folder can be named as it is. A file that is named by itself is sent whatever it is: the server says
+what is wrong with it.
 """
 
 import os
@@ -15,6 +16,7 @@ import typer
 from holdfast.errors import RequestInvalid
 
 documents_at_most = 10_000
+names_shown = 5
 document_most_bytes = 100 * 1024**2
 
 
@@ -28,10 +30,10 @@ class Document:
 
 @dataclass(frozen=True)
 class Sources:
-    """The documents, each once, and how many files were left out for which reason."""
+    """The documents, each once, and the files that were left out, each with the reason."""
 
     documents: list[Document]
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def files(self) -> list[Document]:
@@ -39,8 +41,12 @@ class Sources:
 
     def say_left_out(self) -> str:
         """A line about what was left out; empty if nothing was."""
-        reasons = ", ".join(f"{number} {reason}" for reason, number in self.left_out.most_common())
-        return f"Left out: {reasons}." if reasons else ""
+        if not self.left_out:
+            return ""
+        reasons = Counter(reason for _, reason in self.left_out)
+        counted = ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+        named = ", ".join(name for name, _ in self.left_out[:names_shown])
+        return f"Left out: {counted} ({named}{', ...' if len(self.left_out) > names_shown else ''})."
 
 
 def find_sources(given: list[str], *, prefix: str = "", any_kind: bool = False) -> Sources:
@@ -55,7 +61,7 @@ def find_sources(given: list[str], *, prefix: str = "", any_kind: bool = False) 
     return sources
 
 
-def named(given: list[str], left_out: "Counter[str]", *, any_kind: bool) -> Iterator[Document]:
+def named(given: list[str], left_out: list[tuple[str, str]], *, any_kind: bool) -> Iterator[Document]:
     for one in given:
         if one.startswith(("http://", "https://")):
             yield Document(one)
@@ -63,19 +69,30 @@ def named(given: list[str], left_out: "Counter[str]", *, any_kind: bool) -> Iter
         path = Path(one)
         if not path.exists():
             raise typer.BadParameter(f"There is no {one}. Name files, folders, or addresses with http(s)://.")
-        for file in walked(path, left_out) if path.is_dir() else [path]:
+        if not path.is_dir():
+            yield Document(name_of(path), checked(path))
+            continue
+        for file in walked(path, left_out):
             reason = None if any_kind else unfit(file)
             if reason:
-                left_out[reason] += 1
+                left_out.append((name_of(file), reason))
             else:
                 yield Document(name_of(file), file)
 
 
-def walked(folder: Path, left_out: "Counter[str]") -> Iterator[Path]:
+def checked(path: Path) -> Path:
+    """A file that was named by itself. Raises BadParameter if it cannot be sent."""
+    if not path.is_file():
+        raise typer.BadParameter(f"{path} is no regular file. Save it first.")
+    if path.stat().st_size > document_most_bytes:
+        raise typer.BadParameter(f"{path} is larger than 100 MiB, which is the most that is taken. Cut it into parts.")
+    return path
+
+
+def walked(folder: Path, left_out: list[tuple[str, str]]) -> Iterator[Path]:
     """The files in a folder and in those below, by name."""
     for place, folders, files in os.walk(folder):
-        hidden = [one for one in (*folders, *files) if one.startswith(".")]
-        left_out.update({"hidden": len(hidden)} if hidden else {})
+        left_out += [(name_of(Path(place, one)), "hidden") for one in (*folders, *files) if one.startswith(".")]
         folders[:] = sorted(one for one in folders if not one.startswith("."))
         yield from (Path(place, one) for one in sorted(files) if not one.startswith("."))
 
@@ -92,7 +109,7 @@ def unfit(path: Path) -> str | None:
             return "larger than 100 MiB"
         kind_of(path, path.name, None)
     except Unreadable as error:
-        return {"unsupported": path.suffix or "of other kinds", "empty": "empty"}.get(error.code)
+        return {"unsupported": "of a kind that cannot be read", "empty": "empty"}.get(error.code)
     except OSError:
         return "that cannot be opened"
     return None

@@ -75,6 +75,8 @@ class Entry:
     resolution: Literal["retried", "resolved", "discarded"] | None
     note: str | None
     retried_as: UUID | None
+    about: str | None
+    """What its payload is about, where that has a name or an address: the document."""
 
 
 @dataclass(frozen=True)

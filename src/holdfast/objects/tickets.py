@@ -18,7 +18,7 @@ from itsdangerous import BadData, URLSafeSerializer
 from holdfast.errors import UploadIncomplete, UploadTooLarge, UploadTypeWrong, UrlRefused
 
 ASK_AGAIN = {
-    "PUT": "Ask for new URLs: POST /tasks/{id}/upload-urls",
+    "PUT": "Ask for a new URL, where this one came from: POST /tasks/{id}/upload-urls, or POST /ingest/uploads.",
     "GET": "Ask for a new URL, where this one came from.",
 }
 

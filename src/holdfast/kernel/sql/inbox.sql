@@ -163,8 +163,11 @@ as $$
   select to_jsonb(g) from (
     select n.id, n.task_id, n.lifecycle, n.name, n.owner, n.state, n.step, n.category, n.signature,
            left(coalesce(n.error ->> 'message', n.error ->> 'kind'), 300) as message, n.at, n.resolved_at, n.resolved_by,
-           n.resolution, n.note, n.retried_as
-    from holdfast.inbox n where n.id = p_id) g
+           n.resolution, n.note, n.retried_as, left(coalesce(i.payload ->> 'name', i.payload ->> 'uri'), 300) as about
+    from holdfast.inbox n
+    left join lateral (
+      select i.payload from holdfast.input i where i.id = n.task_id and jsonb_typeof(i.payload) = 'object' offset 0) i on true
+    where n.id = p_id) g
 $$;
 
 -- One entry with all that a person needs to decide: the error, the task (null once it is forgotten), its payload, the

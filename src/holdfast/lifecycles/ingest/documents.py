@@ -146,6 +146,7 @@ class Documents:
         pieces = []
         for first in range(0, len(passages), embedded_at_once):
             some = passages[first : first + embedded_at_once]
+            progress(first, len(passages), note="embedding")
             pieces.append(await run_step(f"EMBEDDED[{first}]", self.embed_some, some, f"vectors-{first}"))
         vectors = array("f")
         for piece in pieces:

@@ -15,7 +15,7 @@ as $$
 $$;
 
 -- Whether an item may begin another step: its run has no budget, or has not spent it. VOLATILE: after a lock it must see
--- what was committed before. What is under way when the budget is spent is finished, so the last cent may be passed.
+-- what was committed before. What is under way when the budget is spent is finished, and passes it by what that costs.
 create or replace function holdfast.may_spend(p_item uuid) returns bool
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 as $$
