@@ -40,3 +40,7 @@ async def ingest_contract(uri: str, name: str | None = None) -> dict[str, Any]:
     document = await run_step("PERSISTED", documents.persist, name or uri, raw, text, chunks, vectors, entities)
     await run_step("INDEXED", documents.index, document)
     return {"document": str(document), "clauses": clauses}
+
+
+if __name__ == "__main__":
+    print(__doc__)

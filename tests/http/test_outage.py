@@ -23,7 +23,11 @@ async def test_without_a_database_every_route_is_503(tmp_path: Path) -> None:
     async with pool, client(make_app(pool, database="gone", objects=Folder(tmp_path).open())) as http:
 
         async def ask(method: str, path: str) -> httpx.Response:
-            return await http.request(method, path.replace("{task_id}", MISSING).replace("{name}", "x"), json={})
+            return await http.request(
+                method,
+                path.replace("{task_id}", MISSING).replace("{name}", "x").replace("{entry_id:uuid}", MISSING),
+                json={},
+            )
 
         answers = dict(zip(ROUTES, await asyncio.gather(*(ask(*route) for route in ROUTES)), strict=True))
     for (_, path), answer in answers.items():
