@@ -136,11 +136,12 @@ async def test_what_is_not_there_and_what_is_anothers_look_alike(desk: Desk, pat
         ]
 
 
-@pytest.mark.parametrize("query", ["'", "\\", "' | !", "a:*", "🦑", " ", "x" * 2000, "%", "--", "select"])
-@pytest.mark.parametrize("mode", ["hybrid", "text", "vector"])
-async def test_any_text_can_be_searched_for(desk: Desk, query: str, mode: str) -> None:
-    await desk.ingest(desk.write("a.md", TEXT))
-    assert isinstance(await desk.found(query, mode=mode), list)
+async def test_any_text_can_be_searched_for(desk: Desk) -> None:
+    uri = desk.write("a.md", TEXT)
+    await desk.ingest(uri)
+    for query in ("'", "\\", "' | !", "a:*", "🦑", " ", "x" * 2000, "%", "--", "select"):
+        for mode in ("hybrid", "text", "vector"):
+            assert await desk.found(query, mode=mode) == ([] if mode == "text" else [uri]), (query, mode)
 
 
 async def test_nobody_persists_without_the_lease(desk: Desk) -> None:

@@ -13,12 +13,16 @@ from pathlib import Path
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
 from holdfast.errors import Fatal, SchemaInvalid, Transient
+from holdfast.kernel.threads import in_thread
 from holdfast.lifecycles.ingest.steps.extract.apart import Answer, Limits, be_ready, read_apart
 from holdfast.lifecycles.ingest.steps.extract.document import Extracted as Extracted
 from holdfast.lifecycles.ingest.steps.extract.document import Unreadable
+from holdfast.lifecycles.ingest.steps.extract.kinds import kind_of
+from holdfast.lifecycles.ingest.steps.extract.reading import read
 
 within = timedelta(minutes=3)  # by the wall: on a busy machine a good document takes its time too
 memory_bytes = 1024 * 1024 * 1024
+harmless_bytes = 1024 * 1024
 
 
 async def extract(
@@ -36,8 +40,11 @@ async def extract(
     """
     seconds = within.total_seconds()
     try:
-        limits = Limits(memory_bytes, abandoned_seconds=math.ceil(seconds) + 10)
-        answer = await read_elsewhere(path, name, content_type, seconds, limits)
+        if await in_thread(is_harmless, path, name, content_type):
+            answer = await in_thread(read_here, path, name, content_type)
+        else:
+            limits = Limits(memory_bytes, abandoned_seconds=math.ceil(seconds) + 10)
+            answer = await read_elsewhere(path, name, content_type, seconds, limits)
     except TimeoutError:
         raise SchemaInvalid(f"It takes longer than {seconds:g} seconds to read it.", code="bomb") from None
     except MemoryError:
@@ -52,6 +59,22 @@ async def extract(
     if isinstance(answer.read, Unreadable):
         raise SchemaInvalid(answer.read.message, code=answer.read.code)
     return answer.read
+
+
+def is_harmless(path: Path, name: str, content_type: str | None) -> bool:
+    """A short text: there is nothing to unpack or to parse in it, and no need for a process."""
+    try:
+        short = path.is_file() and path.stat().st_size <= harmless_bytes
+        return short and kind_of(path, name, content_type) in ("markdown", "text")
+    except Unreadable:
+        return False
+
+
+def read_here(path: Path, name: str, content_type: str | None) -> Answer:
+    try:
+        return Answer(read(path, name, content_type), grown=False)
+    except Unreadable as unreadable:
+        return Answer(unreadable.bare(), grown=False)
 
 
 async def read_elsewhere(path: Path, name: str, content_type: str | None, seconds: float, limits: Limits) -> Answer:
