@@ -11,7 +11,8 @@ import pytest
 
 from holdfast import Holdfast, SchemaInvalid, Transient, cancelled, current, progress, step, usage
 from holdfast.errors import StepInvalid, TaskFailed
-from holdfast.testing import Engine, Ran
+from holdfast.kernel.task import Checkpoint, Checkpointed, Later
+from holdfast.testing import Database, Engine, Ran
 
 
 def failure(run: Ran[Any]) -> TaskFailed:
@@ -113,6 +114,32 @@ def test_a_value_is_the_same_in_the_first_run_and_in_a_resumed_one(holdfast: Eng
 
     holdfast.run(finds, crash_before="end")
     assert seen == [(find(), [{"at": "2030-01-01T00:00:00Z", "names": ["a"]}, [1, 2]])] * 2
+
+
+class Interrupting(Engine):
+    """It stops whoever has just kept a step, before that one hears of it."""
+
+    async def _keep(self, done: Checkpoint) -> Checkpointed:
+        kept = await super()._keep(done)
+        self.interrupt(kept.task_id, Later(kind="released"))
+        await asyncio.sleep(0)
+        return kept
+
+
+def test_what_a_step_spent_counts_once_though_its_attempt_was_stopped_while_it_was_kept(database: Database) -> None:
+    app = Holdfast()
+
+    def spend() -> int:
+        usage("model", cost_cents=1)
+        return 1
+
+    @app.task
+    async def spends() -> int:
+        return await step("first", spend) + await step("second", spend)
+
+    with Interrupting(database) as engine:
+        run = engine.run(spends)
+        assert (run.result, run.steps, len(run.usage)) == (2, ["first", "second"], 2)
 
 
 def test_map_keeps_the_order_and_each_of_its_steps(holdfast: Engine) -> None:

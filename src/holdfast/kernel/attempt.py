@@ -17,6 +17,7 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
 
 longest_name = 200
+answer_within_seconds = 2.0
 
 
 class Desk(Protocol):
@@ -88,8 +89,20 @@ class Attempt:
         return name in done, done.get(name)
 
     async def keep(self, name: str, value: Json, spent: list[Json], to: str | None = None) -> Json:
-        """Write a step's result down, and move on to a state; what counts is what the first to write it has written."""
-        kept = await self.desk.checkpoint(Checkpoint(self.lease, name, value, to, spent or None))
+        """Write a step's result down, and move on to a state; what counts is what the first to write it has written.
+
+        Whoever is stopped meanwhile waits for the answer: what is kept with the step, is not to be told once more.
+        """
+        done = Checkpoint(self.lease, name, value, to, list(spent) or None)
+        keeping = asyncio.ensure_future(self.desk.checkpoint(done))
+        try:
+            kept = await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            await asyncio.wait([keeping], timeout=answer_within_seconds)
+            if keeping.cancel() or keeping.exception():
+                raise
+            spent.clear()
+            raise
         self.state = to or self.state
         return kept.result
 
