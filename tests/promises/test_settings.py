@@ -40,6 +40,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("HOLDFAST_URL", "dbname=x password=secret", "starts with 'dbname'"),
         ("HOLDFAST_EMBEDDER", "secret", "is none of wordllama, minilm, openai:<model>"),
         ("HOLDFAST_EMBEDDER", "openai:", "is none of wordllama, minilm, openai:<model>"),
+        ("HOLDFAST_NEUTRALIZER", "openai:", "is none of rules, openai:<model>"),
         ("HOLDFAST_OBJECTS", "ftp://secret", "is none of file:///folder, s3://bucket/prefix"),
         ("HOLDFAST_OBJECTS", "/var/secret", "is none of file:///folder"),
         ("HOLDFAST_OBJECTS", "s3://id:secret@bucket", "keys go into the variables of the vendor"),

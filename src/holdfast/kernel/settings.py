@@ -57,6 +57,9 @@ class Settings(BaseModel):
     embedder: str = "wordllama"
     """What makes vectors of texts: `wordllama`, `minilm`, `openai:<model>` or `openai:<model>:<dimensions>`."""
 
+    neutralizer: str = "rules"
+    """What softens loaded language in the newsroom: `rules`, or a model, `openai:<model>`."""
+
     fetch_allow: str = ""
     """Networks that documents may be fetched from besides public addresses, with commas between: `10.1.0.0/16`."""
 
@@ -97,6 +100,14 @@ class Settings(BaseModel):
         if embedder not in ("wordllama", "minilm") and not (kind == "openai" and model.partition(":")[0]):
             raise ValueError("is none of wordllama, minilm, openai:<model>, openai:<model>:<dimensions>")
         return embedder
+
+    @field_validator("neutralizer")
+    @classmethod
+    def _is_a_neutralizer(cls, neutralizer: str) -> str:
+        kind, _, model = neutralizer.partition(":")
+        if neutralizer != "rules" and not (kind == "openai" and model):
+            raise ValueError("is none of rules, openai:<model>")
+        return neutralizer
 
     @field_validator("url")
     @classmethod

@@ -25,7 +25,7 @@ from holdfast.errors import (
 )
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.running import usage
-from holdfast.lifecycles.ingest.embedders.waits import wait_said
+from holdfast.remote.waits import wait_said
 
 Kind = Literal["", "RateLimited", "Transient", "SchemaInvalid", "Fatal"]
 Mapped = Mapping[type[Exception], type[Failure]]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, RequestInvalid, SchemaInvalid, Transient
 from holdfast.kernel.threads import in_thread
-from holdfast.lifecycles.ingest.steps.fetch.counted import Counted, piece_bytes
-from holdfast.lifecycles.ingest.steps.fetch.counted import Fetched as Fetched
-from holdfast.lifecycles.ingest.steps.fetch.files import read_file
-from holdfast.lifecycles.ingest.steps.fetch.guard import Guard
 from holdfast.objects import Objects
+from holdfast.remote.fetch.counted import Counted, piece_bytes
+from holdfast.remote.fetch.counted import Fetched as Fetched
+from holdfast.remote.fetch.files import read_file
+from holdfast.remote.fetch.guard import Guard
 
 SUPPORTED = "file:///folder/name, object:key, http://host/path or https://host/path"
 
@@ -34,7 +34,7 @@ async def fetch(
             case "object":
                 return await read_object(rest, target, objects, Counted(most_bytes))
             case "http" | "https":
-                from holdfast.lifecycles.ingest.steps.fetch.web import read_web  # httpx takes its time to import
+                from holdfast.remote.fetch.web import read_web  # httpx takes its time to import
 
                 return await read_web(uri, target, guard, Counted(most_bytes))
         raise SchemaInvalid(f"{uri[:100]!r} is no address of a document. Write {SUPPORTED}.", code="uri")

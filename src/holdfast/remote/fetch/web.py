@@ -18,8 +18,8 @@ import httpx
 
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.kernel.threads import in_thread
-from holdfast.lifecycles.ingest.steps.fetch.counted import Counted, Fetched, piece_bytes
-from holdfast.lifecycles.ingest.steps.fetch.guard import Guard, refused
+from holdfast.remote.fetch.counted import Counted, Fetched, piece_bytes
+from holdfast.remote.fetch.guard import Guard, refused
 
 whole_seconds = 300.0
 TIMEOUT = httpx.Timeout(30, connect=10)

@@ -11,10 +11,10 @@ import pytest
 
 from holdfast.errors import Fatal, Transient
 from holdfast.kernel.settings import Settings
-from holdfast.lifecycles.ingest.steps.fetch import web
-from holdfast.lifecycles.ingest.steps.fetch.guard import Guard
-from tests.lifecycles.ingest.steps.conftest import HERE, Fetching
-from tests.lifecycles.ingest.steps.site import Site, serving
+from holdfast.remote.fetch import web
+from holdfast.remote.fetch.guard import Guard
+from tests.remote.conftest import HERE, Fetching
+from tests.remote.site import Site, serving
 
 BODY = b"The Peldaxakket index."
 

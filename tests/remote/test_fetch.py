@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
-from holdfast.lifecycles.ingest.steps.fetch import Fetched, web
 from holdfast.objects.local import Folder
-from tests.lifecycles.ingest.steps.conftest import Fetching
-from tests.lifecycles.ingest.steps.site import Site
+from holdfast.remote.fetch import Fetched, web
+from tests.remote.conftest import Fetching
+from tests.remote.site import Site
 
 BODY = b"The Peldaxakket index.\n" * 100
 

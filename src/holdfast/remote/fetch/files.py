@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 from holdfast.errors import Fatal, SchemaInvalid, Transient
-from holdfast.lifecycles.ingest.steps.fetch.counted import Counted, Fetched, piece_bytes
+from holdfast.remote.fetch.counted import Counted, Fetched, piece_bytes
 
 FILE = re.compile(r"file:(//(localhost)?)?(?P<path>/(?!/).*)", re.IGNORECASE | re.DOTALL)
 NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}

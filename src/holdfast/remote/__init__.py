@@ -1,0 +1,1 @@
+"""What lies outside: documents to fetch, and models to ask."""

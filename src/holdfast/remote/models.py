@@ -1,0 +1,90 @@
+"""Models behind HTTP: OpenAI's, or those of any server that speaks as it does.
+
+OPENAI_BASE_URL says where the server is, OPENAI_API_KEY lets in. What goes wrong becomes one of the four categories;
+nothing is tried again here, which is the engine's business.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
+from holdfast.kernel.running import spend
+from holdfast.kernel.settings import vendor_variable
+from holdfast.remote.waits import wait_said
+
+if TYPE_CHECKING:
+    import httpx
+
+DEFAULT_SERVER = "https://api.openai.com/v1"
+SPENT_UP = ("insufficient_quota", "billing_hard_limit_reached")
+TRANSIENT = (408, 409, 425)
+WRONG_INPUT = (400, 413, 415, 422)
+
+
+@dataclass(frozen=True)
+class ModelServer:
+    """Where models are asked, and the key that lets in."""
+
+    url: str
+    key: str | None = field(repr=False)
+
+    @classmethod
+    def named_by(cls, setting: str) -> "ModelServer":
+        """The server that the environment names; `setting` is who wants it. Raises SettingInvalid."""
+        url = (vendor_variable("OPENAI_BASE_URL") or DEFAULT_SERVER).rstrip("/")
+        if not url.startswith(("http://", "https://")):
+            raise SettingInvalid("OPENAI_BASE_URL: is no web address.", fix="Write https://host:port/v1.")
+        key = vendor_variable("OPENAI_API_KEY")
+        if key is None and url == DEFAULT_SERVER:
+            raise SettingInvalid(
+                f"{setting}: there is no key for OpenAI.",
+                fix="Set OPENAI_API_KEY, or OPENAI_BASE_URL if the server is another.",
+            )
+        return cls(url, key)
+
+    def client(self, silence_most: timedelta) -> "httpx.AsyncClient":
+        """What to ask it with; whoever asks often keeps it open."""
+        import httpx  # takes its time, and most processes ask nobody
+
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        return httpx.AsyncClient(headers=headers, timeout=silence_most.total_seconds())
+
+    async def ask(self, http: "httpx.AsyncClient", path: str, asked: Mapping[str, Any], *, budget: str) -> Any:
+        """The JSON of a good answer. Raises RateLimited (and lets all wait who share the budget) or another Failure."""
+        import httpx
+
+        await spend(budget)
+        try:
+            answer = await http.post(f"{self.url}/{path}", json=asked)
+        except httpx.RequestError as error:
+            raise Transient(f"{self.url} does not answer: {type(error).__name__}.") from error
+        if answer.status_code != 200:
+            raise self._refusal(answer, budget)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise SchemaInvalid(f"What {self.url} answers is no JSON: {error}.") from error
+
+    def _refusal(self, answer: "httpx.Response", budget: str) -> Failure:
+        code, message = self._said(answer)
+        status = answer.status_code
+        said = f"{self.url} answers {status}: {message}"
+        if status == 429 and code not in SPENT_UP:
+            return RateLimited(said, code=code, retry_after=wait_said(answer.headers), budget=budget)
+        if status in TRANSIENT or status >= 500:
+            return Transient(said, code=code, retry_after=wait_said(answer.headers))
+        return SchemaInvalid(said, code=code) if status in WRONG_INPUT else Fatal(said, code=code)
+
+    def _said(self, answer: "httpx.Response") -> tuple[str | None, str]:
+        """The code and the words of a refusal, without the key."""
+        try:
+            body = answer.json()
+        except ValueError:
+            body = None
+        error = body.get("error") if isinstance(body, dict) else None
+        error = error if isinstance(error, dict) else {"message": error or answer.text}
+        code = error.get("code") or error.get("type")
+        message = " ".join(str(error.get("message") or "").split())[:300]
+        return str(code) if code else None, message.replace(self.key, "***") if self.key else message
