@@ -55,6 +55,8 @@ class Attempt:
         self.cancelled = False
         self.blamed: list[tuple[BaseException, str]] = []
         self.spent: list[Json] = []
+        self.part: tuple[int, int] | None = None
+        """Which of how many parts it is at, if it has some that are alike: progress is then that of the part."""
         self.unbegun: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}
         self._progress: dict[str, Json] = {}
         self._begun: set[str] = set()

@@ -42,6 +42,8 @@ class Limit:
     """Each act of the owner in this state starts the limit anew, until this much has passed in all."""
     per_task: bool = False
     """A task may bring its own limit with it, instead of this one."""
+    message: str | None = None
+    """What is said of a task whose time has passed, instead of just that."""
 
 
 @dataclass(frozen=True)
@@ -267,10 +269,12 @@ def after(
     wake: bool = False,
     renewed_up_to: timedelta | None = None,
     per_task: bool = False,
+    message: str | None = None,
 ) -> Limit:
     """A limit that moves the task `to` another state, or wakes a worker. Raises DeclarationInvalid unless it is one."""
     soundness.check_limit_target(to=to, wake=wake)
-    return Limit(timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds), to, renewed_up_to, per_task)
+    lasting = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    return Limit(lasting, to, renewed_up_to, per_task, message)
 
 
 def _moves(**targets: str | None) -> tuple[Move, ...]:
@@ -290,6 +294,7 @@ def _state_definition(state: State) -> dict[str, Any]:
             "to": limit.to,
             "renewed_up_to_seconds": limit.renewed_up_to and limit.renewed_up_to.total_seconds(),
             "per_task": limit.per_task,
+            **({"message": limit.message} if limit.message else {}),
         },
         "progress": list(state.progress) if isinstance(state.progress, tuple) else state.progress,
         "display": state.display and asdict(state.display),
@@ -309,6 +314,7 @@ def _state_from(given: Mapping[str, Any]) -> State:
             limit.get("to"),
             timedelta(seconds=total) if total else None,
             limit.get("per_task", False),
+            limit.get("message"),
         ),
         (progress[0], progress[1]) if isinstance(progress, list) else progress,
         display and Display(**display),

@@ -156,6 +156,9 @@ def progress(done: float, total: float | None = None, *, note: str | None = None
     """Say how far the task is. Seen by others within a heartbeat; only the newest counts."""
     attempt = ATTEMPT.get()
     if attempt:
+        if attempt.part and total:
+            number, parts = attempt.part
+            done, total = number + min(max(done / total, 0), 1), parts
         attempt.show(done=done, total=total, note=note[:longest_note] if note else None)
 
 

@@ -7,27 +7,15 @@ there is nothing more to say.
 import asyncio
 import contextlib
 import logging
-import traceback
-from dataclasses import replace
 from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast.errors import (
-    DatabaseError,
-    Failure,
-    HoldfastError,
-    LeaseLost,
-    RateLimited,
-    RequestInvalid,
-    StepInvalid,
-)
+from holdfast.errors import Failure, LeaseLost, RequestInvalid, StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.attempt import ATTEMPT, Attempt, under_way
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.leaving import Leaving
+from holdfast.kernel.failing import outcome_of
 from holdfast.kernel.running import called
 from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial
 from holdfast.sdk.task import Task
@@ -113,31 +101,7 @@ class Run:
             self.attempt.forgotten()
 
     def _failed(self, error: BaseException) -> Outcome | None:
-        """What kind of failure an exception is: as it says, as the task maps it, else a surprise."""
-        while isinstance(error, BaseExceptionGroup):  # what several things at once raised: the first one counts
-            error = error.exceptions[0]
-        if isinstance(error, LeaseLost):
-            return None
-        if isinstance(error, Leaving):
-            return error.outcome
-        step = self._step(error)
-        if not isinstance(error, Failure):
-            for kind, failure in self.task.errors.items():
-                if isinstance(error, kind):
-                    error = failure(said(error) or type(error).__name__, code=type(error).__name__)
-                    break
-        if isinstance(error, Failure):
-            return categorized(error, step)
-        if isinstance(error, RequestInvalid):
-            return Failed("SchemaInvalid", str(error), code=type(error).__name__, step=step)
-        if isinstance(error, DatabaseError):
-            return Failed("Transient", str(error), code=type(error).__name__, step=step)
-        log.warning("task raised", exc_info=(type(error), error, of_handler(error)), extra=self._named())
-        name = type(error).__name__
-        where = traceback.extract_tb(error.__traceback__)
-        place = f" ({where[-1].filename}:{where[-1].lineno})" if where and not isinstance(error, HoldfastError) else ""
-        message = said(error)
-        return Failed(None, f"{name}: {message}{place}" if message else f"{name}{place}", code=name, step=step)
+        return outcome_of(error, self.task.errors, self._step, self._named())
 
     def _named(self, failed: Failed | None = None) -> dict[str, object]:
         """What a line in the log tells of this attempt, and of the failure that it names itself."""
@@ -164,35 +128,6 @@ async def calm(at: asyncio.Task[Any]) -> None:
         await asyncio.sleep(0)
     while at.cancelling():
         at.uncancel()
-
-
-def categorized(error: Failure, step: str | None) -> Failed:
-    """A failure that says what it is. One whose `retry_after` is no duration is a mistake in the handler."""
-    try:
-        after = None if error.retry_after is None else parse_duration(error.retry_after)
-    except RequestInvalid as wrong:
-        message = f"{type(error).__name__}(retry_after=...): {wrong.detail} {wrong.fix} It said: {error.message}"
-        return Failed("SchemaInvalid", message, code=type(wrong).__name__, step=step)
-    failed = Failed(error.category, error.message, error.code, step, retry_after=after)
-    if isinstance(error, RateLimited):
-        return replace(failed, retry_at=error.retry_at, budget=error.budget)
-    return failed
-
-
-def of_handler(error: BaseException) -> TracebackType | None:
-    """Where an error comes from, without the way to the handler, which is ours and the same each time."""
-    at = error.__traceback__
-    while at and str(at.tb_frame.f_globals.get("__name__")).startswith(("holdfast.sdk.", "holdfast.kernel.")):
-        at = at.tb_next
-    return at or error.__traceback__
-
-
-def said(error: BaseException) -> str:
-    """The message of an exception, even of one that cannot tell it."""
-    try:
-        return str(error)
-    except Exception:
-        return "its message cannot be read"
 
 
 def instead(outcome: Outcome, status: str) -> Failed | None:

@@ -18,7 +18,6 @@ from uuid import UUID
 from holdfast.kernel import values, wire
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.opening import open_store
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Duration, Ended, Submission
@@ -29,12 +28,13 @@ from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.lifecycles.ingest.declaration import INGEST_ITEM
 from holdfast.objects import objects_of
 from holdfast.sdk import enqueue
-from holdfast.sdk.background import Background, closed
+from holdfast.sdk.background import Background
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.loading import LOADING, called_while_loading
+from holdfast.sdk.opened import Opened
+from holdfast.sdk.pipeline import Pipeline
 from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
 from holdfast.sdk.tracing import starting, traceparent
-from holdfast.sdk.waiting import Waiting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,6 +71,7 @@ class Holdfast:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.lifecycles: dict[str, Lifecycle] = {}
         self.tools: dict[str, Tool] = {}
+        self.pipelines: dict[str, Pipeline] = {}
         self._lock = threading.Lock()
         self._opened: Opened | None = None
         self._mounted: list[Mounted] = []
@@ -162,6 +163,28 @@ class Holdfast:
 
         steps = Documents(lambda: self.settings)
         self.task(name=kind, lifecycle=INGEST_ITEM.name, queue=INGEST_ITEM.queue)(steps.ingest)
+
+    def pipeline(
+        self, name: str, *, title: str = "", limit: Duration | None = None, retries: int = 2,
+        timeout: Duration | None = None, queue: str | None = None, priority: int = 0, errors: Errors | None = None,
+    ) -> Pipeline:  # fmt: skip
+        """A pipeline; its stages are added with `@pipeline.stage`. Raises AppInvalid.
+
+        limit: how long a job may run, two hours by default. retries and timeout hold for each stage that says nothing
+        else. errors: which category an exception of others stands for.
+        """
+        times = [None if one is None else parse_duration(one) for one in (limit, timeout)]
+        made = Pipeline(self, name, title, times[0], retries, times[1], queue, priority, errors or {})
+        self.pipelines[name] = made
+        return made
+
+    def newsroom(self, name: str = "newsroom") -> Pipeline:
+        """Offer the newsroom: feeds are read, sorted, softened and summed up in a brief. Raises AppInvalid."""
+        from holdfast.lifecycles.pipeline.newsroom import add_stages  # only who wants it pays for what it imports
+
+        newsroom = self.pipeline(name, title="Feeds are read, sorted, softened and summed up in a brief", timeout="15m")
+        add_stages(newsroom.stage, lambda: self.settings)
+        return newsroom
 
     @property
     def queues(self) -> list[str]:
@@ -273,6 +296,8 @@ class Holdfast:
         """Write down the lifecycles and tools that this application uses: ours, and its own."""
         tools = [tool.published() for tool in self.tools.values()]
         await declare_all(store, self.lifecycles.values(), tools)
+        for pipeline in self.pipelines.values():
+            await pipeline.declare(store)
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""
@@ -306,54 +331,6 @@ class Holdfast:
             opened, self._opened = self._opened, None
         if opened:
             opened.close()
-
-
-class Opened:
-    """The open database of one application: its thread, its store, and who waits there."""
-
-    def __init__(self) -> None:
-        self.background = Background()
-        self._stack = contextlib.AsyncExitStack()
-        self._opening = asyncio.Lock()
-        self._queues: set[str] = set()
-        self._store: Store | None = None
-        self.waiting: Waiting | None = None
-
-    @property
-    def store(self) -> Store:
-        assert self._store is not None  # noqa: S101
-        return self._store
-
-    async def open(self, settings: Settings, declare: Callable[[Store], Awaitable[None]]) -> None:
-        async with self._opening:
-            if self._store is not None:
-                return
-            async with contextlib.AsyncExitStack() as stack:
-                store = await stack.enter_async_context(open_store(settings))
-                await declare(store)
-                self._stack = stack.pop_all()
-            self.waiting, self._store = Waiting(store), store
-
-    async def ended(self, task_id: UUID, timeout: float | None) -> Ended:  # noqa: ASYNC109
-        assert self.waiting is not None  # noqa: S101
-        return await self.waiting.ended(task_id, timeout)
-
-    async def make_queues(self, queues: Iterable[str | None]) -> None:
-        for queue in queues:
-            if queue and queue not in self._queues:
-                await self.store.make_queue(queue)
-                self._queues.add(queue)
-
-    def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self.background.begin(self._close()).result(timeout=15)
-        self.background.stop()
-
-    async def _close(self) -> None:
-        if self.waiting is not None:
-            await self.waiting.close(closed())
-        self.background.give_up()
-        await self._stack.aclose()
 
 
 EVERY: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from holdfast.errors import AppInvalid, Failure, PayloadInvalid, RequestInvalid
 from holdfast.kernel import values, wire
 from holdfast.kernel.durations import parse_duration
+from holdfast.kernel.failing import Errors as Errors
 from holdfast.kernel.task import Duration, Json, Outcome, Policy, Submission
 from holdfast.sdk.tracing import traceparent
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Errors = Mapping[type[Exception], type[Failure]]
 OUTCOMES = get_args(Outcome)
 
 

@@ -19,7 +19,7 @@ begin
     perform holdfast.refuse_missing(p_id, p_verb);
   end if;
   if v_task.actor = 'owner' and v_task.deadline <= holdfast.now() then
-    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.state)]);
+    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.lifecycle, v_task.state)]);
     return query select 'expired', t.state from holdfast.task_done t where t.id = p_id
       union all select 'expired', t.state from holdfast.task t where t.id = p_id;
     return;

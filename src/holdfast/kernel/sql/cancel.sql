@@ -16,7 +16,7 @@ declare
 begin
   perform holdfast.check_value(v_note);
   perform holdfast.lock_children(array[p_id]);
-  select t.state, t.lease_token, t.cancel_requested, t.deadline,
+  select t.lifecycle, t.state, t.lease_token, t.cancel_requested, t.deadline,
          (select x.to_actor from holdfast.transition x
           where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = 'limit') = 'nobody' as limit_ends
     into v_task
@@ -27,7 +27,7 @@ begin
       perform holdfast.refuse_missing(p_id, 'cancel');
     end if;
   elsif v_task.lease_token is null and v_task.deadline <= holdfast.now() and v_task.limit_ends then
-    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.state)]);
+    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.lifecycle, v_task.state)]);
     return query select 'too_late', t.state from holdfast.task_done t where t.id = p_id;
   elsif v_task.lease_token is null then
     perform holdfast.move(array[p_id], array['cancel'], null, array[v_note]);

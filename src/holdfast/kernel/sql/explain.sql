@@ -28,7 +28,7 @@ begin
       case when n.retried_as is not null then format('It was retried as %1$s: holdfast why %1$s', n.retried_as)
            when n.id is not null and n.resolution is null then
              format('It waits in the inbox as %s. Run it again, as a new task: holdfast inbox retry %s', n.id, d.id)
-           when d.outcome in ('failed', 'cancelled') then format('Run it again, as a new task: holdfast retry %s', d.id)
+           when d.outcome <> 'done' then format('Run it again, as a new task: holdfast retry %s', d.id)
            else '' end
     from holdfast.task_done d
     left join lateral (

@@ -3,7 +3,8 @@
 -- old task, which never changes; marks its inbox entries as handled.
 
 -- The steps that were completed before `from_step` began are inherited, and so is the payload unless another is given.
--- Without a `from_step` all of them are, unless the payload is another: they were made from the old one.
+-- Without a `from_step` all of them are, unless the payload is another: they were made from the old one. The lifecycle's
+-- effects are told (`retried`), and may leave some of them out.
 create or replace function holdfast.retry(
   p_id uuid, p_from_step text default null, p_payload jsonb default null, p_by text default null,
   p_note text default null)
@@ -67,6 +68,10 @@ begin
   select v_new, 1 + row_number() over (order by i.at, i.name), i.name, 'step_inherited', i.attempt,
          jsonb_build_object('from', p_id)
   from inherited i;
+  perform holdfast.run_effects(array[l.effects], array[(
+      v_new, v_old.machine, v_old.name, v_old.owner, 'retried', null, t.state, t.state, t.attempt, null,
+      jsonb_build_object('from', p_id, 'from_step', p_from_step))::holdfast.moved])
+  from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle where t.id = v_new and l.effects is not null;
   update holdfast.inbox n set resolved_at = holdfast.now(), resolved_by = p_by, resolution = 'retried', note = p_note,
     retried_as = v_new, diff = v_diff
   where n.task_id = p_id and n.resolved_at is null;

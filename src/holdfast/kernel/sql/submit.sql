@@ -119,7 +119,9 @@ begin
            coalesce(i.max_attempts, l.max_attempts) as max_attempts, i.limit_key,
            coalesce(i.payload, '{}') as payload, i.trace,
            case when i.tags is not null then array(select jsonb_array_elements_text(i.tags)) end as tags, x.verb, x.to_state, x.to_actor,
-           v_now + case when x.to_limit_per_task then coalesce(i.time_limit, x.to_limit) else x.to_limit end as deadline
+           -- What is not due yet cannot be stuck: a worker's limit counts from when it may begin.
+           case when x.to_actor = 'worker' then greatest(coalesce(i.run_at, v_now + i.delay), v_now) else v_now end
+             + case when x.to_limit_per_task then coalesce(i.time_limit, x.to_limit) else x.to_limit end as deadline
     from unnest(p_lifecycle, p_name, p_payload, p_queue, p_priority, p_delay, p_run_at, p_max_attempts, p_owner,
                 p_limit_key, p_time_limit, p_tags, p_trace)
       with ordinality i(lifecycle, name, payload, queue, priority, delay, run_at, max_attempts, owner,

@@ -108,8 +108,8 @@ begin
          -- Who is to be cancelled is not woken for another turn.
          array_agg(case when t.cancel_requested and x.to_actor <> 'nobody' then 'cancel' else 'limit' end),
          array_agg(case when t.cancel_requested and x.to_actor <> 'nobody'
-                        then holdfast.asked_note(t.id, holdfast.limit_note(t.state))
-                        else holdfast.limit_note(t.state) end)
+                        then holdfast.asked_note(t.id, holdfast.limit_note(t.lifecycle, t.state))
+                        else holdfast.limit_note(t.lifecycle, t.state) end)
     into v_id, v_verb, v_note
   from (select * from holdfast.task t where t.deadline <= holdfast.now()
           and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
@@ -124,10 +124,14 @@ begin
   return coalesce(cardinality(v_id), 0);
 end $$;
 
-create or replace function holdfast.limit_note(p_state text) returns jsonb
-language sql immutable
+-- What is said of a task whose time has passed: as its lifecycle words it, if it does.
+create or replace function holdfast.limit_note(p_lifecycle smallint, p_state text) returns jsonb
+language sql stable
 as $$
-  select jsonb_build_object('kind', 'time_limit', 'message', format('The time limit of %s has passed.', p_state))
+  select jsonb_build_object('kind', 'time_limit', 'message', coalesce((
+    select s.value -> 'limit' ->> 'message' from holdfast.lifecycle l
+    cross join lateral json_array_elements(l.definition -> 'states') s
+    where l.id = p_lifecycle and s.value ->> 'name' = p_state), format('The time limit of %s has passed.', p_state)))
 $$;
 
 -- Times that have come.

@@ -2,18 +2,22 @@
 
 from holdfast.kernel.lifecycle import Display, Lifecycle, after, final, work
 
+ORPHANED = "Job timed out or was orphaned"
+
 PIPELINE = Lifecycle(
     "pipeline",
     start="PENDING",
     cancel="CANCELLED",
     fail="FAILED",
+    effects="pipeline_effects",
     states=[
         work(
-            "PENDING", claim="RUNNING", limit=after(hours=2, to="FAILED"),
+            "PENDING", claim="RUNNING", limit=after(hours=2, to="FAILED", message=ORPHANED),
             display=Display("Pending", "blue", "clock", "Waiting for a worker"),
         ),
         work(
-            "RUNNING", done="COMPLETED", partial="PARTIAL", limit=after(hours=2, to="FAILED", per_task=True),
+            "RUNNING", done="COMPLETED", partial="PARTIAL",
+            limit=after(hours=2, to="FAILED", per_task=True, message=ORPHANED),
             progress=(0, 100), display=Display("Running", "indigo", "play", "Going through its stages"),
         ),
         final("COMPLETED", "done", progress=100, display=Display("Completed", "green", "check", "Every stage is done")),

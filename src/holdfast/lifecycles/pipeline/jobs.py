@@ -1,0 +1,138 @@
+"""The functions of stages.sql and jobs.sql, as Python: one short method for each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from holdfast.errors import TaskNotFound
+from holdfast.kernel import wire
+from holdfast.kernel.calls import Calls
+from holdfast.kernel.store import refuse
+from holdfast.kernel.task import Json, Lease
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stage of a job: as it was declared when the job was made, and how it stands."""
+
+    name: str
+    status: str
+    needs: Sequence[str]
+    when: str | None
+    required: bool
+    retries: int
+    timeout: timedelta | None
+    failures: int
+
+    @property
+    def is_done(self) -> bool:
+        return self.status not in ("pending", "running")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the stages make of a job: its state, and of the stage to blame its name and its errors."""
+
+    state: str | None
+    blame: str | None
+    errors: Sequence[str]
+
+
+class Jobs(Calls):
+    """Pipelines and their jobs."""
+
+    # For workers
+
+    async def stages(self, job: UUID) -> tuple[list[Row], dict[str, Json]]:
+        """The stages of a job in their order, and the settings that it goes by."""
+        rows = await self._rows("select * from holdfast.read_stages($1)", job)
+        found = [row_of(row["name"], row["status"], wire.load(row["declared"]), row["failures"]) for row in rows]
+        return found, wire.load(rows[0]["settings"]) if rows else {}
+
+    async def begin(self, lease: Lease, stage: str) -> bool:
+        """Say that a stage begins; False if somebody wants the job to stop. Raises LeaseLost."""
+        query = "select holdfast.begin_stage($1, $2, $3, $4)"
+        status = await self._value(query, lease.task_id, lease.attempt, lease.token, stage)
+        refuse(status, lease, "a stage")
+        return bool(status == "ok")
+
+    async def verdict(self, job: UUID) -> Verdict:
+        """What the stages of a job make of it."""
+        row = (await self._rows("select * from holdfast.read_verdict($1)", job))[0]
+        return Verdict(row["state"], row["blame"], wire.load(row["errors"]) or [])
+
+    # For applications
+
+    async def declare(
+        self,
+        name: str,
+        *,
+        title: str,
+        stages: Sequence[Json],
+        params: Mapping[str, Json],
+        queue: str | None,
+        max_attempts: int,
+        limit: timedelta | None,
+    ) -> None:
+        """Say what a pipeline is. Raises RequestInvalid."""
+        given = (name, title, wire.dump(list(stages)), wire.dump(dict(params)), queue, max_attempts, limit)
+        await self._value("select holdfast.declare_pipeline($1, $2, $3, $4, $5, $6, $7)", *given)
+
+    # For users
+
+    async def pipelines(self, name: str | None = None) -> list[dict[str, Any]]:
+        """What there is to run: stages, parameters, settings, and whether a worker is there that runs it."""
+        rows = await self._rows("select * from holdfast.pipelines($1)", wire.text(name))
+        return [wire.load(row[0]) for row in rows]
+
+    async def make(
+        self,
+        pipeline: str,
+        params: Mapping[str, Json],
+        *,
+        owner: str,
+        key: str | None = None,
+        limit: timedelta | None = None,
+        tags: Sequence[str] = (),
+        trace: str | None = None,
+    ) -> tuple[UUID, bool]:
+        """A job, and whether this call made it. Raises RequestInvalid or KeyConflict."""
+        given = (wire.text(pipeline), wire.dump(dict(params)), owner, wire.text(key), trace, limit, list(tags))
+        query = "select * from holdfast.make_job($1, $2, $3, $4, $5, $6, $7)"
+        row = (await self._rows(query, *given, repeatable=key is not None))[0]
+        return row["job"], row["created"]
+
+    async def read(self, jobs: Sequence[UUID], owner: str | None = None) -> list[dict[str, Any]]:
+        """What there is to tell of these jobs, but for those that are not `owner`'s."""
+        rows = await self._rows("select * from holdfast.read_jobs($1, $2)", list(jobs), owner)
+        return [wire.load(row[0]) for row in rows]
+
+    async def job(self, job: UUID, owner: str | None = None) -> dict[str, Any]:
+        """One of them. Raises TaskNotFound."""
+        found = await self.read([job], owner)
+        if not found:
+            raise TaskNotFound(f"No job has the id {job}.", fix="GET /pipeline/jobs lists them.")
+        return found[0]
+
+    async def outputs(self, job: UUID) -> tuple[list[dict[str, Any]], datetime | None, datetime | None]:
+        """The files that a job has made, until when they are kept (None: it runs), and the time."""
+        rows = await self._rows("select * from holdfast.read_outputs($1)", job)
+        if not rows:
+            return [], None, None
+        return [wire.load(row["output"]) for row in rows], rows[0]["kept_until"], rows[0]["now"]
+
+    async def change_settings(self, pipeline: str, change: Mapping[str, Json], by: str) -> dict[str, Json]:
+        """Other settings for the jobs to come; None takes one away. Answers what they are. Raises RequestInvalid."""
+        query = "select holdfast.set_pipeline_settings($1, $2, $3)"
+        found: dict[str, Json] = wire.load(await self._value(query, wire.text(pipeline), wire.dump(dict(change)), by))
+        return found
+
+
+def row_of(name: str, status: str, declared: Mapping[str, Any], failures: int) -> Row:
+    timeout = declared.get("timeout_seconds")
+    return Row(
+        name, status, declared.get("needs") or (), declared.get("when"), bool(declared.get("required")),
+        int(declared.get("retries") or 0), timedelta(seconds=timeout) if timeout else None, failures,
+    )  # fmt: skip

@@ -1,0 +1,219 @@
+"""How a worker goes through a job: stage by stage, each kept with its status, then the verdict.
+
+The database knows the stages, in which order they go, which are done, and what they make of the job. A stage that is
+done is not run again, wherever the job goes on; one that was interrupted runs anew. A failure is tried again by the
+engine, with the worker's place free meanwhile, until the stage's own tries are used up: then the stage has failed, and
+the job goes on with those that do not need it.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from holdfast.errors import Fatal, LeaseLost, ObjectMissing, ObjectsUnreachable, StepInvalid, Transient
+from holdfast.kernel import values
+from holdfast.kernel.attempt import ATTEMPT, Attempt
+from holdfast.kernel.failing import Errors, outcome_of
+from holdfast.kernel.leaving import Leaving
+from holdfast.kernel.running import called, current
+from holdfast.kernel.task import Cancelled, Failed, Json, Later, Outcome, Partial
+from holdfast.lifecycles.pipeline.jobs import Jobs, Row
+from holdfast.lifecycles.pipeline.notes import NOTES, Notes, Skip
+from holdfast.lifecycles.pipeline.stages import Stage, Stages, parameters
+from holdfast.objects import Objects
+from holdfast.objects.scratch import scratch
+
+inline_most_bytes = 64 * 1024
+surprises_at_most = 3  # as many as the engine allows of what nobody has put into a category
+unknown_again = "10s"
+WELL = ("completed", "partial")
+
+
+async def run_job(
+    stages: Stages, objects: Callable[[], Objects], errors: Errors, params: Mapping[str, Json]
+) -> dict[str, Json] | Outcome:
+    """Run what is left of the job that this worker holds. Raises Leaving, for whoever waits or is stopped."""
+    current()
+    attempt = ATTEMPT.get()
+    assert attempt is not None  # noqa: S101 - there is a current lease
+    jobs = Jobs.beside(attempt.desk.store)
+    rows, settings = await jobs.stages(attempt.lease.task_id)
+    if not rows:
+        raise Fatal("This job has no stages: it was made before its pipeline was declared.", code="no-stages")
+    run = JobRun(attempt, jobs, stages, objects(), {ObjectsUnreachable: Transient, **errors}, {**settings, **params})
+    return await run(rows)
+
+
+@dataclass
+class JobRun:
+    """One attempt at a job."""
+
+    attempt: Attempt
+    jobs: Jobs
+    stages: Stages
+    objects: Objects
+    errors: Errors
+    params: Mapping[str, Json]
+
+    def __post_init__(self) -> None:
+        self.kept: dict[str, Json] = {}
+        self.place = f"pipelines/{self.attempt.lease.task_id}/{self.attempt.lease.token.hex}"
+
+    async def __call__(self, rows: list[Row]) -> dict[str, Json] | Outcome:
+        for number, row in enumerate(rows):
+            self.attempt.part = number, len(rows)
+            self.attempt.show(done=number, total=len(rows), note=row.name)
+            try:
+                await self.pass_stage(row)
+            except asyncio.CancelledError:
+                # Whoever wants it to stop comes too late if this was the last stage, and it is kept.
+                if row is not rows[-1] or (await self.jobs.verdict(self.attempt.lease.task_id)).state is None:
+                    raise
+            if row.required and self.status(row.name) == "failed":
+                break
+        return await self.outcome()
+
+    async def pass_stage(self, row: Row) -> None:
+        """Bring a stage to its end, if it is not there yet."""
+        _, kept = await self.attempt.stored(row.name)
+        if not row.is_done:
+            kept = await self.run_stage(row)
+        self.kept[row.name] = kept
+
+    async def run_stage(self, row: Row) -> Json:
+        stage = self.stages.find(row.name)
+        if stage is None:  # a job of another release: one of its workers goes on
+            raise Leaving(Later(unknown_again, kind=f"This worker does not know the stage {row.name}."))
+        if why := self.why_not(row):
+            return await self.attempt.keep(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
+        if not await self.jobs.begin(self.attempt.lease, row.name):
+            raise Leaving(Cancelled())
+        notes = Notes()
+        token = NOTES.set(notes)
+        try:
+            with notes.closing, self.attempt.within(row.name) as spent:
+                kept = await self.envelope(row, stage, notes)
+                return await self.attempt.keep(row.name, kept, spent)
+        finally:
+            NOTES.reset(token)
+
+    def why_not(self, row: Row) -> str | None:
+        """Why a stage is not run; None if it is."""
+        if row.when and row.when.isidentifier() and not self.params.get(row.when):
+            return f"{row.when} is off."
+        for need in row.needs:
+            if (status := self.status(need)) not in WELL:
+                return f"It needs {need}, which {'failed' if status == 'failed' else 'was skipped'}."
+        return None
+
+    def status(self, stage: str) -> str | None:
+        kept = self.kept.get(stage)
+        return kept["status"] if kept else None
+
+    async def envelope(self, row: Row, stage: Stage, notes: Notes) -> dict[str, Json]:
+        """What is kept of a stage: how it ended, and with what. Raises Leaving if it is to be tried again."""
+        limit = asyncio.timeout(row.timeout.total_seconds() if row.timeout else None)
+        try:
+            async with limit:
+                if callable(stage.when) and not await self.call(stage.when):
+                    raise Skip("Its condition does not hold.")
+                value = await self.call(stage.function)
+            result = values.fitting(f"Stage {row.name}", value, values.returned_by(stage.function))
+            kept = {"outputs": await notes.stored(self.objects, f"{self.place}/{row.name}")}
+            kept |= await self.put_away(row.name, result)
+        except Skip as skip:
+            return {"status": "skipped", "reason": str(skip) or "It had nothing to do.", "errors": notes.errors()}
+        except (asyncio.CancelledError, LeaseLost):
+            raise
+        except BaseException as error:
+            if limit.expired() and isinstance(error, TimeoutError):
+                error = Transient(f"It ran for longer than {row.timeout}.", code="timeout")
+            return self.failure(row, error, notes)
+        status = "partial" if notes.problems else "completed"
+        settings = {"settings": values.dump(notes.settings)} if notes.settings else {}
+        return {"status": status, "errors": notes.errors(), **kept, **settings}
+
+    def failure(self, row: Row, error: BaseException, notes: Notes) -> dict[str, Json]:
+        """A failed stage. Raises Leaving while it may be tried again."""
+        lease = self.attempt.lease
+        named = {"task": lease.name, "task_id": str(lease.task_id), "attempt": lease.attempt, "stage": row.name}
+        outcome = outcome_of(error, self.errors, lambda _: row.name, named)
+        if outcome is None:
+            raise error
+        if not isinstance(outcome, Failed) or outcome.category == "RateLimited":
+            raise Leaving(outcome) from error
+        most = min(row.retries + 1, lease.max_attempts, lease.max_attempts if outcome.category else surprises_at_most)
+        if outcome.category in (None, "Transient") and row.failures + 1 < most:
+            raise Leaving(outcome) from error
+        told = {"category": outcome.category or "Transient", "code": outcome.code}
+        return {"status": "failed", "errors": [outcome.message, *notes.errors()], **told}
+
+    # What a stage is given, and what it gives
+
+    async def call(self, function: Callable[..., Any]) -> Any:
+        """What a function of the application returns. Raises StepInvalid for what is meant for a whole task."""
+        value = await called(function, (), await self.arguments(function))
+        if isinstance(value, Outcome):
+            raise StepInvalid(
+                f"A stage returned {type(value).__name__}, which is for whole tasks.",
+                fix="Return its result; say problem(...) where a part of it failed, or raise.",
+            )
+        return value
+
+    async def arguments(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """What a function takes by name: results of stages, and parameters of the job."""
+        found: dict[str, Any] = {}
+        kinds = values.hints(function)
+        for name, one in parameters(function).items():
+            if one.kind is one.VAR_KEYWORD:
+                found |= {key: value for key, value in self.params.items() if key not in found}
+            elif stage := self.stages.find(name):
+                if self.status(stage.name) in WELL:
+                    found[name] = await self.result(stage)
+            elif name in self.params:
+                try:
+                    found[name] = values.load_at(name, self.params[name], kinds.get(name, Any))
+                except ValidationError as error:
+                    raise Fatal(f"A parameter does not fit: {values.described(error)}.", code="params") from error
+        return found
+
+    async def result(self, stage: Stage) -> Any:
+        """What a stage gave, as its function returns it. Raises Fatal if it is gone."""
+        kept = self.kept[stage.name]
+        if "result_key" in kept:
+            with scratch() as folder:
+                try:
+                    await self.objects.fetch(kept["result_key"], folder / "result.json")
+                except ObjectMissing as error:
+                    raise Fatal(f"What {stage.name} gave is not in storage any more.", code="missing") from error
+                kept = {**kept, "result": json.loads((folder / "result.json").read_bytes())}
+        return values.read_back(f"Stage {stage.name}", kept.get("result"), values.returned_by(stage.function))
+
+    async def put_away(self, stage: str, result: Json) -> dict[str, Json]:
+        """A result as it is kept: with the stage, or as an object if it is large."""
+        text = json.dumps(result, ensure_ascii=False).encode()
+        if len(text) <= inline_most_bytes:
+            return {"result": result}
+        with scratch() as folder:
+            path = Path(folder) / "result.json"
+            path.write_bytes(text)
+            found = await self.objects.put(f"{self.place}/{stage}.json", path, content_type="application/json")
+        return {"result_key": found.key}
+
+    async def outcome(self) -> dict[str, Json] | Outcome:
+        """How the job ends, as the database judges its stages."""
+        verdict = await self.jobs.verdict(self.attempt.lease.task_id)
+        if verdict.state == "FAILED":
+            blame = self.kept.get(verdict.blame or "", {})
+            said = f"{verdict.blame}: {verdict.errors[0]}" if verdict.errors else "No stage had anything to do."
+            is_input = blame.get("category") == "SchemaInvalid"
+            return Failed("SchemaInvalid" if is_input else "Fatal", said, code=blame.get("code") or "stage-failed")
+        summary = next((kept.get("result") for name, kept in self.kept.items() if name.lower() == "summary"), None)
+        stages = [{"name": name, "status": kept["status"]} for name, kept in self.kept.items()]
+        told = {"stages": stages, "summary": summary}
+        return Partial(told) if verdict.state == "PARTIAL" else told

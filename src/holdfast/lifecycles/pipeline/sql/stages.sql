@@ -1,0 +1,57 @@
+-- stages.sql: what a worker asks while it goes through the stages of a job.
+
+-- The stages of a job in their order, with how often each has failed until now; and the settings that it goes by.
+create or replace function holdfast.read_stages(p_job uuid)
+returns table (name text, status text, declared jsonb, failures int, settings jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+as $$
+  select s.name, s.status, s.declared, coalesce(t.failures, 0), j.settings
+  from holdfast.pipeline_job j
+  join holdfast.pipeline_stage s on s.task_id = j.task_id
+  left join holdfast.step t on t.task_id = s.task_id and t.name = s.name
+  where j.task_id = p_job order by s.number
+$$;
+
+-- A stage begins, unless somebody wants the job to stop: ok, cancel, or lost (the lease). Whoever cancels waits for the same
+-- row, so the cancel is either seen here or comes while the stage runs.
+create or replace function holdfast.begin_stage(p_job uuid, p_attempt int, p_token uuid, p_stage text) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '2s'
+as $$
+declare
+  v_cancel bool;
+  v_early text;
+begin
+  select t.cancel_requested into v_cancel from holdfast.task t
+  where t.id = p_job and t.attempt = p_attempt and t.lease_token = p_token for no key update;
+  if v_cancel is null then
+    perform holdfast.count_up('lost', 1);
+    return 'lost';
+  elsif v_cancel then
+    return 'cancel';
+  end if;
+  v_early := (select e.name from holdfast.pipeline_stage s
+              join holdfast.pipeline_stage e on e.task_id = s.task_id and e.number < s.number and e.finished_at is null
+              where s.task_id = p_job and s.name = p_stage order by e.number limit 1);
+  if v_early is not null then
+    perform holdfast.refuse('TK002', format('%s cannot begin before %s is done.', p_stage, v_early), 'Stages go in their order.');
+  end if;
+  update holdfast.pipeline_stage s set status = 'running', started_at = coalesce(s.started_at, holdfast.now()), attempt = p_attempt
+  where s.task_id = p_job and s.name = p_stage and s.finished_at is null;
+  if not found then
+    perform holdfast.refuse('TK002', format('%s is done, or no stage of this job.', p_stage), 'holdfast pipeline show tells its stages.');
+  end if;
+  insert into holdfast.step_event (task_id, number, step, kind, attempt)
+  values (p_job, holdfast.last_step_event(p_job) + 1, p_stage, 'step_started', p_attempt);
+  return 'ok';
+end $$;
+
+-- The verdict, for the worker that has gone through all stages.
+create or replace function holdfast.read_verdict(p_job uuid, out state text, out blame text, out errors jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+  select v.state, v.blame, (select s.errors from holdfast.pipeline_stage s where s.task_id = p_job and s.name = v.blame)
+  from holdfast.job_verdict(p_job) v
+$$;
+
+grant execute on function holdfast.read_stages(uuid), holdfast.begin_stage(uuid, int, uuid, text),
+  holdfast.read_verdict(uuid) to holdfast_app;

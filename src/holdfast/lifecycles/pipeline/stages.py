@@ -1,0 +1,180 @@
+"""The stages of a pipeline, as they are declared: plain functions in an order, and what each of them needs.
+
+A stage takes what it is named after: a parameter called like an earlier stage is that stage's result, every other one
+is a parameter of the job. So `def brief(classify: list[Topic], length: int = 3)` needs the stage `classify`, and a job
+may say `length`. Names of stages count whatever their case.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from holdfast.errors import AppInvalid
+from holdfast.kernel import values
+from holdfast.kernel.task import Json
+
+longest_name = 100
+KINDS = {"integer": "number"}  # what JSON calls otherwise than Postgres does
+ALL_KINDS = ("array", "boolean", "null", "number", "object", "string")
+MORE = "**"
+
+When = str | Callable[..., bool]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A function, and when and how it is run."""
+
+    name: str
+    function: Callable[..., Any]
+    needs: tuple[str, ...]
+    when: When | None
+    required: bool
+    retries: int
+    timeout: timedelta | None
+
+    def published(self) -> dict[str, Json]:
+        """What a job keeps of it."""
+        flag = self.when if isinstance(self.when, str) else None
+        return {
+            "name": self.name,
+            "needs": list(self.needs),
+            "when": flag or ("decided as it runs" if self.when else None),
+            "required": self.required,
+            "retries": self.retries,
+            "timeout_seconds": self.timeout and self.timeout.total_seconds(),
+        }
+
+
+class Stages:
+    """The stages of one pipeline. Raises AppInvalid for what could not be run."""
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+        self.stages: list[Stage] = []
+
+    def find(self, name: str) -> Stage | None:
+        """The stage of this name, whatever its case."""
+        return next((one for one in self.stages if one.name.lower() == name.lower()), None)
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        *,
+        needs: Iterable[str] | str,
+        when: When | None,
+        required: bool | None,
+        retries: int,
+        timeout: timedelta | None,
+    ) -> Stage:
+        """Another stage, after those that are there. The first one is required unless it says otherwise."""
+        self._check_function(name, function, when)
+        asked = [needs] if isinstance(needs, str) else list(needs)
+        for one in asked:
+            if self.find(one) is None:
+                raise self._wrong(
+                    f"{name} needs {one!r}, and there is no such stage before it.",
+                    f"Before it are: {', '.join(each.name for each in self.stages) or 'none'}.",
+                )
+        asked += [one for one, given in parameters(function).items() if given.default is given.empty]
+        found = [stage.name for stage in map(self.find, asked) if stage]
+        stage = Stage(
+            name, function, tuple(dict.fromkeys(found)), when,
+            not self.stages if required is None else required, retries, timeout,
+        )  # fmt: skip
+        self.stages.append(stage)
+        try:
+            self.params()
+        except AppInvalid:
+            self.stages.pop()
+            raise
+        return stage
+
+    def params(self) -> dict[str, inspect.Parameter]:
+        """What a job may be told: the parameters of all functions that name no stage, and the flags of `when`."""
+        found: dict[str, inspect.Parameter] = {}
+        for stage in self.stages:
+            if isinstance(stage.when, str):
+                self._join(found, flag(stage.when), stage)
+            for function in (stage.function, stage.when if callable(stage.when) else None):
+                if function is None:
+                    continue
+                for name, given in parameters(function).items():
+                    if given.kind is given.VAR_KEYWORD:
+                        found.setdefault(MORE, given.replace(name="more"))
+                    elif not self.find(name):
+                        kind = values.hints(function).get(name, Any)
+                        self._join(found, given.replace(kind=given.KEYWORD_ONLY, annotation=kind), stage)
+        return found
+
+    def signature(self) -> inspect.Signature:
+        """How a job is started."""
+        found = sorted(self.params().values(), key=lambda one: one.kind)
+        return inspect.Signature(found)
+
+    def published(self) -> tuple[list[Json], dict[str, Json]]:
+        """The stages and the parameters, as the database is told of them."""
+        params: dict[str, Json] = {}
+        for name, one in self.params().items():
+            is_needed = one.default is one.empty and name != MORE
+            params[name] = {"kinds": kinds_of(one.annotation), **({"needed": True} if is_needed else {})}
+            if not is_needed and name != MORE:
+                params[name]["default"] = values.dump(one.default)
+        return [stage.published() for stage in self.stages], params
+
+    def _join(self, found: dict[str, inspect.Parameter], one: inspect.Parameter, stage: Stage) -> None:
+        """Two stages may take the same parameter if they mean the same by it; who needs it, needs it for all."""
+        known = found.get(one.name, one)
+        is_other_kind = Any not in (known.annotation, one.annotation) and known.annotation != one.annotation
+        is_other_default = one.empty not in (known.default, one.default) and known.default != one.default
+        if is_other_kind or is_other_default:
+            raise self._wrong(
+                f"{stage.name} takes {one}, and an earlier stage {known}.", "Let both say the same, or rename one."
+            )
+        kind = one.annotation if known.annotation is Any else known.annotation
+        found[one.name] = known.replace(
+            annotation=kind, default=one.empty if known.default is one.empty else one.default
+        )
+
+    def _check_function(self, name: str, function: Callable[..., Any], when: When | None) -> None:
+        if not callable(function) or not 1 <= len(name) <= longest_name or not name.isidentifier():
+            raise self._wrong(f"{name!r} is no name of a stage.", "Write @pipeline.stage above a function.")
+        if self.find(name):
+            raise self._wrong(
+                f"Two stages cannot both be called {name}.", "Name one otherwise: @pipeline.stage('name')."
+            )
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise self._wrong(f"{name} yields, and a stage returns once.", "Return a list.")
+        for one in (function, when):
+            for given in parameters(one).values() if callable(one) else ():
+                if given.kind in (given.POSITIONAL_ONLY, given.VAR_POSITIONAL):
+                    raise self._wrong(f"{name} takes {given} by its place.", "A stage is called by names.")
+        if isinstance(when, str) and not when.isidentifier():
+            raise self._wrong(f"{name}: when={when!r} is no name.", 'Name a flag of the job: when="enable_evaluation".')
+
+    def _wrong(self, problem: str, fix: str) -> AppInvalid:
+        return AppInvalid(f"Pipeline {self.pipeline}: {problem}", fix=fix)
+
+
+def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+def flag(name: str) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+
+
+def kinds_of(annotation: object) -> list[str]:
+    """The kinds of JSON values that an annotation can be read from, as Postgres calls them."""
+    reader = values.adapter(annotation)
+    schema = reader.json_schema() if reader else {}
+    found: set[str] = set()
+    for one in [schema, *schema.get("anyOf", [])]:
+        if "$ref" in one or "enum" in one or "const" in one or ("type" not in one and "anyOf" not in one):
+            return list(ALL_KINDS)
+        if "type" in one:
+            found.add(KINDS.get(one["type"], one["type"]))
+    return sorted(found)

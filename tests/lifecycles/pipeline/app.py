@@ -1,0 +1,73 @@
+"""A pipeline whose stages do as they are told: by script, and counted."""
+
+from collections import Counter
+from typing import Any
+
+from holdfast import Fatal, Holdfast, Transient
+from holdfast.pipeline import Skip, keep_settings, output, problem
+
+Script = dict[str, Any] | None
+
+hf = Holdfast()
+RAN: Counter[str] = Counter()
+NAMES = ("INGEST", "CLASSIFY", "NEUTRALIZE", "BRIEF", "SUMMARY", "EVALUATION", "OPTIMIZATION")
+
+press = hf.pipeline("press", retries=1)
+
+
+def do(name: str, script: Script, value: Any) -> Any:
+    """Count the run, then do what the script says of this stage; a list says it of one run after the other."""
+    RAN[name] += 1
+    told = (script or {}).get(name)
+    if isinstance(told, list):
+        told = told[min(RAN[name], len(told)) - 1]
+    match told:
+        case "fatal":
+            raise Fatal(f"{name} is broken.", code="broken")
+        case "transient":
+            raise Transient(f"{name} did not answer.", code="silent")
+        case "surprise":
+            raise RuntimeError(f"{name} never saw this.")
+        case "partial":
+            problem(f"{name}: one of two was lost.")
+        case "skip":
+            raise Skip(f"{name} has nothing to do.")
+    return value
+
+
+@press.stage("INGEST")
+def ingest(script: Script = None, articles: int = 2) -> list[int]:
+    return do("INGEST", script, list(range(articles)))
+
+
+@press.stage("CLASSIFY")
+async def classify(ingest: list[int], script: Script = None) -> dict[str, int]:
+    return do("CLASSIFY", script, {str(one): one * 2 for one in ingest})
+
+
+@press.stage("NEUTRALIZE", needs="classify")
+def neutralize(ingest: list[int], script: Script = None) -> list[int]:
+    return do("NEUTRALIZE", script, [one + 1 for one in ingest])
+
+
+@press.stage("BRIEF")
+def brief(classify: dict[str, int], neutralize: list[int] | None = None, script: Script = None) -> str:
+    text = f"{len(classify)} articles, {len(neutralize or [])} softened"
+    output("brief.md", text)
+    return do("BRIEF", script, text)
+
+
+@press.stage("SUMMARY", needs="brief")
+def summary(ingest: list[int], script: Script = None) -> dict[str, int]:
+    return do("SUMMARY", script, {"articles": len(ingest)})
+
+
+@press.stage("EVALUATION", when="enable_evaluation")
+def evaluation(brief: str, script: Script = None) -> float:
+    return do("EVALUATION", script, len(brief) / 100)
+
+
+@press.stage("OPTIMIZATION", when="enable_auto_optimize")
+def optimization(evaluation: float, articles: int = 2, script: Script = None) -> int:
+    keep_settings(articles=articles + 1)
+    return do("OPTIMIZATION", script, articles + 1)
