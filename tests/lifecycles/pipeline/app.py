@@ -1,11 +1,12 @@
 """A pipeline whose stages do as they are told: by script, and counted."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast import Fatal, Holdfast, Transient
 from holdfast.pipeline import Skip, keep_settings, output, problem
 
+T = TypeVar("T")
 Script = dict[str, Any] | None
 
 hf = Holdfast()
@@ -15,7 +16,7 @@ NAMES = ("INGEST", "CLASSIFY", "NEUTRALIZE", "BRIEF", "SUMMARY", "EVALUATION", "
 press = hf.pipeline("press", retries=1)
 
 
-def do(name: str, script: Script, value: Any) -> Any:
+def do(name: str, script: Script, value: T) -> T:
     """Count the run, then do what the script says of this stage; a list says it of one run after the other."""
     RAN[name] += 1
     told = (script or {}).get(name)
