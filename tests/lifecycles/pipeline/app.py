@@ -1,19 +1,24 @@
 """A pipeline whose stages do as they are told: by script, and counted."""
 
+import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from holdfast import Fatal, Holdfast, Transient
+from holdfast import Fatal, Holdfast, RateLimited, SchemaInvalid, Transient
 from holdfast.pipeline import Skip, keep_settings, output, problem
 
 T = TypeVar("T")
 Script = dict[str, Any] | None
 
-hf = Holdfast()
-RAN: Counter[str] = Counter()
 NAMES = ("INGEST", "CLASSIFY", "NEUTRALIZE", "BRIEF", "SUMMARY", "EVALUATION", "OPTIMIZATION")
+ALL_ON = {"enable_evaluation": True, "enable_auto_optimize": True}
+RAN: Counter[str] = Counter()
+ACTS: dict[str, Callable[[str], None]] = {}
+"""What a test does within a stage, by the word that the script says."""
 
-press = hf.pipeline("press", retries=1)
+hf = Holdfast()
+press = hf.pipeline("press", title="Seven stages that do as they are told", retries=2)
 
 
 def do(name: str, script: Script, value: T) -> T:
@@ -21,18 +26,27 @@ def do(name: str, script: Script, value: T) -> T:
     RAN[name] += 1
     told = (script or {}).get(name)
     if isinstance(told, list):
-        told = told[min(RAN[name], len(told)) - 1]
+        told = told[RAN[name] - 1] if RAN[name] <= len(told) else None
     match told:
         case "fatal":
             raise Fatal(f"{name} is broken.", code="broken")
+        case "invalid":
+            raise SchemaInvalid(f"{name} cannot read this.", code="unread")
         case "transient":
             raise Transient(f"{name} did not answer.", code="silent")
+        case "limited":
+            raise RateLimited(f"{name} is told to wait.", retry_after=60)
         case "surprise":
             raise RuntimeError(f"{name} never saw this.")
         case "partial":
             problem(f"{name}: one of two was lost.")
         case "skip":
             raise Skip(f"{name} has nothing to do.")
+        case "hang":
+            while True:
+                threading.Event().wait(0.001)
+        case str():
+            ACTS[told](name)
     return value
 
 
@@ -42,7 +56,7 @@ def ingest(script: Script = None, articles: int = 2) -> list[int]:
 
 
 @press.stage("CLASSIFY")
-async def classify(ingest: list[int], script: Script = None) -> dict[str, int]:
+def classify(ingest: list[int], script: Script = None) -> dict[str, int]:
     return do("CLASSIFY", script, {str(one): one * 2 for one in ingest})
 
 

@@ -64,9 +64,9 @@ begin
     from jsonb_each(p_given) g where not p_params ? g.key and not p_params ? '**'
     union all
     select format('%s is a %s, and not %s', g.key, jsonb_typeof(g.value), (
-             select string_agg(k, ' or ') from jsonb_array_elements_text(p_params -> g.key -> 'kinds') k))
+             select string_agg(k, ' or ') from jsonb_array_elements_text(coalesce(p_params -> g.key, p_params -> '**') -> 'kinds') k))
     from jsonb_each(p_given) g
-    where not p_params -> g.key -> 'kinds' ? jsonb_typeof(g.value)
+    where not coalesce(p_params -> g.key, p_params -> '**') -> 'kinds' ? jsonb_typeof(g.value)
     union all
     select format('%s is missing', n.key) from jsonb_each(p_params) n
     where (n.value ->> 'needed')::bool and not p_given ? n.key and not p_settings ? n.key) w;

@@ -1,0 +1,58 @@
+"""Workers are killed, and workers leave, in every stage at once: each job goes on at the stage it was in."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.testing import Database, Ground
+from tests.lifecycles.pipeline.app import NAMES
+from tests.lifecycles.pipeline.watched_app import hf, watched
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew
+
+APP = "tests.lifecycles.pipeline.watched_app:hf"
+
+
+@pytest.fixture
+def live(ground: Ground) -> Iterator[Database]:
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture
+async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
+    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
+        crew.environment["HOLDFAST_OBJECTS"] = f"file://{tmp_path}/objects"
+        async with live.store() as crew.store:
+            await hf.declare(crew.store)
+            yield crew
+            assert await crew.store.verify() == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["killed", "leaves"])
+async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, how: str) -> None:
+    worker = crew.start(app=APP, slots=len(NAMES), lease_seconds=1.0)
+    jobs = await crew.submit(*(watched.submission(held=name) for name in NAMES))
+    for name in NAMES:
+        await crew.noted(f"{name}:{name}")
+    if how == "killed":
+        worker.kill()
+    else:
+        assert worker.leave() == 0
+    crew.start(app=APP, slots=len(NAMES), lease_seconds=1.0)
+    for name in NAMES:
+        await crew.noted(f"{name}:{name}", 2)
+    crew.open("all")
+    for name, job, end in zip(NAMES, jobs, await crew.ended(jobs), strict=True):
+        assert end.state == "COMPLETED"
+        assert {one: len(crew.notes(f"{name}:{one}")) for one in NAMES} == {one: 1 + (one == name) for one in NAMES}
+        told = await Jobs.beside(crew.store).job(job)
+        assert {one["status"] for one in told["stages"]} == {"completed"}
+        read = await crew.read(job)
+        # Who leaves costs nothing and cancels nothing; who is lost, an attempt.
+        assert (read["attempt"], told["cancel_requested"]) == (2 if how == "killed" else 1, False)
+        assert ("lost" in await crew.verbs(job)) == (how == "killed")

@@ -1,0 +1,72 @@
+"""A pipeline has settings: a job takes from them what it is not told, and a stage may change them for jobs to come."""
+
+import pytest
+
+from holdfast.errors import RequestInvalid
+from tests.lifecycles.pipeline import app
+from tests.lifecycles.pipeline.app import ALL_ON
+from tests.lifecycles.pipeline.conftest import Press
+
+
+def test_what_a_stage_has_found_out_is_where_the_next_job_begins(press: Press) -> None:
+    for articles in (2, 3, 4):
+        ran = press.run(**ALL_ON)
+        assert press.job(ran.handle.id)["summary"] == {"articles": articles}
+    assert press.settings() == {"articles": 5}
+    ran = press.run(articles=1)
+    assert press.job(ran.handle.id)["summary"] == {"articles": 1}
+
+
+def test_a_job_keeps_the_settings_it_began_with(press: Press) -> None:
+    handle = press.start(**ALL_ON)
+    press.engine.call(press.jobs.change_settings("press", {"articles": 7}, "editor"))
+    press.engine.run(handle)
+    assert press.job(handle.id)["summary"] == {"articles": 2}
+    # And does not overwrite what others have set meanwhile.
+    assert press.settings() == {"articles": 7}
+    assert ("settings_not_changed", "OPTIMIZATION") in press.kinds(handle.id)
+
+
+def test_settings_of_a_stage_that_failed_or_was_tried_again_count_once_or_not_at_all(press: Press) -> None:
+    press.run({"OPTIMIZATION": "fatal"}, **ALL_ON)
+    assert press.settings() == {}
+    press.run({"OPTIMIZATION": ["transient"]}, **ALL_ON)
+    assert press.settings() == {"articles": 3}
+
+
+def test_settings_are_changed_one_by_one_and_checked(press: Press) -> None:
+    press.run()
+    change = press.jobs.change_settings
+    assert press.engine.call(change("press", {"articles": 4, "enable_evaluation": True}, "me")) == {
+        "articles": 4, "enable_evaluation": True,
+    }  # fmt: skip
+    assert press.engine.call(change("press", {"enable_evaluation": None}, "me")) == {"articles": 4}
+    for wrong, says in (
+        ({"colour": 1}, "'colour' is no parameter"),
+        ({"articles": "four"}, "articles is a string, and not number"),
+    ):
+        with pytest.raises(RequestInvalid, match=says):
+            press.engine.call(change("press", wrong, "me"))
+    with pytest.raises(RequestInvalid, match="There is no pipeline"):
+        press.engine.call(change("none", {}, "me"))
+    assert press.settings() == {"articles": 4}
+
+
+def test_a_flag_may_be_a_setting(press: Press) -> None:
+    press.run()
+    press.engine.call(press.jobs.change_settings("press", {"enable_evaluation": True}, "me"))
+    assert press.stages(press.run().handle.id)["EVALUATION"] == "completed"
+    assert press.stages(press.run(enable_evaluation=False).handle.id)["EVALUATION"] == "skipped"
+
+
+def test_settings_that_no_stage_takes_any_more_go_with_the_release_that_drops_them(press: Press) -> None:
+    press.run(**ALL_ON)
+    assert press.settings() == {"articles": 3}
+    stages, params = app.press.stages.published()
+    params.pop("articles")
+    press.engine.call(
+        press.jobs.declare(
+            "press", title="", stages=stages, params=params, queue="pipeline", max_attempts=3, limit=None
+        )
+    )
+    assert press.settings() == {}
