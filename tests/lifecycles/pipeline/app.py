@@ -12,7 +12,7 @@ T = TypeVar("T")
 Script = dict[str, Any] | None
 
 NAMES = ("INGEST", "CLASSIFY", "NEUTRALIZE", "BRIEF", "SUMMARY", "EVALUATION", "OPTIMIZATION")
-ALL_ON = {"enable_evaluation": True, "enable_auto_optimize": True}
+ALL_ON: dict[str, Any] = {"enable_evaluation": True, "enable_auto_optimize": True}
 RAN: Counter[str] = Counter()
 ACTS: dict[str, Callable[[str], None]] = {}
 """What a test does within a stage, by the word that the script says."""

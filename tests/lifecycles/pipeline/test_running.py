@@ -180,7 +180,7 @@ def test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job(hol
             raise RuntimeError("Again.")
 
     shown: list[Any] = []
-    show, holdfast.show = holdfast.show, lambda lease, told: shown.append(told)  # type: ignore[method-assign]
+    show, holdfast.show = holdfast.show, lambda lease, told: shown.append(told)  # type: ignore[method-assign, assignment]
     ran = holdfast.run(made, crash_after="first")
     holdfast.show = show  # type: ignore[method-assign]
     assert ran.state == "COMPLETED"

@@ -64,9 +64,10 @@ begin
     from jsonb_each(p_given) g where not p_params ? g.key and not p_params ? '**'
     union all
     select format('%s is a %s, and not %s', g.key, jsonb_typeof(g.value), (
-             select string_agg(k, ' or ') from jsonb_array_elements_text(coalesce(p_params -> g.key, p_params -> '**') -> 'kinds') k))
+             select string_agg(k, ' or ') from jsonb_array_elements_text(n.kinds) k))
     from jsonb_each(p_given) g
-    where not coalesce(p_params -> g.key, p_params -> '**') -> 'kinds' ? jsonb_typeof(g.value)
+    cross join lateral (select coalesce(p_params -> g.key, p_params -> '**') -> 'kinds' as kinds) n
+    where not n.kinds ? jsonb_typeof(g.value)
     union all
     select format('%s is missing', n.key) from jsonb_each(p_params) n
     where (n.value ->> 'needed')::bool and not p_given ? n.key and not p_settings ? n.key) w;
@@ -134,7 +135,8 @@ as $$
               when v.badly is not null then 'PARTIAL'
               else 'COMPLETED' end,
          coalesce(v.needed, v.badly)
-  from (select (array_agg(s.name order by s.number) filter (where s.status = 'failed' and (s.declared ->> 'required')::bool))[1] as needed,
+  from (select (array_agg(s.name order by s.number) filter (
+                 where s.status = 'failed' and (s.declared ->> 'required')::bool))[1] as needed,
                (array_agg(s.name order by s.number) filter (where s.status in ('failed', 'partial')))[1] as badly,
                count(*) filter (where s.finished_at is null) as open,
                count(*) filter (where s.status in ('completed', 'partial')) as well
