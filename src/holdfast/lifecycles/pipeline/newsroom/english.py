@@ -21,9 +21,9 @@ headline_most_words = 20
 
 
 def is_english(words: Sequence[str]) -> bool:
-    """Of words in lower case. A headline may have no small words; it is taken for English if its letters could be."""
+    """Of words in lower case. A headline may have no small words, or one in a name: it is taken for English."""
     english = sum(word in ENGLISH_WORDS for word in words)
     foreign = sum(word in FOREIGN_WORDS for word in words)
-    if foreign > english or sum(word.isascii() for word in words) < 0.7 * len(words):
+    if foreign > max(english, 1) or sum(word.isascii() for word in words) < 0.7 * len(words):
         return False
     return english >= 0.1 * len(words) or len(words) < headline_most_words
