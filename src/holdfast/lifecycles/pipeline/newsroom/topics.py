@@ -74,7 +74,7 @@ def learn(taught: Sequence[Sample]) -> Any:
     from sklearn.pipeline import make_pipeline, make_union  # type: ignore[import-untyped]
 
     words = TfidfVectorizer(stop_words="english", sublinear_tf=True, strip_accents="unicode")
-    parts = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), sublinear_tf=True, min_df=2)
+    parts = TfidfVectorizer(analyzer="char_wb", ngram_range=(4, 4), sublinear_tf=True, min_df=2)
     decide = LogisticRegression(C=20, random_state=0, max_iter=200)
     made = make_pipeline(make_union(words, parts), decide)
     return made.fit([as_read(sample.title, sample.text) for sample in taught], [sample.topic for sample in taught])
