@@ -1,0 +1,42 @@
+"""The loaded expressions of data/lexicon.tsv, by their first word.
+
+English only. An expression stands for itself, whatever the sentence means: who writes of a grand slam needs an entry
+of the kind "kept", and irony is not seen.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FILE = Path(__file__).parent / "data" / "lexicon.tsv"
+KEPT = "kept"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Words that are loaded, how much from 0 to 1, and what says the same without the load; empty: nothing."""
+
+    words: tuple[str, ...]
+    instead: str
+    strength: float
+    kind: str
+
+
+@cache
+def lexicon() -> Mapping[str, Sequence[Expression]]:
+    """All expressions by their first word, the longest first."""
+    by_first: dict[str, list[Expression]] = {}
+    for line in FILE.read_text("utf-8").splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        kind, strength, forms, instead = line.split("\t")
+        loaded = forms.split("|")
+        replacements = instead.split("|") if instead else [""] * len(loaded)
+        for form, replacement in zip(loaded, replacements, strict=True):
+            words = tuple(form.split())
+            by_first.setdefault(words[0], []).append(Expression(words, replacement, float(strength), kind))
+    return {
+        first: sorted(found, key=lambda one: (-len(one.words), one.kind != KEPT, one.words))
+        for first, found in by_first.items()
+    }
