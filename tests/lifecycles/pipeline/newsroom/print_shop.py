@@ -7,7 +7,7 @@ from urllib.request import url2pathname
 from xml.sax.saxutils import escape
 
 from holdfast.lifecycles.pipeline.newsroom.article import Article
-from holdfast.lifecycles.pipeline.newsroom.feeds import read_feed, shipped_feeds
+from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, read_feed, shipped_feeds
 
 NOON = datetime(2026, 5, 12, 12, tzinfo=UTC)
 
@@ -29,5 +29,5 @@ def article(name: str, text: str, title: str = "", link: str | None = None, at: 
 
 
 def shipped_articles() -> list[Article]:
-    paths = [Path(url2pathname(urlsplit(address).path)) for address in shipped_feeds()]
+    paths = [Path(url2pathname(urlsplit(address).path)) for address in [*shipped_feeds(), odd_feed()]]
     return [article for path in paths for article in read_feed(path.read_bytes(), path.name)]

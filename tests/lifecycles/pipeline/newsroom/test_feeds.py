@@ -272,8 +272,8 @@ def test_the_shipped_feeds_are_read_whole() -> None:
     assert shipped_feeds() == sorted(shipped_feeds())
     assert all(address.startswith("file:///") for address in shipped_feeds())
     articles = shipped_articles()
-    assert len({article.source for article in articles}) == 4
-    assert len(articles) == 29
+    assert len({article.source for article in articles}) == 5
+    assert len(articles) == 30
     for article in articles:
         assert article.link
         assert article.published

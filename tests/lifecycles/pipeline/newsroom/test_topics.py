@@ -37,6 +37,7 @@ SHIPPED = {
     "Measles: health office urges parents in Kesterhaven to check vaccination cards": "health",
     "Hospital horror: patients left on trolleys for 14 hours!": "health",
     "Clinic tests walks in place of tablets": "health",
+    "Rowing club raises the money for a second boat": "sport",
 }  # as an editor would sort them
 
 
