@@ -59,7 +59,7 @@ a:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
 .summary { margin: .5rem 0 0; text-wrap: pretty; }
 .meta { margin: .6rem 0 0; color: var(--quiet); font-size: .8125rem; line-height: 1.5; }
 .meta span { display: inline-block; max-width: 100%; }
-.meta span + span::before { content: "·"; margin: 0 .5em; }
+.meta span:not(:last-child)::after { content: "·"; margin: 0 .5em; }
 .meta .source { color: var(--ink); font-weight: 600; }
 footer { margin-top: 3rem; padding-top: 1.25rem; border-top: 3px double var(--line); color: var(--quiet);
   font-size: .8125rem; }
