@@ -80,7 +80,7 @@ def reading_ease(texts: Iterable[str]) -> tuple[float, float]:
 def count_syllables(word: str) -> int:
     """The groups of vowels, without a silent e at the end; at least 1. A guess."""
     word = word.lower().removesuffix("'s").removesuffix("’s")
-    groups = len(VOWELS.findall(word))
+    groups = len(VOWELS.findall(re.sub(r"(?<=[aeiou])y(?=[aeiou])", "j", word)))
     if re.search(r"[^aeiouyl]e$|[^aeiou]es$|[^aeioutd]ed$", word) and not re.search(r"(?:s|x|z|ch|sh|[cg])es$", word):
         groups -= 1
     if re.search(r"[^aeiou]ism$|[aeiou]ing$|i[ao]n?$(?<!tion)(?<!sion)(?<!cian)", word):

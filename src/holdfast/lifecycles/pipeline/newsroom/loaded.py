@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.lifecycles.pipeline.newsroom.lexicon import KEPT, Expression, lexicon
-from holdfast.lifecycles.pipeline.newsroom.sentences import SPEECH, Quote, is_abbreviation, quotes, sentence_spans
+from holdfast.lifecycles.pipeline.newsroom.sentences import Quote, is_abbreviation, quotes, sentence_spans, speaks
 from holdfast.lifecycles.pipeline.newsroom.wordlists import word_list
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -23,7 +23,7 @@ POSSESSIVE = re.compile(r"['’]s$")
 AN_ADVERB = re.compile(r"[^\W\d_]+ly\b")
 
 SHOUTED_LETTERS = 5
-TITLE_CASE_WORDS = 4
+TITLE_CASE_WORDS = 3
 SHOUTING, PUNCTUATION, SCARE_QUOTES = "shouting", "punctuation", "scare quotes"
 STRENGTH = {SHOUTING: 0.8, PUNCTUATION: 0.8, SCARE_QUOTES: 0.6}
 
@@ -84,14 +84,15 @@ def read(text: str, *, names: frozenset[str] = frozenset(), headline: bool = Fal
     scared = [quote for quote in found if _scares(text, quote)]
     held = [(quote.start, quote.end) for quote in found] + [link.span() for link in LINK.finditer(text)]
     words = list(WORD.finditer(text))
-    longer = [word[0] for word in words[1:] if len(word[0]) > 3 and word[0].lower() not in SMALL]
-    title_case = len(words) >= TITLE_CASE_WORDS and _all_begin_large(longer)
+    title_case = _is_title_case(text, [word[0] for word in words[1:] if word[0].lower() not in SMALL])
     reading = Reading(text, names, headline, words, found, scared, held, title_case)
     return reading if title_case else Reading(text, names | names_in(reading), headline, words, found, scared, held)
 
 
-def _all_begin_large(words: Sequence[str]) -> bool:
-    return all(word[0].isupper() for word in words) and not all(word.isupper() for word in words)
+def _is_title_case(text: str, words: Sequence[str]) -> bool:
+    if len(words) < TITLE_CASE_WORDS or text.rstrip().endswith(".") or all(word.isupper() for word in words):
+        return False
+    return all(word[0].isupper() for word in words)
 
 
 def names_in(reading: Reading) -> frozenset[str]:
@@ -171,7 +172,8 @@ def _is_a_name(reading: Reading, first: int, last: int, expression: Expression) 
     if any(word[0].isupper() for word in words[1:]) or not reading.begins_a_sentence(first):
         return True
     never_a_name = expression.kind == "intensifier" or "-" in words[0] or len(words) > 1
-    return not never_a_name and reading.follows(first)[:1].isupper()
+    behind = reading.follows(first)
+    return not never_a_name and behind[:1].isupper() and not behind[:2].isupper()  # "Furious MPs" are nobody's name
 
 
 def _in_the_case_of(reading: Reading, word: str, instead: str) -> str:
@@ -206,7 +208,9 @@ def _shouting(reading: Reading) -> Iterator[Find]:
         around = reading.text[max(0, word.start() - 1) : word.start()] + reading.text[word.end() : word.end() + 1]
         if reading.is_held(*word.span()) or re.search(r"[\d_@#&.-]", around[:1] + around[1:].replace(".", "")):
             continue
-        yield Find(*word.span(), _quiet(reading, index), SHOUTING, STRENGTH[SHOUTING])
+        quiet = _quiet(reading, index)
+        if quiet != said:
+            yield Find(*word.span(), quiet, SHOUTING, STRENGTH[SHOUTING])
 
 
 def _is_shouted(reading: Reading, index: int) -> bool:
@@ -241,9 +245,12 @@ def _exclamations(reading: Reading) -> Iterator[Find]:
             continue
         now = "?" if "?" in mark[0] else "."
         ends_a_headline = reading.is_headline and now == "." and not after.strip()
-        if "(" in mark[0] or before[-1] in ".?…,;:-–—([" or before[-1].isspace() or ends_a_headline:
+        left = before.rstrip()
+        if "\n" in before[len(left) :]:
+            continue
+        if "(" in mark[0] or left != before or before[-1] in ".?…,;:-–—([" or ends_a_headline:
             now = ""
-        yield Find(*mark.span(), now, PUNCTUATION, STRENGTH[PUNCTUATION])
+        yield Find(len(left), mark.end(), now, PUNCTUATION, STRENGTH[PUNCTUATION])
 
 
 def _belongs_to_a_name(mark: str, before: str, after: str) -> bool:
@@ -254,11 +261,11 @@ def _belongs_to_a_name(mark: str, before: str, after: str) -> bool:
 def _scares(text: str, quote: Quote) -> bool:
     """Whether the marks hold no quote, but one or two words at arm's length."""
     inside = quote.inside(text)
-    if not quote.closed or not re.fullmatch(r"[a-zà-ÿ'’-]+(?: [a-zà-ÿ'’-]+)?", inside):
+    if not quote.closed or not re.fullmatch(r"[a-zà-ÿ'’-]{3,}(?: [a-zà-ÿ'’-]+)?", inside):
         return False
     start, end = next(((a, b) for a, b in sentence_spans(text) if a <= quote.start < b), (0, len(text)))
     said = text[start : quote.start].rstrip()
-    return bool(said or text[quote.end : end].strip()) and said[-1:] != ":" and not SPEECH.search(text, start, end)
+    return bool(said or text[quote.end : end].strip()) and said[-1:] != ":" and not speaks(text[start:end])
 
 
 def _scare_quotes(reading: Reading) -> Iterator[Find]:

@@ -82,18 +82,27 @@ def _softened(text: str, softening: float, names: frozenset[str], *, headline: b
         finds = [find for find in spot(reading) if find.strength >= softening]
         if not finds:
             break
-        changes += [Change(text[find.start : find.end].strip(), find.now, find.kind) for find in finds]
-        text = _replaced(reading, finds)
+        replaced, done = _replaced(reading, finds)
+        changes += [Change(text[find.start : find.end].strip(), find.now, find.kind) for find in done]
+        text = replaced
     return text, changes
 
 
-def _replaced(reading: Reading, finds: Sequence[Find]) -> str:
-    """The text with what was found replaced, and the blanks, commas and articles around it put right."""
+def _replaced(reading: Reading, finds: Sequence[Find]) -> tuple[str, list[Find]]:
+    """The text with what was found replaced, and the blanks, commas and articles around it put right; and what was.
+
+    Of two that share a blank, the second is left for the next time.
+    """
     made, done = "", 0
     capital = False
+    taken: list[Find] = []
     for index, find in enumerate(finds):
         behind = finds[index + 1] if index + 1 < len(finds) else None
-        start, end = _reach(reading.text, find, behind, done)
+        reach = _reach(reading.text, find, behind, done) if find.start >= done else None
+        if reach is None:
+            continue
+        start, end = reach
+        taken.append(find)
         piece = _begun(reading, done, start, capital)
         made += piece
         capital = capital and not piece
@@ -107,7 +116,7 @@ def _replaced(reading: Reading, finds: Sequence[Find]) -> str:
             made = _with_the_right_article(made, rest)
         made += now
         done = end
-    return made + _begun(reading, done, len(reading.text), capital)
+    return made + _begun(reading, done, len(reading.text), capital), taken
 
 
 def _begun(reading: Reading, start: int, end: int, capital: bool) -> str:
@@ -119,8 +128,11 @@ def _begun(reading: Reading, start: int, end: int, capital: bool) -> str:
     return piece[0].upper() + piece[1:]
 
 
-def _reach(text: str, find: Find, behind: Find | None, done: int) -> tuple[int, int]:
-    """From where to where text goes when an expression does: its blank, and commas and conjunctions that held it."""
+def _reach(text: str, find: Find, behind: Find | None, done: int) -> tuple[int, int] | None:
+    """From where to where text goes when an expression does: its blank, and commas and conjunctions that held it.
+
+    None if that reaches back into what is done.
+    """
     start, end = find.start, find.end
     if find.now or find.kind == PUNCTUATION:
         return start, end
@@ -131,17 +143,18 @@ def _reach(text: str, find: Find, behind: Find | None, done: int) -> tuple[int, 
     joined = re.search(r"ly,?( (?:and|or|but)) $", text[:start])
     if joined and joined.start(1) >= done and re.match(r"\s+\w", text[end:]):
         return joined.start(1), end
-    comma_before = re.search(r",\s+$", text[:start])
+    comma_before = re.search(r"[^\S\n]*,\s+$", text[:start])
     comma_behind = re.compile(r",\s+").match(text, end)
     if comma_behind and (find.start == 0 or text[find.start].isupper()):
         return start, comma_behind.end()
     if comma_before and comma_behind and comma_before.start() >= done:
         return comma_before.start(), end + 1
-    blank = re.compile(r"\s+").match(text, end)
-    if blank and blank.end() < len(text):
+    blank = re.compile(r"[^\S\n]+(?=\S)").match(text, end)
+    if blank:
         return start, blank.end()
-    left = text[:start].rstrip()
-    return max(done, len(left.rstrip(",")) if comma_before else len(left)), end
+    left = text[:start].rstrip(" \t")
+    left = left.rstrip(", \t") if comma_before else left
+    return (len(left), end) if len(left) >= done else None
 
 
 def _joins_adverbs(text: str, link: re.Match[str]) -> bool:

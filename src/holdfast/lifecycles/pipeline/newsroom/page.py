@@ -44,7 +44,7 @@ h1 { font-size: clamp(2rem, 7vw, 3.1rem); line-height: 1.1; font-weight: 600; le
 .toc a { display: inline-block; padding: .3rem 0; text-decoration: none; color: var(--ink); }
 .toc a:hover { color: var(--accent); }
 .count { color: var(--quiet); font-size: .8125rem; font-weight: 400; letter-spacing: 0; }
-section { margin-top: 2.75rem; }
+section { margin-top: 2.25rem; }
 h2 { font-size: .875rem; font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
   letter-spacing: .09em; text-transform: uppercase; color: var(--accent); margin: 0; padding-bottom: .5rem;
   border-bottom: 1px solid var(--line); scroll-margin-top: 1rem; }
@@ -58,13 +58,14 @@ h3 a:hover { text-decoration: underline; text-decoration-color: var(--accent); t
 a:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
 .summary { margin: .5rem 0 0; text-wrap: pretty; }
 .meta { margin: .6rem 0 0; color: var(--quiet); font-size: .8125rem; line-height: 1.5; }
-.meta span + span::before { content: "·"; margin: 0 .5em; }
+.meta span { display: inline-block; max-width: 100%; }
+.meta span:not(:last-child)::after { content: "·"; margin: 0 .5em; }
 .meta .source { color: var(--ink); font-weight: 600; }
 footer { margin-top: 3rem; padding-top: 1.25rem; border-top: 3px double var(--line); color: var(--quiet);
   font-size: .8125rem; }
 footer p { margin: 0 0 .5rem; }
 .empty { text-align: center; color: var(--quiet); font-style: italic; margin: 3rem 0; }
-@media (max-width: 480px) { .sheet { padding: 1.75rem 1.125rem 3rem; } section { margin-top: 2.25rem; } }
+@media (max-width: 480px) { .sheet { padding: 1.75rem 1.125rem 3rem; } section { margin-top: 1.75rem; } }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 @media print {
   :root { --paper: #fff; --ink: #000; --quiet: #444; --line: #bbb; --accent: #000; }
