@@ -1,0 +1,199 @@
+"""The newsroom as a whole: feeds in, a brief out, and what went wrong on the way told stage by stage."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.kernel.settings import Settings
+from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.newsroom.article import Thresholds
+from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, shipped_feeds
+from holdfast.objects import objects_of
+from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.pipeline import Pipeline
+from holdfast.testing.engine import Engine
+from holdfast.testing.ran import Ran
+from tests.lifecycles.pipeline.newsroom.chat_server import KEY, ChatServer, chat_server
+from tests.lifecycles.pipeline.newsroom.print_shop import item, rss
+from tests.remote.site import Site, serving
+
+ALL_ON: dict[str, Any] = {"enable_evaluation": True, "enable_auto_optimize": True}
+STORM = "A storm has flooded the harbour of the capital, and the navy brought two hundred people to higher ground."
+CUP = "The rowers of Lunne have won the cup by two lengths, and their coach jumped into the fjord in his suit."
+RATE = "The central bank has left the interest rate as it was, and shares of builders gained two per cent."
+
+
+class Room:
+    """The newsroom of a test, and what lies on its desk."""
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self.engine = engine
+        self.folder = folder
+        self.newsroom: Pipeline = Holdfast().newsroom()
+        self.jobs = Jobs.beside(engine.store)
+
+    def run(self, *feeds: str, **params: Any) -> Ran[dict[str, Any]]:
+        return self.engine.run(self.newsroom, **({"feeds": list(feeds)} if feeds else {}), **params)
+
+    def job(self, ran: Ran[Any]) -> dict[str, Any]:
+        return self.engine.call(self.jobs.job(ran.handle.id))
+
+    def stages(self, ran: Ran[Any]) -> dict[str, Any]:
+        return {one["name"]: one for one in self.job(ran)["stages"]}
+
+    def outputs(self, ran: Ran[Any]) -> dict[str, str]:
+        """The files that a job has made, with what is in them."""
+        found, _, _ = self.engine.call(self.jobs.outputs(ran.handle.id))
+        for one in found:
+            self.engine.call(objects_of(self.newsroom.app.settings).fetch(one["key"], self.folder / one["name"]))
+        return {one["name"]: (self.folder / one["name"]).read_text() for one in found}
+
+    def result(self, ran: Ran[Any], stage: str) -> Any:
+        (step,) = (one for one in self.engine.call(self.engine.store.steps(ran.handle.id)) if one.name == stage)
+        return step.result["result"]
+
+    def write(self, name: str, content: bytes) -> str:
+        (self.folder / name).write_bytes(content)
+        return (self.folder / name).as_uri()
+
+
+@pytest.fixture
+def room(holdfast: Engine, tmp_path: Path) -> Iterator[Room]:
+    yield Room(holdfast, tmp_path)
+    assert holdfast.call(holdfast.store.verify()) == []
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as site:
+        yield site
+
+
+def test_the_shipped_feeds_make_the_same_brief_each_time(room: Room) -> None:
+    first, second = room.run(), room.run()
+    assert (first.state, second.state) == ("COMPLETED", "COMPLETED")
+    briefs = room.outputs(first)
+    assert set(briefs) == {"brief.html", "brief.md"}
+    assert briefs == room.outputs(second)
+    assert room.job(first)["summary"] == room.job(second)["summary"]
+    assert room.job(first)["summary"]["articles"] == 24
+    for title in ("Puffins nest two weeks early on Gull Rock", "Parliament passes harbour fees by three votes"):
+        assert all(title in brief for brief in briefs.values())
+
+
+def test_the_order_of_the_feeds_does_not_matter(room: Room) -> None:
+    assert room.outputs(room.run(*reversed(shipped_feeds()))) == room.outputs(room.run())
+
+
+def test_articles_that_cannot_be_sorted_make_it_partial_and_are_in_the_brief_all_the_same(room: Room) -> None:
+    ran = room.run(*shipped_feeds(), odd_feed())
+    stages = room.stages(ran)
+    assert ran.state == "PARTIAL"
+    assert (stages["CLASSIFY"]["status"], stages["CLASSIFY"]["errors"]) == (
+        "partial",
+        ["Tides: It has fewer than 5 words.", "Werft feiert Stapellauf mit den Nachbarn: It is not in English."],
+    )
+    assert [one["status"] for one in stages.values()].count("completed") == 4
+    assert "Werft feiert Stapellauf mit den Nachbarn" in room.outputs(ran)["brief.md"]
+
+
+def test_a_feed_that_cannot_be_read_is_named_and_the_others_are_read(room: Room) -> None:
+    broken, gone = room.write("broken.xml", b"<html>no feed</html>"), (room.folder / "gone.xml").as_uri()
+    ran = room.run(broken, *shipped_feeds(), gone, "ftp://elsewhere/feed.xml")
+    ingest = room.stages(ran)["INGEST"]
+    assert (ran.state, ingest["status"]) == ("PARTIAL", "partial")
+    assert [one.split(": ")[0] for one in ingest["errors"]] == [broken, gone, "ftp://elsewhere/feed.xml"]
+    assert room.job(ran)["summary"]["articles"] == 24
+
+
+def test_feeds_of_which_none_can_be_read_fail_the_job(room: Room) -> None:
+    ran = room.run(room.write("broken.xml", b"<html>no feed</html>"))
+    assert ran.state == "FAILED"
+    assert "cannot be read as a feed" in str(ran.error)
+
+
+def test_a_feed_without_articles_leaves_nothing_to_do(room: Room) -> None:
+    ran = room.run(room.write("empty.xml", rss()))
+    assert ran.state == "COMPLETED"
+    assert {name for name, one in room.stages(ran).items() if one["status"] == "completed"} == {"INGEST", "NEUTRALIZE"}
+    assert room.stages(ran)["BRIEF"]["reason"] == "There are no articles."
+
+
+def test_feeds_come_from_the_web_and_a_server_that_is_busy_is_asked_again(
+    holdfast: Engine, room: Room, site: Site
+) -> None:
+    settings = room.newsroom.app.settings.model_copy(update={"fetch_allow": "127.0.0.1/32"})
+    feed = rss(item("Storm floods the harbour", STORM))
+    address = site.answer("/feed.xml", b"", 429, Retry_After="60")
+    with all_pointed_at(settings):
+        handle = holdfast.start(room.newsroom, feeds=[address])
+        holdfast.drain(moving=False)
+        job = holdfast.call(room.jobs.job(handle.id))
+        assert (job["status"], job["stages"][0]["status"]) == ("RUNNING", "running")
+        site.answer("/feed.xml", feed)
+        ran = holdfast.run(handle)
+        assert (ran.state, ran.attempts) == ("COMPLETED", 1)
+        assert "Storm floods the harbour" in room.outputs(ran)["brief.md"]
+
+
+def test_files_of_the_server_and_its_network_are_not_everybodys_to_name(
+    holdfast: Engine, room: Room, site: Site
+) -> None:
+    mine = room.write("mine.xml", rss(item("Storm floods the harbour", STORM)))
+    assert room.run(mine).state == "COMPLETED"
+    prepared = room.newsroom.opts(owner="somebody")
+    refused = holdfast.run(prepared, feeds=[mine, "file:///etc/passwd", site.answer("/inside.xml", rss())])
+    assert refused.state == "FAILED"
+    errors = holdfast.call(room.jobs.job(refused.handle.id))["stages"][0]["errors"]
+    assert "Files of the server are not yours to name." in errors[0]
+    assert site.asked == []
+    assert holdfast.run(prepared, feeds=shipped_feeds()).state == "COMPLETED"
+
+
+def test_the_evaluation_sees_the_softening_and_optimization_keeps_what_improved(room: Room) -> None:
+    first = room.run(**ALL_ON)
+    assert first.state == "COMPLETED"
+    found = json.loads(room.outputs(first)["evaluation.json"])
+    assert found["neutrality_before"] < found["neutrality_after"] <= 1
+    tuned = room.result(first, "OPTIMIZATION")
+    settings = room.engine.call(room.jobs.pipelines("newsroom"))[0]["settings"]
+    assert tuned["before"] == {**vars(Thresholds())}
+    assert settings == (tuned["after"] if tuned["improved"] else {})
+    assert tuned["score_after"] >= tuned["score_before"]
+
+    second = room.run(**ALL_ON)
+    again = room.result(second, "OPTIMIZATION")
+    assert again["before"] == tuned["after"]
+    assert again["score_before"] == pytest.approx(tuned["score_after"])
+    assert not again["improved"]
+
+
+def test_optimization_finds_its_way_back_from_bad_settings(room: Room) -> None:
+    room.run()
+    bad = {"min_confidence": 0.6, "softening": 0.8, "sentences": 1}
+    room.engine.call(room.jobs.change_settings("newsroom", bad, "an intern"))
+    tuned = room.result(room.run(**ALL_ON), "OPTIMIZATION")
+    assert tuned["before"] == bad
+    assert tuned["score_after"] > tuned["score_before"] + 0.005
+    assert room.engine.call(room.jobs.pipelines("newsroom"))[0]["settings"] == tuned["after"]
+
+
+def test_a_model_is_asked_once_for_each_article_also_after_a_crash(
+    holdfast: Engine, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: Settings = room.newsroom.app.settings.model_copy(update={"neutralizer": "openai:tiny"})
+    stories = [item("Storm floods the harbour", STORM), item("Cup is won", CUP), item("Rate is left", RATE)]
+    server: ChatServer
+    with chat_server() as server, all_pointed_at(settings):
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        feed = room.write("feed.xml", rss(*stories))
+        ran = holdfast.run(room.newsroom, feeds=[feed], crash_after="NEUTRALIZE[1]")
+        assert (ran.state, ran.attempts) == ("COMPLETED", 2)
+        assert len(server.asked) in (3, 4)  # the one that was under way in the crash is lost
+        assert room.job(ran)["summary"]["articles"] == 3
+        assert sum(one["tokens_in"] for one in ran.usage) == 3 * 40
