@@ -1,8 +1,9 @@
 """Sample work that moves: `holdfast up --demo` runs it, with no network and no account.
 
 A small newsletter: pages are read, summed up and sent; some calls fail and are tried again, one is beyond help and
-waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed, and the
-papers of a library are ingested: most of them are as they were, one is new, and one may be torn.
+waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed, the
+papers of a library are ingested: most of them are as they were, one is new, and one may be torn; and the newsroom makes
+its brief, now and then of a feed that cannot be sorted whole.
 `keep_moving` starts a new round every ten seconds, as a task that starts itself again.
 """
 
@@ -25,6 +26,8 @@ from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.files import Promise
 from holdfast.lifecycles.analysis.intake import Intake
 from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
+from holdfast.lifecycles.pipeline.newsroom import is_installed
+from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, shipped_feeds
 from holdfast.objects import open_objects
 from holdfast.objects.scratch import scratch
 from holdfast.sdk.client import Holdfast
@@ -33,12 +36,15 @@ hf = Holdfast()
 hf.tool(PROFILE_MY_DATA)
 if papers.can_ingest:
     hf.documents()
+newsroom = hf.newsroom()
 
 round_every = timedelta(seconds=10)
 pages_per_round = 4
 analysed_every = 6
 ingested_every = 6
 torn_every = 30
+briefed_every = 6
+odd_every = 12
 can_analyse = find_spec("polars") is not None
 
 TEXTS = (
@@ -133,6 +139,9 @@ async def keep_moving(round: int) -> int:  # noqa: A002
         await analyse_orders.opts(**tagged("orders")).astart(round)
     if papers.can_ingest and round % ingested_every == 0:
         await ingest_papers.opts(**tagged("papers")).astart(round, torn=round % torn_every == 0)
+    if is_installed() and round % briefed_every == 0:
+        feeds = [*shipped_feeds(), *([odd_feed()] if round % odd_every == 0 else [])]
+        await newsroom.opts(**tagged("brief")).astart(feeds=feeds, enable_evaluation=True)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
@@ -147,6 +156,9 @@ def first_work() -> list[Submission]:
         work.append(analyse_orders.opts(key=f"demo-{number}-orders-task", tags=["demo"]).submission(number))
     if papers.can_ingest:
         work.append(ingest_papers.opts(key=f"demo-{number}-first-papers", tags=["demo"]).submission(number, torn=True))
+    if is_installed():
+        flags = {"enable_evaluation": True, "enable_auto_optimize": True}
+        work.append(newsroom.opts(key=f"demo-{number}-first-brief", tags=["demo"]).submission(**flags))
     return [*work, next_round()]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples.pipeline import menu
 
 from holdfast import Holdfast, Partial, progress, usage
 from holdfast.errors import StepInvalid
@@ -222,3 +223,13 @@ def test_outside_of_a_job_a_stage_is_the_plain_function_it_is(made: Pipeline) ->
         return number * 2
 
     assert first(4) == 8
+
+
+def test_the_example_loses_a_dish_and_tells_it(holdfast: Engine) -> None:
+    ran = holdfast.run(menu, dishes=["soup", "bread", "cake"])
+    assert ran.state == "PARTIAL"
+    told = stages(holdfast, ran)
+    assert {name: one["status"] for name, one in told.items()} == {
+        "order": "completed", "price": "partial", "card": "completed", "evaluation": "skipped",
+    }  # fmt: skip
+    assert told["price"]["errors"] == ["cake has no price"]

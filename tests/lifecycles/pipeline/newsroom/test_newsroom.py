@@ -37,7 +37,9 @@ class Room:
         self.jobs = Jobs.beside(engine.store)
 
     def run(self, *feeds: str, **params: Any) -> Ran[dict[str, Any]]:
-        return self.engine.run(self.newsroom, **({"feeds": list(feeds)} if feeds else {}), **params)
+        if feeds:
+            params["feeds"] = list(feeds)
+        return self.engine.run(self.newsroom, **params)
 
     def job(self, ran: Ran[Any]) -> dict[str, Any]:
         return self.engine.call(self.jobs.job(ran.handle.id))
