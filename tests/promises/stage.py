@@ -1,13 +1,18 @@
 """What many tests begin with: a task in a given state, a lease, a worker's hands."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import asyncpg
 
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Lease, Submission
+from holdfast.testing import Database
+
+T = TypeVar("T")
 
 MINUTE = timedelta(minutes=1)
 
@@ -41,6 +46,30 @@ async def until_somebody_waits_for_a_lock(owner: asyncpg.Connection) -> None:
     )
     while not await owner.fetchval(waits):
         pass
+
+
+async def meet(
+    database: Database,
+    first: Callable[[asyncpg.Connection], Awaitable[Any]],
+    second: Callable[[asyncpg.Connection], Awaitable[T]],
+    *,
+    commit: bool = True,
+    between: Callable[[], Awaitable[object]] | None = None,
+) -> T:
+    """What the second gets that runs into the open transaction of the first."""
+    async with database.connect() as one, database.connect() as other, database.connect_owner() as owner:
+        transaction = one.transaction()
+        await transaction.start()
+        await first(one)
+        waiting = asyncio.ensure_future(second(other))
+        watching = asyncio.ensure_future(until_somebody_waits_for_a_lock(owner))
+        await asyncio.wait([waiting, watching], return_when=asyncio.FIRST_COMPLETED)
+        assert not waiting.done(), "they did not meet"
+        await watching
+        if between:
+            await between()
+        await (transaction.commit() if commit else transaction.rollback())
+        return await waiting
 
 
 async def place(owner: asyncpg.Connection, lifecycle: str, state: str, *, leased: bool = False) -> UUID:

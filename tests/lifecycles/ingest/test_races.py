@@ -16,7 +16,7 @@ from holdfast.kernel.task import Cancelled, Checkpoint, Done, Lease, Submission
 from holdfast.lifecycles.ingest.library import Hit, Library, Mode, Passage
 from holdfast.lifecycles.ingest.running import OVER_BUDGET
 from holdfast.testing import Clock, Database
-from tests.promises.stage import MINUTE, state_of, until_somebody_waits_for_a_lock
+from tests.promises.stage import MINUTE, meet, state_of, until_somebody_waits_for_a_lock
 
 T = TypeVar("T")
 
@@ -104,30 +104,6 @@ def indexed(lease: Lease) -> Checkpoint:
 @pytest.fixture
 async def stage(store: Store, database: Database) -> Stage:
     return Stage(store, database)
-
-
-async def meet(
-    database: Database,
-    first: Callable[[asyncpg.Connection], Awaitable[Any]],
-    second: Callable[[asyncpg.Connection], Awaitable[T]],
-    *,
-    commit: bool = True,
-    between: Callable[[], Awaitable[object]] | None = None,
-) -> T:
-    """What the second gets that runs into the open transaction of the first."""
-    async with database.connect() as one, database.connect() as other, database.connect_owner() as owner:
-        transaction = one.transaction()
-        await transaction.start()
-        await first(one)
-        waiting = asyncio.ensure_future(second(other))
-        watching = asyncio.ensure_future(until_somebody_waits_for_a_lock(owner))
-        await asyncio.wait([waiting, watching], return_when=asyncio.FIRST_COMPLETED)
-        assert not waiting.done(), "they did not meet"
-        await watching
-        if between:
-            await between()
-        await (transaction.commit() if commit else transaction.rollback())
-        return await waiting
 
 
 # Versions of one document
