@@ -2,6 +2,7 @@
 
 from tests.mutants.ingestion import OF_INGESTION
 from tests.mutants.mutant import ANALYSIS, SQL, WORKER, Mutant
+from tests.mutants.pipelines import OF_PIPELINES
 
 CRASHES = "tests/worker/test_crashes.py"
 FENCES = "tests/worker/test_fences.py"
@@ -589,4 +590,4 @@ OF_USERS = [
     ),
 ]
 
-MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED, *OF_USERS, *OF_INGESTION]
+MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED, *OF_USERS, *OF_INGESTION, *OF_PIPELINES]

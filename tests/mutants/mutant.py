@@ -7,6 +7,7 @@ SQL = "src/holdfast/kernel/sql"
 WORKER = "src/holdfast/worker"
 ANALYSIS = "src/holdfast/lifecycles/analysis"
 INGEST = "src/holdfast/lifecycles/ingest"
+PIPELINE = "src/holdfast/lifecycles/pipeline"
 
 ENVIRONMENT = {
     "simulation": {"HOLDFAST_SIM_SEED": "0", "HOLDFAST_SIM_OPERATIONS": "4000"},
