@@ -1,5 +1,7 @@
 """A retry is a job of its own, which begins with the first stage that is not as it should be."""
 
+from datetime import timedelta
+
 import pytest
 
 from holdfast import step
@@ -51,14 +53,14 @@ def test_a_job_with_other_parameters_begins_from_the_start(press: Press) -> None
 def test_files_that_are_gone_are_not_inherited_and_others_are_kept_as_long_as_the_retry(press: Press) -> None:
     first = press.run({"SUMMARY": "fatal"})
     press.engine.clock.advance(days=29)
-    again = press.retry(first.handle.id)
+    handle = app.hf.handle(press.engine.call(press.store.retry(first.handle.id)))
+    press.engine.clock.advance(hours=1)
+    again = press.engine.run(handle)
     assert RAN["BRIEF"] == 1
     press.engine.clock.advance(days=29)
     assert [one["name"] for one in press.engine.call(press.jobs.outputs(again.handle.id))[0]] == ["brief.md"]
-    for job in (first, again):
-        kept_until = press.engine.call(press.jobs.outputs(job.handle.id))[1]
-        assert kept_until is not None
-        assert kept_until > press.engine.clock.now()
+    kept = [press.engine.call(press.jobs.outputs(job.handle.id))[1] for job in (first, again)]
+    assert kept == [press.engine.clock.now() + timedelta(days=1)] * 2
     press.engine.clock.advance(days=2)
     press.retry(again.handle.id)
     assert RAN["BRIEF"] == 2
