@@ -36,7 +36,7 @@ class NewJob(Body):
     pipeline: Word
     enable_evaluation: StrictBool | None = None
     enable_auto_optimize: StrictBool | None = None
-    params: Values = {}
+    params: Values = Field(default_factory=dict)
 
 
 class Stage(BaseModel):
@@ -178,9 +178,7 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> JobPage:
         """Jobs, the newest first; those of one pipeline, or in one state."""
-        page = await store.list_tasks(
-            lifecycle=PIPELINE.name, name=pipeline, state=status, cursor=cursor, limit=limit
-        )
+        page = await store.list_tasks(lifecycle=PIPELINE.name, name=pipeline, state=status, cursor=cursor, limit=limit)
         found = await jobs.read([UUID(str(one["id"])) for one in page.items])
         return JobPage(
             items=[rendered(one) for one in found], next=page.next, approx_count=page.approx_count, capped=page.capped
