@@ -27,6 +27,7 @@ poll_after_ms = {"PENDING": 2000, "RUNNING": 1000}
 Operator = Annotated[Principal, needs("operator")]
 PipelineName = Annotated[str, Path(min_length=1, max_length=200)]
 Status = Literal["pending", "running", "completed", "partial", "failed", "skipped"]
+State = Literal["PENDING", "RUNNING", "COMPLETED", "PARTIAL", "FAILED", "CANCELLED"]
 Values = Annotated[dict[str, Any], Field(max_length=1000)]
 
 
@@ -173,7 +174,7 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
     async def list_jobs(
         caller: Operator,
         pipeline: Annotated[Word | None, Query()] = None,
-        status: Annotated[Word | None, Query()] = None,
+        status: State | None = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> JobPage:
