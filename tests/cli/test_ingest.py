@@ -118,7 +118,7 @@ def test_a_run_is_cancelled_and_watching_it_says_so(typed: Keyboard, folder: Pat
 def test_who_waits_for_a_queue_that_stands_still_is_told_why(
     typed: Keyboard, folder: Path, live: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.cli.following.wonder_after_seconds", 0.0)
+    monkeypatch.setattr("holdfast.cli.polling.wonder_after_seconds", 0.0)
     live.ask_owner("select holdfast.pause_queue('ingest_item', 'ada')")
     try:
         done = typed("ingest", "papers/kelp.md", "--force", "--wait", "--timeout", "1s")

@@ -26,8 +26,9 @@ EVIL_ERROR = "[bold]boo\x1b]0;owned\x07\x9b2J\rgone"
 class Terminal:
     """A command with a terminal for its three streams."""
 
-    def __init__(self, database: Database, *words: str, columns: int = 80) -> None:
+    def __init__(self, database: Database, *words: str, columns: int = 80, api: str = "") -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "NO_COLOR"))}
+        clean |= {"HOLDFAST_API": api} if api else {}
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         self.process = subprocess.Popen(

@@ -18,6 +18,16 @@ ANYBODY = {"user", "worker", "operator", ""}
 ALL = {"user", "worker", "operator"}
 READERS = {"user", "operator"}
 TASK = "/api/v1/tasks/{task_id}"
+PIPELINE_ROUTES = (
+    ("POST", "/jobs"),
+    ("GET", "/jobs"),
+    ("GET", "/jobs/{job_id}"),
+    ("POST", "/jobs/{job_id}/cancel"),
+    ("POST", "/jobs/{job_id}/retry"),
+    ("GET", "/jobs/{job_id}/outputs"),
+    ("GET", "/pipelines"),
+    ("PUT", "/pipelines/{name}/settings"),
+)
 MISSING = "01b8dac5-b400-730f-8c80-71bbed710aed"
 
 ROUTES: dict[tuple[str, str], set[str]] = {
@@ -55,6 +65,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/ingest/documents"): READERS,
     ("DELETE", "/ingest/documents/{document_id}"): READERS,
     ("GET", "/ingest/search"): READERS,
+    **{(method, f"/pipeline{path}"): {"operator"} for method, path in PIPELINE_ROUTES},
+    **{(method, f"/admin/pipeline{path}"): {"operator"} for method, path in PIPELINE_ROUTES},
     ("GET", "/inbox"): {"operator"},
     ("GET", "/inbox/{entry_id:uuid}"): {"operator"},
     ("POST", "/inbox/{entry_id}/retry"): {"operator"},
@@ -106,6 +118,7 @@ async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(
 ) -> None:
     url = (
         path.replace("{task_id}", MISSING)
+        .replace("{job_id}", MISSING)
         .replace("{entry_id}", MISSING)
         .replace("{entry_id:uuid}", MISSING)
         .replace("{name}", "dispatch")
@@ -235,6 +248,7 @@ async def test_who_shows_no_key_sees_only_that_the_server_is_there(app: FastAPI,
 async def test_a_parameter_that_no_route_has_is_refused(http: httpx.AsyncClient, method: str, path: str) -> None:
     url = (
         path.replace("{task_id}", MISSING)
+        .replace("{job_id}", MISSING)
         .replace("{entry_id}", MISSING)
         .replace("{entry_id:uuid}", MISSING)
         .replace("{name}", "dispatch")

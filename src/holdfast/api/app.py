@@ -27,6 +27,7 @@ from holdfast.lifecycles.analysis import routes as analysis
 from holdfast.lifecycles.dispatch import routes as dispatch
 from holdfast.lifecycles.ingest import routes as ingest
 from holdfast.lifecycles.ingest.embedders import Embedder
+from holdfast.lifecycles.pipeline import routes as pipeline
 from holdfast.objects import Objects
 
 
@@ -70,6 +71,8 @@ def make_app(
     app.include_router(dispatch.routes(store))
     app.include_router(analysis.routes(store, objects))
     app.include_router(ingest.routes(store, objects, embedder))
+    app.include_router(pipeline.routes(store, objects))
+    app.include_router(pipeline.routes(store, objects, under="/admin"))
     app.include_router(tasks.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(inbox.routes(store))

@@ -42,6 +42,7 @@ TAGS = [
     {"name": "dispatch", "description": "Submit a task."},
     {"name": "analysis", "description": "User tasks: upload, process, watch, download, and what pays for them."},
     {"name": "ingest", "description": "Documents: upload and ingest them, watch, search."},
+    {"name": "pipeline", "description": "Pipelines: run them, watch their stages, fetch what they wrote."},
     {"name": "tasks", "description": "Find tasks, see where they are and why, cancel and retry them."},
     {"name": "events", "description": "Follow what happens."},
     {"name": "inbox", "description": "What failed for good and waits for a person: see it, retry, resolve, discard."},

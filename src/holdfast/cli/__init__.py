@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import cost, db, inbox, keys, lifecycle, queues, runs
+from holdfast.cli import cost, db, inbox, keys, lifecycle, pipeline, queues, runs
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
 from holdfast.cli.ingest import ingest
@@ -120,6 +120,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=TASKS)
 app.add_typer(runs.app, name="runs", rich_help_panel=LOOK)
 app.add_typer(cost.app, name="cost", rich_help_panel=LOOK)
 app.add_typer(inbox.app, name="inbox", rich_help_panel=OPERATE)

@@ -1,13 +1,13 @@
 """Following a run of documents: how far it is, why it waits, how it ended, what failed."""
 
 import asyncio
-import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from holdfast.cli import printing
+from holdfast.cli.polling import OUTCOMES, poll
 from holdfast.cli.watching import EXIT_CODES, TIMED_OUT
 from holdfast.errors import HoldfastError, ServerUnreachable
 
@@ -15,14 +15,8 @@ if TYPE_CHECKING:
     from holdfast.cli.calling import Server
     from holdfast.cli.funnel import Funnel
 
-OUTCOMES = {"COMPLETED": "done", "PARTIAL": "partial", "FAILED": "failed", "CANCELLED": "cancelled"}
-soonest_seconds = 0.2
-latest_seconds = 1.0
-wonder_after_seconds = 3.0
-wonder_again_seconds = 5.0
 failures_shown = 20
 items_at_once = 200
-away_most_seconds = 300.0
 
 
 async def wait_and_tell(
@@ -58,31 +52,11 @@ async def wait_and_tell(
 
 async def follow(server: "Server", run: "UUID | str", funnel: "Funnel", patience: timedelta | None) -> dict[str, Any]:
     """The run once it has ended, or as it is when patience does."""
-    time = asyncio.get_running_loop().time
-    over = None if patience is None else time() + patience.total_seconds()
-    seen, pause, wonder_at = None, soonest_seconds, 0.0
-    away_since = None
-    while True:
-        try:
-            now = await server.ask("GET", f"/ingest/runs/{run}")
-            away_since = None
-        except ServerUnreachable:  # it may only be starting anew
-            away_since = away_since or time()
-            if time() >= min(over or math.inf, away_since + away_most_seconds):
-                raise
-            funnel.note("The server does not answer. It is asked again; what has begun goes on when it is back.")
-            continue
-        funnel.show(now)
-        if now["status"] in OUTCOMES or (over is not None and time() >= over):
-            return now
-        if now != seen:
-            seen, pause, wonder_at = now, soonest_seconds, time() + wonder_after_seconds
-            funnel.note(over_budget(now) if now["item_count_waiting"] else "")
-        elif time() >= wonder_at:
-            wonder_at = time() + wonder_again_seconds
-            funnel.note(await reason(server, now))
-        pause = min(pause * 1.3, latest_seconds)
-        await asyncio.sleep(pause if over is None else max(0, min(pause, over - time())))
+    return await poll(
+        lambda: server.ask("GET", f"/ingest/runs/{run}"), funnel, patience,
+        reason=lambda now: reason(server, now),
+        remark=lambda now: over_budget(now) if now["item_count_waiting"] else "",
+    )  # fmt: skip
 
 
 async def reason(server: "Server", run: dict[str, Any]) -> str:

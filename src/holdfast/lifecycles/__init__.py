@@ -12,12 +12,16 @@ from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
+from holdfast.lifecycles.pipeline.jobs import Jobs
 
 LIFECYCLES = (BATCH, ANALYSIS, PIPELINE, DISPATCH, INGEST, INGEST_ITEM)
 
 
 async def declare_all(
-    store: Store, lifecycles: Iterable[Lifecycle] = (), tools: Iterable[Mapping[str, Any]] = ()
+    store: Store,
+    lifecycles: Iterable[Lifecycle] = (),
+    tools: Iterable[Mapping[str, Any]] = (),
+    pipelines: Iterable[Mapping[str, Any]] = (),
 ) -> None:
     """Write them into the database, and an application's own, as every process does at its start.
 
@@ -29,3 +33,5 @@ async def declare_all(
     await analyses.define_tool(PROFILE_MY_DATA.published(), unless_known=True)
     for tool in tools:
         await analyses.define_tool(tool)
+    for pipeline in pipelines:
+        await Jobs.beside(store).declare_published(**pipeline)

@@ -293,11 +293,10 @@ class Holdfast:
         return mounted
 
     async def declare(self, store: Store) -> None:
-        """Write down the lifecycles and tools that this application uses: ours, and its own."""
+        """Write down the lifecycles, tools and pipelines that this application uses: ours, and its own."""
         tools = [tool.published() for tool in self.tools.values()]
-        await declare_all(store, self.lifecycles.values(), tools)
-        for pipeline in self.pipelines.values():
-            await pipeline.declare(store)
+        pipelines = [pipeline.published() for pipeline in self.pipelines.values()]
+        await declare_all(store, self.lifecycles.values(), tools, pipelines)
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""

@@ -10,10 +10,8 @@ from holdfast.kernel import values
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.failing import Errors
 from holdfast.kernel.running import current
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Duration
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
-from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.lifecycles.pipeline.running import run_job
 from holdfast.lifecycles.pipeline.stages import Stages, When
 from holdfast.objects import objects_of
@@ -124,15 +122,15 @@ class Pipeline(Prepared[..., Report]):
 
     # Running
 
-    async def declare(self, store: Store) -> None:
-        """Tell the database what the stages are. Raises AppInvalid."""
+    def published(self) -> dict[str, Any]:
+        """What the database is told of it. Raises AppInvalid."""
         if not self.stages.stages:
             raise AppInvalid(f"The pipeline {self.name} has no stages.", fix="Add some: @pipeline.stage")
         stages, params = self.stages.published()
-        await Jobs.beside(store).declare(
-            self.name, title=self.title, stages=stages, params=params, queue=self.queue,
-            max_attempts=self._tries(), limit=self.limit,
-        )  # fmt: skip
+        return {
+            "name": self.name, "title": self.title, "stages": stages, "params": params, "queue": self.queue,
+            "max_attempts": self._tries(), "limit_seconds": self.limit and self.limit.total_seconds(),
+        }  # fmt: skip
 
     def _registered(self) -> AsyncTask[..., Report]:
         """The task that workers run, known to the application: it takes what the stages take by now."""

@@ -103,10 +103,10 @@ def test_what_could_not_be_run_is_refused_and_the_pipeline_stays_as_it_was(
     assert [one.name for one in pipeline.stages.stages] == ["first"]
 
 
-async def test_a_pipeline_without_stages_is_not_declared() -> None:
+def test_a_pipeline_without_stages_is_not_declared() -> None:
     empty = Holdfast().pipeline("empty")
     with pytest.raises(AppInvalid, match="has no stages"):
-        await empty.declare(None)  # type: ignore[arg-type]
+        empty.published()
     assert repr(empty) == "<pipeline empty: no stages yet>"
 
 

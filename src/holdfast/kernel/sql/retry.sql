@@ -53,21 +53,21 @@ begin
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
   values (v_new, 1, '', 'requeued', 1, jsonb_build_object(
     'from', p_id, 'by', p_by, 'from_step', p_from_step, 'diff', v_diff));
-  with inherited as (
-    insert into holdfast.step (task_id, name, done, attempt, token, result, at)
-    select v_new, s.name, true, s.attempt, s.token, s.result, s.at
+  with kept as (
+    select s.name, s.attempt, s.token, s.result, s.at, e.number
     from holdfast.step s
     cross join lateral (
       select max(e.number) as number from holdfast.step_event e
       where e.task_id = p_id and e.step = s.name and e.kind in ('step_completed', 'step_inherited')) e
     where s.task_id = p_id and s.done and (v_number is null or e.number < v_number)
-    order by e.number
-    returning name, at, attempt
+  ), inherited as (
+    insert into holdfast.step (task_id, name, done, attempt, token, result, at)
+    select v_new, k.name, true, k.attempt, k.token, k.result, k.at from kept k order by k.number
   )
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-  select v_new, 1 + row_number() over (order by i.at, i.name), i.name, 'step_inherited', i.attempt,
+  select v_new, 1 + row_number() over (order by k.number, k.name), k.name, 'step_inherited', k.attempt,
          jsonb_build_object('from', p_id)
-  from inherited i;
+  from kept k;
   perform holdfast.run_effects(array[l.effects], array[(
       v_new, v_old.machine, v_old.name, v_old.owner, 'retried', null, t.state, t.state, t.attempt, null,
       jsonb_build_object('from', p_id, 'from_step', p_from_step))::holdfast.moved])

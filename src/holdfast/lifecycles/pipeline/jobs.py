@@ -80,6 +80,11 @@ class Jobs(Calls):
         given = (name, title, wire.dump(list(stages)), wire.dump(dict(params)), queue, max_attempts, limit)
         await self._value("select holdfast.declare_pipeline($1, $2, $3, $4, $5, $6, $7)", *given)
 
+    async def declare_published(self, limit_seconds: float | None, **pipeline: Any) -> None:
+        """The same of what an application has published, as JSON carries it."""
+        limit = None if limit_seconds is None else timedelta(seconds=limit_seconds)
+        await self.declare(**pipeline, limit=limit)
+
     # For users
 
     async def pipelines(self, name: str | None = None) -> list[dict[str, Any]]:

@@ -67,17 +67,18 @@ as $$
       'waits', case when t.finished_at is null and t.due_at > holdfast.now() then jsonb_build_object('until', t.due_at, 'reason', t.said) end,
       'params', case when jsonb_typeof(i.payload) = 'object' then i.payload else '{}' end, 'settings', coalesce(j.settings, '{}'),
       'stages', coalesce(s.stages, '[]'), 'summary', m.summary, 'cost_cents', coalesce(u.cost, 0) / 10000,
-      'retry_of', i.retry_of, 'created_at', t.created_at, 'started_at', t.started_at, 'finished_at', t.finished_at)
+      'progress', b.progress, 'retry_of', i.retry_of, 'created_at', t.created_at, 'started_at', t.started_at, 'finished_at', t.finished_at)
   from unnest(p_jobs) with ordinality k(id, place)
   cross join lateral (
     select t.id, t.lifecycle, t.name, t.state, t.owner, t.attempt, t.cancel_requested, t.due_at, t.created_at, t.started_at,
-           null::timestamptz as finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason', t.note ->> 'kind') as said
+           t.lease_token, null::timestamptz as finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason', t.note ->> 'kind') as said
     from holdfast.task t where t.id = k.id
     union all
     select t.id, t.lifecycle, t.name, t.state, t.owner, t.attempt, t.cancel_requested, t.due_at, t.created_at, t.started_at,
-           t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason')
+           null, t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason')
     from holdfast.task_done t where t.id = k.id) t
   cross join lateral (select i.payload, i.retry_of from holdfast.input i where i.id = t.id offset 0) i
+  left join lateral (select b.progress from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token offset 0) b on true
   left join holdfast.pipeline_job j on j.task_id = t.id
   left join lateral (
     select jsonb_agg(jsonb_build_object(
@@ -99,7 +100,7 @@ $$;
 create or replace function holdfast.read_outputs(p_job uuid) returns table (output jsonb, kept_until timestamptz, now timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-  select o.value, (select max(c.kept_until) from holdfast.cleanup c where c.task_id = p_job), holdfast.now()
+  select o.value || jsonb_build_object('stage', s.name), (select max(c.kept_until) from holdfast.cleanup c where c.task_id = p_job), holdfast.now()
   from holdfast.pipeline_stage s cross join lateral jsonb_array_elements(s.outputs) with ordinality o(value, place)
   where s.task_id = p_job order by s.number, o.place
 $$;

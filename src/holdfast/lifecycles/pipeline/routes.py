@@ -1,0 +1,269 @@
+"""Pipelines over HTTP: make jobs, watch them stage by stage, cancel and retry them, fetch what they wrote.
+
+For operators, who see the jobs of everybody.
+"""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, Field, StrictBool
+
+from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
+from holdfast.http.access import Guarded, needs
+from holdfast.http.fields import Body, Text, Word
+from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.store import Store
+from holdfast.lifecycles.pipeline.declaration import PIPELINE
+from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.objects import Objects
+
+output_lasting = timedelta(hours=1)
+poll_after_ms = {"PENDING": 2000, "RUNNING": 1000}
+
+Operator = Annotated[Principal, needs("operator")]
+PipelineName = Annotated[str, Path(min_length=1, max_length=200)]
+Status = Literal["pending", "running", "completed", "partial", "failed", "skipped"]
+State = Literal["PENDING", "RUNNING", "COMPLETED", "PARTIAL", "FAILED", "CANCELLED"]
+Values = Annotated[dict[str, Any], Field(max_length=1000)]
+
+
+class NewJob(Body):
+    """Which pipeline, and what its stages are told. A flag stands beside the parameters it is one of."""
+
+    pipeline: Word
+    enable_evaluation: StrictBool | None = None
+    enable_auto_optimize: StrictBool | None = None
+    params: Values = Field(default_factory=dict)
+
+
+class Stage(BaseModel):
+    """A stage of a job: why it was skipped, or what went wrong, and the files it wrote."""
+
+    name: str
+    status: Status
+    reason: str | None
+    errors: list[Any]
+    started_at: datetime | None
+    finished_at: datetime | None
+    outputs: list[dict[str, Any]]
+
+
+class Job(BaseModel):
+    """A job and its stages in their order. `summary` is what its stage of that name returned."""
+
+    job_id: UUID
+    pipeline: str
+    status: str
+    cancel_requested: bool
+    stages: list[Stage]
+    summary: Any
+    error: str | None
+    params: dict[str, Any]
+    settings: dict[str, Any]
+    cost_cents: float
+    owner: str
+    attempt: int
+    waits: dict[str, Any] | None
+    progress: Any
+    retry_of: UUID | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    poll_after_ms: int | None
+
+
+class JobPage(BaseModel):
+    """Newest first. A page may be short, even empty, and still have a `next`."""
+
+    items: list[Job]
+    next: UUID | None
+    approx_count: int
+    capped: bool
+
+
+class Cancel(Body):
+    reason: Text | None = None
+
+
+class Effect(BaseModel):
+    job_id: UUID
+    status: str
+    effect: Literal["cancelled", "requested", "too_late"]
+
+
+class Retry(Body):
+    """From which stage on; from the first that did not complete, if none is named."""
+
+    from_stage: Word | None = None
+
+
+class Retried(BaseModel):
+    """The job that runs instead."""
+
+    job_id: UUID
+    status: str
+    retry_of: UUID
+
+
+class OutputLink(BaseModel):
+    name: str
+    stage: str
+    url: str
+    bytes: int
+    content_type: str
+    expires_at: datetime
+
+
+class Outputs(BaseModel):
+    job_id: UUID
+    status: str
+    outputs: list[OutputLink]
+
+
+class Pipelines(BaseModel):
+    """What can be run. `ready`: a worker is there that runs it."""
+
+    items: list[dict[str, Any]]
+
+
+class Change(Body):
+    """Values for parameters that a job does not name; null takes one away, what is not named stays."""
+
+    settings: Values
+
+
+class Settings(BaseModel):
+    name: str
+    settings: dict[str, Any]
+
+
+def routes(store: Store, objects: Objects, *, under: str = "") -> APIRouter:
+    """The routes of pipelines over this store of objects. Below a prefix they are the same, and not described again."""
+    router = APIRouter(
+        prefix=f"{under}/pipeline", tags=["pipeline"], route_class=Guarded, responses=PROBLEMS,
+        include_in_schema=not under,
+    )  # fmt: skip
+    add_jobs(router, store, Jobs.beside(store))
+    add_outputs(router, Jobs.beside(store), objects)
+    add_pipelines(router, Jobs.beside(store))
+    return router
+
+
+def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
+    @router.post("/jobs", status_code=201)
+    async def create(
+        asked: NewJob,
+        response: Response,
+        caller: Operator,
+        idempotency_key: IdempotencyKey = None,
+        traceparent: TraceParent = None,
+    ) -> Job:
+        """Make a job. The same `Idempotency-Key` makes it once; with other parameters it is refused."""
+        job, created = await jobs.make(
+            asked.pipeline, params_of(asked), owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent)
+        )
+        if not created:
+            response.headers["Idempotency-Replayed"] = "true"
+        return rendered(await jobs.job(job))
+
+    @router.get("/jobs")
+    async def list_jobs(
+        caller: Operator,
+        pipeline: Annotated[Word | None, Query()] = None,
+        status: State | None = None,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    ) -> JobPage:
+        """Jobs, the newest first; those of one pipeline, or in one state."""
+        page = await store.list_tasks(lifecycle=PIPELINE.name, name=pipeline, state=status, cursor=cursor, limit=limit)
+        found = await jobs.read([UUID(str(one["id"])) for one in page.items])
+        return JobPage(
+            items=[rendered(one) for one in found], next=page.next, approx_count=page.approx_count, capped=page.capped
+        )
+
+    @router.get("/jobs/{job_id}")
+    async def read(job_id: UUID, caller: Operator) -> Job:
+        """Where it is, stage by stage, and when to ask again."""
+        return rendered(await jobs.job(job_id))
+
+    @router.post("/jobs/{job_id}/cancel", status_code=202)
+    async def cancel(job_id: UUID, caller: Operator, asked: Cancel | None = None) -> Effect:
+        """Cancel it: at once, or when its worker hears of it. What its stages have written stays."""
+        await jobs.job(job_id)
+        effect: Any = await store.cancel(job_id, asked.reason if asked else None, by=caller.name)
+        return Effect(job_id=job_id, effect=effect, status=(await jobs.job(job_id))["status"])
+
+    @router.post("/jobs/{job_id}/retry", status_code=202)
+    async def retry(job_id: UUID, caller: Operator, asked: Retry | None = None) -> Retried:
+        """Run a job that has ended again as a new one, which keeps the stages before the one it begins with."""
+        stage = asked.from_stage if asked else None
+        found = await jobs.job(job_id)
+        made = await store.retry(job_id, stage and stage_named(found, stage), by=caller.name)
+        return Retried(job_id=made, status=(await jobs.job(made))["status"], retry_of=job_id)
+
+
+def add_outputs(router: APIRouter, jobs: Jobs, objects: Objects) -> None:
+    @router.get("/jobs/{job_id}/outputs")
+    async def outputs(job_id: UUID, request: Request, caller: Operator) -> Outputs:
+        """Links to the files that its stages wrote, good for an hour; while it runs, of the stages that are done."""
+        found = await jobs.job(job_id)
+        files, kept_until, now = await jobs.outputs(job_id)
+        if now and kept_until and kept_until <= now:
+            raise TaskExpired(
+                f"Job {job_id} is {found['status']}; its files were kept until {kept_until.isoformat()}.",
+                fix="Make a new job.",
+            )
+        links = []
+        for one in files:
+            assert now is not None  # noqa: S101 - where there are files, there is a time
+            lasting = min(output_lasting, kept_until - now) if kept_until else output_lasting
+            link = await objects.sign_download(
+                one["key"], filename=one["name"].replace("/", "-"), content_type=one["content_type"], now=now,
+                lasting=lasting, server=str(request.base_url).rstrip("/"),
+            )  # fmt: skip
+            told = {name: one[name] for name in ("name", "stage", "bytes", "content_type")}
+            links.append(OutputLink(**told, **vars(link)))
+        return Outputs(job_id=job_id, status=found["status"], outputs=links)
+
+
+def add_pipelines(router: APIRouter, jobs: Jobs) -> None:
+    @router.get("/pipelines")
+    async def pipelines(caller: Operator) -> Pipelines:
+        """What there is to run: stages, parameters, settings."""
+        return Pipelines(items=await jobs.pipelines())
+
+    @router.put("/pipelines/{name}/settings")
+    async def change_settings(name: PipelineName, asked: Change, caller: Operator) -> Settings:
+        """Other settings for the jobs to come. Jobs that are there keep theirs."""
+        if not await jobs.pipelines(name):
+            raise TaskNotFound(f"There is no pipeline {name!r}.", fix="GET /pipeline/pipelines lists them.")
+        return Settings(name=name, settings=await jobs.change_settings(name, asked.settings, caller.name))
+
+
+def params_of(asked: NewJob) -> dict[str, Any]:
+    """The parameters with the flags. Raises RequestInvalid where both name one, and do not agree."""
+    given = {"enable_evaluation": asked.enable_evaluation, "enable_auto_optimize": asked.enable_auto_optimize}
+    flags = {name: value for name, value in given.items() if value is not None}
+    for name, value in flags.items():
+        if name in asked.params and asked.params[name] is not value:
+            raise RequestInvalid(
+                f"{name} is {value} here, and {asked.params[name]!r} among the parameters.", fix="Name it once."
+            )
+    return {**asked.params, **flags}
+
+
+def stage_named(job: dict[str, Any], given: str) -> str:
+    """The stage of a job by its name, whatever its case. Raises StepUnknown."""
+    names = [one["name"] for one in job["stages"]]
+    for name in names:
+        if name.lower() == given.lower():
+            return str(name)
+    raise StepUnknown(f"{given!r} is no stage of this job.", fix=f"Its stages are: {', '.join(names) or 'none'}.")
+
+
+def rendered(job: dict[str, Any]) -> Job:
+    return Job(**job, poll_after_ms=poll_after_ms.get(job["status"]))

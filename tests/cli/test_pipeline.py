@@ -1,0 +1,261 @@
+"""Pipelines from the command line: a job is run to its end and told of, looked at, cancelled, set up otherwise."""
+
+import io
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from holdfast.cli.board import own_note, rows
+from holdfast.cli.pipeline import pairs
+from holdfast.cli.upload import place_for
+from holdfast.errors import RequestInvalid
+from holdfast.kernel.settings import Settings
+from holdfast.objects import open_objects
+from holdfast.testing import Database, Ground
+from tests.cli.conftest import Keyboard
+from tests.cli.test_terminal import Terminal
+from tests.http.serving import serving
+from tests.worker.conftest import running_clock
+from tests.worker.crew import Crew
+
+
+@pytest.fixture(scope="module")
+def live(ground: Ground) -> Iterator[Database]:
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that has a worker."""
+    home = tmp_path_factory.mktemp("home")
+    crew = Crew(live.url, home)
+    crew.environment |= {"HOLDFAST_OBJECTS": f"file://{home}/objects"}
+    crew.start(app="tests.cli.leaflets:hf", lease_seconds=20.0)
+    try:
+        with serving(live, open_objects(Settings(objects=f"file://{home}/objects"))) as address:
+            yield address
+    finally:
+        crew.close()
+
+
+@pytest.fixture
+def typed(holdfast: Keyboard, live: Database, server: str, monkeypatch: pytest.MonkeyPatch) -> Keyboard:
+    """The command, with that server and its database."""
+    monkeypatch.setenv("HOLDFAST_API", server)
+    monkeypatch.setenv("HOLDFAST_URL", live.url)
+    return holdfast
+
+
+@pytest.fixture
+def paused(live: Database, server: str) -> Iterator[None]:
+    live.ask_owner("select holdfast.pause_queue('pipeline', 'ada')")
+    yield
+    live.ask_owner("select holdfast.resume_queue('pipeline')")
+
+
+def test_a_job_is_followed_to_its_end_and_its_files_are_saved(typed: Keyboard, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "brief.md").write_text("yesterday's, which was longer than the one of today")
+    done = typed("pipeline", "run", "press", "--param", "articles=3", "--evaluate", "--output", str(folder))
+    assert done.code == 0, done.err
+    told = done.err.splitlines()
+    assert [line.split(",")[0] for line in told[:6]] == [
+        f"{name}: completed" for name in ("INGEST", "CLASSIFY", "NEUTRALIZE", "BRIEF", "SUMMARY", "EVALUATION")
+    ]
+    assert told[6] == "OPTIMIZATION: skipped: enable_auto_optimize is off."
+    assert told[7].startswith("COMPLETED: Stages: 6 completed, 1 skipped; cost 0 cents, ")
+    table = [line.split() for line in done.lines]
+    assert table[0] == ["stage", "status", "took", "about"]
+    assert (table[4][:2], table[4][-1]) == (["BRIEF", "completed"], "brief.md")
+    assert done.lines[8:] == ["summary", '  {"articles": 3}', f"{folder}/brief.md"]
+    assert (folder / "brief.md").read_text() == "3 articles, 3 softened"
+    assert [one.name for one in folder.iterdir()] == ["brief.md"]
+
+
+def test_files_of_one_name_are_kept_apart_by_their_stage(typed: Keyboard, tmp_path: Path) -> None:
+    done = typed("pipeline", "run", "leaflet", "--param", "text=hello", "-o", str(tmp_path), "--json")
+    assert (done.code, done.err, done.json["status"]) == (0, "", "COMPLETED")
+    assert done.json["saved"] == [
+        f"{tmp_path}/{one}" for one in ("front/page.txt", "notes/colours.txt", "back/page.txt")
+    ]
+    assert (tmp_path / "back" / "page.txt").read_text() == "back: hello"
+
+
+def test_what_went_wrong_is_told_and_the_exit_code_says_how_much(typed: Keyboard) -> None:
+    some = typed("pipeline", "run", "press", "--param", 'script={"CLASSIFY": "fatal", "INGEST": "partial"}', "--wait")
+    assert some.code == 6, some.err
+    assert "CLASSIFY failed: CLASSIFY is broken." in some.lines
+    assert "INGEST partial: INGEST: one of two was lost." in some.lines
+    assert next(line for line in some.lines if line.startswith("BRIEF")).endswith("It needs CLASSIFY, which failed.")
+    (job,) = typed("pipeline", "jobs", "--status", "partial", "--json").json
+    assert f"holdfast retry {job['job_id']}" in some.err
+    none = typed("pipeline", "run", "press", "--param", 'script={"INGEST": "fatal"}', "--wait", "--json")
+    assert (none.code, none.json["status"], none.json["error"]) == (1, "FAILED", "INGEST: INGEST is broken.")
+    assert typed("retry", job["job_id"], "--json").json["retry_of"] == job["job_id"]
+
+
+def test_a_job_is_shown_with_links_and_found_by_the_beginning_of_its_id(typed: Keyboard) -> None:
+    job = typed("pipeline", "run", "press", "--param", "articles=1", "--wait", "--json").json
+    shown = typed("pipeline", "show", job["job_id"])
+    assert shown.lines[:3] == [f"job       {job['job_id']}", "pipeline  press", "state     COMPLETED"]
+    assert 'params    {"articles": 1}' in shown.lines
+    link = shown.lines[-1].split()
+    assert (link[:4], link[-1].startswith("http://127.0.0.1:")) == (["brief.md", "BRIEF", "22", "bytes"], True)
+    beginning = typed("pipeline", "jobs").lines[1].split()[0]
+    again = typed("pipeline", "show", beginning, "--json").json
+    assert (again["job_id"], again["outputs"][0]["stage"]) == (job["job_id"], "BRIEF")
+
+
+@pytest.mark.usefixtures("paused")
+def test_who_waits_for_a_job_that_nobody_takes_up_is_told_why(typed: Keyboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.cli.polling.wonder_after_seconds", 0.0)
+    late = typed("pipeline", "run", "press", "--wait", "--timeout", "1s", "--key", "late")
+    assert late.code == 124
+    assert "Queue pipeline is paused" in late.err
+    begun = typed("pipeline", "run", "press", "--key", "late")
+    job = begun.out.strip()
+    assert (begun.code, len(job), f"holdfast watch {job}" in begun.err) == (0, 36, True)
+    assert "Resume it: holdfast queues resume pipeline" in begun.err
+    assert f"Cancel it: holdfast cancel {job}" in late.err
+    assert typed("cancel", job, "--reason", "too late").code == 0
+    ended = typed("pipeline", "run", "press", "--wait", "--key", "late")
+    assert (ended.code, "CANCELLED: too late Stages: 7 skipped" in ended.err) == (7, True), ended.err
+
+
+@pytest.mark.usefixtures("paused")
+def test_ctrl_c_leaves_the_job_alone_and_says_how_to_go_on(live: Database, server: str) -> None:
+    waiting = Terminal(live, "pipeline", "run", "press", "--wait", columns=100, api=server).until("OPTIMIZATION")
+    assert "· OPTIMIZATION" in plain(waiting.shown)
+    waiting.process.send_signal(signal.SIGINT)
+    waiting.until()
+    assert waiting.process.returncode == 130
+    assert "It goes on. Follow it: holdfast watch" in plain(waiting.shown)
+    assert "Traceback" not in waiting.shown
+    assert waiting.shown.rindex("\x1b[?25h") > waiting.shown.rindex("\x1b[?25l")
+
+
+def test_settings_are_shown_changed_by_a_stage_and_taken_away(typed: Keyboard) -> None:
+    assert typed("pipeline", "run", "press", "--optimize", "--wait").code == 0
+    assert typed("pipeline", "settings", "press", "--json").json["settings"] == {"articles": 3}
+    changed = typed("pipeline", "settings", "press", "--set", "articles=4", "--set", "enable_evaluation=true")
+    assert [line.split() for line in changed.lines[:3]] == [
+        ["parameter", "value", "from", "takes"],
+        ["articles", "4", "setting", "number"],
+        ["enable_auto_optimize", "false", "default", "boolean"],
+    ]
+    listed = next(line for line in typed("pipeline").lines if line.startswith("press"))
+    assert "ready   INGEST > CLASSIFY > NEUTRALIZE > BRIEF" in listed
+    assert listed.endswith('{"articles": 4, "enable_evaluation": true}')
+    back = typed("pipeline", "settings", "press", "--reset", "articles", "--reset", "enable_evaluation")
+    assert back.lines[1].split() == ["articles", "2", "default", "number"]
+    needed = typed("pipeline", "settings", "leaflet").lines[1]
+    assert needed.split() == ["text", "each", "job", "names", "it", "string"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["run", "pres"], 2, "There is no pipeline 'pres'. There are: leaflet, press."),
+        (["run", "leaflet"], 2, "text is missing. leaflet takes: text."),
+        (["run", "press", "--param", "articles"], 2, "--param articles: write it as KEY=VALUE."),
+        (["run", "press", "--param", "a=1", "--param", "a=2"], 2, "--param names a twice."),
+        (["run", "press", "--params", "list.json"], 2, "list.json holds no object."),
+        (["run", "press", "--params", "torn.json"], 2, "torn.json, line 1, column 2"),
+        (["run", "press", "-o", "list.json/out"], 2, "list.json/out cannot be made: Not a directory."),
+        (["run", "press", "--evaluate", "--param", "enable_evaluation=false"], 2, "Name it once."),
+        (["show", "ffff"], 3, "No job's id begins with 'ffff'"),
+        (["settings", "pres"], 3, "There is no pipeline 'pres'. There are: leaflet, press."),
+        (["settings", "press", "--set", "pages=3"], 2, "'pages' is no parameter of press."),
+        (["settings", "press", "--set", "articles=3", "--reset", "articles"], 2, "articles is both set and reset."),
+        (["jobs", "--pipeline", "press", "--status", "done"], 2, "Input should be 'PENDING', 'RUNNING'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_told_with_the_fix(
+    typed: Keyboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("list.json").write_text("[1]")
+    Path("torn.json").write_text("{")
+    done = typed("pipeline", *words)
+    assert (done.code, says in " ".join(done.err.split())) == (code, True), done.err
+
+
+def test_where_there_is_nothing_the_next_step_is_told(
+    holdfast: Keyboard, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(database) as address:
+        monkeypatch.setenv("HOLDFAST_API", address)
+        none = holdfast("pipeline", "ls")
+        assert (none.code, none.out, "holdfast worker --app MODULE:NAME" in none.err) == (0, "", True)
+        none = holdfast("pipeline", "jobs")
+        assert (none.code, none.out, "holdfast pipeline run NAME --wait" in none.err) == (0, "", True)
+        assert holdfast("pipeline", "jobs", "--json").json == []
+        assert "none; start a worker that declares one" in holdfast("pipeline", "run", "press").err
+
+
+def test_a_value_is_the_json_that_it_is_or_else_text() -> None:
+    given = ["n=3", "flag=true", "list=[1]", "text=a=b", "empty=", 'quoted="3"', "nan=NaN"]
+    assert pairs(given, "--param") == {
+        "n": 3, "flag": True, "list": [1], "text": "a=b", "empty": "", "quoted": "3", "nan": "NaN",
+    }  # fmt: skip
+
+
+def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "away").symlink_to(tmp_path)
+    assert place_for("inner/a.txt", folder) == folder / "inner" / "a.txt"
+    for name in ("../a.txt", "inner/../../a.txt", "/etc/a.txt", "away/a.txt"):
+        with pytest.raises(RequestInvalid, match="outside"):
+            place_for(name, folder)
+
+
+def test_every_stage_has_a_mark_and_words_of_its_own() -> None:
+    console = Console(width=90, record=True, file=io.StringIO())
+    console.print(rows(JOB))
+    lines = [line.strip() for line in console.export_text().splitlines()]
+    assert lines[0] == "✓ INGEST     completed, 2.0 s"
+    assert lines[1] == "◐ CLASSIFY   partial, 1 min 1 s: one was lost (and 1 more)"
+    assert lines[2] == "✗ NEUTRALIZE failed: no \\x1b[31m model"
+    assert lines[3] == "\u2013 BRIEF      skipped: It needs NEUTRALIZE, which failed."
+    assert lines[4].startswith("● SUMMARY    running, ")
+    assert lines[4].endswith(": 3 of 9 feeds")
+    assert lines[5] == "· EVALUATION pending"
+
+
+def test_a_note_is_the_stages_own_or_the_step_within_it() -> None:
+    assert own_note("BRIEF", {"note": "BRIEF", "step": "BRIEF"}) == ""
+    assert own_note("BRIEF", {"note": "BRIEF", "step": "draft"}) == "draft"
+    assert own_note("BRIEF", {"note": "half", "step": "draft"}) == "half"
+    assert own_note("BRIEF", None) == ""
+
+
+def a_stage(name: str, status: str, began: str | None = None, ended: str | None = None, **more: Any) -> dict[str, Any]:
+    times = {"started_at": began, "finished_at": ended}
+    return {"name": name, "status": status, "reason": None, "errors": [], "outputs": [], **times, **more}
+
+
+NOON, LATER, LATEST = (f"2030-01-01T12:{time}Z" for time in ("00:00", "00:02", "01:01"))
+JOB = {
+    "progress": {"done": 1, "total": 6, "note": "3 of 9 feeds", "step": "SUMMARY"},
+    "stages": [
+        a_stage("INGEST", "completed", NOON, LATER),
+        a_stage("CLASSIFY", "partial", NOON, LATEST, errors=["one was lost", "another too"]),
+        a_stage("NEUTRALIZE", "failed", None, LATER, errors=["no \x1b[31m model"]),
+        a_stage("BRIEF", "skipped", None, LATER, reason="It needs NEUTRALIZE, which failed."),
+        a_stage("SUMMARY", "running", NOON),
+        a_stage("EVALUATION", "pending"),
+    ],
+}  # fmt: skip
+
+
+def plain(shown: str) -> str:
+    """What a terminal shows, on one line and without what steers it."""
+    return " ".join(re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", shown).split())
