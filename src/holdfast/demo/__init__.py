@@ -1,9 +1,10 @@
 """Sample work that moves: `holdfast up --demo` runs it, with no network and no account.
 
 A small newsletter: pages are read, summed up and sent; some calls fail and are tried again, one is beyond help and
-waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed, the
-papers of a library are ingested: most of them are as they were, one is new, and one may be torn; and the newsroom makes
-its brief, now and then of a feed that cannot be sorted whole.
+waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed; the
+papers of a library are ingested, of which most are as they were, one is new, and one may be torn; and the night desk
+makes a brief, now and then of a feed that cannot be sorted whole. What it finds out about its thresholds is its own:
+the newsroom is left as it is, for you.
 `keep_moving` starts a new round every ten seconds, as a task that starts itself again.
 """
 
@@ -36,7 +37,8 @@ hf = Holdfast()
 hf.tool(PROFILE_MY_DATA)
 if papers.can_ingest:
     hf.documents()
-newsroom = hf.newsroom()
+hf.newsroom()
+night_desk = hf.newsroom("night-desk")
 
 round_every = timedelta(seconds=10)
 pages_per_round = 4
@@ -141,7 +143,7 @@ async def keep_moving(round: int) -> int:  # noqa: A002
         await ingest_papers.opts(**tagged("papers")).astart(round, torn=round % torn_every == 0)
     if is_installed() and round % briefed_every == 0:
         feeds = [*shipped_feeds(), *([odd_feed()] if round % odd_every == 0 else [])]
-        await newsroom.opts(**tagged("brief")).astart(feeds=feeds, enable_evaluation=True)
+        await night_desk.opts(**tagged("brief")).astart(feeds=feeds, enable_evaluation=True)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
@@ -158,7 +160,7 @@ def first_work() -> list[Submission]:
         work.append(ingest_papers.opts(key=f"demo-{number}-first-papers", tags=["demo"]).submission(number, torn=True))
     if is_installed():
         flags = {"enable_evaluation": True, "enable_auto_optimize": True}
-        work.append(newsroom.opts(key=f"demo-{number}-first-brief", tags=["demo"]).submission(**flags))
+        work.append(night_desk.opts(key=f"demo-{number}-first-brief", tags=["demo"]).submission(**flags))
     return [*work, next_round()]
 
 

@@ -12,6 +12,7 @@ from examples.pipeline import menu
 
 from holdfast import Holdfast, Partial, progress, usage
 from holdfast.errors import StepInvalid
+from holdfast.kernel.task import Submission
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.objects import objects_of
 from holdfast.pipeline import keep_settings, output, problem
@@ -212,6 +213,21 @@ def test_a_job_of_another_release_waits_for_a_worker_that_knows_its_stages(holdf
     newer.app.tasks.clear()
     assert holdfast.run(handle).state == "COMPLETED"
     assert RAN["first"] == 1
+
+
+def test_a_job_that_was_made_before_its_pipeline_was_declared_is_given_its_stages(
+    holdfast: Engine, made: Pipeline
+) -> None:
+    @made.stage
+    def first(number: int = 1) -> int:
+        return number
+
+    good, bad = (Submission("made", payload, "pipeline", queue="pipeline") for payload in ({}, {"colour": 1}))
+    early, wrong = (one.id for one in holdfast.call(holdfast.store.submit(good, bad)))
+    holdfast.call(made.app.declare(holdfast.store))
+    holdfast.drain()
+    states = {one: holdfast.call(holdfast.store.read(str(one)))["state"] for one in (early, wrong)}
+    assert states == {early: "COMPLETED", wrong: "FAILED"}
 
 
 def test_outside_of_a_job_a_stage_is_the_plain_function_it_is(made: Pipeline) -> None:

@@ -51,6 +51,11 @@ class Jobs(Calls):
         found = [row_of(row["name"], row["status"], wire.load(row["declared"]), row["failures"]) for row in rows]
         return found, wire.load(rows[0]["settings"]) if rows else {}
 
+    async def adopt(self, lease: Lease) -> bool:
+        """Give stages to a job that was made before its pipeline was declared; whether it has some now."""
+        query = "select holdfast.adopt_job($1, $2, $3)"
+        return bool(await self._value(query, lease.task_id, lease.attempt, lease.token))
+
     async def begin(self, lease: Lease, stage: str) -> bool:
         """Say that a stage begins; False if somebody wants the job to stop. Raises LeaseLost."""
         query = "select holdfast.begin_stage($1, $2, $3, $4)"

@@ -12,6 +12,22 @@ as $$
   where j.task_id = p_job order by s.number
 $$;
 
+-- A job that was made before its pipeline was declared is given its stages by the first worker that holds it. Answers
+-- whether it has some now. Raises TK010 for parameters that no stage takes.
+create or replace function holdfast.adopt_job(p_job uuid, p_attempt int, p_token uuid) returns bool
+language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '2s'
+as $$
+declare
+  v_name text;
+begin
+  select t.name into v_name from holdfast.task t
+  where t.id = p_job and t.attempt = p_attempt and t.lease_token = p_token for no key update;
+  if v_name is not null and not exists (select from holdfast.pipeline_job j where j.task_id = p_job) then
+    perform holdfast.open_job(p_job, v_name);
+  end if;
+  return exists (select from holdfast.pipeline_job j where j.task_id = p_job);
+end $$;
+
 -- A stage begins, unless somebody wants the job to stop: ok, cancel, or lost (the lease). Whoever cancels waits for the same
 -- row, so the cancel is either seen here or comes while the stage runs.
 create or replace function holdfast.begin_stage(p_job uuid, p_attempt int, p_token uuid, p_stage text) returns text
@@ -53,5 +69,5 @@ as $$
   from holdfast.job_verdict(p_job) v
 $$;
 
-grant execute on function holdfast.read_stages(uuid), holdfast.begin_stage(uuid, int, uuid, text),
+grant execute on function holdfast.read_stages(uuid), holdfast.adopt_job(uuid, int, uuid), holdfast.begin_stage(uuid, int, uuid, text),
   holdfast.read_verdict(uuid) to holdfast_app;
