@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.testing import Database, Ground
 
-waiting, finished = 100_000, 200_000
+waiting, finished = 50_000, 100_000
 
 FILL = f"""
 set session_replication_role = replica;
