@@ -1,6 +1,7 @@
 """A newspaper's press: its jobs are run to their end, and looked at."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -8,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from holdfast.kernel.store import Store
+from holdfast.kernel.task import Lease
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.sdk.handle import Handle
 from holdfast.testing.engine import Engine
@@ -41,6 +43,19 @@ class Press:
 
     def cancel(self, job: UUID) -> str:
         return str(self.engine.call(self.store.cancel(job)))
+
+    @contextlib.contextmanager
+    def without_heartbeats(self) -> Iterator[None]:
+        """Until the block ends, no worker hears by a heartbeat that somebody wants its job to stop."""
+
+        async def silent(leases: Iterable[Lease]) -> None:
+            """It does not come."""
+
+        self.engine._beat = silent  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            vars(self.engine).pop("_beat", None)
 
     def job(self, job: UUID) -> dict[str, Any]:
         return self.engine.call(self.jobs.job(job))

@@ -1,18 +1,13 @@
 """A job is cancelled before it starts, before each stage and inside of one; after the last stage it is too late."""
 
-from collections.abc import Iterable
+import contextlib
 from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.task import Lease
 from tests.lifecycles.pipeline import app
 from tests.lifecycles.pipeline.app import ALL_ON, NAMES, RAN
 from tests.lifecycles.pipeline.conftest import Press
-
-
-async def silent(leases: Iterable[Lease]) -> None:
-    """A heartbeat that does not come."""
 
 
 def cancelled_in(press: Press, name: str, *, hanging: bool) -> tuple[UUID, dict[str, str]]:
@@ -21,17 +16,18 @@ def cancelled_in(press: Press, name: str, *, hanging: bool) -> tuple[UUID, dict[
     Its id, and what was answered.
     """
     answers: dict[str, str] = {}
-    if not hanging:
-        press.engine._beat = silent  # type: ignore[method-assign]
+    with contextlib.ExitStack() as quiet:
+        quiet.enter_context(press.without_heartbeats())
 
-    def cancel(stage: str) -> None:
-        answers[stage] = press.cancel(handle.id)
-        if hanging:
-            app.do(stage, {stage: "hang"}, None)
+        def cancel(stage: str) -> None:
+            answers[stage] = press.cancel(handle.id)
+            if hanging:
+                quiet.close()
+                app.do(stage, {stage: "hang"}, None)
 
-    app.ACTS["cancel"] = cancel
-    handle = press.start({name: "cancel"}, **ALL_ON)
-    press.engine.run(handle)
+        app.ACTS["cancel"] = cancel
+        handle = press.start({name: "cancel"}, **ALL_ON)
+        press.engine.run(handle)
     return handle.id, answers
 
 
