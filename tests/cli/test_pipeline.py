@@ -231,9 +231,11 @@ def test_every_stage_has_a_mark_and_words_of_its_own() -> None:
 
 
 def test_a_note_is_the_stages_own_or_the_step_within_it() -> None:
-    assert own_note("BRIEF", {"note": "BRIEF", "step": "BRIEF"}) == ""
-    assert own_note("BRIEF", {"note": "BRIEF", "step": "draft"}) == "draft"
-    assert own_note("BRIEF", {"note": "half", "step": "draft"}) == "half"
+    at = {"stage": "BRIEF", "note": "BRIEF", "step": "BRIEF"}
+    assert own_note("BRIEF", at) == ""
+    assert own_note("BRIEF", {**at, "step": "draft"}) == "draft"
+    assert own_note("BRIEF", {**at, "step": "draft", "note": "half"}) == "half"
+    assert own_note("SUMMARY", {**at, "note": "half"}) == ""
     assert own_note("BRIEF", None) == ""
 
 
@@ -244,7 +246,7 @@ def a_stage(name: str, status: str, began: str | None = None, ended: str | None 
 
 NOON, LATER, LATEST = (f"2030-01-01T12:{time}Z" for time in ("00:00", "00:02", "01:01"))
 JOB = {
-    "progress": {"done": 1, "total": 6, "note": "3 of 9 feeds", "step": "SUMMARY"},
+    "progress": {"done": 1, "total": 6, "note": "3 of 9 feeds", "step": "SUMMARY", "stage": "SUMMARY"},
     "stages": [
         a_stage("INGEST", "completed", NOON, LATER),
         a_stage("CLASSIFY", "partial", NOON, LATEST, errors=["one was lost", "another too"]),

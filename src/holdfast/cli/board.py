@@ -123,8 +123,8 @@ def taken(stage: dict[str, Any]) -> str:
 
 
 def own_note(stage: str, progress: Any) -> str:
-    """What the stage itself says of how far it is: its note, or the step within it."""
-    told = progress if isinstance(progress, dict) else {}
+    """What the stage itself says of how far it is: its note, or the step within it. What is of another is old."""
+    told = progress if isinstance(progress, dict) and progress.get("stage") == stage else {}
     return next((str(one) for one in (told.get("note"), told.get("step")) if one and one != stage), "")
 
 

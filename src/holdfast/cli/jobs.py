@@ -143,7 +143,7 @@ def say_end(job: Job) -> None:
         printing.say("Not in time.", err=True)
         say_it_goes_on(job["job_id"])
     elif job["status"] in ("PARTIAL", "FAILED"):
-        printing.say("Again, from the first stage that did not complete: ", err=True)
+        printing.say("Run it again from the first stage that did not complete:", err=True)
         printing.say((f"  holdfast retry {job['job_id']}", "bold"), err=True)
 
 
@@ -191,6 +191,14 @@ def say_files(files: Files, saved: Sequence[str]) -> None:
     """Where the files are: in the folder they were saved to, or behind links."""
     for path in saved:
         typer.echo(printing.clean(path))
-    if files and not saved:
-        rows = [(one["name"], one["stage"], printing.size(one["bytes"]), one["url"]) for one in files]
-        printing.table(("file", "stage", "size", "link, for an hour"), rows, elastic=("link, for an hour",))
+    if saved or not files:
+        return
+    named = [(one["name"], one["stage"], printing.size(one["bytes"])) for one in files]
+    if not printing.on_terminal():
+        rows = [(*about, one["url"]) for about, one in zip(named, files, strict=True)]
+        printing.table(("file", "stage", "size", "link"), rows)
+        return
+    printing.say(("files, by links that are good for an hour", "dim"))
+    for about, one in zip(named, files, strict=True):
+        printing.say("  ".join(about))
+        typer.echo(f"  {printing.clean(one['url'])}")  # whole, so that it can be clicked on

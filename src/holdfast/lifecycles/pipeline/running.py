@@ -69,7 +69,7 @@ class JobRun:
     async def __call__(self, rows: list[Row]) -> dict[str, Json] | Outcome:
         for number, row in enumerate(rows):
             self.attempt.part = number, len(rows)
-            self.attempt.show(done=number, total=len(rows), note=row.name)
+            self.attempt.show(done=number, total=len(rows), note=row.name, stage=row.name)
             try:
                 await self.pass_stage(row)
             except asyncio.CancelledError:
