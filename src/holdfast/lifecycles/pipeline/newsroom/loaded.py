@@ -25,6 +25,7 @@ EXCLAMATION = re.compile(r"\s*\(!+\)|[!?]*![!?]*(?=[\s)\]\"”»]|$)")
 # Behind "Disgraceful!" and "Outrageous:", if the sentence that they cry about follows.
 ENDS_A_CRY = re.compile(r"[!:.…]+(?=\s+[\w\"“‘'])")
 A_CRY = re.compile(r"(?:What an?|How)(?: [a-z][a-z'’-]*+){1,6}!+(?=\s|$)")
+CHAIN = re.compile(r",?\s+(?:(?:and|or)\s+)?")
 ENDS_A_GAP = re.compile(r"[^\w\s'’.-]|\.\s|\n")
 AN_ADVERB = re.compile(r"[^\W\d_]+ly\b")
 
@@ -132,13 +133,33 @@ def _find(reading: Reading, first: int, last: int, expression: Expression) -> Fi
         article = article_before(reading, first)
         return Find(start if article is None else article, end, "", expression.kind, expression.strength)
     now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
-    if expression.spared and before_a_noun(reading, first, last, surely=expression.kind == "verb"):
-        now = ""
+    if expression.spared:
+        until = _end_of_a_chain(reading, last)
+        if before_a_noun(reading, first, until, surely=expression.kind == "verb"):
+            now, end = "", reading.words[until].end()
     if not now and not can_go(reading, first, start, end):
         if not expression.spared:
             return None
         now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
     return Find(start, end, now, expression.kind, expression.strength)
+
+
+def _end_of_a_chain(reading: Reading, last: int) -> int:
+    """The last of several words that can all be spared: "a shameful, cowardly and pathetic lie"."""
+    while last + 1 < len(reading.words):
+        at = last + 1
+        if at + 1 < len(reading.words):
+            at += reading.words[at][0] in ("and", "or")
+        between = reading.text[reading.words[last].end() : reading.words[at].start()]
+        word = reading.words[at][0]
+        if not CHAIN.fullmatch(between) or reading.is_held(*reading.words[at].span()) or not _is_spared(word):
+            return last
+        last = at
+    return last
+
+
+def _is_spared(word: str) -> bool:
+    return any(one.words == (word,) and one.spared and one.kind != "verb" for one in lexicon().get(word, ()))
 
 
 def _find_around(reading: Reading, first: int, last: int, expression: Expression) -> Find:
