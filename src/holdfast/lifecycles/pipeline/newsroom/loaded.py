@@ -25,7 +25,7 @@ EXCLAMATION = re.compile(r"\s*\(!+\)|[!?]*![!?]*(?=[\s)\]\"”»]|$)")
 # Behind "Disgraceful!" and "Outrageous:", if the sentence that they cry about follows.
 ENDS_A_CRY = re.compile(r"[!:.…]+(?=\s+[\w\"“‘'])")
 A_CRY = re.compile(r"(?:What an?|How)(?: [a-z][a-z'’-]*+){1,6}!+(?=\s|$)")
-CHAIN = re.compile(r",?\s+(?:(?:and|or)\s+)?")
+CHAIN = re.compile(r",?\s+(?:(?:and|or)\s+)?", re.I)
 ENDS_A_GAP = re.compile(r"[^\w\s'’.-]|\.\s|\n")
 AN_ADVERB = re.compile(r"[^\W\d_]+ly\b")
 
@@ -149,10 +149,11 @@ def _end_of_a_chain(reading: Reading, last: int) -> int:
     while last + 1 < len(reading.words):
         at = last + 1
         if at + 1 < len(reading.words):
-            at += reading.words[at][0] in ("and", "or")
+            at += reading.words[at][0].lower() in ("and", "or")
         between = reading.text[reading.words[last].end() : reading.words[at].start()]
         word = reading.words[at][0]
-        if not CHAIN.fullmatch(between) or reading.is_held(*reading.words[at].span()) or not _is_spared(word):
+        is_a_name = not word.islower() and not reading.title_case
+        if not CHAIN.fullmatch(between) or is_a_name or not _is_spared(word.lower()):
             return last
         last = at
     return last
