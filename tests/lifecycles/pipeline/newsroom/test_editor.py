@@ -50,6 +50,9 @@ SENTENCES = [
     ("Ministers came under fire.", "Ministers faced criticism."),
     ("The ruling outraged residents.", "The ruling angered residents."),
     ("Soaring prices have plummeted since.", "Rising prices have dropped since."),
+    ("The plan faced a backlash.", "The plan faced criticism."),
+    ("Police promised to slash the nightmare queues.", "Police promised to cut the queues."),
+    ("The hype was public; managers hype the plan.", "The publicity was public; managers promote the plan."),
     ("Union bosses met angry crowds.", "Union leaders met angry crowds."),
 ]  # fmt: skip
 # Blanks before a mark, two articles, or the wrong one.
@@ -66,6 +69,8 @@ LITERAL = [
     "School bullies were told that bullying hurts.",
     "The bridge is not completely closed.",
     "It is enforced more brutally than before.",
+    "Two men were crushed in the crowd.",
+    "Police fired back at the gunman, and dogs barked.",
     "She threw the ball into the garden.",
 ]
 
