@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.lifecycles.pipeline.newsroom.article import Article, Change, Neutral
-from holdfast.lifecycles.pipeline.newsroom.lexicon import KEPT, lexicon
+from holdfast.lifecycles.pipeline.newsroom.lexicon import GAP, KEPT, lexicon
 from holdfast.lifecycles.pipeline.newsroom.neutralize import loadedness, neutrality, soften
 
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -99,7 +99,7 @@ def test_every_change_is_told_with_its_kind() -> None:
 
 
 def test_a_headline_with_capitals_everywhere_is_softened_but_for_names_that_the_text_knows() -> None:
-    assert headline("Minister Slams Disastrous Tax Plan!") == "Minister Criticises Unsuccessful Tax Plan"
+    assert headline("Minister Slams Disastrous Tax Plan!") == "Minister Criticises Tax Plan"
     text = "Nobody had heard of Shocking Blue before."
     assert headline("Shocking Blue Tour Slammed By Fans", text) == "Shocking Blue Tour Criticised By Fans"
 
@@ -132,8 +132,10 @@ def test_the_lexicon_is_large_and_none_of_its_replacements_is_loaded() -> None:
 def test_each_expression_of_the_lexicon_is_found_in_a_sentence() -> None:
     for found in lexicon().values():
         for one in found:
+            said = " ".join(one.words).replace(GAP, "all 40 of them")
+            sentence = f"they met and will {said} again" if one.verb_only else f"they met and {said} again"
             if one.kind != KEPT:
-                assert softened(f"they met and {' '.join(one.words)} again", 0.0).changes, one
+                assert softened(sentence, 0.0).changes, one
 
 
 def test_loadedness_grows_with_what_is_loaded_and_forgets_quotes() -> None:

@@ -11,6 +11,10 @@ from pathlib import Path
 
 FILE = Path(__file__).parent / "data" / "lexicon.tsv"
 KEPT = "kept"
+GAP = "…"
+"""Where an expression has a few words of the sentence in its middle, as in "throw … into prison"."""
+SPARED = "~"
+VERB_ONLY = "^"
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,10 @@ class Expression:
     instead: str
     strength: float
     kind: str
+    spared: bool = False
+    """Whether it is left out before a noun, and `instead` stands elsewhere: "an absurd plan", "it is absurd"."""
+    verb_only: bool = False
+    """Whether it is also a harmless noun, so that only what can be nothing but a verb is meant: "bosses axe jobs"."""
 
 
 @cache
@@ -34,8 +42,16 @@ def lexicon() -> Mapping[str, Sequence[Expression]]:
         loaded = forms.split("|")
         replacements = instead.split("|") if instead else [""] * len(loaded)
         for form, replacement in zip(loaded, replacements, strict=True):
-            words = tuple(form.split())
-            by_first.setdefault(words[0], []).append(Expression(words, replacement, float(strength), kind))
+            words = tuple(form.removeprefix(VERB_ONLY).split())
+            made = Expression(
+                words=words,
+                instead=replacement.removeprefix(SPARED),
+                strength=float(strength),
+                kind=kind,
+                spared=replacement.startswith(SPARED),
+                verb_only=form.startswith(VERB_ONLY),
+            )
+            by_first.setdefault(words[0], []).append(made)
     return {
         first: sorted(found, key=lambda one: (-len(one.words), one.kind != KEPT, one.words))
         for first, found in by_first.items()

@@ -1,37 +1,44 @@
 """Finds what is loaded in a text: expressions of the lexicon, shouting, exclamation marks and scare quotes.
 
-Nothing is found inside a quote or a link, nor in a name, which is what has a capital in mid-sentence. A text in
-which every longer word has a capital is a headline of the American kind: there only the names are spared that the
-article itself has in mid-sentence.
+Nothing is found inside a quote or a link, nor in a name (reading.py). What stands for an expression depends on its
+place in the sentence (position.py).
 """
 
 # ruff: noqa: RUF001 - typographic marks are what this is about
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from holdfast.lifecycles.pipeline.newsroom.lexicon import KEPT, Expression, lexicon
-from holdfast.lifecycles.pipeline.newsroom.sentences import Quote, is_abbreviation, quotes, sentence_spans, speaks
+from holdfast.lifecycles.pipeline.newsroom.lexicon import GAP, KEPT, Expression, lexicon
+from holdfast.lifecycles.pipeline.newsroom.position import (
+    acts,
+    article_before,
+    before_a_noun,
+    before_a_number,
+    can_go,
+)
+from holdfast.lifecycles.pipeline.newsroom.reading import POSSESSIVE, Reading
 from holdfast.lifecycles.pipeline.newsroom.wordlists import word_list
 
-WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-LINK = re.compile(r"(?:https?://|www\.)\S+|\S+@\S+|[@#]\w+|\b[\w-]+\.(?:com|org|net|edu|gov|info|io|co|uk|de|eu)\b\S*")
 EXCLAMATION = re.compile(r"\s*\(!+\)|[!?]*![!?]*(?=[\s)\]\"”»]|$)")
-OPENS_A_SENTENCE = re.compile(r"(?:^|[.!?…:][)\]\"”’»']*\s+|\n\s*)[\"“‘«'(\[•–—-]*\s*$")
-POSSESSIVE = re.compile(r"['’]s$")
+# Behind "Disgraceful!" and "Outrageous:", if the sentence that they cry about follows.
+ENDS_A_CRY = re.compile(r"[!:.…]+(?=\s+[\w\"“‘'])")
+A_CRY = re.compile(r"(?:What an?|How)(?: [a-z][a-z'’-]*+){1,6}!+(?=\s|$)")
+CHAIN = re.compile(r",?\s+(?:(?:and|or)\s+)?", re.I)
+ENDS_A_GAP = re.compile(r"[^\w\s'’.-]|\.\s|\n")
 AN_ADVERB = re.compile(r"[^\W\d_]+ly\b")
 
 SHOUTED_LETTERS = 5
-TITLE_CASE_WORDS = 3
-SHOUTING, PUNCTUATION, SCARE_QUOTES = "shouting", "punctuation", "scare quotes"
-STRENGTH = {SHOUTING: 0.8, PUNCTUATION: 0.8, SCARE_QUOTES: 0.6}
+gap_most_words = 6
+DESCRIBING = ("adjective", "sensation")
+SHOUTING, PUNCTUATION, SCARE_QUOTES, CRY = "shouting", "punctuation", "scare quotes", "sensation"
+STRENGTH = {SHOUTING: 0.8, PUNCTUATION: 0.8, SCARE_QUOTES: 0.6, CRY: 0.75}
 
 ACRONYMS = word_list("acronyms")
 PLACES = word_list("places")
 SHORT = word_list("short")
 """Words that nobody takes for an acronym when they stand in the middle of shouting."""
-SMALL = word_list("small in titles")
 
 
 @dataclass(frozen=True)
@@ -45,70 +52,11 @@ class Find:
     strength: float
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A text with its words, and which of them are out of reach."""
-
-    text: str
-    names: frozenset[str]
-    is_headline: bool
-    words: Sequence[re.Match[str]]
-    quotes: Sequence[Quote]
-    scared: Sequence[Quote]
-    held: Sequence[tuple[int, int]]
-    title_case: bool = field(default=False)
-
-    def begins_a_sentence(self, index: int) -> bool:
-        """Whether the word of that number is the first of a sentence."""
-        word = self.words[index]
-        if not OPENS_A_SENTENCE.search(self.text[max(0, word.start() - 12) : word.start()] if index else ""):
-            return False
-        gap = self.text[self.words[index - 1].end() : word.start()] if index else ""
-        return not (gap.strip() == "." and "\n" not in gap and is_abbreviation(self.words[index - 1][0]))
-
-    def is_held(self, start: int, end: int) -> bool:
-        """Whether it touches a quote or a link."""
-        return any(start < until and begin < end for begin, until in self.held)
-
-    def follows(self, index: int) -> str:
-        """The word behind that of this number, if only a blank is between; else nothing."""
-        if index + 1 >= len(self.words):
-            return ""
-        gap = self.text[self.words[index].end() : self.words[index + 1].start()]
-        return self.words[index + 1][0] if gap.isspace() else ""
-
-
-def read(text: str, *, names: frozenset[str] = frozenset(), headline: bool = False) -> Reading:
-    """A text, ready to be searched. `names` are those known from elsewhere."""
-    found = quotes(text)
-    scared = [quote for quote in found if _scares(text, quote)]
-    held = [(quote.start, quote.end) for quote in found] + [link.span() for link in LINK.finditer(text)]
-    words = list(WORD.finditer(text))
-    title_case = _is_title_case(text, [word[0] for word in words[1:] if word[0].lower() not in SMALL])
-    reading = Reading(text, names, headline, words, found, scared, held, title_case)
-    return reading if title_case else Reading(text, names | names_in(reading), headline, words, found, scared, held)
-
-
-def _is_title_case(text: str, words: Sequence[str]) -> bool:
-    if len(words) < TITLE_CASE_WORDS or text.rstrip().endswith(".") or all(word.isupper() for word in words):
-        return False
-    return all(word[0].isupper() for word in words)
-
-
-def names_in(reading: Reading) -> frozenset[str]:
-    """All words that have a capital in mid-sentence; none if the whole text is written so."""
-    if reading.title_case:
-        return frozenset()
-    return frozenset(
-        word[0]
-        for index, word in enumerate(reading.words)
-        if word[0][0].isupper() and not word[0].isupper() and not reading.begins_a_sentence(index)
-    )
-
-
 def spot(reading: Reading) -> list[Find]:
     """All that is loaded, in order, none over another."""
-    found = [*_expressions(reading), *_shouting(reading), *_exclamations(reading), *_scare_quotes(reading)]
+    found = [
+        *(find for rule in (_expressions, _shouting, _cries, _exclamations, _scare_quotes) for find in rule(reading)),
+    ]
     found.sort(key=lambda find: (find.start, -find.end))
     apart: list[Find] = []
     for find in found:
@@ -121,14 +69,14 @@ def _expressions(reading: Reading) -> Iterator[Find]:
     known = lexicon()
     index = 0
     while index < len(reading.words):
-        first = _plain(reading.words[index][0])
-        match = next((one for one in known.get(first, ()) if _stands_at(reading, index, one)), None)
+        found = known.get(_plain(reading.words[index][0]), ())
+        match = next(((one, last) for one in found if (last := _last_of(reading, index, one)) is not None), None)
         if match is None:
             index += 1
             continue
-        last = index + len(match.words) - 1
-        find = _find(reading, index, last, match)
-        if match.kind != KEPT and find:
+        expression, last = match
+        find = _find(reading, index, last, expression)
+        if expression.kind != KEPT and find:
             yield find
         index = last + 1
 
@@ -137,35 +85,102 @@ def _plain(word: str) -> str:
     return POSSESSIVE.sub("", word).replace("’", "'").lower()
 
 
-def _stands_at(reading: Reading, index: int, expression: Expression) -> bool:
-    if index + len(expression.words) > len(reading.words):
-        return False
-    for step, word in enumerate(expression.words):
-        if _plain(reading.words[index + step][0]) != word:
-            return False
-        if step and not reading.follows(index + step - 1):
-            return False
-    return True
+def _last_of(reading: Reading, index: int, expression: Expression) -> int | None:
+    """The number of the last word of an expression that begins at `index`; None if it does not stand there."""
+    if expression.verb_only and not acts(reading, index):
+        return None
+    if GAP not in expression.words:
+        return _end_of(reading, index, expression.words)
+    head, tail = _parts(expression.words)
+    behind = _end_of(reading, index, head)
+    if behind is None:
+        return None
+    for first in range(behind + 2, min(behind + 2 + gap_most_words, len(reading.words))):
+        between = reading.text[reading.words[behind].end() : reading.words[first].start()]
+        if not between[0].isspace() or ENDS_A_GAP.search(between):
+            return None
+        if (last := _end_of(reading, first, tail)) is not None:
+            return last
+    return None
+
+
+def _parts(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    at = words.index(GAP)
+    return words[:at], words[at + 1 :]
+
+
+def _end_of(reading: Reading, index: int, words: tuple[str, ...]) -> int | None:
+    """The number of the last of these words if they stand there, with nothing but blanks between."""
+    if index + len(words) > len(reading.words):
+        return None
+    for step, word in enumerate(words):
+        if _plain(reading.words[index + step][0]) != word or (step and not reading.follows(index + step - 1)):
+            return None
+    return index + len(words) - 1
 
 
 def _find(reading: Reading, first: int, last: int, expression: Expression) -> Find | None:
-    start = reading.words[first].start()
-    end = start + len(reading.text[start : reading.words[last].end()])
+    start, end = reading.words[first].start(), reading.words[last].end()
     end -= len(reading.words[last][0]) - len(POSSESSIVE.sub("", reading.words[last][0]))
     around = reading.text[max(0, start - 1) : start] + reading.text[end : end + 1]
     if reading.is_held(start, end) or re.search(r"[\d_@#]", around) or _is_a_name(reading, first, last, expression):
         return None
+    if GAP in expression.words:
+        return _find_around(reading, first, last, expression)
+    if expression.spared and reading.begins_a_sentence(first) and (mark := ENDS_A_CRY.match(reading.text, end)):
+        return Find(start, mark.end(), "", expression.kind, expression.strength)
+    if expression.kind in DESCRIBING and before_a_number(reading, last):
+        article = article_before(reading, first)
+        return Find(start if article is None else article, end, "", expression.kind, expression.strength)
     now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
-    if not now and not _can_go(reading, first, start, end):
-        return None
+    if expression.spared:
+        until = _end_of_a_chain(reading, last)
+        if before_a_noun(reading, first, until, surely=expression.kind == "verb"):
+            now, end = "", reading.words[until].end()
+    if not now and not can_go(reading, first, start, end):
+        if not expression.spared:
+            return None
+        now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
     return Find(start, end, now, expression.kind, expression.strength)
+
+
+def _end_of_a_chain(reading: Reading, last: int) -> int:
+    """The last of several words that can all be spared: "a shameful, cowardly and pathetic lie"."""
+    while last + 1 < len(reading.words):
+        at = last + 1
+        if at + 1 < len(reading.words):
+            at += reading.words[at][0].lower() in ("and", "or")
+        between = reading.text[reading.words[last].end() : reading.words[at].start()]
+        word = reading.words[at][0]
+        is_a_name = not word.islower() and not reading.title_case
+        if not CHAIN.fullmatch(between) or is_a_name or not _is_spared(word.lower()):
+            return last
+        last = at
+    return last
+
+
+def _is_spared(word: str) -> bool:
+    return any(one.words == (word,) and one.spared and one.kind != "verb" for one in lexicon().get(word, ()))
+
+
+def _find_around(reading: Reading, first: int, last: int, expression: Expression) -> Find:
+    """What is in the gap stays to the letter."""
+    head, tail = _parts(expression.words)
+    start, end = reading.words[first].start(), reading.words[last].end()
+    gap_from, gap_until = reading.words[first + len(head) - 1].end(), reading.words[last - len(tail) + 1].start()
+    between = reading.text[gap_from:gap_until].rstrip()
+    now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
+    return Find(start, end, now + between, expression.kind, expression.strength)
 
 
 def _is_a_name(reading: Reading, first: int, last: int, expression: Expression) -> bool:
     words = [word[0] for word in reading.words[first : last + 1]]
+    if GAP in expression.words:
+        head, tail = _parts(expression.words)
+        words = words[: len(head)] + words[len(words) - len(tail) :]
     if not any(word[0].isupper() for word in words):
         return False
-    if any(word.isupper() for word in words) or any(word in reading.names for word in words):
+    if any(word.isupper() and len(word) > 1 for word in words) or any(word in reading.names for word in words):
         return True  # what is shouted is made quiet first
     if reading.title_case:
         return False
@@ -182,19 +197,6 @@ def _in_the_case_of(reading: Reading, word: str, instead: str) -> str:
     if reading.title_case:
         return " ".join(part[0].upper() + part[1:] if len(part) > 3 else part for part in instead.split(" "))
     return instead[0].upper() + instead[1:]
-
-
-def _can_go(reading: Reading, first: int, start: int, end: int) -> bool:
-    """Whether the sentence stands without it: not if it is all there is between two marks."""
-    before, after = reading.text[max(0, start - 12) : start], reading.text[end : end + 12]
-    if POSSESSIVE.match(after[:2]):
-        return False
-    goes_on = bool(re.match(r",?\s+[\w\"“‘'(]", after))
-    if reading.begins_a_sentence(first):
-        return goes_on
-    if re.search(r"(?:\w|,|[)”\"’])\s+$", before):
-        return bool(re.match(r"\s|[,.;:?!)\]]|$", after))
-    return bool(re.match(r"\s+\w", after)) and bool(re.search(r"[(\s]$", before))
 
 
 def _shouting(reading: Reading) -> Iterator[Find]:
@@ -238,6 +240,19 @@ def _quiet(reading: Reading, index: int) -> str:
     return name if named or reading.begins_a_sentence(index) else said.lower()
 
 
+def _cries(reading: Reading) -> Iterator[Find]:
+    """Sentences such as "What a glorious day!": they judge and tell nothing. Not if it is all there is."""
+    for index, word in enumerate(reading.words):
+        cry = A_CRY.match(reading.text, word.start()) if word[0] in ("What", "How") else None
+        if not cry or reading.is_held(*cry.span()) or not reading.begins_a_sentence(index):
+            continue
+        before, after = reading.text[: cry.start()], reading.text[cry.end() :]
+        start = cry.start() if after.strip() else len(before.rstrip())
+        blank = len(after) - len(after.lstrip()) if not before or before.endswith("\n") else 0
+        if before.strip() or after.strip():
+            yield Find(start, cry.end() + blank, "", CRY, STRENGTH[CRY])
+
+
 def _exclamations(reading: Reading) -> Iterator[Find]:
     for mark in EXCLAMATION.finditer(reading.text):
         before, after = reading.text[: mark.start()], reading.text[mark.end() :]
@@ -245,6 +260,8 @@ def _exclamations(reading: Reading) -> Iterator[Find]:
             continue
         now = "?" if "?" in mark[0] else "."
         ends_a_headline = reading.is_headline and now == "." and not after.strip()
+        if reading.is_headline and now == "." and ":" not in before:
+            now = ":"
         left = before.rstrip()
         if "\n" in before[len(left) :]:
             continue
@@ -256,16 +273,6 @@ def _exclamations(reading: Reading) -> Iterator[Find]:
 def _belongs_to_a_name(mark: str, before: str, after: str) -> bool:
     """As in "the merger of Yahoo! and AOL"."""
     return mark == "!" and bool(re.search(r"\b[A-Z]\w*$", before)) and bool(re.match(r"\s+[a-z]", after))
-
-
-def _scares(text: str, quote: Quote) -> bool:
-    """Whether the marks hold no quote, but one or two words at arm's length."""
-    inside = quote.inside(text)
-    if not quote.closed or not re.fullmatch(r"[a-zà-ÿ'’-]{3,}(?: [a-zà-ÿ'’-]+)?", inside):
-        return False
-    start, end = next(((a, b) for a, b in sentence_spans(text) if a <= quote.start < b), (0, len(text)))
-    said = text[start : quote.start].rstrip()
-    return bool(said or text[quote.end : end].strip()) and said[-1:] != ":" and not speaks(text[start:end])
 
 
 def _scare_quotes(reading: Reading) -> Iterator[Find]:

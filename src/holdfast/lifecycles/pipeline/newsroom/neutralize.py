@@ -21,14 +21,11 @@ from holdfast.lifecycles.pipeline.newsroom.loaded import (
     PUNCTUATION,
     SCARE_QUOTES,
     SHOUTING,
-    WORD,
     Find,
-    Reading,
     adverb_at,
-    names_in,
-    read,
     spot,
 )
+from holdfast.lifecycles.pipeline.newsroom.reading import WORD, Reading, names_in, read
 
 PASSES_MOST = 12
 STEEPNESS_PER_WORD = 10.0

@@ -11,6 +11,7 @@ from datetime import datetime
 from urllib.parse import quote, urlsplit
 
 from holdfast.lifecycles.pipeline.newsroom.article import Brief, Entry, Section
+from holdfast.lifecycles.pipeline.newsroom.sentences import quotes
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (
@@ -20,6 +21,13 @@ MONTHS = (
 NAME = "The Morning Brief"
 UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]")
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#|~!&])")
+INSIDE_A_WORD = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
+SCORE = re.compile(r"(?<![\w-])\d{1,4}-\d{1,3}(?:-\d{1,2})?(?![\w-])")
+HELD_TOGETHER = re.compile(
+    r"(?<=\d) (?=(?:million|billion|trillion|per cent|percent|%|crowns|euros|(?:"
+    + "|".join(MONTHS)
+    + r"))(?!\w))|(?<=\bDr) (?=[A-Z])|(?<=\bSt) (?=[A-Z])"
+)
 BEGINS_A_LIST = re.compile(r"^([-+=]|\d+(?=[.)]))")
 
 STYLE = """
@@ -57,21 +65,32 @@ h3 a:hover { text-decoration: underline; text-decoration-color: var(--accent); t
   text-underline-offset: .15em; }
 a:focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; }
 .summary { margin: .5rem 0 0; text-wrap: pretty; }
-.meta { margin: .6rem 0 0; color: var(--quiet); font-size: .8125rem; line-height: 1.5; }
-.meta span { display: inline-block; max-width: 100%; }
-.meta span:not(:last-child)::after { content: "·"; margin: 0 .5em; }
+.meta { display: flex; flex-wrap: wrap; column-gap: 1.2em; overflow: hidden; margin: .6rem 0 0; color: var(--quiet);
+  font-size: .8125rem; line-height: 1.5; }
+.meta > * { position: relative; max-width: 100%; }
+.meta > * + *::before { content: "·"; position: absolute; left: -.75em; }
 .meta .source { color: var(--ink); font-weight: 600; }
+.meta .address { display: none; }
+.whole { white-space: nowrap; }
 footer { margin-top: 3rem; padding-top: 1.25rem; border-top: 3px double var(--line); color: var(--quiet);
   font-size: .8125rem; }
 footer p { margin: 0 0 .5rem; }
 .empty { text-align: center; color: var(--quiet); font-style: italic; margin: 3rem 0; }
 @media (max-width: 480px) { .sheet { padding: 1.75rem 1.125rem 3rem; } section { margin-top: 1.75rem; } }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
+@page { margin: 16mm 15mm; }
 @media print {
   :root { --paper: #fff; --ink: #000; --quiet: #444; --line: #bbb; --accent: #000; }
-  body { font-size: 10.5pt; } .sheet { max-width: none; padding: 0; } .toc { display: none; }
-  article { break-inside: avoid; } h2 { break-after: avoid; }
-  h3 a[href]::after { content: " " attr(href); display: block; font: 400 8pt/1.4 sans-serif; color: var(--quiet); }
+  body { font-size: 9.5pt; line-height: 1.45; } .sheet { max-width: none; padding: 0; } .toc { display: none; }
+  header { padding-bottom: 8pt; } h1 { font-size: 26pt; } .date { font-size: 11pt; margin-top: 4pt; }
+  main { columns: 2; column-gap: 9mm; column-rule: 1px solid var(--line); padding-top: 10pt; }
+  section { margin: 0 0 8pt; } h2 { font-size: 8.5pt; padding-bottom: 3pt; break-after: avoid; }
+  article { padding: 7pt 0; break-inside: avoid; }
+  h3, section:first-of-type article:first-of-type h3 { font-size: 12pt; line-height: 1.25; }
+  section:first-of-type article:first-of-type h3 { font-size: 15pt; }
+  .summary { margin-top: 3pt; } .figures, .meta, footer { font-size: 7.5pt; } .meta { margin-top: 3pt; }
+  .meta .address { display: block; flex-basis: 100%; }
+  footer { margin-top: 10pt; padding-top: 8pt; break-inside: avoid; }
 }
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -80,7 +99,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 def as_html(brief: Brief) -> str:
     """A page of its own, complete."""
     day = f"<p class=date>{_day(brief.date)}</p>" if brief.date else ""
-    sections = "\n".join(_section(number, section) for number, section in enumerate(brief.sections, 1))
+    year = brief.date.year if brief.date else None
+    sections = "\n".join(_section(number, section, year) for number, section in enumerate(brief.sections, 1))
     items = "".join(_item(number, section) for number, section in enumerate(brief.sections, 1))
     contents = f'<nav class=toc aria-label="Topics"><ul>{items}</ul></nav>' if items else ""
     return f"""<!doctype html>
@@ -121,7 +141,7 @@ def as_markdown(brief: Brief) -> str:
             parts.append(f"### [{title}](<{link}>)" if link else f"### {title}")
             if entry.summary.strip():
                 parts.append(_marked(entry.summary))
-            parts.append("*" + _marked(" · ".join(_about(entry))) + "*")
+            parts.append("*" + _marked(" · ".join(_about(entry, brief.date.year if brief.date else None))) + "*")
     if not brief.sections:
         parts.append("No articles today.")
     return "\n\n".join(parts) + "\n"
@@ -132,30 +152,39 @@ def _item(number: int, section: Section) -> str:
     return f'<li><a href="#topic-{number}">{_text(_heading(section.topic))}</a> {count}'
 
 
-def _section(number: int, section: Section) -> str:
+def _section(number: int, section: Section, year: int | None) -> str:
     heading = f'<h2 id="topic-{number}" dir=auto>{_text(_heading(section.topic))}</h2>'
-    entries = "\n".join(map(_article, section.entries))
+    entries = "\n".join(_article(entry, year) for entry in section.entries)
     return f'<section aria-labelledby="topic-{number}">\n{heading}\n{entries}\n</section>'
 
 
-def _article(entry: Entry) -> str:
+def _article(entry: Entry, year: int | None) -> str:
     link = _web(entry.link)
-    title = _text(entry.title)
+    title = _prose(entry.title)
     if link:
         title = f'<a href="{html.escape(link)}" rel="noopener noreferrer nofollow">{title}</a>'
-    summary = f"\n<p class=summary dir=auto>{_text(entry.summary)}</p>" if entry.summary.strip() else ""
-    source, *others = _about(entry)
-    told = f"<span class=source>{_text(source)}</span>" + "".join(f"<span>{_text(one)}</span>" for one in others)
-    return f"<article>\n<h3 dir=auto>{title}</h3>{summary}\n<p class=meta>{told}</p>\n</article>"
-
-
-def _about(entry: Entry) -> list[str]:
-    about = [entry.source or "Unknown source"]
+    summary = f"\n<p class=summary dir=auto>{_prose(entry.summary)}</p>" if entry.summary.strip() else ""
+    told = [f"<span class=source>{_text(_source(entry))}</span>"]
     if entry.published:
-        about.append(_date(entry.published))
+        told.append(f'<time datetime="{entry.published.date()}">{_date(entry.published, year)}</time>')
+    if entry.softened:
+        told.append(f"<span>{_counted(entry.softened, 'expression')} softened</span>")
+    if link:
+        told.append(f"<span class=address>{html.escape(link)}</span>")
+    return f"<article>\n<h3 dir=auto>{title}</h3>{summary}\n<p class=meta>{''.join(told)}</p>\n</article>"
+
+
+def _about(entry: Entry, year: int | None) -> list[str]:
+    about = [_source(entry)]
+    if entry.published:
+        about.append(_date(entry.published, year))
     if entry.softened:
         about.append(f"{_counted(entry.softened, 'expression')} softened")
     return about
+
+
+def _source(entry: Entry) -> str:
+    return entry.source or "Unknown source"
 
 
 def _figures(brief: Brief) -> str:
@@ -182,12 +211,24 @@ def _day(date: datetime) -> str:
     return f"{DAYS[date.weekday()]}, {_date(date)}"
 
 
-def _date(date: datetime) -> str:
-    return f"{date.day} {MONTHS[date.month - 1]} {date.year}"
+def _date(date: datetime, year: int | None = None) -> str:
+    """In full; without the year if it is the brief's own."""
+    day = f"{date.day} {MONTHS[date.month - 1]}"
+    return day if date.year == year else f"{day} {date.year}"
 
 
 def _text(told: str) -> str:
     return html.escape(_seen(told))
+
+
+def _prose(told: str) -> str:
+    """With printers' quotation marks, and with no line's end in "4-2", "2.4 million" or "Dr Moss"."""
+    seen = _seen(told)
+    for one in reversed(quotes(seen)):
+        if one.closed and seen[one.start] == '"':
+            seen = f"{seen[: one.start]}“{seen[one.start + 1 : one.end - 1]}”{seen[one.end :]}"
+    escaped = html.escape(INSIDE_A_WORD.sub("\u2019", seen), quote=False)
+    return SCORE.sub(r"<span class=whole>\g<0></span>", HELD_TOGETHER.sub("\u00a0", escaped))
 
 
 def _seen(told: str) -> str:
