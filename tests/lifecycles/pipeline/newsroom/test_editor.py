@@ -90,6 +90,12 @@ def test_what_is_meant_literally_stays(sentence: str) -> None:
     assert soften(Article("a", "Beacon", "Title", sentence), 0.5).text == sentence
 
 
+@pytest.mark.parametrize("word", ["absurd ", "absurd, ", "utterly ", "slammed! ", "What a ", "throw "])
+@pytest.mark.timeout(30)
+def test_a_long_text_of_one_word_takes_seconds(word: str) -> None:
+    soften(Article("a", "Beacon", "Title", word * (60_000 // len(word))), 0.0)
+
+
 def test_the_shipped_papers_come_out_whole_and_keep_every_number() -> None:
     for article in shipped_articles():
         neutral = soften(article, Thresholds().softening)

@@ -31,6 +31,8 @@ AN_ADVERB = re.compile(r"[^\W\d_]+ly\b")
 
 SHOUTED_LETTERS = 5
 gap_most_words = 6
+chain_most_words = 6
+near_chars = 40
 DESCRIBING = ("adjective", "sensation")
 SHOUTING, PUNCTUATION, SCARE_QUOTES, CRY = "shouting", "punctuation", "scare quotes", "sensation"
 STRENGTH = {SHOUTING: 0.8, PUNCTUATION: 0.8, SCARE_QUOTES: 0.6, CRY: 0.75}
@@ -146,8 +148,10 @@ def _find(reading: Reading, first: int, last: int, expression: Expression) -> Fi
 
 def _end_of_a_chain(reading: Reading, last: int) -> int:
     """The last of several words that can all be spared: "a shameful, cowardly and pathetic lie"."""
-    while last + 1 < len(reading.words):
+    for _ in range(chain_most_words):
         at = last + 1
+        if at >= len(reading.words):
+            break
         if at + 1 < len(reading.words):
             at += reading.words[at][0].lower() in ("and", "or")
         between = reading.text[reading.words[last].end() : reading.words[at].start()]
@@ -272,7 +276,7 @@ def _exclamations(reading: Reading) -> Iterator[Find]:
 
 def _belongs_to_a_name(mark: str, before: str, after: str) -> bool:
     """As in "the merger of Yahoo! and AOL"."""
-    return mark == "!" and bool(re.search(r"\b[A-Z]\w*$", before)) and bool(re.match(r"\s+[a-z]", after))
+    return mark == "!" and bool(re.search(r"\b[A-Z]\w*$", before[-near_chars:])) and bool(re.match(r"\s+[a-z]", after))
 
 
 def _scare_quotes(reading: Reading) -> Iterator[Find]:

@@ -28,6 +28,8 @@ from holdfast.lifecycles.pipeline.newsroom.loaded import (
 from holdfast.lifecycles.pipeline.newsroom.reading import WORD, Reading, names_in, read
 
 PASSES_MOST = 12
+near_chars = 40
+"""How far a comma, a conjunction or an article is looked for: a text of one word repeated must not take minutes."""
 STEEPNESS_PER_WORD = 10.0
 ARTICLE = re.compile(r"(?<![\w'’.-])(an?|An?)(\s+)$")
 SOUNDS_LIKE_A_CONSONANT = re.compile(
@@ -108,7 +110,7 @@ def _replaced(reading: Reading, finds: Sequence[Find]) -> tuple[str, list[Find]]
             capital = capital or reading.text[find.start].isupper()
         elif capital and now:
             now, capital = now[0].upper() + now[1:], False
-        rest = now or reading.text[end:]
+        rest = now or reading.text[end : end + near_chars]
         if find.kind not in (PUNCTUATION, SHOUTING, SCARE_QUOTES):
             made = _with_the_right_article(made, rest)
         made += now
@@ -137,10 +139,11 @@ def _reach(text: str, find: Find, behind: Find | None, done: int) -> tuple[int, 
     link = re.compile(r",?\s+(?:and|or|but)\s+|,\s+").match(text, end)
     if link and ((goes_too and behind and behind.start == link.end()) or _joins_adverbs(text, link)):
         return start, link.end()
-    joined = re.search(r"ly,?( (?:and|or|but)) $", text[:start])
-    if joined and joined.start(1) >= done and re.match(r"\s+\w", text[end:]):
+    near = max(0, start - near_chars)
+    joined = re.compile(r"ly,?( (?:and|or|but)) $").search(text, near, start)
+    if joined and joined.start(1) >= done and re.compile(r"\s+\w").match(text, end):
         return joined.start(1), end
-    comma_before = re.search(r"[^\S\n]*,\s+$", text[:start])
+    comma_before = re.compile(r"[^\S\n]*,\s+$").search(text, near, start)
     comma_behind = re.compile(r",\s+").match(text, end)
     if comma_behind and (find.start == 0 or text[find.start].isupper()):
         return start, comma_behind.end()
@@ -160,11 +163,11 @@ def _joins_adverbs(text: str, link: re.Match[str]) -> bool:
 
 
 def _with_the_right_article(before: str, rest: str) -> str:
-    article = ARTICLE.search(before)
+    article = ARTICLE.search(before, max(0, len(before) - near_chars))
     following = re.match(r"[\"“‘'(]*(\w+)", rest)
     if not article or not following:
         return before
-    if article[1][0] == "A" and re.search(r"\w\s*$", before[: article.start()]):
+    if article[1][0] == "A" and re.search(r"\w\s*$", before[max(0, article.start() - near_chars) : article.start()]):
         return before  # a letter, as in "group A"
     right = article[1][0] + ("n" if _takes_an(following[1]) else "")
     return before[: article.start()] + right + article[2]

@@ -27,6 +27,7 @@ OPENS_MARKS = re.compile(r"\s+[\"“‘'«]\w")
 ONE_WORD_MORE = re.compile(r"\s+[\w'’-]+\s*(?:[.!?…]|$)")
 FORMS_OF_BE = {"be", "been", "being", "is", "are", "was", "were", "it's", "it’s", "that's", "that’s"}
 PLURAL_LETTERS = 4
+skipped_most_words = 4
 
 
 def before_a_noun(reading: Reading, first: int, last: int, *, surely: bool) -> bool:
@@ -103,7 +104,7 @@ def _is_a_matter_of_degree(reading: Reading, first: int) -> bool:
 def _before(reading: Reading, first: int) -> tuple[str, str]:
     """The word before that of this number, and what is between; words that will be left out are not counted."""
     at = first - 1
-    while at >= 0 and _will_go(reading.words[at][0]) and reading.follows(at):
+    while at >= max(0, first - skipped_most_words) and _will_go(reading.words[at][0]) and reading.follows(at):
         at -= 1
     if at < 0:
         return "", ""
