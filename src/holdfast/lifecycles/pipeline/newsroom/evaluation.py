@@ -6,13 +6,13 @@
   the years of school that a reader needs. Both know only the length of sentences and words: nonsense in short words
   reads well. Syllables are counted by groups of vowels, which is a guess; for other languages the figure means
   little.
-- score: 0.45 sureness + 0.3 neutrality after + 0.15 readability + 0.1 telling, less 1.2 for each word changed per
+- score: 0.45 sureness + 0.3 neutrality after + 0.15 readability + 0.1 telling, less 0.5 for each word changed per
   word read and 0.012 for each sentence that the mean entry has beyond its first; never below 0. sureness is
   coverage by the model's own confidence: an article covers as much as the model is sure of its topic, under "other"
   0.3. telling is the square root of the share of an article's words that its summary has.
 
 So each threshold has a best value: a low one for the topic puts articles where the model is less than 0.3 sure of
-them; to soften mild words (below some 0.4) gains less neutrality than the changes cost; each further sentence tells
+them; to soften the mildest words gains less neutrality than the changes cost; each further sentence tells
 less than the one before it and costs the same. The weights are a choice, not a measurement. Without articles all
 figures are 0.
 """
@@ -30,7 +30,7 @@ from holdfast.lifecycles.pipeline.newsroom.sentences import split_sentences
 
 SURENESS, NEUTRALITY, READABILITY, TELLING = 0.45, 0.3, 0.15, 0.1
 OTHER_COUNTS, OTHER_COVERS = 0.5, 0.3
-COST_OF_A_CHANGED_WORD = 1.2
+COST_OF_A_CHANGED_WORD = 0.5
 COST_OF_A_SENTENCE = 0.012
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 VOWELS = re.compile(r"[aeiouyäöüéèáíóú]+")
