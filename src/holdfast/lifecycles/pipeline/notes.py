@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.errors import StepInvalid
 from holdfast.kernel.task import Json
+from holdfast.kernel.wire import readable
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 
@@ -65,7 +66,7 @@ def problem(message: object) -> None:
     """Say that something did not succeed, and go on: the stage is `partial`, and its errors tell this."""
     notes = NOTES.get()
     if notes is not None:
-        notes.problems.append(str(message)[:longest_error])
+        notes.problems.append(readable(str(message)[:longest_error]))
 
 
 def output(name: str, content: str | bytes | Path, *, content_type: str | None = None) -> None:

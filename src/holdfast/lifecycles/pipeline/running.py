@@ -8,21 +8,32 @@ the job goes on with those that do not need it.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from holdfast.errors import Fatal, LeaseLost, ObjectMissing, ObjectsUnreachable, StepInvalid, Transient
-from holdfast.kernel import values
+from holdfast.errors import (
+    DatabaseError,
+    Failure,
+    Fatal,
+    LeaseLost,
+    ObjectMissing,
+    ObjectsUnreachable,
+    RequestInvalid,
+    StepInvalid,
+    Transient,
+)
+from holdfast.kernel import values, wire
 from holdfast.kernel.attempt import ATTEMPT, Attempt
 from holdfast.kernel.failing import Errors, outcome_of
 from holdfast.kernel.leaving import Leaving
 from holdfast.kernel.running import called, current
 from holdfast.kernel.task import Cancelled, Failed, Json, Later, Outcome, Partial
-from holdfast.lifecycles.pipeline.jobs import Jobs, Row
+from holdfast.lifecycles.pipeline.jobs import Jobs, Row, Verdict
 from holdfast.lifecycles.pipeline.notes import NOTES, Notes, Skip
 from holdfast.lifecycles.pipeline.stages import Stage, Stages, parameters
 from holdfast.objects import Objects
@@ -31,7 +42,10 @@ from holdfast.objects.scratch import scratch
 inline_most_bytes = 64 * 1024
 surprises_at_most = 3  # as many as the engine allows of what nobody has put into a category
 unknown_again = "10s"
+asked_again_seconds = 0.2
 WELL = ("completed", "partial")
+
+T = TypeVar("T")
 
 
 async def run_job(
@@ -42,7 +56,7 @@ async def run_job(
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease
     jobs = Jobs.beside(attempt.desk.store)
-    rows, settings = await jobs.stages(attempt.lease.task_id)
+    rows, settings = await patiently(lambda: jobs.stages(attempt.lease.task_id))
     if not rows:
         if not await jobs.adopt(attempt.lease):
             raise Fatal("No pipeline of this name is declared: its job has no stages.", code="no-stages")
@@ -74,8 +88,9 @@ class JobRun:
                 await self.pass_stage(row)
             except asyncio.CancelledError:
                 # Whoever wants it to stop comes too late if this was the last stage, and it is kept.
-                if row is not rows[-1] or (await self.jobs.verdict(self.attempt.lease.task_id)).state is None:
+                if row is not rows[-1] or (await self.verdict()).state is None:
                     raise
+                self.kept[row.name] = (await self.attempt.desk.steps(self.attempt.lease))[row.name]
             if row.required and self.status(row.name) == "failed":
                 break
         return await self.outcome()
@@ -88,19 +103,24 @@ class JobRun:
         self.kept[row.name] = kept
 
     async def run_stage(self, row: Row) -> Json:
+        if why := self.why_not(row):
+            return await self.attempt.keep(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
         stage = self.stages.find(row.name)
         if stage is None:  # a job of another release: one of its workers goes on
             raise Leaving(Later(unknown_again, kind=f"This worker does not know the stage {row.name}."))
-        if why := self.why_not(row):
-            return await self.attempt.keep(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
-        if not await self.jobs.begin(self.attempt.lease, row.name):
+        if self.attempt.cancelled:  # the stage before did not let itself be stopped
+            raise asyncio.CancelledError
+        if not await patiently(lambda: self.jobs.begin(self.attempt.lease, row.name)):
             raise Leaving(Cancelled())
         notes = Notes()
         token = NOTES.set(notes)
         try:
             with notes.closing, self.attempt.within(row.name) as spent:
                 kept = await self.envelope(row, stage, notes)
-                return await self.attempt.keep(row.name, kept, spent)
+                try:
+                    return await self.attempt.keep(row.name, kept, spent)
+                except RequestInvalid as error:  # what it gave cannot be kept: that is its own failure
+                    return await self.attempt.keep(row.name, self.failure(row, error, notes), spent)
         finally:
             NOTES.reset(token)
 
@@ -114,11 +134,17 @@ class JobRun:
         return None
 
     def status(self, stage: str) -> str | None:
-        kept = self.kept.get(stage)
+        kept = self.kept_of(stage)
         return kept["status"] if kept else None
+
+    def kept_of(self, stage: str) -> Json:
+        """What is kept of a stage, whatever the case of its name: a release may write it otherwise."""
+        return next((kept for name, kept in self.kept.items() if name.lower() == stage.lower()), None)
 
     async def envelope(self, row: Row, stage: Stage, notes: Notes) -> dict[str, Json]:
         """What is kept of a stage: how it ended, and with what. Raises Leaving if it is to be tried again."""
+        at = asyncio.current_task()
+        assert at is not None  # noqa: S101
         limit = asyncio.timeout(row.timeout.total_seconds() if row.timeout else None)
         try:
             async with limit:
@@ -128,17 +154,23 @@ class JobRun:
             result = values.fitting(f"Stage {row.name}", value, values.returned_by(stage.function))
             kept = {"outputs": await notes.stored(self.objects, f"{self.place}/{row.name}")}
             kept |= await self.put_away(row.name, result)
+            if notes.settings:
+                kept["settings"] = values.dump(notes.settings)
         except Skip as skip:
-            return {"status": "skipped", "reason": str(skip) or "It had nothing to do.", "errors": notes.errors()}
-        except (asyncio.CancelledError, LeaseLost):
+            reason = wire.readable(str(skip)) or "It had nothing to do."
+            return {"status": "skipped", "reason": reason, "errors": notes.errors()}
+        except LeaseLost:
             raise
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                if self.attempt.cancelled or at.cancelling():
+                    raise
+                error = RuntimeError("It cancelled itself.")
             if limit.expired() and isinstance(error, TimeoutError):
                 error = Transient(f"It ran for longer than {row.timeout}.", code="timeout")
             return self.failure(row, error, notes)
         status = "partial" if notes.problems else "completed"
-        settings = {"settings": values.dump(notes.settings)} if notes.settings else {}
-        return {"status": status, "errors": notes.errors(), **kept, **settings}
+        return {"status": status, "errors": notes.errors(), **kept}
 
     def failure(self, row: Row, error: BaseException, notes: Notes) -> dict[str, Json]:
         """A failed stage. Raises Leaving while it may be tried again."""
@@ -153,13 +185,17 @@ class JobRun:
         if outcome.category in (None, "Transient") and row.failures + 1 < most:
             raise Leaving(outcome) from error
         told = {"category": outcome.category or "Transient", "code": outcome.code}
-        return {"status": "failed", "errors": [outcome.message, *notes.errors()], **told}
+        return {"status": "failed", "errors": [wire.readable(outcome.message), *notes.errors()], **told}
 
     # What a stage is given, and what it gives
 
     async def call(self, function: Callable[..., Any]) -> Any:
         """What a function of the application returns. Raises StepInvalid for what is meant for a whole task."""
         value = await called(function, (), await self.arguments(function))
+        if isinstance(value, Failure):
+            raise value
+        if (forgotten := self.attempt.forgotten()) is not None:
+            raise StepInvalid(f"Step {forgotten!r} was called and never awaited.", fix="Write await step(...).")
         if isinstance(value, Outcome):
             raise StepInvalid(
                 f"A stage returned {type(value).__name__}, which is for whole tasks.",
@@ -179,14 +215,14 @@ class JobRun:
                     found[name] = await self.result(stage)
             elif name in self.params:
                 try:
-                    found[name] = values.load_at(name, self.params[name], kinds.get(name, Any))
+                    found[name] = values.load_at(name, deepcopy(self.params[name]), kinds.get(name, Any))
                 except ValidationError as error:
                     raise Fatal(f"A parameter does not fit: {values.described(error)}.", code="params") from error
         return found
 
     async def result(self, stage: Stage) -> Any:
         """What a stage gave, as its function returns it. Raises Fatal if it is gone."""
-        kept = self.kept[stage.name]
+        kept = self.kept_of(stage.name)
         if "result_key" in kept:
             with scratch() as folder:
                 try:
@@ -194,7 +230,7 @@ class JobRun:
                 except ObjectMissing as error:
                     raise Fatal(f"What {stage.name} gave is not in storage any more.", code="missing") from error
                 kept = {**kept, "result": json.loads((folder / "result.json").read_bytes())}
-        return values.read_back(f"Stage {stage.name}", kept.get("result"), values.returned_by(stage.function))
+        return values.read_back(f"Stage {stage.name}", deepcopy(kept.get("result")), values.returned_by(stage.function))
 
     async def put_away(self, stage: str, result: Json) -> dict[str, Json]:
         """A result as it is kept: with the stage, or as an object if it is large."""
@@ -207,9 +243,12 @@ class JobRun:
             found = await self.objects.put(f"{self.place}/{stage}.json", path, content_type="application/json")
         return {"result_key": found.key}
 
+    async def verdict(self) -> Verdict:
+        return await patiently(lambda: self.jobs.verdict(self.attempt.lease.task_id))
+
     async def outcome(self) -> dict[str, Json] | Outcome:
         """How the job ends, as the database judges its stages."""
-        verdict = await self.jobs.verdict(self.attempt.lease.task_id)
+        verdict = await self.verdict()
         if verdict.state == "FAILED":
             blame = self.kept.get(verdict.blame or "", {})
             said = f"{verdict.blame}: {verdict.errors[0]}" if verdict.errors else "No stage had anything to do."
@@ -219,3 +258,12 @@ class JobRun:
         stages = [{"name": name, "status": kept["status"]} for name, kept in self.kept.items()]
         told = {"stages": stages, "summary": summary}
         return Partial(told) if verdict.state == "PARTIAL" else told
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer of the database, however long it is away: that is no failure of the job."""
+    while True:
+        try:
+            return await ask()
+        except DatabaseError:
+            await asyncio.sleep(asked_again_seconds)

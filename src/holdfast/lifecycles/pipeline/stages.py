@@ -79,7 +79,9 @@ class Stages:
                     f"{name} needs {one!r}, and there is no such stage before it.",
                     f"Before it are: {', '.join(each.name for each in self.stages) or 'none'}.",
                 )
-        asked += [one for one, given in parameters(function).items() if given.default is given.empty]
+        for each in (function, when):
+            if callable(each):
+                asked += [one for one, given in parameters(each).items() if given.default is given.empty]
         found = [stage.name for stage in map(self.find, asked) if stage]
         stage = Stage(
             name, function, tuple(dict.fromkeys(found)), when,
@@ -111,9 +113,14 @@ class Stages:
         return found
 
     def signature(self) -> inspect.Signature:
-        """How a job is started."""
+        """How a job is started. What it must be told may be a setting: the database says what is missing."""
         found = sorted(self.params().values(), key=lambda one: one.kind)
-        return inspect.Signature(found)
+        return inspect.Signature(
+            [
+                one if one.kind is one.VAR_KEYWORD or one.default is not one.empty else one.replace(default=None)
+                for one in found
+            ]
+        )
 
     def published(self) -> tuple[list[Json], dict[str, Json]]:
         """The stages and the parameters, as the database is told of them."""

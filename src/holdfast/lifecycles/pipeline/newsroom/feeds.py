@@ -32,7 +32,7 @@ HARMLESS = {"CharacterEncodingOverride", "NonXMLContentType"}
 # What may stand before the first element. Nothing is tried twice, so a long one costs no more than its length.
 PROLOG = re.compile(
     rb"(?:[^<]++|<\?.*?\?>|<!--.*?-->"
-    rb"|<!DOCTYPE(?:[^\[>\"']|\"[^\"]*\"|'[^']*')*+(?:\[(?:[^\]\"'<]|<!--.*?-->|<|\"[^\"]*\"|'[^']*')*+\]\s*)?>)*+",
+    rb"|<!DOCTYPE(?:[^\[>\"']|\"[^\"]*\"|'[^']*')*+(?:\[(?:[^\]\"'<]|<!--.*?-->|<(?!!--)|\"[^\"]*\"|'[^']*')*+\]\s*)?>)*+",
     re.I | re.S,
 )
 

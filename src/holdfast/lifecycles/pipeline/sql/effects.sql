@@ -85,6 +85,7 @@ declare
   v_stage holdfast.pipeline_stage;
   v_job holdfast.pipeline_job;
   v_early text;
+  v_changed bool;
 begin
   select * into v_stage from holdfast.pipeline_stage s where s.task_id = p_job and s.name = p_stage for update;
   if not found then
@@ -108,9 +109,13 @@ begin
     update holdfast.pipeline p set settings = p.settings || (p_kept -> 'settings'), settings_number = p.settings_number + 1,
       settings_by = format('%s %s', p_stage, p_job), settings_at = holdfast.now()
     where p.name = p_name and p.settings_number = v_job.settings_number;
+    v_changed := found;
+    if v_changed then  -- what this job has changed itself does not keep its later stages from changing more
+      update holdfast.pipeline_job j set settings_number = j.settings_number + 1 where j.task_id = p_job;
+    end if;
     insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
     select p_job, holdfast.last_step_event(p_job) + 1, p_stage,
-           case when found then 'settings_changed' else 'settings_not_changed' end, p_attempt, p_kept -> 'settings';
+           case when v_changed then 'settings_changed' else 'settings_not_changed' end, p_attempt, p_kept -> 'settings';
   end if;
 end $$;
 
@@ -201,11 +206,11 @@ begin
     where s.task_id = v_old and s.status <> 'completed' and (s.status <> 'skipped' or s.declared ->> 'when' is null)
     order by s.number limit 1;
     if found then
-      v_until := (select max(e.number) from holdfast.step_event e where e.task_id = v_old and e.step = v_first.name);
+      v_until := (select min(e.number) from holdfast.pipeline_stage o join holdfast.step_event e
+                    on e.task_id = v_old and e.step = o.name
+                  where o.task_id = v_old and o.number > v_first.number);
       delete from holdfast.step s where s.task_id = p_job and (
         s.name in (select o.name from holdfast.pipeline_stage o where o.task_id = v_old and o.number >= v_first.number)
-        or v_until is null
-           and not exists (select from holdfast.pipeline_stage o where o.task_id = v_old and o.name = s.name)
         or v_until < (select max(e.number) from holdfast.step_event e
                       where e.task_id = v_old and e.step = s.name and e.kind in ('step_completed', 'step_inherited')));
     end if;
@@ -226,5 +231,5 @@ as $$
     select i.retry_of from line l join holdfast.input i on i.id = l.id where i.retry_of is not null
   )
   update holdfast.cleanup c set kept_until = holdfast.now() + interval '30 days', due_at = holdfast.now() + interval '30 days'
-  where c.done_at is null and c.kept_until > holdfast.now() and c.task_id in (select l.id from line l)
+  where c.done_at is null and c.kept_until > holdfast.now() and c.task_id = any (array(select l.id from line l))
 $$;
