@@ -126,7 +126,7 @@ OF_PIPELINES = [
         "it is never too late to cancel",
         "A job whose stages are all done is cancelled.",
         RUNNING,
-        "if row is not rows[-1] or (await self.jobs.verdict(self.attempt.lease.task_id)).state is None:",
+        "if row is not rows[-1] or (await self.verdict()).state is None:",
         "if True:",
         "promises",
         (f"{CANCEL}::test_after_the_last_check_the_job_ends_as_its_stages_say",),

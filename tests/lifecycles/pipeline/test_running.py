@@ -215,16 +215,16 @@ def test_a_job_of_another_release_waits_for_a_worker_that_knows_its_stages(holdf
     assert RAN["first"] == 1
 
 
-def test_a_job_that_was_made_before_its_pipeline_was_declared_is_given_its_stages(
-    holdfast: Engine, made: Pipeline
-) -> None:
-    @made.stage
+def test_a_job_that_was_made_before_its_pipeline_was_declared_is_given_its_stages(holdfast: Engine) -> None:
+    late = Holdfast().pipeline("declared late")
+
+    @late.stage
     def first(number: int = 1) -> int:
         return number
 
-    good, bad = (Submission("made", payload, "pipeline", queue="pipeline") for payload in ({}, {"colour": 1}))
+    good, bad = (Submission(late.name, payload, "pipeline", queue="pipeline") for payload in ({}, {"colour": 1}))
     early, wrong = (one.id for one in holdfast.call(holdfast.store.submit(good, bad)))
-    holdfast.call(made.app.declare(holdfast.store))
+    holdfast.call(late.app.declare(holdfast.store))
     holdfast.drain()
     states = {one: holdfast.call(holdfast.store.read(str(one)))["state"] for one in (early, wrong)}
     assert states == {early: "COMPLETED", wrong: "FAILED"}

@@ -58,9 +58,9 @@ async def run_job(
     jobs = Jobs.beside(attempt.desk.store)
     rows, settings = await patiently(lambda: jobs.stages(attempt.lease.task_id))
     if not rows:
-        if not await jobs.adopt(attempt.lease):
+        if not await patiently(lambda: jobs.adopt(attempt.lease)):
             raise Fatal("No pipeline of this name is declared: its job has no stages.", code="no-stages")
-        rows, settings = await jobs.stages(attempt.lease.task_id)
+        rows, settings = await patiently(lambda: jobs.stages(attempt.lease.task_id))
     run = JobRun(attempt, jobs, stages, objects(), {ObjectsUnreachable: Transient, **errors}, {**settings, **params})
     return await run(rows)
 
