@@ -2,12 +2,14 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from datetime import date, timedelta
+from typing import Any, Literal
 
 import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import AppInvalid, PayloadInvalid
+from holdfast.lifecycles.pipeline.stages import ALL_KINDS, kinds_of
 from holdfast.sdk.pipeline import Pipeline
 
 
@@ -44,7 +46,7 @@ def test_parameters_that_name_stages_are_needs_and_the_others_are_the_jobs(pipel
         "**": {"kinds": ["string"]},
     }
     assert second(2, 3.0) == 6.0  # it stays a plain function
-    assert set(inspect.signature(pipeline.task.function).parameters) == {"number", "factor", "enable_third", "more"}
+    assert set(inspect.signature(pipeline.task.function).parameters) == {"number", "factor", "enable_third", "_more"}
 
 
 def yields(first: int) -> Any:
@@ -69,6 +71,12 @@ def again() -> None: ...
 again.__name__ = "First"
 
 
+def self_named(SELF_NAMED: int) -> None: ...  # noqa: N803
+
+
+def number() -> None: ...
+
+
 def other_kind(number: str = "1") -> None: ...
 
 
@@ -85,11 +93,14 @@ def well(number: int) -> None: ...
         (yields_later, {}, "yields"),
         (by_place, {}, "by its place"),
         (anything, {}, "by its place"),
+        (self_named, {}, "called like itself"),
+        (number, {}, "number is a parameter of an earlier stage"),
+        (well, {"when": "first"}, "is no flag"),
         (again, {}, "Two stages cannot both be called First"),
         (other_kind, {}, "an earlier stage"),
         (other_default, {}, "an earlier stage"),
         (well, {"needs": "later"}, "needs 'later', and there is no such stage before it"),
-        (well, {"when": "no flag"}, "is no name"),
+        (well, {"when": "no flag"}, "is no flag"),
         (well, {"retries": -1}, "retries=-1"),
         (well, {"timeout": 0}, "leaves it no time"),
     ],
@@ -119,3 +130,23 @@ def test_two_tasks_cannot_have_the_name_of_a_pipeline(pipeline: Pipeline) -> Non
 def test_what_no_stage_takes_is_refused_before_a_job_is_made(pipeline: Pipeline, given: dict[str, Any]) -> None:
     with pytest.raises((TypeError, PayloadInvalid)):
         pipeline.submission(**given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "kinds"),
+    [
+        (int, ["number"]),
+        (str | None, ["null", "string"]),
+        (date, ["number", "string"]),
+        (timedelta, ["number", "string"]),
+        (list[int], ["array"]),
+        (dict[str, int], ["object"]),
+        (set[str], ["array"]),
+        (Literal["a", "b"], list(ALL_KINDS)),
+        (Callable[[], int] | None, list(ALL_KINDS)),
+        (Any, list(ALL_KINDS)),
+    ],
+    ids=str,
+)
+def test_a_parameter_takes_the_kinds_of_json_that_it_can_be_read_from(kind: object, kinds: list[str]) -> None:
+    assert kinds_of(kind) == kinds

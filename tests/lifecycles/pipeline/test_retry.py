@@ -1,10 +1,12 @@
 """A retry is a job of its own, which begins with the first stage that is not as it should be."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
-from holdfast import step
+from holdfast import Holdfast, step
+from holdfast.sdk.pipeline import Pipeline
 from holdfast.testing.engine import Engine
 from tests.lifecycles.pipeline import app
 from tests.lifecycles.pipeline.app import ALL_ON, NAMES, RAN
@@ -106,3 +108,52 @@ def test_steps_within_the_stage_that_failed_are_kept_for_the_retry(holdfast: Eng
     again = holdfast.run(app.hf.handle(holdfast.call(holdfast.store.retry(first.handle.id))))
     assert again.state == "COMPLETED"
     assert DONE[3:] == ["2", "3"]
+
+
+def release(holdfast: Engine, *names: str) -> Pipeline:
+    """The pipeline "released", with these stages; the last of them fails if the job says so."""
+    made = Holdfast().pipeline("released", retries=0)
+
+    def stage(name: str) -> Callable[..., str]:
+        def run(fails: list[str] | None = None) -> str:
+            RAN[name] += 1
+            if name in (fails or []):
+                raise RuntimeError("It was told to.")
+            return name
+
+        return run
+
+    for name in names:
+        made.stage(name)(stage(name))
+    return made
+
+
+def test_a_stage_that_a_release_has_put_between_is_run_and_so_is_what_follows_it(holdfast: Engine) -> None:
+    RAN.clear()
+    first = holdfast.run(release(holdfast, "a", "b", "c"), fails=["c"])
+    assert first.state == "PARTIAL"
+    newer = release(holdfast, "a", "x", "b", "c")
+    holdfast.call(newer.app.declare(holdfast.store))
+    again = newer.app.handle(holdfast.call(holdfast.store.retry(first.handle.id, "c")))
+    assert holdfast.run(again).state == "PARTIAL"
+    assert dict(RAN) == {"a": 1, "x": 1, "b": 2, "c": 2}
+
+
+def test_a_step_that_a_release_has_made_a_stage_is_run_as_one(holdfast: Engine) -> None:
+    RAN.clear()
+    older = Holdfast().pipeline("released", retries=0)
+
+    @older.stage
+    async def a() -> str:
+        return await step("b", str, "as a step")
+
+    @older.stage
+    def z() -> None:
+        raise RuntimeError("It was told to.")
+
+    first = holdfast.run(older)
+    assert first.state == "PARTIAL"
+    newer = release(holdfast, "a", "b")
+    holdfast.call(newer.app.declare(holdfast.store))
+    again = holdfast.run(newer.app.handle(holdfast.call(holdfast.store.retry(first.handle.id))))
+    assert (again.state, dict(RAN)) == ("COMPLETED", {"b": 1})

@@ -1,8 +1,14 @@
 """A pipeline has settings: a job takes from them what it is not told, and a stage may change them for jobs to come."""
 
+from typing import Any
+
 import pytest
 
+from holdfast import Holdfast
 from holdfast.errors import RequestInvalid
+from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.pipeline import keep_settings
+from holdfast.testing.engine import Engine
 from tests.lifecycles.pipeline import app
 from tests.lifecycles.pipeline.app import ALL_ON
 from tests.lifecycles.pipeline.conftest import Press
@@ -70,3 +76,36 @@ def test_settings_that_no_stage_takes_any_more_go_with_the_release_that_drops_th
         )
     )
     assert press.settings() == {}
+
+
+def test_a_stage_that_finds_out_what_no_stage_takes_has_failed_and_changes_nothing(holdfast: Engine) -> None:
+    tuned = Holdfast().pipeline("tuned wrongly", retries=0)
+
+    @tuned.stage
+    def first(number: int = 1) -> int:
+        return number
+
+    @tuned.stage
+    def tunes(first: int, found: dict[str, Any]) -> None:
+        keep_settings(**found)
+
+    jobs = Jobs.beside(holdfast.store)
+    for wrong, says in ({"number": "four"}, "number is a string"), ({"colour": 1}, "'colour' is no parameter"):
+        ran = holdfast.run(tuned, found=wrong)
+        stage = holdfast.call(jobs.job(ran.handle.id))["stages"][1]
+        assert (ran.state, stage["status"]) == ("PARTIAL", "failed")
+        assert says in stage["errors"][0]
+    assert holdfast.call(jobs.pipelines(tuned.name))[0]["settings"] == {}
+    assert holdfast.run(tuned, found={"number": 4}).state == "COMPLETED"
+
+
+def test_settings_of_another_kind_go_with_the_release_that_takes_them_otherwise(press: Press) -> None:
+    press.run(**ALL_ON)
+    (before,) = press.engine.call(press.jobs.pipelines("press"))
+    stages, params = app.press.stages.published()
+    params["articles"]["kinds"] = ["string"]
+    told: dict[str, Any] = {"title": "", "stages": stages, "params": params, "queue": "pipeline", "max_attempts": 3}
+    press.engine.call(press.jobs.declare("press", **told, limit=None))
+    (after,) = press.engine.call(press.jobs.pipelines("press"))
+    assert (before["settings"], after["settings"]) == ({"articles": 3}, {})
+    assert after["settings_number"] == before["settings_number"] + 1

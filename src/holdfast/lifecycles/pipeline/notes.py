@@ -80,8 +80,10 @@ def output(name: str, content: str | bytes | Path, *, content_type: str | None =
     notes = NOTES.get()
     if notes is None:
         return
-    if name in notes.outputs:
-        raise StepInvalid(f"The output {name!r} is written twice.", fix="Give each its own name.")
+    if any(f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in notes.outputs):
+        raise StepInvalid(
+            f"The output {name!r} is written twice.", fix="Give each its own name, and none that of a folder."
+        )
     path = notes.folder / str(len(notes.outputs))
     if isinstance(content, Path):
         shutil.copyfile(content, path)

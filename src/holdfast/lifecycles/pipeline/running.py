@@ -213,6 +213,10 @@ class JobRun:
             elif stage := self.stages.find(name):
                 if self.status(stage.name) in WELL:
                     found[name] = await self.result(stage)
+                elif self.status(stage.name) is None and one.default is one.empty:
+                    raise Leaving(
+                        Later(unknown_again, kind=f"This job has no stage {stage.name}, which is needed here.")
+                    )
             elif name in self.params:
                 try:
                     found[name] = values.load_at(name, deepcopy(self.params[name]), kinds.get(name, Any))

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pydantic.errors import PydanticInvalidForJsonSchema
+
 from holdfast.errors import AppInvalid
 from holdfast.kernel import values
 from holdfast.kernel.task import Json
 
 longest_name = 100
 KINDS = {"integer": "number"}  # what JSON calls otherwise than Postgres does
+TIMES = ("date", "date-time", "duration", "time")  # which may be numbers of seconds, too
 ALL_KINDS = ("array", "boolean", "null", "number", "object", "string")
 MORE = "**"
 
@@ -106,7 +109,7 @@ class Stages:
                     continue
                 for name, given in parameters(function).items():
                     if given.kind is given.VAR_KEYWORD:
-                        found.setdefault(MORE, given.replace(name="more"))
+                        found.setdefault(MORE, given.replace(name="_more"))
                     elif not self.find(name):
                         kind = values.hints(function).get(name, Any)
                         self._join(found, given.replace(kind=given.KEYWORD_ONLY, annotation=kind), stage)
@@ -149,6 +152,8 @@ class Stages:
     def _check_function(self, name: str, function: Callable[..., Any], when: When | None) -> None:
         if not callable(function) or not 1 <= len(name) <= longest_name or not name.isidentifier():
             raise self._wrong(f"{name!r} is no name of a stage.", "Write @pipeline.stage above a function.")
+        if name.lower() in {one.lower() for one in self.params()}:
+            raise self._wrong(f"{name} is a parameter of an earlier stage.", "Name one of them otherwise.")
         if self.find(name):
             raise self._wrong(
                 f"Two stages cannot both be called {name}.", "Name one otherwise: @pipeline.stage('name')."
@@ -159,8 +164,10 @@ class Stages:
             for given in parameters(one).values() if callable(one) else ():
                 if given.kind in (given.POSITIONAL_ONLY, given.VAR_POSITIONAL):
                     raise self._wrong(f"{name} takes {given} by its place.", "A stage is called by names.")
-        if isinstance(when, str) and not when.isidentifier():
-            raise self._wrong(f"{name}: when={when!r} is no name.", 'Name a flag of the job: when="enable_evaluation".')
+                if given.name.lower() == name.lower():
+                    raise self._wrong(f"{name} takes a parameter that is called like itself.", "Rename one of them.")
+        if isinstance(when, str) and (not when.isidentifier() or self.find(when)):
+            raise self._wrong(f"{name}: when={when!r} is no flag.", 'Name a flag of the job: when="enable_evaluation".')
 
     def _wrong(self, problem: str, fix: str) -> AppInvalid:
         return AppInvalid(f"Pipeline {self.pipeline}: {problem}", fix=fix)
@@ -177,11 +184,16 @@ def flag(name: str) -> inspect.Parameter:
 def kinds_of(annotation: object) -> list[str]:
     """The kinds of JSON values that an annotation can be read from, as Postgres calls them."""
     reader = values.adapter(annotation)
-    schema = reader.json_schema() if reader else {}
+    try:
+        schema = reader.json_schema() if reader else {}
+    except PydanticInvalidForJsonSchema:
+        return list(ALL_KINDS)
     found: set[str] = set()
     for one in [schema, *schema.get("anyOf", [])]:
         if "$ref" in one or "enum" in one or "const" in one or ("type" not in one and "anyOf" not in one):
             return list(ALL_KINDS)
+        if one.get("format") in TIMES:
+            found.add("number")
         if "type" in one:
             found.add(KINDS.get(one["type"], one["type"]))
     return sorted(found)

@@ -4,6 +4,7 @@ A feed that cannot be read and an article that cannot be sorted are told, and th
 same brief, to the byte.
 """
 
+import asyncio
 import functools
 import json
 from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ NEEDED = ("feedparser", "sklearn")
 DEFAULT = Thresholds()
 
 feeds_most = 200
+feed_seconds = 120
 asked_at_once = 4
 
 
@@ -85,7 +87,11 @@ class Newsroom:
         for number, address in enumerate(addresses):
             progress(number, len(addresses), note=address)
             try:
-                found += await self.read(address)
+                async with asyncio.timeout(feed_seconds):
+                    found += await self.read(address)
+            except TimeoutError:
+                failures.append(SchemaInvalid(f"It took longer than {feed_seconds} seconds to read.", code="feed"))
+                problem(f"{address}: {failures[-1].message}")
             except Failure as failure:
                 failures.append(failure)
                 problem(f"{address}: {failure.message}")

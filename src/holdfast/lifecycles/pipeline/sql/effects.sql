@@ -9,6 +9,10 @@ as $$
 declare
   m holdfast.moved;
 begin
+  -- The pipelines whose settings change, in the order of their names, so that two lists never wait for each other.
+  perform p.name from holdfast.pipeline p
+  where p.name = any (array(select n.name from unnest(p_moved) n where n.verb = 'step' and n.data ? 'settings'))
+  order by p.name for update;
   foreach m in array p_moved loop
     case
       when m.from_state = '' then
@@ -55,10 +59,9 @@ as $$
 declare
   v_problem text;
 begin
-  if jsonb_typeof(p_given) is distinct from 'object' and p_given is not null and jsonb_typeof(p_given) <> 'null' then
+  if jsonb_typeof(p_given) is distinct from 'object' then
     perform holdfast.refuse('TK010', 'The parameters of a job are an object.', 'Write {"name": value}.');
   end if;
-  p_given := case when jsonb_typeof(p_given) = 'object' then p_given else '{}' end;
   select string_agg(w.what, '; ' order by w.what) into v_problem from (
     select format('%s is no parameter of %s', quote_literal(g.key), p_name) as what
     from jsonb_each(p_given) g where not p_params ? g.key and not p_params ? '**'
@@ -76,6 +79,14 @@ begin
       (select string_agg(k.key, ', ' order by k.key) from jsonb_object_keys(p_params - '**') k(key)), 'nothing')));
   end if;
 end $$;
+
+-- The same for settings, of which none is needed.
+create or replace function holdfast.check_settings(p_name text, p_params jsonb, p_settings jsonb) returns void
+language sql
+as $$
+  select holdfast.check_params(p_name, (
+    select coalesce(jsonb_object_agg(k.key, k.value - 'needed'), '{}') from jsonb_each(p_params) k), p_settings, '{}')
+$$;
 
 -- A stage is done, in its turn, with one of the four statuses; what it says of the settings counts from here on.
 create or replace function holdfast.keep_stage(p_job uuid, p_name text, p_stage text, p_kept jsonb, p_attempt int) returns void
@@ -104,6 +115,7 @@ begin
   end if;
   perform holdfast.finish_stage(p_job, p_stage, p_kept, p_attempt, holdfast.now());
   if p_kept ? 'settings' then
+    perform holdfast.check_settings(p_name, p.params, p_kept -> 'settings') from holdfast.pipeline p where p.name = p_name;
     select * into v_job from holdfast.pipeline_job j where j.task_id = p_job;
     -- Only over the settings that this job began with: what another job has found meanwhile stays.
     update holdfast.pipeline p set settings = p.settings || (p_kept -> 'settings'), settings_number = p.settings_number + 1,
@@ -215,9 +227,16 @@ begin
                       where e.task_id = v_old and e.step = s.name and e.kind in ('step_completed', 'step_inherited')));
     end if;
   end if;
+  -- What is a stage by now and was none, or comes after one that has not run, is done anew: a release has come between.
+  delete from holdfast.step t using holdfast.pipeline_stage s
+  where t.task_id = p_job and s.task_id = p_job and s.name = t.name and (
+    not exists (select from holdfast.pipeline_stage o where o.task_id = v_old and o.name = t.name)
+    or exists (select from holdfast.pipeline_stage e
+               left join holdfast.step d on d.task_id = p_job and d.name = e.name and d.done
+               where e.task_id = p_job and e.number < s.number and d.name is null));
   perform holdfast.finish_stage(p_job, t.name, t.result, t.attempt, t.at)
   from holdfast.step t join holdfast.pipeline_stage s on s.task_id = p_job and s.name = t.name
-  where t.task_id = p_job and t.done and jsonb_typeof(t.result) = 'object' and t.result ? 'status';
+  where t.task_id = p_job and t.done;
   perform holdfast.keep_files(p_job);
 end $$;
 

@@ -1,6 +1,7 @@
 -- jobs.sql: what applications declare, what users ask of jobs, and the settings of a pipeline.
 
--- What a pipeline is, as its application says at each start. Its settings stay, but for those that no stage takes any more.
+-- What a pipeline is, as its application says at each start. Its settings stay, but for those that no stage takes any more,
+-- or takes as another kind of value.
 create or replace function holdfast.declare_pipeline(
   p_name text, p_title text, p_stages jsonb, p_params jsonb, p_queue text default null, p_max_attempts int default null,
   p_time_limit interval default null) returns void
@@ -16,11 +17,18 @@ begin
   on conflict (name) do update set
     title = excluded.title, stages = excluded.stages, params = excluded.params, queue = excluded.queue,
     max_attempts = excluded.max_attempts, time_limit = excluded.time_limit, declared_at = holdfast.now(),
-    settings = (select coalesce(jsonb_object_agg(s.key, s.value), '{}') from jsonb_each(p.settings) s
-                where excluded.params ? s.key)
+    settings = holdfast.fitting_settings(p.settings, excluded.params),
+    settings_number = p.settings_number + (p.settings <> holdfast.fitting_settings(p.settings, excluded.params))::int
   where (p.title, p.stages, p.params, p.queue, p.max_attempts, p.time_limit) is distinct from
         (excluded.title, excluded.stages, excluded.params, excluded.queue, excluded.max_attempts, excluded.time_limit);
 end $$;
+
+create or replace function holdfast.fitting_settings(p_settings jsonb, p_params jsonb) returns jsonb
+language sql immutable
+as $$
+  select coalesce(jsonb_object_agg(s.key, s.value), '{}') from jsonb_each(p_settings) s
+  where coalesce(p_params -> s.key, p_params -> '**') -> 'kinds' ? jsonb_typeof(s.value)
+$$;
 
 create or replace function holdfast.pipelines(p_name text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
@@ -124,8 +132,7 @@ begin
   end if;
   v_settings := (select coalesce(jsonb_object_agg(s.key, s.value), '{}') from jsonb_each(v_pipeline.settings || p_change) s
                  where jsonb_typeof(p_change -> s.key) is distinct from 'null');
-  perform holdfast.check_params(p_name, (
-    select coalesce(jsonb_object_agg(k.key, k.value - 'needed'), '{}') from jsonb_each(v_pipeline.params) k), v_settings, '{}');
+  perform holdfast.check_settings(p_name, v_pipeline.params, v_settings);
   update holdfast.pipeline p set settings = v_settings, settings_number = p.settings_number + 1, settings_by = p_by,
     settings_at = holdfast.now()
   where p.name = p_name and p.settings <> v_settings;
