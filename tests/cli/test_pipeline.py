@@ -126,7 +126,7 @@ def test_who_waits_for_a_job_that_nobody_takes_up_is_told_why(typed: Keyboard, m
     assert f"Cancel it: holdfast cancel {job}" in late.err
     assert typed("cancel", job, "--reason", "too late").code == 0
     ended = typed("pipeline", "run", "press", "--wait", "--key", "late")
-    assert (ended.code, "CANCELLED: too late Stages: 7 skipped" in ended.err) == (7, True), ended.err
+    assert (ended.code, "CANCELLED: too late. Stages: 7 skipped" in ended.err) == (7, True), ended.err
 
 
 @pytest.mark.usefixtures("paused")
@@ -147,14 +147,14 @@ def test_settings_are_shown_changed_by_a_stage_and_taken_away(typed: Keyboard) -
     changed = typed("pipeline", "settings", "press", "--set", "articles=4", "--set", "enable_evaluation=true")
     assert [line.split() for line in changed.lines[:3]] == [
         ["parameter", "value", "from", "takes"],
-        ["articles", "4", "setting", "number"],
+        ["articles", "4", "setting", "integer"],
         ["enable_auto_optimize", "false", "default", "boolean"],
     ]
     listed = next(line for line in typed("pipeline").lines if line.startswith("press"))
     assert "ready   INGEST > CLASSIFY > NEUTRALIZE > BRIEF" in listed
     assert listed.endswith('{"articles": 4, "enable_evaluation": true}')
     back = typed("pipeline", "settings", "press", "--reset", "articles", "--reset", "enable_evaluation")
-    assert back.lines[1].split() == ["articles", "2", "default", "number"]
+    assert back.lines[1].split() == ["articles", "2", "default", "integer"]
     needed = typed("pipeline", "settings", "leaflet").lines[1]
     assert needed.split() == ["text", "each", "job", "names", "it", "string"]
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from watchfiles import PythonFilter, awatch
 
+from holdfast.kernel.settings import read_settings
+
 log = logging.getLogger("holdfast.up")
 
 CANNOT_START = 2
@@ -106,7 +108,8 @@ class Fleet:
 
     async def _watch(self, folder: Path) -> None:
         """Start the workers anew whenever code in this folder changes."""
-        async for changes in awatch(folder, watch_filter=PythonFilter()):
+        home = read_settings().home.absolute()  # what tasks write there is no code of yours
+        async for changes in awatch(folder, watch_filter=PythonFilter(ignore_paths=[home])):
             names = sorted({Path(path).name for _, path in changes})
             log.info("code changed; workers start anew", extra={"files": names})
             self._changed.set()

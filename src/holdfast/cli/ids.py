@@ -37,9 +37,9 @@ async def shorten(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
     return {one: beginning(one, beside) for one, beside in (await store.neighbours(ids)).items()}
 
 
-def beginning(one: UUID, others: Iterable[UUID | None]) -> str:
+def beginning(one: UUID, others: Iterable[UUID | None], least: int = shortest) -> str:
     """As much of an id as tells it from these others."""
-    length = shortest
+    length = least
     while any(str(other)[:length] == str(one)[:length] for other in others if other not in (one, None)):
         length += 1
     return str(one)[:length].rstrip("-")

@@ -135,10 +135,10 @@ def say_end(job: Job) -> None:
 
     counts = Counter(one["status"] for one in job["stages"])
     told = ", ".join(f"{number} {status}" for status, number in counts.items())
-    why = f" {job['error']}" if job["error"] else ""
+    why = f" {job['error'].rstrip('.')}." if job["error"] else ""
     took = f", {span}" if (span := took_of(job)) else ""
     words = f":{why} Stages: {told}; cost {cents(job['cost_cents'])}{took}"
-    printing.say(state(job, err=True), words, err=True)
+    printing.say(state(job, err=True), words, (f"  {job['job_id']}", "dim"), err=True)
     if job["status"] not in OUTCOMES:
         printing.say("Not in time.", err=True)
         say_it_goes_on(job["job_id"])
@@ -177,7 +177,8 @@ def about(stage: dict[str, Any]) -> str:
     """What a stage has to show: its files, and how many errors."""
     number = len(stage["errors"])
     errors = [f"{number} error{'' if number == 1 else 's'}"] if number else []
-    return ", ".join([*errors, *(one["name"] for one in stage["outputs"])])
+    found = [f"{name} is {printing.to_json(value)} from now on" for name, value in (stage["settings"] or {}).items()]
+    return ", ".join([*errors, *(one["name"] for one in stage["outputs"]), *found])
 
 
 def say_errors(stage: str, status: str, errors: Sequence[Any]) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(invoke_without_command=True)
 
+told_apart = 18  # so much of an id is its moment and some chance: other jobs than those listed have others
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A pipeline; `holdfast pipeline ls` lists them.")]
 
 
@@ -127,7 +129,7 @@ def list_jobs(
     ids, now = [UUID(one["job_id"]) for one in found], datetime.now(UTC)
     printing.table(
         ("id", "pipeline", "state", "stages", "cost", "made"),
-        [(beginning(one_id, ids), *row(one, now)) for one_id, one in zip(ids, found, strict=True)],
+        [(beginning(one_id, ids, told_apart), *row(one, now)) for one_id, one in zip(ids, found, strict=True)],
         elastic=("pipeline",),
     )
 

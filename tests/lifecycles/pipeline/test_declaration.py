@@ -3,13 +3,14 @@
 import inspect
 from collections.abc import Callable
 from datetime import date, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field
 
 from holdfast import Holdfast
 from holdfast.errors import AppInvalid, PayloadInvalid
-from holdfast.lifecycles.pipeline.stages import ALL_KINDS, kinds_of
+from holdfast.lifecycles.pipeline.stages import ALL_KINDS, takes
 from holdfast.sdk.pipeline import Pipeline
 
 
@@ -40,7 +41,7 @@ def test_parameters_that_name_stages_are_needs_and_the_others_are_the_jobs(pipel
         ("third", ["SECOND"], "enable_third", False),
     ]
     assert params == {
-        "number": {"kinds": ["number"], "default": 1},
+        "number": {"kinds": ["integer"], "default": 1},
         "factor": {"kinds": ["number"], "needed": True},
         "enable_third": {"kinds": ["boolean"], "default": False},
         "**": {"kinds": ["string"]},
@@ -100,6 +101,7 @@ def well(number: int) -> None: ...
         (other_kind, {}, "an earlier stage"),
         (other_default, {}, "an earlier stage"),
         (well, {"needs": "later"}, "needs 'later', and there is no such stage before it"),
+        (well, {"when": 3}, "is no flag"),
         (well, {"when": "no flag"}, "is no flag"),
         (well, {"retries": -1}, "retries=-1"),
         (well, {"timeout": 0}, "leaves it no time"),
@@ -135,7 +137,8 @@ def test_what_no_stage_takes_is_refused_before_a_job_is_made(pipeline: Pipeline,
 @pytest.mark.parametrize(
     ("kind", "kinds"),
     [
-        (int, ["number"]),
+        (int, ["integer"]),
+        (float, ["number"]),
         (str | None, ["null", "string"]),
         (date, ["number", "string"]),
         (timedelta, ["number", "string"]),
@@ -149,4 +152,8 @@ def test_what_no_stage_takes_is_refused_before_a_job_is_made(pipeline: Pipeline,
     ids=str,
 )
 def test_a_parameter_takes_the_kinds_of_json_that_it_can_be_read_from(kind: object, kinds: list[str]) -> None:
-    assert kinds_of(kind) == kinds
+    assert takes(kind)["kinds"] == kinds
+
+
+def test_a_parameter_has_the_ends_that_its_annotation_says() -> None:
+    assert takes(Annotated[int, Field(ge=1, le=20)]) == {"kinds": ["integer"], "least": 1, "most": 20}

@@ -76,7 +76,7 @@ async def test_the_same_key_makes_one_job_and_other_parameters_are_refused(desk:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"pipeline": "pres"}, "There is no pipeline 'pres'. There are: "),
     ({"params": {"article": 3}}, "'article' is no parameter of press. press takes: articles, enable_auto_optimize"),
-    ({"params": {"articles": "3"}}, "articles is a string, and not number. press takes: articles"),
+    ({"params": {"articles": "3"}}, "articles is a string, and not integer. press takes: articles"),
     (
         {"enable_evaluation": True, "params": {"enable_evaluation": False}},
         "enable_evaluation is True here, and False among the parameters. Name it once.",
@@ -188,7 +188,7 @@ async def test_pipelines_say_what_they_take_and_whether_they_are_ready(desk: Des
     press = await pressed(desk)
     assert (press["name"], press["ready"], press["settings"]) == ("press", False, {})
     assert [one["name"] for one in press["stages"]] == list(app.NAMES)
-    assert press["params"]["articles"] == {"kinds": ["number"], "default": 2}
+    assert press["params"]["articles"] == {"kinds": ["integer"], "default": 2}
     await desk.store.hello("w", label="here", queues=["pipeline"], names=["press"], slots=1)
     assert (await pressed(desk))["ready"] is True
 

@@ -74,7 +74,7 @@ def test_a_stage_that_takes_too_long_is_stopped_and_has_failed(holdfast: Engine,
 
     ran = holdfast.run(made)
     assert (ran.state, RAN["slow"]) == ("PARTIAL", 2)
-    assert stages(holdfast, ran)["slow"]["errors"] == ["It ran for longer than 0:00:00.020000."]
+    assert stages(holdfast, ran)["slow"]["errors"] == ["It ran for longer than 0.02 s."]
 
 
 def test_a_function_may_decide_whether_a_stage_is_run(holdfast: Engine, made: Pipeline) -> None:

@@ -49,7 +49,7 @@ def test_settings_are_changed_one_by_one_and_checked(press: Press) -> None:
     assert press.engine.call(change("press", {"enable_evaluation": None}, "me")) == {"articles": 4}
     for wrong, says in (
         ({"colour": 1}, "'colour' is no parameter"),
-        ({"articles": "four"}, "articles is a string, and not number"),
+        ({"articles": "four"}, "articles is a string, and not integer"),
     ):
         with pytest.raises(RequestInvalid, match=says):
             press.engine.call(change("press", wrong, "me"))

@@ -51,6 +51,7 @@ def test_a_middle_stage_that_fails_takes_its_dependants_along_and_the_others_run
     assert ran.state == "PARTIAL"
     assert press.stages(ran.handle.id) == {**dict.fromkeys(NAMES, "completed"), "NEUTRALIZE": "failed"}
     assert press.stage(ran.handle.id, "NEUTRALIZE")["errors"] == ["NEUTRALIZE is broken."]
+    assert ("stage_failed", "NEUTRALIZE") in press.kinds(ran.handle.id)
 
     ran = press.run({"BRIEF": "fatal"}, **ALL_ON)
     assert ran.state == "PARTIAL"

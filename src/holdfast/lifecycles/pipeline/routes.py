@@ -50,6 +50,8 @@ class Stage(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     outputs: list[dict[str, Any]]
+    settings: dict[str, Any] | None
+    """What it has found out for the jobs to come."""
 
 
 class Job(BaseModel):

@@ -145,7 +145,8 @@ class JobRun:
         """What is kept of a stage: how it ended, and with what. Raises Leaving if it is to be tried again."""
         at = asyncio.current_task()
         assert at is not None  # noqa: S101
-        limit = asyncio.timeout(row.timeout.total_seconds() if row.timeout else None)
+        limited_to = row.timeout.total_seconds() if row.timeout else None
+        limit = asyncio.timeout(limited_to)
         try:
             async with limit:
                 if callable(stage.when) and not await self.call(stage.when):
@@ -167,7 +168,7 @@ class JobRun:
                     raise
                 error = RuntimeError("It cancelled itself.")
             if limit.expired() and isinstance(error, TimeoutError):
-                error = Transient(f"It ran for longer than {row.timeout}.", code="timeout")
+                error = Transient(f"It ran for longer than {limited_to:g} s.", code="timeout")
             return self.failure(row, error, notes)
         status = "partial" if notes.problems else "completed"
         return {"status": status, "errors": notes.errors(), **kept}

@@ -18,7 +18,6 @@ from holdfast.kernel import values
 from holdfast.kernel.task import Json
 
 longest_name = 100
-KINDS = {"integer": "number"}  # what JSON calls otherwise than Postgres does
 TIMES = ("date", "date-time", "duration", "time")  # which may be numbers of seconds, too
 ALL_KINDS = ("array", "boolean", "null", "number", "object", "string")
 MORE = "**"
@@ -130,7 +129,7 @@ class Stages:
         params: dict[str, Json] = {}
         for name, one in self.params().items():
             is_needed = one.default is one.empty and name != MORE
-            params[name] = {"kinds": kinds_of(one.annotation), **({"needed": True} if is_needed else {})}
+            params[name] = {**takes(one.annotation), **({"needed": True} if is_needed else {})}
             if not is_needed and name != MORE:
                 params[name]["default"] = values.dump(one.default)
         return [stage.published() for stage in self.stages], params
@@ -166,6 +165,8 @@ class Stages:
                     raise self._wrong(f"{name} takes {given} by its place.", "A stage is called by names.")
                 if given.name.lower() == name.lower():
                     raise self._wrong(f"{name} takes a parameter that is called like itself.", "Rename one of them.")
+        if when is not None and not isinstance(when, str) and not callable(when):
+            raise self._wrong(f"{name}: when={when!r} is no flag.", "Name one, or pass a function that decides.")
         if isinstance(when, str) and (not when.isidentifier() or self.find(when)):
             raise self._wrong(f"{name}: when={when!r} is no flag.", 'Name a flag of the job: when="enable_evaluation".')
 
@@ -181,13 +182,19 @@ def flag(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
 
 
-def kinds_of(annotation: object) -> list[str]:
-    """The kinds of JSON values that an annotation can be read from, as Postgres calls them."""
+def takes(annotation: object) -> dict[str, Json]:
+    """What an annotation can be read from: the kinds of JSON values, and from where to where numbers may go."""
     reader = values.adapter(annotation)
     try:
         schema = reader.json_schema() if reader else {}
     except PydanticInvalidForJsonSchema:
-        return list(ALL_KINDS)
+        schema = {}
+    ends = {name: schema[key] for name, key in (("least", "minimum"), ("most", "maximum")) if key in schema}
+    return {"kinds": kinds_of(schema), **ends}
+
+
+def kinds_of(schema: Mapping[str, Any]) -> list[str]:
+    """The kinds of JSON values that a schema speaks of, as Postgres calls them; `integer` besides."""
     found: set[str] = set()
     for one in [schema, *schema.get("anyOf", [])]:
         if "$ref" in one or "enum" in one or "const" in one or ("type" not in one and "anyOf" not in one):
@@ -195,5 +202,5 @@ def kinds_of(annotation: object) -> list[str]:
         if one.get("format") in TIMES:
             found.add("number")
         if "type" in one:
-            found.add(KINDS.get(one["type"], one["type"]))
+            found.add(one["type"])
     return sorted(found)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.errors import RequestInvalid
 from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.lifecycles.pipeline.newsroom.article import Thresholds
@@ -116,6 +117,26 @@ def test_feeds_of_which_none_can_be_read_fail_the_job(room: Room) -> None:
     ran = room.run(room.write("broken.xml", b"<html>no feed</html>"))
     assert ran.state == "FAILED"
     assert "cannot be read as a feed" in str(ran.error)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"sentences": 0}, "sentences is 0, and from 1 to 20 is taken"),
+        ({"softening": 7}, "softening is 7, and from 0 to 1 is taken"),
+        ({"feeds": []}, "0 feeds are named"),
+    ],
+    ids=str,
+)
+def test_what_would_make_no_brief_is_refused(room: Room, given: dict[str, Any], says: str) -> None:
+    room.run()
+    if "feeds" in given:
+        assert says in str(room.engine.run(room.newsroom, **given).error)
+        return
+    with pytest.raises(RequestInvalid, match=says):
+        room.engine.call(room.jobs.make("newsroom", given, owner=""))
+    with pytest.raises(RequestInvalid, match=says):
+        room.engine.call(room.jobs.change_settings("newsroom", given, "me"))
 
 
 def test_a_feed_without_articles_leaves_nothing_to_do(room: Room) -> None:

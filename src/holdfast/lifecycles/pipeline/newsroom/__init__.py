@@ -10,7 +10,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.kernel.running import current, progress, step
@@ -43,6 +45,9 @@ from holdfast.objects import objects_of
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Few = Annotated[int, Field(ge=1, le=20)]
 
 NEEDED = ("feedparser", "sklearn")
 DEFAULT = Thresholds()
@@ -79,9 +84,9 @@ class Newsroom:
         """Read the feeds, by default those that are shipped; each article once. Raises what all of them failed by."""
         if not is_installed():
             raise Fatal("This worker cannot read feeds: pip install 'holdfast[newsroom]'.", code="not-installed")
-        addresses = list(dict.fromkeys(feeds)) if feeds else shipped_feeds()
-        if len(addresses) > feeds_most:
-            raise SchemaInvalid(f"{len(addresses)} feeds are more than {feeds_most}.", code="feeds")
+        addresses = shipped_feeds() if feeds is None else list(dict.fromkeys(feeds))
+        if not 1 <= len(addresses) <= feeds_most:
+            raise SchemaInvalid(f"{len(addresses)} feeds are named, and 1 to {feeds_most} are taken.", code="feeds")
         found: list[Article] = []
         failures: list[Failure] = []
         for number, address in enumerate(addresses):
@@ -90,13 +95,14 @@ class Newsroom:
                 async with asyncio.timeout(feed_seconds):
                     found += await self.read(address)
             except TimeoutError:
-                failures.append(SchemaInvalid(f"It took longer than {feed_seconds} seconds to read.", code="feed"))
-                problem(f"{address}: {failures[-1].message}")
+                failures.append(SchemaInvalid(f"{address}: It took longer than {feed_seconds} seconds.", code="feed"))
             except Failure as failure:
+                failure.message = f"{address}: {failure.message}"
                 failures.append(failure)
-                problem(f"{address}: {failure.message}")
         if len(failures) == len(addresses):
             raise next((one for one in failures if isinstance(one, (RateLimited, Transient))), failures[0])
+        for each in failures:
+            problem(each.message)
         articles, duplicates = await in_thread(without_duplicates, found)
         return Ingested(articles, len(addresses) - len(failures), duplicates)
 
@@ -115,7 +121,7 @@ class Newsroom:
             await fetch(address, path, objects=objects_of(settings), guard=guard, most_bytes=feed_most_bytes)
             return await in_thread(read_feed, path.read_bytes(), address.rpartition("/")[2] or address)
 
-    def classify(self, ingest: Ingested, min_confidence: float = DEFAULT.min_confidence) -> list[Sorted]:
+    def classify(self, ingest: Ingested, min_confidence: Share = DEFAULT.min_confidence) -> list[Sorted]:
         """The topic of each article. Those that cannot be sorted are told."""
         if not ingest.articles:
             raise Skip("There are no articles.")
@@ -127,7 +133,7 @@ class Newsroom:
             raise Fatal("None of the articles can be sorted.", code="unsorted")
         return topics
 
-    async def neutralize(self, ingest: Ingested, softening: float = DEFAULT.softening) -> list[Neutral]:
+    async def neutralize(self, ingest: Ingested, softening: Share = DEFAULT.softening) -> list[Neutral]:
         """The articles with loaded language softened. One that a model has spoilt stays as it was, and is told."""
         settings = self._settings()
         neutralize = open_neutralizer(settings)
@@ -153,7 +159,7 @@ class Newsroom:
         ingest: Ingested,
         classify: Sequence[Sorted] | None = None,
         neutralize: Sequence[Neutral] | None = None,
-        sentences: int = DEFAULT.sentences,
+        sentences: Few = DEFAULT.sentences,
     ) -> Brief:
         """What the readers get, as a page and as text: of what was sorted and softened, and of the rest as it came."""
         if not ingest.articles:
@@ -183,9 +189,9 @@ class Newsroom:
         self,
         ingest: Ingested,
         evaluation: Evaluation,
-        min_confidence: float = DEFAULT.min_confidence,
-        softening: float = DEFAULT.softening,
-        sentences: int = DEFAULT.sentences,
+        min_confidence: Share = DEFAULT.min_confidence,
+        softening: Share = DEFAULT.softening,
+        sentences: Few = DEFAULT.sentences,
     ) -> dict[str, Any]:
         """Look for better thresholds, and let the next jobs begin with them if there are."""
         now = Thresholds(min_confidence, softening, sentences)

@@ -67,10 +67,17 @@ begin
     from jsonb_each(p_given) g where not p_params ? g.key and not p_params ? '**'
     union all
     select format('%s is a %s, and not %s', g.key, jsonb_typeof(g.value), (
-             select string_agg(k, ' or ') from jsonb_array_elements_text(n.kinds) k))
+             select string_agg(k, ' or ') from jsonb_array_elements_text(n.takes -> 'kinds') k))
     from jsonb_each(p_given) g
-    cross join lateral (select coalesce(p_params -> g.key, p_params -> '**') -> 'kinds' as kinds) n
-    where not n.kinds ? jsonb_typeof(g.value)
+    cross join lateral (select coalesce(p_params -> g.key, p_params -> '**') as takes) n
+    where not holdfast.is_kind(g.value, n.takes -> 'kinds')
+    union all
+    select format('%s is %s, and from %s to %s is taken', g.key, g.value, coalesce(n.takes ->> 'least', 'any'),
+                  coalesce(n.takes ->> 'most', 'any'))
+    from jsonb_each(p_given) g
+    cross join lateral (select p_params -> g.key as takes) n
+    where jsonb_typeof(g.value) = 'number' and not (g.value #>> '{}')::numeric between
+      coalesce((n.takes ->> 'least')::numeric, '-Infinity') and coalesce((n.takes ->> 'most')::numeric, 'Infinity')
     union all
     select format('%s is missing', n.key) from jsonb_each(p_params) n
     where (n.value ->> 'needed')::bool and not p_given ? n.key and not p_settings ? n.key) w;
@@ -79,6 +86,14 @@ begin
       (select string_agg(k.key, ', ' order by k.key) from jsonb_object_keys(p_params - '**') k(key)), 'nothing')));
   end if;
 end $$;
+
+-- Whether a value is of one of these kinds. A whole number may be written with a point.
+create or replace function holdfast.is_kind(p_value jsonb, p_kinds jsonb) returns bool
+language sql immutable
+as $$
+  select p_kinds ? jsonb_typeof(p_value)
+    or (jsonb_typeof(p_value) = 'number' and p_kinds ? 'integer' and (p_value #>> '{}')::numeric % 1 = 0)
+$$;
 
 -- The same for settings, of which none is needed.
 create or replace function holdfast.check_settings(p_name text, p_params jsonb, p_settings jsonb) returns void
@@ -114,6 +129,11 @@ begin
       'Keep {"status": "completed", "partial", "failed" or "skipped", "errors": [...], "reason": ..., "result": ...}.');
   end if;
   perform holdfast.finish_stage(p_job, p_stage, p_kept, p_attempt, holdfast.now());
+  if p_kept ->> 'status' <> 'completed' then
+    insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
+    values (p_job, holdfast.last_step_event(p_job) + 1, p_stage, 'stage_' || (p_kept ->> 'status'), p_attempt,
+            jsonb_strip_nulls(jsonb_build_object('message', coalesce(p_kept -> 'errors' ->> 0, p_kept ->> 'reason'))));
+  end if;
   if p_kept ? 'settings' then
     perform holdfast.check_settings(p_name, p.params, p_kept -> 'settings') from holdfast.pipeline p where p.name = p_name;
     select * into v_job from holdfast.pipeline_job j where j.task_id = p_job;

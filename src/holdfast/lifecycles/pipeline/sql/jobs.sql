@@ -27,7 +27,7 @@ create or replace function holdfast.fitting_settings(p_settings jsonb, p_params 
 language sql immutable
 as $$
   select coalesce(jsonb_object_agg(s.key, s.value), '{}') from jsonb_each(p_settings) s
-  where coalesce(p_params -> s.key, p_params -> '**') -> 'kinds' ? jsonb_typeof(s.value)
+  where holdfast.is_kind(s.value, coalesce(p_params -> s.key, p_params -> '**') -> 'kinds')
 $$;
 
 create or replace function holdfast.pipelines(p_name text default null) returns setof jsonb
@@ -91,7 +91,8 @@ as $$
   left join lateral (
     select jsonb_agg(jsonb_build_object(
         'name', s.name, 'status', s.status, 'reason', s.reason, 'errors', s.errors, 'started_at', s.started_at,
-        'finished_at', s.finished_at,
+        'finished_at', s.finished_at, 'settings', (
+          select p.result -> 'settings' from holdfast.step p where p.task_id = s.task_id and p.name = s.name and p.done),
         'outputs', (select coalesce(jsonb_agg(o - 'key'), '[]') from jsonb_array_elements(s.outputs) o)) order by s.number) as stages
     from holdfast.pipeline_stage s where s.task_id = t.id) s on true
   left join lateral (
