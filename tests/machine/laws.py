@@ -58,7 +58,7 @@ def check_costs(model: Model, task: UUID, row: Row) -> None:
 
 
 def check_deadline(machine: Lifecycle, row: Row, seen: Seen) -> None:
-    """Limits count from the entry into the state, and are renewed only where the lifecycle says so."""
+    """Limits count from the entry into the state, or from when a new task may begin; who may renew them is declared."""
     limit = machine[row["state"]].limit
     if limit is None or (limit.to is None and row["timed_out"]):
         assert row["deadline"] is None
@@ -67,7 +67,8 @@ def check_deadline(machine: Lifecycle, row: Row, seen: Seen) -> None:
         assert row["deadline"] <= min(row["entered_at"] + limit.renewed_up_to, seen.now + limit.after)
     else:
         lasting: timedelta = (limit.per_task and row["time_limit"]) or limit.after
-        assert row["deadline"] == row["entered_at"] + lasting
+        is_new = row["state"] == machine.start and machine[row["state"]].actor == "worker"
+        assert row["deadline"] == (max(row["entered_at"], row["due_at"]) if is_new else row["entered_at"]) + lasting
 
 
 def check_edges(seen: Seen, edges: Mapping[tuple[UUID, UUID], Row]) -> None:

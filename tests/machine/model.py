@@ -262,9 +262,13 @@ class Model:
         told = Counter(
             (effect["task_id"], effect["verb"], effect["from_state"], effect["to_state"], effect["attempt"])
             for effect in after.effects
-            if effect["step"] is None
+            if effect["step"] is None and effect["verb"] != "retried"
         )
         assert told == moves, "the effects of these moves are missing, or doubled"
+        retried = Counter(effect["task_id"] for effect in after.effects if effect["verb"] == "retried")
+        born = {event["task_id"] for event in after.events if event["from_state"] == ""}
+        assert retried.keys() <= born, "a retry was told of a task that is no new one"
+        assert max(retried.values(), default=1) == 1, "a retry was told twice"
         for effect in after.effects:
             if effect["step"]:
                 self.steps_told[effect["task_id"], effect["step"]] += 1

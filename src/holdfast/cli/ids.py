@@ -1,7 +1,7 @@
 """The id of a task as a person writes it: the beginning is enough, as long as no other task's id begins so."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -11,11 +11,13 @@ from holdfast.cli.asking import whereabouts
 from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
+    from holdfast.cli.calling import Server
     from holdfast.kernel.store import Store
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, or the beginning of it.")]
 
 candidates_shown = 10
+looked_at = 200
 shortest = 8
 
 
@@ -25,6 +27,24 @@ async def find(store: "Store", given: str) -> UUID:
     found = await store.find_ids(given, limit=candidates_shown + 1) if could_be else []
     if not found:
         raise TaskNotFound(f"No task's id begins with {given!r} ({whereabouts()}).", fix="List them: holdfast ls")
+    return only(given, found)
+
+
+async def find_newest(server: "Server", lifecycle: str, given: str, *, word: str, listing: str) -> UUID:
+    """The same by asking the server, among the newest of a lifecycle. Raises TaskNotFound or RequestInvalid."""
+    try:
+        return UUID(given)
+    except ValueError:
+        newest = (await server.ask("GET", f"/api/v1/tasks?lifecycle={lifecycle}&limit={looked_at}"))["items"]
+    found = [UUID(one["id"]) for one in newest if one["id"].startswith(given.lower())]
+    if not found:
+        fix = f"List them: {listing}. An older one is named by its whole id."
+        raise TaskNotFound(f"No {word}'s id begins with {given!r}, of the newest {looked_at}.", fix=fix)
+    return only(given, found)
+
+
+def only(given: str, found: Sequence[UUID]) -> UUID:
+    """The one that was found. Raises RequestInvalid with the candidates."""
     if len(found) > 1:
         lines = [f"  {one}" for one in found[:candidates_shown]]
         more = ["  ..."] if len(found) > candidates_shown else []

@@ -11,10 +11,11 @@ from uuid import UUID
 import typer
 
 from holdfast.cli import printing
+from holdfast.cli.ids import find_newest
 from holdfast.cli.polling import OUTCOMES, poll
 from holdfast.cli.upload import place_for
 from holdfast.cli.watching import EXIT_CODES, TIMED_OUT
-from holdfast.errors import HoldfastError, RequestInvalid, ServerUnreachable, TaskExpired, TaskNotFound
+from holdfast.errors import HoldfastError, RequestInvalid, ServerUnreachable, TaskExpired
 
 if TYPE_CHECKING:
     from holdfast.cli.calling import Server
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 Job = dict[str, Any]
 Files = list[dict[str, Any]]
 
-jobs_looked_at = 200
 errors_shown = 10
 longest_summary = 2000
 
@@ -67,18 +67,7 @@ async def reason(server: "Server", job: Job) -> str:
 
 async def find(server: "Server", given: str) -> UUID:
     """The one job whose id begins so, of the newest. Raises TaskNotFound or RequestInvalid."""
-    try:
-        return UUID(given)
-    except ValueError:
-        newest = (await server.ask("GET", f"/api/v1/tasks?lifecycle=pipeline&limit={jobs_looked_at}"))["items"]
-    found = [one["id"] for one in newest if one["id"].startswith(given.lower())]
-    if not found:
-        fix = "List them: holdfast pipeline jobs. An older one is named by its whole id."
-        raise TaskNotFound(f"No job's id begins with {given!r}, of the newest {jobs_looked_at}.", fix=fix)
-    if len(found) > 1:
-        lines = [f"{given!r} begins more than one id:", *(f"  {one}" for one in found)]
-        raise RequestInvalid("\n".join(lines), fix="Write more of it.")
-    return UUID(found[0])
+    return await find_newest(server, "pipeline", given, word="job", listing="holdfast pipeline jobs")
 
 
 # What it wrote

@@ -12,16 +12,14 @@ import typer
 from holdfast.cli import printing
 from holdfast.cli.asking import INTERRUPTED, cancelled_by_ctrl_c
 from holdfast.cli.following import failures_shown, items, over_budget, say_failed, state, wait_and_tell
-from holdfast.cli.ids import beginning
+from holdfast.cli.ids import beginning, find_newest
 from holdfast.cli.options import Json, Timeout
-from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast.cli.calling import Server
 
 app = typer.Typer(invoke_without_command=True)
 
-runs_looked_at = 100
 
 T = TypeVar("T")
 
@@ -153,18 +151,7 @@ def amount(text: str) -> float:
 
 async def find(server: "Server", given: str) -> UUID:
     """The one run whose id begins so, of the newest. Raises TaskNotFound or RequestInvalid."""
-    try:
-        return UUID(given)
-    except ValueError:
-        newest = (await server.ask("GET", f"/ingest/runs?limit={runs_looked_at}"))["items"]
-    found = [one["run_id"] for one in newest if one["run_id"].startswith(given.lower())]
-    if not found:
-        fix = "List them: holdfast runs ls. An older one is named by its whole id."
-        raise TaskNotFound(f"No run's id begins with {given!r}, of the newest {runs_looked_at}.", fix=fix)
-    if len(found) > 1:
-        lines = [f"{given!r} begins more than one id:", *(f"  {one}" for one in found)]
-        raise RequestInvalid("\n".join(lines), fix="Write more of it.")
-    return UUID(found[0])
+    return await find_newest(server, "ingest", given, word="run", listing="holdfast runs ls")
 
 
 def row(run: dict[str, Any], now: datetime) -> tuple[printing.Part, ...]:
