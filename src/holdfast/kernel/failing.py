@@ -20,7 +20,7 @@ from holdfast.kernel.task import Failed, Outcome
 
 log = logging.getLogger("holdfast.task")
 
-OURS = ("holdfast.sdk.", "holdfast.kernel.", "holdfast.lifecycles.pipeline.running")
+OURS = ("holdfast.sdk.", "holdfast.kernel.")
 
 Errors = Mapping[type[Exception], type[Failure]]
 
