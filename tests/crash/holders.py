@@ -69,7 +69,7 @@ def processes_of(home: Path) -> list[psutil.Process]:
     """Every process of `home` that lives: the watchdog, the postmaster, its backends."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
-        words = " ".join(process.info["cmdline"] or [])
+        words = words_of(process)
         ours = (
             f"-D {home}/postgres" in words
             or ("embedded.watchdog" in words and f'"{home}"' in words)
@@ -80,9 +80,14 @@ def processes_of(home: Path) -> list[psutil.Process]:
     return found
 
 
+def words_of(process: psutil.Process) -> str:
+    """Its command as it was when it was found: it may have gone since."""
+    return " ".join(process.info["cmdline"] or [])
+
+
 def rulers_of(home: Path) -> list[psutil.Process]:
     """The watchdog and the postmaster alone."""
-    return [process for process in processes_of(home) if not " ".join(process.cmdline()).startswith("postgres: ")]
+    return [process for process in processes_of(home) if not words_of(process).startswith("postgres: ")]
 
 
 def postmaster_of(home: Path) -> psutil.Process:
@@ -92,7 +97,15 @@ def postmaster_of(home: Path) -> psutil.Process:
 
 
 def watchdog_of(home: Path) -> psutil.Process:
-    return next(process for process in processes_of(home) if "embedded.watchdog" in " ".join(process.cmdline()))
+    return next(process for process in processes_of(home) if "embedded.watchdog" in words_of(process))
+
+
+def kill_at_once(*processes: psutil.Process) -> None:
+    """Kill them all before any of them can act on another's death."""
+    for process in processes:
+        process.suspend()
+    for process in processes:
+        process.kill()
 
 
 def eventually(condition: Callable[[], object]) -> None:

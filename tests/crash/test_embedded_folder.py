@@ -58,9 +58,7 @@ async def test_the_socket_is_used_where_its_path_fits_and_the_port_where_not(tmp
         assert_gone(home)
 
 
-@pytest.mark.parametrize(
-    "name", ["a space", "it's", 'a "quote"', "comma, then more", "back\\slash", "per%20cent", "größe"]
-)
+@pytest.mark.parametrize("name", ["comma, space, größe", 'it\'s "quoted" back\\slash per%20cent'])
 async def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     home = tmp_path / name
     with Embedded(home) as server:

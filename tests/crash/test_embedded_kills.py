@@ -22,6 +22,7 @@ from tests.crash.holders import (
     eventually,
     eventually_read,
     is_root,
+    kill_at_once,
     postmaster_of,
     processes_of,
     read,
@@ -102,8 +103,7 @@ async def test_a_killed_postmaster_is_revived_at_the_same_address(home: Path, ho
 async def test_watchdog_and_postmaster_killed_together_come_back(home: Path, hold: Hold) -> None:
     url = hold().wait_until_held()
     await write(url, 1)
-    for process in rulers_of(home):
-        process.kill()
+    kill_at_once(watchdog_of(home), postmaster_of(home))
     assert await eventually_read(url) == [1]
     eventually(lambda: len(rulers_of(home)) == 2)
 
@@ -112,9 +112,8 @@ async def test_all_killed_at_once_the_next_start_recovers(home: Path, hold: Hold
     holder = hold()
     url = holder.wait_until_held()
     await write(url, 1)
-    watchdog_of(home).kill()
+    kill_at_once(psutil.Process(holder.process.pid), watchdog_of(home), postmaster_of(home))
     holder.kill()
-    postmaster_of(home).kill()
     assert hold().wait_until_held() == url
     assert await read(url) == [1]
 

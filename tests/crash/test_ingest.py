@@ -9,7 +9,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -23,12 +23,11 @@ import pytest
 from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.objects.scratch import scratch
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest.desk import Desk, desk_at
 from tests.lifecycles.ingest.ledger import Ledger
 from tests.lifecycles.ingest.papers import Paper, papers
-from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, Worker, eventually
 
 seed = 4
@@ -119,21 +118,10 @@ class Assault:
 
 
 @pytest.fixture
-def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
-        yield database
-
-
-@pytest.fixture
-async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
-    (tmp_path / "scratch").mkdir()
-    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
-        crew.environment |= {
-            "HOLDFAST_OBJECTS": f"file://{tmp_path}/objects", "TMPDIR": f"{tmp_path}/scratch",
-            "PAUSE_SECONDS": str(pause_seconds),
-        }  # fmt: skip
-        async with live.store() as crew.store:
-            yield crew
+def crew(crew: Crew) -> Crew:
+    (crew.folder / "scratch").mkdir()
+    crew.environment |= {"TMPDIR": f"{crew.folder}/scratch", "PAUSE_SECONDS": str(pause_seconds)}
+    return crew
 
 
 @pytest.fixture
@@ -143,10 +131,10 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
         yield desk
 
 
-SMALL = Size(40, 2, (0.4, 1.0), least=3, most=5, within=240)
+SMALL = Size(20, 2, (0.4, 1.0), least=3, most=5, within=240)
 LARGE = Size(200, 3, (1.0, 2.5), least=15, most=40, within=800)
 SIZES = [
-    pytest.param(SMALL, id="40 documents", marks=pytest.mark.timeout(300)),
+    pytest.param(SMALL, id="20 documents", marks=pytest.mark.timeout(300)),
     pytest.param(LARGE, id="200 documents", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
 ]
 

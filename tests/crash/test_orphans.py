@@ -2,26 +2,14 @@
 
 import array
 import asyncio
-import contextlib
 import fcntl
 import termios
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
-import pytest
 
 from holdfast.kernel.task import Submission
-from holdfast.testing import Ground
-from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, eventually
-
-
-@pytest.fixture
-async def crew(ground: Ground, tmp_path: Path) -> AsyncIterator[Crew]:
-    with running_clock(ground) as database, contextlib.closing(Crew(database.url, tmp_path)) as crew:
-        async with database.store() as crew.store:
-            yield crew
 
 
 async def test_what_was_to_run_alone_is_not_begun_once_its_keeper_is_dead(crew: Crew) -> None:
