@@ -8,6 +8,8 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start processes by the hundred: modules are compiled once, not in each.
+unexport PYTHONDONTWRITEBYTECODE
 
 # uv hard-links from its cache in the home folder; who has no such folder caches inside the clone. Likewise for /tmp.
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(if $(HOME),$(HOME)/.cache))
@@ -31,7 +33,7 @@ help:
 	@echo 'make test    every check and every test'
 	@echo 'make setup   .venv with the locked versions (run and test do this themselves)'
 	@echo 'make lint    ruff, mypy --strict, import rules'
-	@echo 'make crash   the long fault runs, for some four minutes'
+	@echo 'make crash   the long fault runs; most of an hour'
 	@echo 'make mutants put bugs into the engine, one at a time: the tests must notice each'
 	@echo 'make bench   measurements, written to bench/results/local'
 	@echo 'make bench-peers   Holdfast beside other task queues, written to bench/results/local'
@@ -39,7 +41,7 @@ help:
 	@echo 'make lock    choose versions anew and write requirements.lock'
 	@echo 'make clean   remove what setup and the tools made; .holdfast stays'
 
-setup: .venv/ready
+setup: .venv/weights
 
 .venv/ready: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'Holdfast needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)'; exit 1; }
@@ -47,8 +49,13 @@ setup: .venv/ready
 		{ rm -rf .venv && $(PYTHON) -m venv .venv; } || { rm -rf .venv; \
 		echo 'This Python cannot make a virtual environment (on Debian and Ubuntu: apt-get install python3-venv).'; exit 1; }
 	@test -x $(UV) || $(BIN)/python -m pip install --quiet "uv==$$(sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements.lock)"
-	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# A model that comes with no dependency. Tried once: without it all else works, and `holdfast models install` tries again.
+.venv/weights: .venv/ready
+	@$(BIN)/holdfast models install >/dev/null || echo 'Prompts cannot be completed on this machine yet: $(BIN)/holdfast models install'
 	@touch $@
 
 run: setup
@@ -102,7 +109,7 @@ docs: setup
 
 lock: setup
 	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra analysis --extra ingest --extra newsroom --extra otel --group dev pyproject.toml --output-file requirements.lock
+		--extra analysis --extra aws --extra ingest --extra local --extra newsroom --extra otel --group dev pyproject.toml --output-file requirements.lock
 
 clean:
 	rm -rf .venv .cache .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site dist

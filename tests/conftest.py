@@ -2,17 +2,39 @@
 
 import contextlib
 import os
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from holdfast.kernel.embedded import binary_folders, major_version
 from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database, Ground
 from tests.objects import servers
+from tests.worker.crew import Crew
+from tests.worker.living import running_clock
 
 POSTGRES_VERSIONS = (15, 16, 18)
+MEMORY = Path("/dev/shm")  # noqa: S108
+gigabytes_wanted = 6
+
+
+def pytest_configure() -> None:
+    """Thousands of databases are made and dropped: in memory, if there is room, five times as fast as on a disk."""
+    if "TMPDIR" not in os.environ and memory_has_room():
+        os.environ["TMPDIR"] = str(MEMORY)
+        tempfile.tempdir = None
+
+
+def memory_has_room() -> bool:
+    try:
+        memory = os.statvfs(MEMORY)
+    except OSError:
+        return False
+    free = min(memory.f_bavail * memory.f_frsize, psutil.virtual_memory().available)
+    return free > gigabytes_wanted * 1024**3 and not memory.f_flag & os.ST_NOEXEC and os.access(MEMORY, os.W_OK)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -88,6 +110,22 @@ async def store(database: Database) -> AsyncIterator[Store]:
     """The kernel on that database, as the application's role."""
     async with database.store() as store:
         yield store
+
+
+@pytest.fixture
+def live(ground: Ground) -> Iterator[Database]:
+    """A database on which time passes."""
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture
+async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
+    """Nobody yet, on a database of their own."""
+    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
+        async with live.store() as crew.store:
+            yield crew
+            assert await crew.store.verify() == []
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,8 @@ def test_its_tasks_run(holdfast: Keyboard, tmp_path: Path, database: Database) -
 
 
 def test_its_test_passes(holdfast: Keyboard, tmp_path: Path) -> None:
-    holdfast("init", str(tmp_path))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    tested = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    holdfast("init", str(tmp_path / "project"))
+    # Without a folder of its own it would first clear away what earlier runs of these tests have left.
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/temporary"]
+    tested = subprocess.run(command, cwd=tmp_path / "project", capture_output=True, text=True, check=False)
     assert tested.returncode == 0, tested.stdout

@@ -7,18 +7,18 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.api import make_app
 from holdfast.kernel.access import Role
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.objects.local import Folder
 from holdfast.testing import Database
+from tests.http.apps import app_over
 
 
 @pytest.fixture
 async def app(database: Database, tmp_path: Path) -> AsyncIterator[FastAPI]:
     async with pooled(Address(given=database.url), connections=5) as pool:
-        yield make_app(pool, database="a test's own", objects=Folder(tmp_path / "objects").open())
+        yield app_over(pool, Folder(tmp_path / "objects").open())
 
 
 @pytest.fixture

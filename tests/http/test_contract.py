@@ -28,7 +28,7 @@ def server(ground: Ground) -> Iterator[str]:
 
 @schema.parametrize()
 @settings(
-    max_examples=25,
+    max_examples=5,
     derandomize=True,
     database=None,
     deadline=None,

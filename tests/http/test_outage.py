@@ -50,14 +50,14 @@ async def test_a_database_that_comes_back_is_used_again(http: httpx.AsyncClient,
 
 
 async def test_a_mistake_of_ours_is_a_problem_that_tells_nothing(
-    app: FastAPI, caplog: pytest.LogCaptureFixture
+    app: FastAPI, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken() -> None:
+    async def broken(_: object) -> None:
         raise ZeroDivisionError("canary")
 
-    app.get("/broken")(broken)
+    monkeypatch.setattr(app.state.guard, "identify", broken)
     async with client(app) as http:
-        answer = await http.get("/broken")
+        answer = await http.get("/api/v1/tasks")
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert answer.json()["code"] == "internal-server-error"
     assert answer.json()["request_id"] == answer.headers["x-request-id"]

@@ -1,7 +1,7 @@
 """Any two verbs at once end as if one had come after the other, whoever was first, and nobody waits for ever.
 
 A test for each verb that comes first: it holds its transaction open while the second one runs into it, which is every
-verb that could notice it. The long runs leave nothing out.
+verb that could notice it, in one of the two orders. The long runs leave nothing out.
 """
 
 import itertools
@@ -22,13 +22,21 @@ from tests.interleavings.checks import (
 from tests.interleavings.verbs import PARTITIONS, VERBS, WRITES_NOTHING
 from tests.interleavings.world import World, opened
 
+ORDERS = {verb: number for number, verb in enumerate(VERBS)}
+
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+
+
+def in_this_order(first: str, second: str) -> bool:
+    """Of the two orders in which a pair can meet, one; so that each verb comes first as often as second."""
+    a, b = ORDERS[first], ORDERS[second]
+    return a == b or (a < b) == ((a + b) % 2 == 0)
 
 
 @pytest.mark.parametrize("first", VERBS)
 async def test_what_meets_an_open_transaction_ends_as_one_after_the_other(world: World, first: str) -> None:
     for second in VERBS:
-        if meet(world, first, second):
+        if in_this_order(first, second) and meet(world, first, second):
             for late in (False, True) if BY_THE_CLOCK & {first, second} else (False,):
                 seen = await check_commit(world, first, second, late=late)
                 if seen.waited:

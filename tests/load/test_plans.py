@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.testing import Database, Ground
 
-waiting, finished = 50_000, 100_000
+waiting, finished = 20_000, 40_000
 
 FILL = f"""
 set session_replication_role = replica;

@@ -63,7 +63,7 @@ def made(make: Callable[..., T], *given: Pool[Any], **named: Pool[Any]) -> Pool[
     )
 
 
-ALL_QUEUES = ["default", "batch", "analysis", "pipeline", "ingest_item"]
+ALL_QUEUES = ["default", "polled", "analysis", "pipeline", "ingest_item"]
 NAMES = ["a", "b"]
 LIMIT_KEYS = {"one": 1, "two": 2}
 
@@ -117,7 +117,7 @@ plain: dict[str, Pool[Any]] = {
 }
 dispatch_tasks = made(Submission, lifecycle=among("dispatch"), **plain)
 limited_tasks = made(
-    Submission, lifecycle=among("batch", "pipeline"), time_limit=among(None, 10 * MINUTE), **plain
+    Submission, lifecycle=among("polled", "pipeline"), time_limit=among(None, 10 * MINUTE), **plain
 )  # fmt: skip
 other_tasks = either(limited_tasks, made(Submission, lifecycle=among("dispatch", "analysis"), **plain))
 beginnings: Pool[list[Submission]] = several(other_tasks, 1, 3)

@@ -14,6 +14,7 @@ import asyncpg
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.task import Lease
 from holdfast.lifecycles import LIFECYCLES
+from tests.promises.stage import POLLED
 
 Row = Mapping[str, Any]
 
@@ -175,10 +176,12 @@ class Window:
         self._connection = connection
         for change in (WITHOUT_LUCK, EFFECTS):
             self._call(connection.execute, change)
+        for declare, given in (("declare", json.dumps(POLLED.definition())), ("make_queue", POLLED.queue)):
+            self._call(connection.execute, f"select holdfast.{declare}($1)", given)
         tables = [row["relname"] for row in self._call(connection.fetch, TABLES)]
         self._clear = f"truncate {', '.join(f'holdfast.{table}' for table in tables)}; {BEGIN}"
         found = self._call(connection.fetch, "select id, name from holdfast.lifecycle")
-        declared = {machine.name: machine for machine in LIFECYCLES}
+        declared = {machine.name: machine for machine in (*LIFECYCLES, POLLED)}
         self._machines = {row["id"]: declared[row["name"]] for row in found}
         self._upto = EVERYTHING
         self._seen: Seen | None = None

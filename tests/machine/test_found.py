@@ -9,6 +9,7 @@ from holdfast.errors import DependencyInvalid
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Failed, Later, Lease, Submission
 from holdfast.testing import Clock
+from tests.promises.stage import declare_polled
 
 LEASE = timedelta(seconds=30)
 
@@ -168,7 +169,8 @@ async def test_a_claim_goes_by_the_order_of_the_queues(store: Store) -> None:
 
 
 async def test_a_task_that_is_to_be_cancelled_is_not_handed_out_again(store: Store, clock: Clock) -> None:
-    (task,) = await store.submit(Submission("a", lifecycle="batch", time_limit=timedelta(minutes=1)))
+    await declare_polled(store)
+    (task,) = await store.submit(Submission("a", lifecycle="polled", time_limit=timedelta(minutes=1)))
     (lease,) = await claim(store, task.id, lasting=timedelta(hours=1))
     await store.keep(lease, to="IN_PROGRESS")
     assert await store.cancel(lease.task_id) == "requested"

@@ -24,7 +24,7 @@ from tests.machine.pools import Pool
 from tests.machine.rules import BEGINNING, RULES, Rule, Rules
 
 STEPS = 50
-EXAMPLES = 40
+EXAMPLES = 20
 
 
 class Player(Rules, RuleBasedStateMachine):

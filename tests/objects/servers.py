@@ -85,8 +85,9 @@ def start_seaweed(folder: Path) -> Started:
     )
     url = f"http://127.0.0.1:{ports[6]}"
     signer = Signer(f"{url}/{BUCKET}", "us-east-1", keys["accessKey"], keys["secretKey"])
-    make = signer.presign("PUT", "", now=datetime.now(UTC), lasting=timedelta(minutes=5))
-    wait_for(folder, pid, lambda: httpx.put(make, timeout=2).status_code == 200)
+    for key in ("", "first"):  # a bucket can be made before there is room for an object
+        put = signer.presign("PUT", key, now=datetime.now(UTC), lasting=timedelta(minutes=5))
+        wait_for(folder, pid, lambda put=put: httpx.put(put, timeout=2).status_code == 200)  # type: ignore[misc]
     return pid, {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": keys["accessKey"],

@@ -71,7 +71,7 @@ class Ground:
     def empty_database(self, like: str = "template0") -> Iterator["Database"]:
         """A database with nothing in it, not even our schema; or a copy of another one."""
         name = f"test_{uuid4().hex}"
-        self._run(f"create database {name} template {like} strategy wal_log")
+        self._run(f"create database {name} template {like} strategy file_copy")
         database = Database(self, name)
         try:
             yield database

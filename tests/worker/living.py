@@ -1,0 +1,35 @@
+"""Databases on which time passes, with workers on them and a server before them."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.kernel.settings import Settings
+from holdfast.objects import open_objects
+from holdfast.testing import Database, Ground
+from tests.http.serving import serving
+from tests.worker.crew import Crew
+
+REAL_CLOCK = (
+    "create or replace function holdfast.now() returns timestamptz language sql stable parallel safe"
+    " as 'select pg_catalog.now()'"
+)
+
+
+@contextlib.contextmanager
+def running_clock(ground: Ground) -> Iterator[Database]:
+    with ground.database() as database:
+        database.ask_owner(REAL_CLOCK)
+        yield database
+
+
+@contextlib.contextmanager
+def staffed(database: Database, home: Path, app: str, *gates: str, **environment: str) -> Iterator[str]:
+    """The address of a server on this database that has a worker. Its files are in `home`; these gates are open."""
+    with contextlib.closing(Crew(database.url, home)) as crew:
+        crew.environment |= environment
+        for gate in gates:
+            crew.open(gate)
+        crew.start(app=app, lease_seconds=20.0)
+        with serving(database, open_objects(Settings(objects=crew.environment["HOLDFAST_OBJECTS"]))) as address:
+            yield address
