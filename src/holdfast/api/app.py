@@ -15,6 +15,7 @@ from holdfast.api import costs, docs, events, inbox, leases, lifecycles, metrics
 from holdfast.api import objects as files
 from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
+from holdfast.datasets import routes as datasets
 from holdfast.errors import DatabaseError, KeyRefused
 from holdfast.http.access import Guard, Guarded
 from holdfast.http.measured import Measured
@@ -24,6 +25,7 @@ from holdfast.kernel.access import Principal
 from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis import routes as analysis
+from holdfast.lifecycles.batch import routes as batch
 from holdfast.lifecycles.dispatch import routes as dispatch
 from holdfast.lifecycles.ingest import routes as ingest
 from holdfast.lifecycles.ingest.embedders import Embedder
@@ -70,6 +72,8 @@ def make_app(
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
     app.include_router(dispatch.routes(store))
     app.include_router(analysis.routes(store, objects))
+    app.include_router(batch.routes(store, objects))
+    app.include_router(datasets.routes(store))
     app.include_router(ingest.routes(store, objects, embedder))
     app.include_router(pipeline.routes(store, objects))
     app.include_router(pipeline.routes(store, objects, under="/admin"))

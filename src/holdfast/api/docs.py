@@ -41,6 +41,11 @@ their `code`."""
 TAGS = [
     {"name": "dispatch", "description": "Submit a task."},
     {"name": "analysis", "description": "User tasks: upload, process, watch, download, and what pays for them."},
+    {
+        "name": "batch",
+        "description": "Batches that outside providers work on: make them, watch their jobs, fetch the results.",
+    },
+    {"name": "datasets", "description": "Files under a name: what batches are made of."},
     {"name": "ingest", "description": "Documents: upload and ingest them, watch, search."},
     {"name": "pipeline", "description": "Pipelines: run them, watch their stages, fetch what they wrote."},
     {"name": "tasks", "description": "Find tasks, see where they are and why, cancel and retry them."},

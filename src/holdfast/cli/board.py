@@ -1,20 +1,16 @@
 """The stages of a job while it runs: a list on stderr that is drawn anew, or a line when a stage ends."""
 
-import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import RenderableType
 from rich.padding import Padding
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli import printing
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from holdfast.cli.picture import Picture
 
 MARKS = {
     "pending": ("\u00b7", "dim"),
@@ -26,54 +22,24 @@ MARKS = {
 }
 
 
-class Board:
-    """The list, from the first time that it is shown until the block ends. `quiet` shows nothing at all."""
+class Board(Picture):
+    """The list of stages."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
-        self._drawn = sys.stderr.isatty() and not quiet
-        self._spinner = Spinner("dots", style="cyan")
-        self._job: dict[str, Any] = {}
-        self._note = ""
+        super().__init__(quiet=quiet)
         self._told: set[str] = set()
-        self._live = Live(
-            console=Console(stderr=True), transient=True, refresh_per_second=8, get_renderable=self._picture
-        )
 
-    def __enter__(self) -> "Board":
-        return self
+    def head(self, now: dict[str, Any]) -> Text:
+        return head(now)
 
-    def __exit__(self, *_: "type[BaseException] | BaseException | TracebackType | None") -> None:
-        self._live.stop()
+    def rows(self, now: dict[str, Any]) -> RenderableType:
+        return rows(now)
 
-    def show(self, job: dict[str, Any]) -> None:
-        """The job as it is now."""
-        self._job = job
-        if self._drawn:
-            self._live.start()
-            return
-        for stage in job["stages"]:
+    def lines(self, now: dict[str, Any]) -> Iterator[str]:
+        for stage in now["stages"]:
             if stage["finished_at"] and stage["name"] not in self._told:
                 self._told.add(stage["name"])
-                self._say(f"{stage['name']}: {in_words(stage, job)}")
-
-    def note(self, sentence: str) -> None:
-        """What it waits for; empty when it goes on. Drawn with the list, said at once where nothing is."""
-        said = printing.clean(sentence)
-        if said and said != self._note and not self._drawn:
-            self._say(said)
-        self._note = said
-
-    def _picture(self) -> RenderableType:
-        if not self._job:
-            return Text()
-        self._spinner.update(text=head(self._job))
-        note = [Padding(Text(self._note, "yellow"), (0, 0, 0, 2))] if self._note else []
-        return Group(self._spinner, rows(self._job), *note)
-
-    def _say(self, line: str) -> None:
-        if not self._quiet:
-            printing.say(line, err=True)
+                yield f"{stage['name']}: {in_words(stage, now)}"
 
 
 def head(job: dict[str, Any]) -> Text:

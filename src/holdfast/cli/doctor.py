@@ -14,14 +14,16 @@ from urllib.request import urlopen
 import typer
 
 from holdfast import __version__
-from holdfast.errors import HoldfastError, MigrationForbidden, ObjectsUnreachable
+from holdfast.errors import Failure, HoldfastError, MigrationForbidden, ObjectsUnreachable
 from holdfast.kernel.embedded import Embedded, find_binaries, major_version
 from holdfast.kernel.migrate import name_of, pending
 from holdfast.kernel.postgres import connected, locate
 from holdfast.kernel.settings import PREFIX, Settings, read_settings, web_address
 from holdfast.objects import folder_of, open_objects
+from holdfast.providers import shipped
 
 little_disk_bytes = 1 << 30
+answer_within_seconds = 15.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ def looks() -> Iterator[tuple[str, Callable[[], Check]]]:
         yield "disk", lambda: check_disk(settings)
     yield "database", lambda: asyncio.run(check_database(settings))
     yield "objects", lambda: asyncio.run(check_objects(settings))
+    yield "providers", lambda: asyncio.run(check_providers(settings))
     yield "server", lambda: check_server(settings)
 
 
@@ -120,6 +123,27 @@ async def check_objects(settings: Settings) -> Check:
     objects = open_objects(settings)
     await objects.keys("doctor")
     return Check("objects", True, objects.label)
+
+
+async def check_providers(settings: Settings) -> Check:
+    """Those that are set up here are asked whether they answer; workers elsewhere may have others."""
+    said, wrong = [], []
+    for one in shipped(lambda: settings):
+        if all(one.missing(task_type) for task_type in one.task_types):
+            said.append(f"{one.name} not set up")
+            continue
+        try:
+            async with asyncio.timeout(answer_within_seconds):
+                await one.check()
+            said.append(f"{one.name} ready")
+        except (Failure, TimeoutError) as error:
+            wrong.append(f"{one.name}: {error.message if isinstance(error, Failure) else 'no answer'}")
+        finally:
+            await one.close()
+    if wrong:
+        fix = "Look at its keys and its address; `holdfast batch providers` tells of those that workers have."
+        return Check("providers", False, "; ".join(wrong), fix, exit_code=1)
+    return Check("providers", True, ", ".join(said))
 
 
 def check_server(settings: Settings) -> Check:

@@ -1,69 +1,33 @@
 """How far the documents of a run are, step by step: a picture on stderr, or a line now and then."""
 
-import sys
-import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli import printing
+from holdfast.cli.picture import Picture
 from holdfast.lifecycles.ingest.declaration import STEPS
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-line_every_seconds = 5.0
 bar_width = 30
 ENDS = {"done": "green", "failed": "red", "waiting": "magenta"}
 
 
-class Funnel:
-    """The picture, from the first time that it is shown until the block ends. `quiet` shows nothing at all."""
+class Funnel(Picture):
+    """The bars of the steps."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._quiet = quiet
-        self._drawn = sys.stderr.isatty() and not quiet
-        self._live = Live(console=Console(stderr=True), transient=True, refresh_per_second=10)
-        self._spinner = Spinner("dots", style="cyan")
-        self._note = ""
-        self._line = ""
-        self._next_line = 0.0
+    def head(self, now: dict[str, Any]) -> Text:
+        return head(now)
 
-    def __enter__(self) -> "Funnel":
-        return self
+    def rows(self, now: dict[str, Any]) -> RenderableType:
+        return Group(rows(now), money(now))
 
-    def __exit__(self, *_: "type[BaseException] | BaseException | TracebackType | None") -> None:
-        self._live.stop()
-
-    def show(self, run: dict[str, Any]) -> None:
-        """The run as it is now."""
-        if self._drawn:
-            self._spinner.update(text=head(run))
-            note = [Padding(Text(self._note, "yellow"), (0, 0, 0, 2))] if self._note else []
-            self._live.update(Group(self._spinner, rows(run), money(run), *note))
-            self._live.start()
-            return
-        line, now = in_words(run), time.monotonic()
-        if line != self._line and now >= self._next_line:
-            self._line, self._next_line = line, now + line_every_seconds
-            self._say(line)
-
-    def note(self, sentence: str) -> None:
-        """What it waits for; empty when it goes on. Drawn when it is shown next, said at once where nothing is."""
-        said = printing.clean(sentence)
-        if said and said != self._note and not self._drawn:
-            self._say(said)
-        self._note = said
-
-    def _say(self, line: str) -> None:
-        if not self._quiet:
-            printing.say(line, err=True)
+    def lines(self, now: dict[str, Any]) -> Iterable[str]:
+        return self.now_and_then(in_words(now))
 
 
 def head(run: dict[str, Any]) -> Text:

@@ -79,13 +79,13 @@ def check_request(sources: Sources) -> None:
         )
 
 
-async def bring(server: "Server", files: Sequence[Document], bars: "Bars") -> dict[str, str]:
+async def bring(server: "Server", files: Sequence[Document], bars: "Bars", word: str = "document") -> dict[str, str]:
     """Upload all files; the address of each, by name. Raises what stands in the way."""
     if not files:
         return {}
     total = sum(size_of(one.path) for one in files if one.path)
     found: dict[str, str] = {}
-    with bars.sending(f"{len(files):,} document{'' if len(files) == 1 else 's'}", total) as advance:
+    with bars.sending(f"{len(files):,} {word}{'' if len(files) == 1 else 's'}", total) as advance:
         for first in range(0, len(files), links_at_once):
             found |= await bring_some(server, files[first : first + links_at_once], advance)
     return found

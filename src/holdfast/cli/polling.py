@@ -4,11 +4,17 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ServerUnreachable
 
-OUTCOMES = {"COMPLETED": "done", "PARTIAL": "partial", "FAILED": "failed", "CANCELLED": "cancelled"}
+if TYPE_CHECKING:
+    from holdfast.cli.picture import Picture
+
+OUTCOMES = {
+    "COMPLETED": "done", "PARTIAL": "partial", "PARTIAL_COMPLETE": "partial", "FAILED": "failed",
+    "CANCELLED": "cancelled",
+}  # fmt: skip
 soonest_seconds = 0.2
 latest_seconds = 1.0
 wonder_after_seconds = 3.0
@@ -18,19 +24,9 @@ away_most_seconds = 300.0
 Seen = dict[str, Any]
 
 
-class Picture(Protocol):
-    """What shows how it goes."""
-
-    def show(self, seen: Seen) -> None:
-        """It is so now."""
-
-    def note(self, sentence: str) -> None:
-        """This is what it waits for; empty when it goes on."""
-
-
 async def poll(
     look: Callable[[], Awaitable[Seen]],
-    picture: Picture,
+    picture: "Picture",
     patience: timedelta | None,
     *,
     reason: Callable[[Seen], Awaitable[str]],

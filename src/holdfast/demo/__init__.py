@@ -4,7 +4,8 @@ A small newsletter: pages are read, summed up and sent; some calls fail and are 
 waits in the inbox, a digest waits for its pages. Once a minute the orders of a shop are uploaded and analysed; the
 papers of a library are ingested, of which most are as they were, one is new, and one may be torn; and the night desk
 makes a brief, now and then of a feed that cannot be sorted whole. What it finds out about its thresholds is its own:
-the newsroom is left as it is, for you.
+the newsroom is left as it is, for you. Calls to the harbour office are transcribed in batches on this machine, and a
+few questions are answered, where the models are installed.
 `keep_moving` starts a new round every ten seconds, as a task that starts itself again.
 """
 
@@ -17,7 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 from uuid import UUID
 
-from holdfast.demo import papers
+from holdfast.demo import calls, papers
 from holdfast.demo.orders import write_orders
 from holdfast.errors import Fatal, RateLimited, Transient
 from holdfast.kernel.running import current, progress, step, usage
@@ -39,6 +40,7 @@ if papers.can_ingest:
     hf.documents()
 hf.newsroom()
 night_desk = hf.newsroom("night-desk")
+hf.providers()
 
 round_every = timedelta(seconds=10)
 pages_per_round = 4
@@ -47,6 +49,9 @@ ingested_every = 6
 torn_every = 30
 briefed_every = 6
 odd_every = 12
+called_every = 6
+cut_off_every = 18
+asked_every = 30
 can_analyse = find_spec("polars") is not None
 
 TEXTS = (
@@ -126,6 +131,24 @@ async def ingest_papers(round: int, torn: bool = False) -> str:  # noqa: A002
 
 
 @hf.task(queue="demo")
+async def transcribe_calls(round: int, cut_off: bool = False) -> str:  # noqa: A002
+    """A batch of recordings for the model on this machine; one that is cut off makes it partly complete."""
+    urls = [path.as_uri() for path in calls.recordings(round)]
+    if cut_off:
+        place = await step("place", calls.open_place)
+        urls.append(await step("brought", calls.bring_damaged, open_objects(hf.settings), place, round))
+    return await calls.begin("transcription", urls, key=f"demo-{current().task_id}")
+
+
+@hf.task(queue="demo")
+async def answer_questions(round: int) -> str:  # noqa: A002
+    """A batch of prompts for the small model on this machine."""
+    place = await step("place", calls.open_place)
+    uri = await step("brought", calls.bring_questions, open_objects(hf.settings), place, round)
+    return await calls.begin("completion", [uri], key=f"demo-{current().task_id}")
+
+
+@hf.task(queue="demo")
 async def keep_moving(round: int) -> int:  # noqa: A002
     """Start a round of sample work, and the next one. Every start has a key: after a crash nothing is started twice."""
 
@@ -144,6 +167,10 @@ async def keep_moving(round: int) -> int:  # noqa: A002
     if is_installed() and round % briefed_every == 0:
         feeds = [*shipped_feeds(), *([odd_feed()] if round % odd_every == 0 else [])]
         await night_desk.opts(**tagged("brief")).astart(feeds=feeds, enable_evaluation=True)
+    if calls.can_transcribe and round % called_every == 0:
+        await transcribe_calls.opts(**tagged("calls")).astart(round, cut_off=round % cut_off_every == 0)
+    if calls.can_complete and round % asked_every == 0:
+        await answer_questions.opts(**tagged("questions")).astart(round)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
@@ -161,6 +188,11 @@ def first_work() -> list[Submission]:
     if is_installed():
         flags = {"enable_evaluation": True, "enable_auto_optimize": True}
         work.append(night_desk.opts(key=f"demo-{number}-first-brief", tags=["demo"]).submission(**flags))
+    if calls.can_transcribe:
+        first = transcribe_calls.opts(key=f"demo-{number}-first-calls", tags=["demo"])
+        work.append(first.submission(number, cut_off=True))
+    if calls.can_complete:
+        work.append(answer_questions.opts(key=f"demo-{number}-first-questions", tags=["demo"]).submission(number))
     return [*work, next_round()]
 
 

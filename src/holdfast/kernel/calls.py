@@ -8,18 +8,22 @@ may be half-open, so that what was asked or the answer to it never arrives.
 import asyncio
 import contextlib
 import random
-from typing import Any, Self
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeVar
 
 import asyncpg
 import asyncpg.pool
 
-from holdfast.errors import DatabaseUnreachable
+from holdfast.errors import DatabaseError, DatabaseUnreachable
 from holdfast.kernel import wire
 from holdfast.kernel.postgres import DRIVER_ERRORS
 
 calls_at_most = 8
 answer_within_seconds = 30.0
 release_within_seconds = 2.0
+asked_again_seconds = 0.2
+
+T = TypeVar("T")
 
 
 class Calls:
@@ -80,3 +84,12 @@ class Calls:
                 # connection is given up, so that the place in the pool is not lost with it.
                 with contextlib.suppress(*DRIVER_ERRORS):
                     await self._source.release(connection, timeout=release_within_seconds)
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer of the database, however long it is away: that is no failure of who works on a task."""
+    while True:
+        try:
+            return await ask()
+        except DatabaseError:
+            await asyncio.sleep(asked_again_seconds)

@@ -113,9 +113,13 @@ def read_room(name: str, folder: Path) -> Room:
 
 
 KERNEL = read_room("kernel", Path(__file__).parent)
-LIFECYCLES = Path(__file__).parents[1] / "lifecycles"
-# Every room that has SQL of its own: the kernel, then what the lifecycles bring along. Nothing of theirs is imported.
-ROOMS = (KERNEL, *(read_room(at.parent.name, at.parent) for at in sorted(LIFECYCLES.glob("*/migrations"))))
+HOUSE = Path(__file__).parents[1]
+# Every room that has SQL of its own: the kernel, datasets, then what the lifecycles bring. None of it is imported.
+ROOMS = (
+    KERNEL,
+    read_room("datasets", HOUSE / "datasets"),
+    *(read_room(at.parent.name, at.parent) for at in sorted(HOUSE.glob("lifecycles/*/migrations"))),
+)
 
 
 async def migrate(url: str, rooms: Sequence[Room] = ROOMS, *, patience_seconds: float = 300) -> list[str]:

@@ -123,6 +123,8 @@ class Later:
     delay: Duration | None = None
     at: datetime | None = None
     kind: str | None = None
+    message: str | None = None
+    """What it waits for, as a sentence for people."""
 
     def __post_init__(self) -> None:
         _read_delay(self)

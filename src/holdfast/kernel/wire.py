@@ -89,7 +89,12 @@ def text(value: str | None) -> str | None:
 
 def readable(message: str) -> str:
     """The text of an error as it can be kept: a failure must be settled, whatever its message holds."""
-    return str(message).replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:longest_message]
+    return sound(str(message))[:longest_message]
+
+
+def sound(text: str) -> str:
+    """A text without what Postgres cannot keep: NUL, and half pairs of surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def number(value: float | Decimal) -> Decimal:
@@ -198,8 +203,10 @@ def columns(outcome: object) -> tuple[Any, ...]:
             return "partial", None, None, None, None, None, dump(result)
         case Moved(to, body, delay):
             return "moved", to, delay, None, None, None, dump(body)
-        case Later(delay, at, kind):
-            return "later", None, delay, at, None, None, dump({"kind": kind} if kind else None)
+        case Later(delay, at, kind, message):
+            why = {"kind": kind} if kind else {}
+            why |= {"message": readable(message)} if message else {}
+            return "later", None, delay, at, None, None, dump(why or None)
         case Failed(category, message, code, step, delay, at, budget):
             error = {"message": readable(message)} | ({"code": readable(code)} if code else {})
             error |= {"budget": readable(budget)[:longest_budget]} if budget else {}

@@ -9,18 +9,16 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
+from holdfast.errors import SchemaInvalid, SettingInvalid, Transient
 from holdfast.kernel.running import spend
 from holdfast.kernel.settings import vendor_variable
-from holdfast.remote.waits import wait_said
+from holdfast.remote.certificates import certificates
+from holdfast.remote.refusals import refusal
 
 if TYPE_CHECKING:
     import httpx
 
 DEFAULT_SERVER = "https://api.openai.com/v1"
-SPENT_UP = ("insufficient_quota", "billing_hard_limit_reached")
-TRANSIENT = (408, 409, 425)
-WRONG_INPUT = (400, 413, 415, 422)
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class ModelServer:
         import httpx  # takes its time, and most processes ask nobody
 
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return httpx.AsyncClient(headers=headers, timeout=silence_most.total_seconds())
+        return httpx.AsyncClient(headers=headers, timeout=silence_most.total_seconds(), verify=certificates())
 
     async def ask(self, http: "httpx.AsyncClient", path: str, asked: Mapping[str, Any], *, budget: str) -> Any:
         """The JSON of a good answer. Raises RateLimited (and lets all wait who share the budget) or another Failure."""
@@ -61,30 +59,10 @@ class ModelServer:
         except httpx.RequestError as error:
             raise Transient(f"{self.url} does not answer: {type(error).__name__}.") from error
         if answer.status_code != 200:
-            raise self._refusal(answer, budget)
+            raise refusal(
+                self.url, answer.status_code, answer.headers, answer.content, secrets=[self.key], budget=budget
+            )
         try:
             return answer.json()
         except ValueError as error:
             raise SchemaInvalid(f"What {self.url} answers is no JSON: {error}.") from error
-
-    def _refusal(self, answer: "httpx.Response", budget: str) -> Failure:
-        code, message = self._said(answer)
-        status = answer.status_code
-        said = f"{self.url} answers {status}: {message}"
-        if status == 429 and code not in SPENT_UP:
-            return RateLimited(said, code=code, retry_after=wait_said(answer.headers), budget=budget)
-        if status in TRANSIENT or status >= 500:
-            return Transient(said, code=code, retry_after=wait_said(answer.headers))
-        return SchemaInvalid(said, code=code) if status in WRONG_INPUT else Fatal(said, code=code)
-
-    def _said(self, answer: "httpx.Response") -> tuple[str | None, str]:
-        """The code and the words of a refusal, without the key."""
-        try:
-            body = answer.json()
-        except ValueError:
-            body = None
-        error = body.get("error") if isinstance(body, dict) else None
-        error = error if isinstance(error, dict) else {"message": error or answer.text}
-        code = error.get("code") or error.get("type")
-        message = " ".join(str(error.get("message") or "").split())[:300]
-        return str(code) if code else None, message.replace(self.key, "***") if self.key else message

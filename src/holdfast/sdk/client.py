@@ -27,8 +27,10 @@ from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.lifecycles.ingest.declaration import INGEST_ITEM
 from holdfast.objects import objects_of
+from holdfast.providers.door import Provider
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
+from holdfast.sdk.batch import Batch
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.loading import LOADING, called_while_loading
 from holdfast.sdk.opened import Opened
@@ -72,6 +74,7 @@ class Holdfast:
         self.lifecycles: dict[str, Lifecycle] = {}
         self.tools: dict[str, Tool] = {}
         self.pipelines: dict[str, Pipeline] = {}
+        self.batches: dict[str, Batch] = {}
         self._lock = threading.Lock()
         self._opened: Opened | None = None
         self._mounted: list[Mounted] = []
@@ -186,6 +189,28 @@ class Holdfast:
         add_stages(newsroom.stage, lambda: self.settings)
         return newsroom
 
+    def batch(
+        self, task_type: str, provider: Provider, *, poll_every: Duration | None = None, limit: Duration | None = None,
+        queue: str | None = None,
+    ) -> Batch:  # fmt: skip
+        """A kind of task that a provider does: `hf.batch("transcription", MyProvider())`. Raises AppInvalid.
+
+        poll_every: how often its jobs are asked about, otherwise than the provider says. limit: how long a batch may be
+        in progress.
+        """
+        times = [None if one is None else parse_duration(one) for one in (poll_every, limit)]
+        made = Batch(self, task_type, provider, times[0], times[1], queue)
+        self.batches[made.name] = made
+        return made
+
+    def providers(self) -> None:
+        """Offer batches with all providers that come with Holdfast (`POST /batch/tasks`). Raises AppInvalid."""
+        from holdfast.providers import shipped  # only who wants them pays for what they import
+
+        for provider in shipped(lambda: self.settings):
+            for task_type in provider.task_types:
+                self.batch(task_type, provider)
+
     @property
     def queues(self) -> list[str]:
         """Where its tasks wait."""
@@ -293,10 +318,16 @@ class Holdfast:
         return mounted
 
     async def declare(self, store: Store) -> None:
-        """Write down the lifecycles, tools and pipelines that this application uses: ours, and its own."""
-        tools = [tool.published() for tool in self.tools.values()]
-        pipelines = [pipeline.published() for pipeline in self.pipelines.values()]
-        await declare_all(store, self.lifecycles.values(), tools, pipelines)
+        """Write down the lifecycles that this application uses, and what else it has of its own."""
+        await declare_all(store, self.lifecycles.values(), self.published())
+
+    def published(self) -> dict[str, list[Any]]:
+        """What the database is told of its tools, pipelines and batches. Raises AppInvalid."""
+        return {
+            "tools": [one.published() for one in self.tools.values()],
+            "pipelines": [one.published() for one in self.pipelines.values()],
+            "batches": [one.published() for one in self.batches.values()],
+        }
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""

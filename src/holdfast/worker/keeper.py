@@ -117,7 +117,7 @@ class Keeper:
 
     async def _prepare(self, loaded: dict[str, Any]) -> None:
         own = [Lifecycle.from_definition(definition) for definition in loaded["lifecycles"]]
-        await declare_all(self.store, own, loaded["tools"], loaded["pipelines"])
+        await declare_all(self.store, own, loaded["published"])
         self._tasks = loaded["tasks"]
         queues = self.plan.queues or tuple(loaded["queues"])
         self.plan = Plan(**{**vars(self.plan), "queues": queues})

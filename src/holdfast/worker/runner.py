@@ -283,7 +283,7 @@ def main() -> None:
     export_traces("holdfast-worker")
     try:
         app = load_app(plan.app)
-        pipelines = [pipeline.published() for pipeline in app.pipelines.values()]
+        own = app.published()
     except AppInvalid as error:
         link.send("refused", [error.detail, error.fix])
         sys.exit(2)
@@ -294,8 +294,7 @@ def main() -> None:
             "tasks": {task.name: published(task) for task in app.tasks.values()},
             "queues": app.queues,
             "lifecycles": [lifecycle.definition() for lifecycle in app.lifecycles.values()],
-            "tools": [tool.published() for tool in app.tools.values()],
-            "pipelines": pipelines,
+            "published": own,
             "url": settings.url,
             "home": str(settings.home),
         },

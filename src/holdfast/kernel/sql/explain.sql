@@ -153,6 +153,9 @@ as $$
     then holdfast.because('backoff', p_due, format('Attempt %s failed (%s); it is tried again at %s.', p_attempt,
                                       coalesce(holdfast.one_line(p_note ->> 'message'), p_note ->> 'kind', 'no message'), p_due),
              'Nothing, or cancel it.')
+    when p_verb = 'later' and p_note ->> 'message' is not null
+    then holdfast.because(case p_note ->> 'kind' when 'person' then 'owner' when 'provider_poll' then 'provider_poll' else 'scheduled' end,
+             p_due, format('%s It is looked at again at %s.', p_note ->> 'message', p_due), 'Nothing, or cancel it.')
     when p_note ->> 'kind' = 'provider_poll'
     then holdfast.because('provider_poll', p_due,
              format('The provider is working on it; it is asked again at %s.', p_due),

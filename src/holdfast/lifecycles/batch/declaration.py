@@ -1,12 +1,23 @@
-"""Batches sent to outside providers: submitted, polled until every job has ended, merged."""
+"""Batches sent to outside providers: submitted, polled until every job has ended, merged.
 
-from holdfast.kernel.lifecycle import Display, Lifecycle, after, final, work
+A batch that ends while a provider may be at work for it leaves a task behind that stops it.
+"""
+
+from datetime import timedelta
+
+from holdfast.kernel.lifecycle import Backoff, Display, Lifecycle, after, final, work
 
 BATCH = Lifecycle(
     "batch",
     start="PENDING",
     cancel="CANCELLED",
     fail="FAILED",
+    effects="batch_effects",
+    # It is taken up hundreds of times: not each loss is its own fault, and what a provider has done is not thrown away
+    # because our storage is not at hand.
+    crash_budget=10,
+    max_attempts=20,
+    backoff=Backoff(timedelta(seconds=5), timedelta(minutes=15)),
     states=[
         work(
             "PENDING", to=["IN_PROGRESS"],
@@ -24,5 +35,22 @@ BATCH = Lifecycle(
         ),
         final("FAILED", "failed", display=Display("Failed", "red", "x", "No input could be done")),
         final("CANCELLED", "cancelled", display=Display("Cancelled", "gray", "ban", "Cancelled")),
+    ],
+)  # fmt: skip
+
+BATCH_STOP = Lifecycle(
+    "batch_stop",
+    start="STOPPING",
+    cancel="CANCELLED",
+    fail="LEFT_RUNNING",
+    queue="batch",
+    effects="batch_effects",
+    max_attempts=20,
+    backoff=Backoff(timedelta(seconds=5), timedelta(minutes=30)),
+    states=[
+        work("STOPPING", done="STOPPED", display=Display("Stopping", "orange", "ban", "The provider is told to stop")),
+        final("STOPPED", "done", progress=100, display=Display("Stopped", "green", "check", "Nothing runs any more")),
+        final("LEFT_RUNNING", "failed", display=Display("Left running", "red", "x", "It could not be stopped")),
+        final("CANCELLED", "cancelled", display=Display("Cancelled", "gray", "ban", "Nobody stops it any more")),
     ],
 )  # fmt: skip

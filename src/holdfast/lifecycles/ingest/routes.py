@@ -3,6 +3,7 @@
 A user touches only runs and documents of their own: another's id is answered like one that is not there.
 """
 
+import re
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -246,7 +247,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         place, now = await library.open_uploads(caller.owner)
         links = []
         for number, one in enumerate(asked.files):
-            key = f"{place}/{number}"
+            key = f"{place}/{number}-{plain(one.name)}"
             signed = await objects.sign_upload(
                 key, content_type=one.content_type, size=one.size, sha256=one.sha256, most_bytes=document_most_bytes,
                 now=now, lasting=upload_lasting, server=str(request.base_url).rstrip("/"),
@@ -289,6 +290,11 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return Found(query=q, mode=chosen, items=[asdict(one) for one in hits])
 
     return router
+
+
+def plain(name: str) -> str:
+    """The end of a name, as a part of a key: whoever sees only the key knows what it is."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])[-100:].strip(".-") or "file"
 
 
 def payload(source: str | Source, *, force: bool) -> dict[str, Any]:

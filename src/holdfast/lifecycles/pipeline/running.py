@@ -8,16 +8,15 @@ the job goes on with those that do not need it.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
 from holdfast.errors import (
-    DatabaseError,
     Failure,
     Fatal,
     LeaseLost,
@@ -29,6 +28,7 @@ from holdfast.errors import (
 )
 from holdfast.kernel import values, wire
 from holdfast.kernel.attempt import ATTEMPT, Attempt
+from holdfast.kernel.calls import patiently
 from holdfast.kernel.failing import Errors, outcome_of
 from holdfast.kernel.leaving import Leaving
 from holdfast.kernel.running import called, current
@@ -42,10 +42,7 @@ from holdfast.objects.scratch import scratch
 inline_most_bytes = 64 * 1024
 surprises_at_most = 3  # as many as the engine allows of what nobody has put into a category
 unknown_again = "10s"
-asked_again_seconds = 0.2
 WELL = ("completed", "partial")
-
-T = TypeVar("T")
 
 
 async def run_job(
@@ -263,12 +260,3 @@ class JobRun:
         stages = [{"name": name, "status": kept["status"]} for name, kept in self.kept.items()]
         told = {"stages": stages, "summary": summary}
         return Partial(told) if verdict.state == "PARTIAL" else told
-
-
-async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of the database, however long it is away: that is no failure of the job."""
-    while True:
-        try:
-            return await ask()
-        except DatabaseError:
-            await asyncio.sleep(asked_again_seconds)

@@ -5,9 +5,7 @@ TLS, which checks the certificate against it. No proxy is used, as one would res
 """
 
 import asyncio
-import functools
 import re
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +16,7 @@ import httpx
 
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.kernel.threads import in_thread
+from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.counted import Counted, Fetched, piece_bytes
 from holdfast.remote.fetch.guard import Guard, refused
 
@@ -63,12 +62,6 @@ async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx.Response]:
             finally:
                 await answer.aclose()
     raise Fatal(f"The address leads on and on, over more than {redirects_most} redirects.", code="redirects")
-
-
-@functools.cache
-def certificates() -> ssl.SSLContext:
-    """What certificates are checked with: those of certifi, or what SSL_CERT_FILE names. It takes 40 ms to load."""
-    return httpx.create_ssl_context()
 
 
 async def ask(client: httpx.AsyncClient, url: httpx.URL, guard: Guard) -> httpx.Response:

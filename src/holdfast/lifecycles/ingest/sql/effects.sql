@@ -59,11 +59,7 @@ declare
   v_uri text := (select case when jsonb_typeof(i.payload) = 'object' then i.payload ->> 'uri' end
                  from holdfast.input i where i.id = p_item);
 begin
-  if v_uri ~* '^\s*file:' and p_owner <> '' then
-    perform holdfast.refuse('TK010', 'Files of the server are not yours to name.', 'Upload it: POST /ingest/uploads.');
-  elsif v_uri ~* '^\s*object:' and not starts_with(v_uri, 'object:' || holdfast.owner_folder(p_owner) || '/ingest/') then
-    perform holdfast.refuse('TK010', 'This object is not yours.', 'Take the uri that POST /ingest/uploads has answered.');
-  end if;
+  perform holdfast.check_addresses(array[v_uri], p_owner);
 end $$;
 
 -- Nothing is persisted while a step has failed and was not done since: whoever catches an error does not get past it.

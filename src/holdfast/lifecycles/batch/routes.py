@@ -1,0 +1,336 @@
+"""Batches over HTTP: made, watched, cancelled, done again where they failed; and the providers that do them.
+
+A user touches only batches of their own: another's id is answered like one that is not there.
+"""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import AfterValidator, BaseModel, Field
+
+from holdfast.errors import MoveRefused, RequestInvalid, TaskExpired
+from holdfast.http.access import GuardedLong, needs, owned_by
+from holdfast.http.fields import Body, Text, Word, sane
+from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.store import Store
+from holdfast.lifecycles.batch.batches import Batches
+from holdfast.lifecycles.batch.declaration import BATCH
+from holdfast.objects import Objects
+
+urls_at_most = 10_000
+download_lasting = timedelta(hours=1)
+poll_after_ms = {"PENDING": 1000, "IN_PROGRESS": 2000}
+
+User = Annotated[Principal, needs("user", "operator")]
+Operator = Annotated[Principal, needs("operator")]
+Uri = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(sane)]
+Ids = Annotated[list[UUID], Field(max_length=100)]
+State = Annotated[Literal["PENDING", "IN_PROGRESS", "COMPLETED", "PARTIAL_COMPLETE", "FAILED", "CANCELLED"], Query()]
+
+
+class NewBatch(Body):
+    """What is to be done, by whom, and with what. Prompts of a completion come in files, one in a line."""
+
+    task_type: Word
+    provider: Word
+    dataset_ids: Ids = Field(default=[])
+    input_dataset_ids: Ids = Field(default=[])
+    urls: Annotated[list[Uri], Field(max_length=urls_at_most, fail_fast=True)] = Field(default=[])
+    models: Annotated[list[Word], Field(max_length=20)] = Field(default=[])
+
+
+class Job(BaseModel):
+    """A provider's job, as we know it. `may_be_running`: for all we know the provider may be at work on it."""
+
+    number: int
+    model: str | None
+    account: str
+    status: str
+    provider_status: str | None
+    external_job_id: str | None
+    token: str
+    inputs: int
+    done: int
+    ok: int
+    may_be_running: bool
+    tries: int
+    transient_failures: int
+    due_at: datetime | None
+    submitted_at: datetime | None
+    polled_at: datetime | None
+    finished_at: datetime | None
+    error: str | None
+    category: str | None
+    cost_cents: float
+    source: str
+
+
+class Manifest(BaseModel):
+    """How many inputs there are, and how they ended; the file of each is at `uri`."""
+
+    uri: str | None
+    inputs: int | None
+    ok: int
+    failed: int
+    invalid: int
+
+
+class Batch(BaseModel):
+    """A batch. `provider_state` is what its provider's clients know; `jobs` tells more, and the same for all."""
+
+    task_id: UUID
+    status: str
+    task_type: str
+    provider: str
+    models: list[str]
+    owner: str
+    provider_state: dict[str, Any] | None
+    job_counts: dict[str, int]
+    """How many jobs are in which status; a list of batches tells this instead of the jobs."""
+    jobs: list[Job]
+    next_poll_at: datetime | None
+    result_uri: str | None
+    manifest: Manifest
+    cost_cents: float
+    error: str | None
+    cancel_requested: bool
+    retry_of: UUID | None
+    stopped_by: UUID | None
+    """The task that stops what this batch has left running, if it left anything."""
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    poll_after_ms: int | None
+
+
+class BatchPage(BaseModel):
+    """Newest first. A page may be short, even empty, and still have a `next`."""
+
+    items: list[Batch]
+    next: UUID | None
+    approx_count: int
+    capped: bool
+
+
+class Cancel(Body):
+    reason: Text | None = None
+
+
+class Effect(BaseModel):
+    task_id: UUID
+    status: str
+    effect: Literal["cancelled", "requested", "too_late"]
+
+
+class Again(BaseModel):
+    """The batch that does what failed in another."""
+
+    task_id: UUID
+    status: str
+    retry_of: UUID
+
+
+class Resolution(Body):
+    """What a person says of a job that waits for one.
+
+    go_on: try again what it was at. adopt: it is the provider's `external_job_id`. resubmit: it was never begun.
+    give_up: it has failed.
+    """
+
+    action: Literal["go_on", "adopt", "resubmit", "give_up"]
+    external_job_id: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(sane)] | None = None
+    note: Text | None = None
+
+
+class Resolved(BaseModel):
+    task_id: UUID
+    job: int
+    status: str
+
+
+class Link(BaseModel):
+    name: str
+    url: str
+    expires_at: datetime
+
+
+class Downloads(BaseModel):
+    task_id: UUID
+    status: str
+    downloads: list[Link]
+
+
+class ProviderOffer(BaseModel):
+    """A kind of task at a provider. `missing`: what must be set up first. `ready`: a worker is there."""
+
+    task_type: str
+    provider: str
+    configured: bool
+    ready: bool
+    healthy: bool | None
+    """Whether it answers, as its open jobs tell; null if nobody has asked it of late."""
+    missing: str | None
+    error: str | None
+    account: str
+    models: list[str]
+    inputs_per_job: int
+    poll_seconds: float
+    limit_seconds: float
+    requests_per_minute: int | None
+    open_jobs: int
+    failing: int
+    waiting: int
+    parked: int
+    answered_at: datetime | None
+
+
+class ProviderOffers(BaseModel):
+    items: list[ProviderOffer]
+
+
+def routes(store: Store, objects: Objects) -> APIRouter:
+    """The routes of batches over this store of objects."""
+    router = APIRouter(prefix="/batch", tags=["batch"], route_class=GuardedLong, responses=PROBLEMS)
+    batches = Batches.beside(store)
+    add_batches(router, store, batches)
+    add_endings(router, store, batches, objects)
+
+    @router.get("/providers")
+    async def providers(caller: User) -> ProviderOffers:
+        """Who does what here: what is set up, whether a worker is there for it, and how its open jobs fare."""
+        return ProviderOffers(items=[offer_of(one) for one in await batches.providers()])
+
+    return router
+
+
+def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
+    @router.post("/tasks", status_code=201)
+    async def create(
+        asked: NewBatch,
+        response: Response,
+        caller: Annotated[Principal, needs("user")],
+        idempotency_key: IdempotencyKey = None,
+        traceparent: TraceParent = None,
+    ) -> Batch:
+        """Make a batch. The same `Idempotency-Key` makes it once; with other inputs it is refused."""
+        if asked.dataset_ids and asked.input_dataset_ids:
+            raise RequestInvalid("dataset_ids and input_dataset_ids are the same.", fix="Name one of them.")
+        task, created = await batches.make(
+            asked.task_type, asked.provider, urls=asked.urls, datasets=asked.dataset_ids or asked.input_dataset_ids,
+            models=asked.models, owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent),
+        )  # fmt: skip
+        if not created:
+            response.headers["Idempotency-Replayed"] = "true"
+        return rendered(await batches.batch(task))
+
+    @router.get("/tasks")
+    async def list_batches(
+        caller: User,
+        status: State | None = None,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    ) -> BatchPage:
+        """Batches, the newest first."""
+        page = await store.list_tasks(
+            lifecycle=BATCH.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
+        )
+        found = await batches.read([UUID(str(one["id"])) for one in page.items], whole=False)
+        items = [rendered(one) for one in found]
+        return BatchPage(items=items, next=page.next, approx_count=page.approx_count, capped=page.capped)
+
+    @router.get("/tasks/{task_id}")
+    async def read(task_id: UUID, caller: User) -> Batch:
+        """Where it is, job by job, and when to ask again."""
+        return rendered(await batches.batch(task_id, owned_by(caller)))
+
+
+def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Objects) -> None:
+    @router.post("/tasks/{task_id}/cancel", status_code=202)
+    async def cancel(task_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
+        """Cancel it. What its provider is at work on is stopped, or told to a person where it cannot be."""
+        await batches.batch(task_id, owned_by(caller), whole=False)
+        effect: Any = await store.cancel(task_id, asked.reason if asked else None, by=caller.name)
+        now = await batches.batch(task_id, whole=False)
+        return Effect(task_id=task_id, effect=effect, status=now["status"])
+
+    @router.post("/tasks/{task_id}/retry-failed", status_code=202)
+    async def retry_failed(
+        task_id: UUID, caller: User, response: Response, idempotency_key: IdempotencyKey = None
+    ) -> Again:
+        """Do what failed again, and only that, as a new batch that is linked to this one."""
+        found = await batches.batch(task_id, owned_by(caller), whole=False)
+        _, manifest, kept_until, now = await batches.files(task_id)
+        if found["finished_at"] is None or manifest is None:
+            raise MoveRefused(
+                f"Batch {task_id} is {found['status']}: nothing is known of each of its inputs.",
+                fix=f"Do all of it again: holdfast retry {task_id}"
+                if found["finished_at"]
+                else f"Wait until it is over: holdfast batch watch {task_id}",
+            )
+        if kept_until and kept_until <= now:
+            raise TaskExpired(
+                f"The files of batch {task_id} were kept until {kept_until.isoformat()}.", fix="Make a new one."
+            )
+        if not found["failed"]:
+            raise MoveRefused(f"Nothing failed in batch {task_id}.", fix="There is nothing to do again.")
+        task, created = await batches.make(
+            found["task_type"], found["provider"], models=found["models"], owner=found["owner"], key=idempotency_key,
+            again_of=task_id,
+        )  # fmt: skip
+        if not created:
+            response.headers["Idempotency-Replayed"] = "true"
+        return Again(task_id=task, status="PENDING", retry_of=task_id)
+
+    @router.post("/tasks/{task_id}/jobs/{number}/resolve", status_code=202)
+    async def resolve(
+        task_id: UUID, number: Annotated[int, Field(ge=1, le=10**6)], asked: Resolution, caller: Operator
+    ) -> Resolved:
+        """Say what a job is that waits for a person; then it goes on."""
+        await batches.batch(task_id, whole=False)
+        status = await batches.resolve(
+            task_id, number, asked.action, asked.external_job_id, by=caller.name, note=asked.note
+        )
+        return Resolved(task_id=task_id, job=number, status=status)
+
+    @router.get("/tasks/{task_id}/downloads")
+    async def downloads(task_id: UUID, request: Request, caller: User) -> Downloads:
+        """Links to the results and to the manifest, good for an hour."""
+        found = await batches.batch(task_id, owned_by(caller), whole=False)
+        result, manifest, kept_until, now = await batches.files(task_id)
+        if kept_until and kept_until <= now:
+            raise TaskExpired(
+                f"The files of batch {task_id} were kept until {kept_until.isoformat()}.", fix="Make a new one."
+            )
+        links = []
+        for name, key in (("result.json", result), ("manifest.json", manifest)):
+            if key:
+                link = await objects.sign_download(
+                    key, filename=name, content_type="application/json", now=now, lasting=download_lasting,
+                    server=str(request.base_url).rstrip("/"),
+                )  # fmt: skip
+                links.append(Link(name=name, **vars(link)))
+        return Downloads(task_id=task_id, status=found["status"], downloads=links)
+
+
+def rendered(batch: dict[str, Any]) -> Batch:
+    manifest = Manifest(
+        uri=batch["manifest_uri"], inputs=batch["inputs"], ok=batch["ok"], failed=batch["failed"],
+        invalid=batch["invalid"],
+    )  # fmt: skip
+    known = {name: value for name, value in batch.items() if name in Batch.model_fields}
+    return Batch(**known, manifest=manifest, poll_after_ms=poll_after_ms.get(batch["status"]))
+
+
+def offer_of(one: dict[str, Any]) -> ProviderOffer:
+    healthy = None
+    if one["failing"] or one["parked"]:
+        healthy = False
+    elif one["answered_at"]:
+        healthy = True
+    return ProviderOffer(
+        **{**one, "missing": one.get("missing"), "configured": one.get("missing") is None, "healthy": healthy}
+    )

@@ -1,0 +1,186 @@
+-- effects.sql: what a move of a batch, or of who stops one, writes beside the task, in the same transaction.
+-- Locks the jobs of the batch, whose task is locked already. What it raises undoes the move.
+
+create or replace function holdfast.batch_effects(p_moved holdfast.moved[]) returns void
+language plpgsql
+as $$
+declare
+  m holdfast.moved;
+begin
+  foreach m in array p_moved loop
+    case
+      when m.from_state = '' then
+        perform holdfast.open_batch(m.task_id, m.name, m.owner);
+      when m.verb = 'retried' and m.lifecycle = 'batch_stop' then
+        update holdfast.batch_stop s set task_id = m.task_id
+        from holdfast.input i where i.id = m.task_id and s.task_id = i.retry_of;
+      when m.lifecycle = 'batch_stop' and m.verb = 'cancel' then
+        perform holdfast.tell_unstopped(m.task_id);
+      when m.lifecycle = 'batch_stop' then
+        null;
+      when m.verb = 'retried' then
+        perform holdfast.reopen_batch(m.task_id);
+      when m.verb in ('done', 'partial') then
+        perform holdfast.check_batch_verdict(m.task_id, m.to_state);
+      when m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state then
+        perform holdfast.check_has_jobs(m.task_id);
+      else
+        null;
+    end case;
+    if m.lifecycle = 'batch' and m.verb <> 'retried' and (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then
+      perform holdfast.close_batch(m.task_id, m.to_state);
+    end if;
+  end loop;
+end $$;
+
+-- A batch is born: what it is made of is read from its payload, whoever made it and in whatever way. A payload that says
+-- nothing of it makes a task that its worker will refuse.
+create or replace function holdfast.open_batch(p_task uuid, p_name text, p_owner text) returns void
+language plpgsql
+as $$
+declare
+  v_asked jsonb := (select i.payload from holdfast.input i where i.id = p_task);
+  v_offer holdfast.batch_provider;
+begin
+  select * into v_offer from holdfast.batch_provider p where p.name = p_name limit 1;
+  if not found or jsonb_typeof(v_asked) is distinct from 'object' then
+    return;
+  end if;
+  if v_asked ->> 'again_of' is not null and not exists (
+    select from holdfast.batch b join holdfast.task_done d on d.id = b.task_id
+    where b.task_id::text = lower(v_asked ->> 'again_of') and d.owner = p_owner) then
+    perform holdfast.refuse('TK010', format('There is no batch %s that is over.', quote_nullable(left(v_asked ->> 'again_of', 100))),
+                            'GET /batch/tasks lists them.');
+  end if;
+  perform holdfast.check_addresses(array(select jsonb_array_elements_text(holdfast.strings(v_asked -> 'urls', 'urls'))), p_owner);
+  insert into holdfast.batch (task_id, task_type, provider, datasets, urls, models, again_of)
+  values (p_task, v_offer.task_type, v_offer.provider,
+          holdfast.pinned_datasets(coalesce(v_asked -> 'dataset_ids', '[]'), p_owner),
+          holdfast.strings(v_asked -> 'urls', 'urls'), holdfast.strings(v_asked -> 'models', 'models'),
+          (v_asked ->> 'again_of')::uuid);
+end $$;
+
+create or replace function holdfast.strings(p_given jsonb, p_field text) returns jsonb
+language plpgsql immutable
+as $$
+begin
+  if jsonb_typeof(coalesce(p_given, '[]')) <> 'array'
+     or jsonb_path_exists(coalesce(p_given, '[]'), '$[*] ? (@.type() != "string")') then
+    perform holdfast.refuse('TK010', format('%s is a list of strings.', p_field), format('Write {"%s": ["..."]}.', p_field));
+  end if;
+  return coalesce(p_given, '[]');
+end $$;
+
+-- Datasets as they are now: a batch goes by the version that it was made with. Raises TK010 for one that is not there, or
+-- another's.
+create or replace function holdfast.pinned_datasets(p_ids jsonb, p_owner text) returns jsonb
+language plpgsql stable
+as $$
+declare
+  v_missing text;
+  v_found jsonb;
+begin
+  select string_agg(i.id, ', ') filter (where d.id is null),
+         coalesce(jsonb_agg(jsonb_build_object('id', d.id, 'version', d.version) order by i.place), '[]')
+    into v_missing, v_found
+  from jsonb_array_elements_text(holdfast.strings(p_ids, 'dataset_ids')) with ordinality i(id, place)
+  left join holdfast.dataset d on d.id::text = lower(i.id) and d.owner = p_owner;
+  if v_missing is not null then
+    perform holdfast.refuse('TK010', format('There is no dataset %s.', v_missing), 'POST /datasets makes one, GET /datasets lists them.');
+  end if;
+  return v_found;
+end $$;
+
+-- A retry of the whole takes all inputs again, also those that were too many for a payload.
+create or replace function holdfast.reopen_batch(p_task uuid) returns void
+language sql
+as $$
+  update holdfast.batch b set urls = o.urls, datasets = o.datasets, again_of = o.again_of
+  from holdfast.input i join holdfast.batch o on o.task_id = i.retry_of
+  where b.task_id = p_task and i.id = p_task
+    and i.payload = (select q.payload from holdfast.input q where q.id = i.retry_of)  -- not if it was edited
+$$;
+
+-- Who was to stop what a batch has left running was told not to: a person is to know of it.
+create or replace function holdfast.tell_unstopped(p_stop uuid) returns void
+language sql
+as $$
+  insert into holdfast.inbox (task_id, lifecycle, name, owner, state, category, signature, error)
+  select d.id, l.name, d.name, d.owner, d.from_state, 'Fatal', holdfast.signature(l.name, d.name, e.error), e.error
+  from holdfast.task_done d join holdfast.lifecycle l on l.id = d.lifecycle
+  join holdfast.batch_stop s on s.task_id = d.id
+  cross join lateral (
+    select jsonb_build_object('kind', 'left_running', 'code', 'left-running', 'message', format(
+      'Nobody stops what batch %s has left running: %s.', s.batch_id, string_agg(
+        format('job %s (%s)', j.number, coalesce(j.external_id, j.token)), ', ' order by j.number))) as error
+    from holdfast.batch_job j where j.task_id = s.batch_id and j.running having count(*) > 0) e
+  where d.id = p_stop
+$$;
+
+create or replace function holdfast.check_has_jobs(p_task uuid) returns void
+language plpgsql
+as $$
+begin
+  if not exists (select from holdfast.batch_job j where j.task_id = p_task) then
+    perform holdfast.refuse('TK002', 'A batch without jobs is not in progress.', 'Plan its jobs first.');
+  end if;
+end $$;
+
+-- What the jobs of a batch make of it, once all have ended; null until then.
+create or replace function holdfast.batch_verdict(p_task uuid) returns text
+language sql stable
+as $$
+  select case when count(*) filter (where j.finished_at is null) > 0 then null
+              when coalesce(sum(j.ok), 0) = 0 then 'FAILED'
+              when bool_and(j.status = 'COMPLETED') and (select b.invalid = '[]' from holdfast.batch b where b.task_id = p_task)
+              then 'COMPLETED' else 'PARTIAL_COMPLETE' end
+  from holdfast.batch_job j where j.task_id = p_task
+$$;
+
+-- Nobody completes a batch but as its jobs say, and not before what they gave is put together.
+create or replace function holdfast.check_batch_verdict(p_task uuid, p_state text) returns void
+language plpgsql
+as $$
+declare
+  v_says text := holdfast.batch_verdict(p_task);
+begin
+  if v_says is distinct from p_state then
+    perform holdfast.refuse('TK002', format('The jobs of this batch do not make it %s: %s.', p_state,
+      coalesce('they make it ' || v_says, 'some have not ended')), 'GET /batch/tasks/{id} tells how each of them stands.');
+  elsif (select b.result_key from holdfast.batch b where b.task_id = p_task) is null then
+    perform holdfast.refuse('TK002', 'What the jobs of this batch gave is not put together yet.', 'Merge it first.');
+  end if;
+end $$;
+
+-- The batch has ended. What was never sent, is not sent any more; what a provider may be at work on, is stopped by a task
+-- of its own, which is born here and nowhere else. Files are kept for thirty days.
+create or replace function holdfast.close_batch(p_task uuid, p_state text) returns void
+language plpgsql
+as $$
+declare
+  v_batch holdfast.batch;
+  v_stop uuid;
+begin
+  select * into v_batch from holdfast.batch b where b.task_id = p_task;
+  if not found then
+    return;
+  end if;
+  perform from holdfast.batch_job j where j.task_id = p_task and j.finished_at is null order by j.number for update;
+  update holdfast.batch_job j set status = 'CANCELLED', finished_at = holdfast.now(),
+    error = coalesce(j.error, format('The batch was %s before it was sent.', p_state))
+  where j.task_id = p_task and j.status = 'PLANNED';
+  update holdfast.batch_job j set status = 'CANCELLED', finished_at = holdfast.now(),
+    error = coalesce(j.error, format('The batch was %s before its results were fetched.', p_state))
+  where j.task_id = p_task and j.finished_at is null and not j.running;
+  if exists (select from holdfast.batch_job j where j.task_id = p_task and j.running)
+     and not exists (select from holdfast.batch_stop s where s.batch_id = p_task) then
+    v_stop := holdfast.submit(
+      'stop.' || lower(v_batch.provider), jsonb_build_object('batch', p_task, 'provider', v_batch.provider), 'batch_stop',
+      queue => (select t.queue from holdfast.task_done t where t.id = p_task),
+      owner => (select t.owner from holdfast.task_done t where t.id = p_task));
+    insert into holdfast.batch_stop (task_id, batch_id) values (v_stop, p_task);
+  end if;
+  update holdfast.inbox n set resolved_at = holdfast.now(), resolution = 'resolved', note = format('The batch was %s.', p_state)
+  where n.task_id = p_task and n.resolved_at is null and n.error ->> 'kind' = 'job_parked';
+  perform holdfast.delete_later(p_task, 'batches/' || p_task, interval '30 days');
+end $$;

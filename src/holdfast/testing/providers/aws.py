@@ -1,0 +1,261 @@
+"""Amazon's stand-in: moto plays Transcribe and S3 as a process of its own, with faults before it.
+
+    with Amazon(folder) as amazon:
+        amazon.record("s3://calls/monday.wav", "good morning")
+        amazon.fail("s3://calls/broken.wav", "Unsupported media format")
+        amazon.faults.add("POST", "^/$", lost_answer(), headers=START)
+        ...                                  # whoever calls Amazon has `amazon.variables` in its environment
+        assert amazon.begun() == ["token"]
+
+moto ends every job well and writes no transcript. Both are made good here, while requests pass through. Every job that
+was ever begun is in a file of the folder, and stays there. Everything else is in moto's memory, and gone when the
+stand-in is stopped; `amazon.server.stop()` only cuts the line, and loses nothing.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+from starlette.requests import Request
+from starlette.types import Message, Receive, Scope, Send
+
+from holdfast.testing.providers.faults import Answer, Faults, answer_of
+from holdfast.testing.providers.serving import Forward, Server
+
+START = {"x-amz-target": r"\.StartTranscriptionJob$"}
+GET = {"x-amz-target": r"\.GetTranscriptionJob$"}
+"""Which calls a fault is for; those to S3 have no such header, but a path."""
+
+LAUNCH = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()  # it ends with who started it
+from moto.server import main
+main(["-H", "127.0.0.1", "-p", "0"])
+"""
+LISTENS = "Running on http://127.0.0.1:"
+starting_most_seconds = 30.0
+
+
+class Amazon:
+    """Transcribe and S3 on a port of loopback. A job ends with its third Get, unless `pace` says otherwise."""
+
+    def __init__(self, folder: Path, *, port: int = 0) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._app = Completed(folder / "jobs.jsonl")
+        self.faults = Faults(self._app, ledger=folder / "requests.jsonl", note=["x-amz-target"])
+        self.server = Server(self.faults, port=port)
+        self._moto: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What leads a client of Amazon's here."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "AKIASTANDIN",
+            "AWS_SECRET_ACCESS_KEY": "no secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def record(self, uri: str, words: str | None = None) -> str:
+        """Put a recording into its bucket; what is said in it, if the name of the file does not tell. The address."""
+        self.put(uri, b"RIFF")
+        if words is not None:
+            self._app.words[uri] = words
+        return uri
+
+    def put(self, uri: str, body: bytes) -> None:
+        """Write an object as it is, whatever fault there is; its bucket is made if there is none."""
+        self._app.put(uri, body)
+
+    def fail(self, uri: str, reason: str) -> None:
+        """Jobs on this recording end as FAILED, for this reason."""
+        self._app.reasons[uri] = reason
+
+    def pace(self, *, gets: int | None = None, seconds: float | None = None) -> None:
+        """From now on a job's status changes after so many Gets, or so many seconds; it changes three times."""
+        if seconds is not None:
+            transition: dict[str, Any] = {"progression": "time", "seconds": seconds}
+        else:
+            transition = {"progression": "manual", "times": gets or 1}
+        asked = {"model_name": "transcribe::transcriptionjob", "transition": transition}
+        self._app.http.post("/moto-api/state-manager/set-transition", json=asked)
+
+    def begun(self, uri: str | None = None) -> list[str]:
+        """The names of all jobs that were ever begun (on this recording), as often as they were."""
+        return [job["name"] for job in self._app.jobs() if uri in (None, job["uri"])]
+
+    def start(self) -> Self:
+        if not find_spec("moto") or not find_spec("flask"):
+            raise RuntimeError("Amazon's stand-in is moto. Install moto[s3,transcribe], flask and flask-cors.")
+        log = self.folder / "moto.log"
+        with log.open("wb") as output:
+            command = [sys.executable, "-c", LAUNCH]
+            self._moto = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
+        self._app.connect(f"http://127.0.0.1:{self._port_in(log)}")
+        self.server.start()
+        return self
+
+    def _port_in(self, log: Path) -> int:
+        assert self._moto is not None  # noqa: S101 - for the types
+        for _ in range(int(starting_most_seconds / 0.02)):
+            _, listens, rest = log.read_text().partition(LISTENS)
+            if listens and rest.partition("\n")[1]:
+                return int(rest.partition("\n")[0])
+            if self._moto.poll() is not None:
+                break
+            threading.Event().wait(0.02)
+        self._end_moto()
+        raise RuntimeError(f"moto did not start: {log.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        self.server.stop()
+        self._end_moto()
+
+    def _end_moto(self) -> None:
+        if self._moto:
+            self._app.http.close()
+            self._moto.kill()
+            self._moto.communicate()
+            self._moto = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+
+class Completed:
+    """An ASGI app before moto: it notes the jobs that are begun, and gives them an end, good or bad."""
+
+    def __init__(self, ledger: Path) -> None:
+        self.ledger = ledger
+        self.moto = Forward("http://127.0.0.1:9")
+        self.http = httpx.Client(trust_env=False)
+        self.words: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+        self._written: set[str] = set()
+        self._lock = threading.Lock()
+
+    def connect(self, url: str) -> None:
+        self.moto = Forward(url)
+        self.http = httpx.Client(base_url=url, trust_env=False, timeout=30)
+        self._written.clear()
+
+    def jobs(self) -> list[dict[str, Any]]:
+        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
+        return [json.loads(line) for line in lines]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        target = dict(scope.get("headers", ())).get(b"x-amz-target", b"").decode("latin-1")
+        if scope["type"] != "http" or not target:
+            await self.moto(scope, receive, send)
+            return
+        body = await Request(scope, receive).body()
+        answer = await answer_of(self.moto, scope, again(body))
+        if answer.status == 200:
+            match target.rpartition(".")[2]:
+                case "StartTranscriptionJob":
+                    self._note(json.loads(body))
+                case "GetTranscriptionJob":
+                    answer = self._end(answer)
+        await answer.send(send)
+
+    def _note(self, asked: dict[str, Any]) -> None:
+        job = {
+            "name": asked["TranscriptionJobName"],
+            "uri": asked["Media"]["MediaFileUri"],
+            "bucket": asked.get("OutputBucketName"),
+            "key": asked.get("OutputKey"),
+        }
+        with self._lock, self.ledger.open("a") as file:
+            file.write(json.dumps(job) + "\n")
+
+    def _end(self, answer: Answer) -> Answer:
+        """A job that is completed has failed, if it is to; otherwise its transcript is where it was wanted."""
+        said = json.loads(answer.body)
+        job = said["TranscriptionJob"]
+        if job.get("TranscriptionJobStatus") != "COMPLETED":
+            return answer
+        name, uri = job["TranscriptionJobName"], job["Media"]["MediaFileUri"]
+        if (reason := self.reasons.get(uri)) is not None:
+            job.pop("Transcript", None)
+            job |= {"TranscriptionJobStatus": "FAILED", "FailureReason": reason}
+            return Answer(answer.status, answer.headers, json.dumps(said).encode())
+        with self._lock:
+            first = name not in self._written
+            self._written.add(name)
+        wanted = next((one for one in self.jobs() if one["name"] == name and one["bucket"] and one["key"]), None)
+        if first and wanted:
+            words = self.words.get(uri) or words_in(uri)
+            transcript = transcript_of(name, words, job.get("LanguageCode") or "en-US")
+            self.put(f"s3://{wanted['bucket']}/{wanted['key']}", json.dumps(transcript).encode())
+        return answer
+
+    def put(self, uri: str, body: bytes) -> None:
+        """Past all faults."""
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        path = f"/{bucket}/{quote(key)}"
+        if self.http.put(path, content=body).status_code == 404:
+            self.http.put(f"/{bucket}")
+            self.http.put(path, content=body).raise_for_status()
+
+
+def again(body: bytes) -> Receive:
+    """A body that was read, to be read once more."""
+    sent = False
+
+    async def receive() -> Message:
+        nonlocal sent
+        if sent:
+            return {"type": "http.disconnect"}
+        sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def words_in(uri: str) -> str:
+    """What is said in s3://bucket/good-morning.wav: good morning."""
+    return uri.rpartition("/")[2].rpartition(".")[0].replace("-", " ").replace("_", " ")
+
+
+def transcript_of(name: str, words: str, language: str) -> dict[str, Any]:
+    """A transcript as Amazon writes them: numbers are strings, half a second for each word."""
+    items: list[dict[str, Any]] = [
+        {
+            "id": at,
+            "type": "pronunciation",
+            "alternatives": [{"confidence": "0.99", "content": word}],
+            "start_time": f"{at / 2:.2f}",
+            "end_time": f"{at / 2 + 0.5:.2f}",
+        }
+        for at, word in enumerate(words.split())
+    ]
+    whole = {
+        "id": 0,
+        "transcript": words,
+        "start_time": "0.0",
+        "end_time": f"{len(items) / 2:.2f}",
+        "items": [item["id"] for item in items],
+    }
+    results = {
+        "language_code": language,
+        "language_identification": [{"score": "0.99", "code": language}],
+        "transcripts": [{"transcript": words}],
+        "items": items,
+        "audio_segments": [whole] if items else [],
+    }
+    return {"jobName": name, "accountId": "123456789012", "status": "COMPLETED", "results": results}

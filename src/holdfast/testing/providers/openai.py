@@ -1,0 +1,368 @@
+"""A server that speaks as OpenAI does: files, batches, chat completions, models. All of it is in its folder.
+
+It may be killed and started again at any time. `ledger` is the witness: every batch that was ever begun, in the order
+they were; `completions` has every prompt that was answered in a chat. A server in another process tells the same at
+GET /_ledger and /_completions, and is told how to behave by POST /_script with the fields of `Script`.
+"""
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from holdfast.testing.providers.openai_script import (
+    Script,
+    answer_to,
+    error,
+    output_line,
+    prompt_of,
+    undone_line,
+    written,
+)
+
+STAGES = ("validating", "in_progress", "finalizing")
+ENDPOINTS = ("/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/completions", "/v1/moderations")
+DAY_SECONDS = 86_400
+Batch = dict[str, Any]
+
+
+class Refused(Exception):
+    """An answer that is none of 200."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        self.status = status
+        self.body = error(message, code, "invalid_request_error" if status < 500 else "server_error")
+
+
+class OpenAIStandIn:
+    """An ASGI app. What is asked of `script` can be changed at any time with `told`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("files", "batches"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def script(self) -> Script:
+        return Script.read(self.folder / "script.json")
+
+    def told(self, **changes: Any) -> Script:
+        """Behave like this from now on: the fields of Script."""
+        return self.script.changed(self.folder / "script.json", changes)
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Every batch that was ever begun: id, metadata, input_file_id."""
+        batches = [as_object(path.read_bytes()) for path in sorted((self.folder / "batches").glob("batch_*.json"))]
+        return [{name: batch[name] for name in ("id", "metadata", "input_file_id")} for batch in batches]
+
+    def completions(self) -> list[str]:
+        """Every prompt that was answered in a chat."""
+        return [line["prompt"] for line in read_lines(self.folder / "completions.jsonl")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except Refused as refused:
+            answer = JSONResponse(refused.body, refused.status)
+        answer.headers["x-request-id"] = f"req_{secrets.token_hex(8)}"
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        method, path = request.method, request.url.path
+        body = await request.body()
+        if path.startswith("/_"):
+            return self._about(path, body)
+        script = self.script
+        self._let_in(request, script)
+        parts = path.removeprefix("/v1").strip("/").split("/")
+        if parts[0] in ("files", "batches") and not script.has_batches:
+            raise Refused(404, "File Not Found", "not_found_error")
+        match method, parts:
+            case "GET", ["models"]:
+                models = [{"id": "stand-in", "object": "model", "created": 1_790_000_000, "owned_by": "holdfast"}]
+                return JSONResponse({"object": "list", "data": models})
+            case "POST", ["chat", "completions"]:
+                return self._chat(as_object(body))
+            case "POST", ["files"]:
+                return JSONResponse(self._upload(request.headers.get("content-type", ""), body))
+            case "GET", ["files"]:
+                files = [self._file(path.name) for path in sorted((self.folder / "files").iterdir()) if not path.suffix]
+                return JSONResponse({"object": "list", "data": files, "has_more": False})
+            case "GET", ["files", file]:
+                return JSONResponse(self._file(file))
+            case "GET", ["files", file, "content"]:
+                self._file(file)
+                return Response((self.folder / "files" / file).read_bytes(), media_type="application/octet-stream")
+            case "DELETE", ["files", file]:
+                self._file(file)
+                (self.folder / "files" / file).unlink()
+                return JSONResponse({"id": file, "object": "file", "deleted": True})
+            case "POST", ["batches"]:
+                return JSONResponse(shown(self._begin(as_object(body))))
+            case "GET", ["batches"]:
+                return JSONResponse(self._list(request.query_params.get("after"), request.query_params.get("limit")))
+            case "GET", ["batches", batch]:
+                return JSONResponse(shown(self._polled(self._batch(batch), script)))
+            case "POST", ["batches", batch, "cancel"]:
+                return JSONResponse(shown(self._cancelled(self._batch(batch), script)))
+        raise Refused(404, f"Invalid URL ({method} {path})", "unknown_url")
+
+    def _about(self, path: str, body: bytes) -> Response:
+        match path:
+            case "/_ledger":
+                return JSONResponse(self.ledger())
+            case "/_completions":
+                return JSONResponse(self.completions())
+            case "/_script":
+                self.told(**as_object(body or b"{}"))
+                return Response(self.folder.joinpath("script.json").read_bytes(), media_type="application/json")
+        raise Refused(404, f"Invalid URL ({path})")
+
+    def _let_in(self, request: Request, script: Script) -> None:
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if script.key is not None and key != script.key:
+            raise Refused(401, f"Incorrect API key provided: {key}.", "invalid_api_key")
+
+    def _chat(self, body: dict[str, Any]) -> Response:
+        if body.get("stream"):
+            raise Refused(400, "This server does not stream.", "unsupported_value")
+        status, said = answer_to(body)
+        if status == 200:
+            append(self.folder / "completions.jsonl", {"prompt": prompt_of(body)})
+        return JSONResponse(said, status)
+
+    def _upload(self, kind: str, body: bytes) -> dict[str, Any]:
+        fields = parts_of(kind, body)
+        for name in ("file", "purpose"):
+            if name not in fields:
+                raise Refused(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
+        filename, content = fields["file"]
+        return self._keep(filename, content, fields["purpose"][1].decode())
+
+    def _keep(self, filename: str, content: bytes, purpose: str) -> dict[str, Any]:
+        file = f"file-{secrets.token_hex(8)}"
+        about = {
+            "id": file,
+            "object": "file",
+            "bytes": len(content),
+            "created_at": int(time.time()),
+            "filename": filename,
+            "purpose": purpose,
+            "status": "processed",
+            "expires_at": int(time.time()) + 30 * DAY_SECONDS,
+        }
+        write(self.folder / "files" / f"{file}.json", json.dumps(about).encode())
+        write(self.folder / "files" / file, content)
+        return about
+
+    def _file(self, file: str) -> dict[str, Any]:
+        if not re.fullmatch(r"file-\w+", file) or not (self.folder / "files" / file).exists():
+            raise Refused(404, f"No such File object: {file}", "not_found")
+        return as_object((self.folder / "files" / f"{file}.json").read_bytes())
+
+    def _begin(self, asked: dict[str, Any]) -> Batch:
+        for name in ("input_file_id", "endpoint", "completion_window"):
+            if not isinstance(asked.get(name), str):
+                raise Refused(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
+        self._file(asked["input_file_id"])
+        if asked["endpoint"] not in ENDPOINTS or asked["completion_window"] != "24h":
+            raise Refused(400, "Invalid value for 'endpoint' or 'completion_window'.", "invalid_value")
+        metadata = asked.get("metadata") or {}
+        lengths = [(len(name), len(value) if isinstance(value, str) else 513) for name, value in metadata.items()]
+        if len(lengths) > 16 or any(name > 64 or value > 512 for name, value in lengths):
+            raise Refused(400, "Invalid 'metadata': 16 pairs of 64 and 512 characters at most.", "invalid_metadata")
+        number = len(self.ledger()) + 1
+        now = time.time()
+        batch: Batch = {
+            "id": f"batch_{number:06}{secrets.token_hex(6)}",
+            "object": "batch",
+            "endpoint": asked["endpoint"],
+            "errors": None,
+            "input_file_id": asked["input_file_id"],
+            "completion_window": "24h",
+            "status": "validating",
+            "output_file_id": None,
+            "error_file_id": None,
+            "created_at": int(now),
+            "expires_at": int(now) + DAY_SECONDS,
+            **{f"{stage}_at": None for stage in ("in_progress", "finalizing", "completed", "failed", "expired")},
+            **{f"{stage}_at": None for stage in ("cancelling", "cancelled")},
+            "request_counts": {"total": 0, "completed": 0, "failed": 0},
+            "metadata": metadata,
+            "_": {"number": number, "began": now, "polls": 0, "lists": 0},
+        }
+        self._save(batch)
+        return batch
+
+    def _batch(self, batch: str) -> Batch:
+        path = self.folder / "batches" / f"{batch}.json"
+        if not re.fullmatch(r"batch_\w+", batch) or not path.exists() or batch in self.script.forgotten:
+            raise Refused(404, f"No batch found with id '{batch}'.")
+        return as_object(path.read_bytes())
+
+    def _save(self, batch: Batch) -> None:
+        write(self.folder / "batches" / f"{batch['id']}.json", json.dumps(batch).encode())
+
+    def _list(self, after: str | None, limit: str | None) -> dict[str, Any]:
+        script = self.script
+        newest_first = sorted((self.folder / "batches").glob("batch_*.json"), reverse=True)
+        rows = []
+        for batch in (as_object(path.read_bytes()) for path in newest_first):
+            hidden = batch["_"]["lists"] < script.hidden_lists
+            if not after and hidden:
+                batch["_"]["lists"] += 1
+                self._save(batch)
+            if not hidden and time.time() - batch["_"]["began"] >= script.hidden_seconds:
+                rows.append(shown(batch))
+        if after:
+            places = [at for at, row in enumerate(rows) if row["id"] == after]
+            rows = rows[places[0] + 1 :] if places else []
+        page = rows[: min(int(limit or 20), script.page_most)]
+        ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
+        return {"object": "list", "data": page, **ends, "has_more": len(page) < len(rows)}
+
+    def _polled(self, batch: Batch, script: Script) -> Batch:
+        """A poll, which lets the work go on."""
+        own = batch["_"]
+        own["polls"] += 1
+        if own["polls"] <= script.unknown_polls:
+            self._save(batch)
+            raise Refused(404, f"No batch found with id '{batch['id']}'.")
+        status = batch["status"]
+        if status == "cancelling":
+            self._end(batch, "cancelled", script)
+        elif status in STAGES:
+            polls = own["polls"] - script.unknown_polls - 1
+            at = (time.time() - own["began"]) / script.seconds if script.seconds else polls / max(script.polls, 1)
+            stage = len(STAGES) if not script.seconds and not script.polls else int(at)
+            if stage >= 1 and (errors := self._refused_lines(batch)):
+                batch["errors"] = {"object": "list", "data": errors}
+                self._end(batch, "failed", script)
+            elif stage >= len(STAGES):
+                self._end(batch, script.ends, script)
+            elif STAGES[stage] != status:
+                batch |= {"status": STAGES[stage], f"{STAGES[stage]}_at": int(time.time())}
+                batch["request_counts"]["total"] = len(list(self._requests(batch)))
+        self._save(batch)
+        return batch
+
+    def _cancelled(self, batch: Batch, script: Script) -> Batch:
+        if script.cancel == "refused" or batch["status"] not in (*STAGES, "cancelling"):
+            raise Refused(400, f"Cannot cancel a batch with status '{batch['status']}'.")
+        if script.cancel == "too_late":
+            self._end(batch, "completed", script)
+        else:
+            batch |= {"status": "cancelling", "cancelling_at": int(time.time())}
+        self._save(batch)
+        return batch
+
+    def _requests(self, batch: Batch) -> Iterator[dict[str, Any]]:
+        yield from read_lines(self.folder / "files" / batch["input_file_id"])
+
+    def _refused_lines(self, batch: Batch) -> list[dict[str, Any]]:
+        """What validation says of the input file."""
+        seen: set[Any] = set()
+        errors = []
+        lines = (self.folder / "files" / batch["input_file_id"]).read_text().splitlines()
+        for number, text in enumerate(lines, 1):
+            line = as_object(text.encode())
+            name = line.get("custom_id")
+            if not line:
+                code, message = "invalid_json_line", "This line is not parseable as valid JSON."
+            elif name is None or not isinstance(line.get("body"), dict):
+                code, message = "missing_required_parameter", "custom_id or body is missing."
+            elif name in seen:
+                code, message = "duplicate_custom_id", f"The custom_id '{name}' is used more than once."
+            elif line.get("url") != batch["endpoint"]:
+                code, message = "invalid_url", "The URL provided for this request does not match the batch endpoint."
+            else:
+                seen.add(name)
+                continue
+            errors.append({"code": code, "line": number, "message": message, "param": None})
+        empty = {"code": "empty_file", "line": None, "message": "The input file is empty.", "param": None}
+        return errors if lines else [empty]
+
+    def _end(self, batch: Batch, status: str, script: Script) -> None:
+        batch |= {"status": status, f"{status}_at": int(time.time())}
+        if status == "failed":
+            message = f"The batch failed: {script.failed_code}."
+            errors = [{"code": script.failed_code, "line": None, "message": message, "param": None}]
+            batch["errors"] = batch["errors"] or {"object": "list", "data": errors}
+            return
+        requests = list(self._requests(batch))
+        count = len(requests) if status == "completed" else int(len(requests) * script.part)
+        answers = [(one["custom_id"], *answer_to(one["body"])) for one in requests[:count]]
+        good = [output_line(*answer) for answer in answers if answer[1] == 200]
+        bad = [output_line(*answer) for answer in answers if answer[1] != 200]
+        bad += [undone_line(one["custom_id"], status) for one in requests[count:]]
+        if good:
+            file = self._keep(f"{batch['id']}_output.jsonl", written(good, script.mangled), "batch_output")
+            batch["output_file_id"] = file["id"]
+        if bad or script.empty_error_file:
+            batch["error_file_id"] = self._keep(f"{batch['id']}_error.jsonl", written(bad, ()), "batch_output")["id"]
+        batch["request_counts"] = {"total": len(requests), "completed": len(good), "failed": len(bad)}
+        used = [line["response"]["body"]["usage"] for line in good]
+        tokens_in, tokens_out = (sum(one[name] for one in used) for name in ("prompt_tokens", "completion_tokens"))
+        batch["usage"] = {
+            "input_tokens": tokens_in,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": tokens_out,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": tokens_in + tokens_out,
+        }
+
+
+def shown(batch: Batch) -> Batch:
+    return {name: value for name, value in batch.items() if name != "_"}
+
+
+def as_object(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def parts_of(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:
+    """The fields of a form: the name of the file, if there is one, and the content."""
+    boundary = kind.partition("boundary=")[2].strip('"').encode()
+    fields = {}
+    for part in body.split(b"--" + boundary)[1:-1] if boundary else ():
+        head, _, content = part[2:-2].partition(b"\r\n\r\n")
+        name = re.search(rb'\bname="([^"]*)"', head)
+        filename = re.search(rb'\bfilename="([^"]*)"', head)
+        if name:
+            fields[name[1].decode()] = (filename[1].decode() if filename else "", content)
+    return fields
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        for line in path.read_bytes().splitlines():
+            yield as_object(line)
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write(path: Path, content: bytes) -> None:
+    """Whole or not at all, however the server ends."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.replace(path)

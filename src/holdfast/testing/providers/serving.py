@@ -1,0 +1,210 @@
+"""Servers on this machine: an ASGI app on a port of loopback, in a thread or as a process.
+
+Both start again on the same port, and a process can be killed. Connections can be dropped without an answer.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import httpx
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast.testing.providers.faults import DROP
+
+starting_most_seconds = 30.0
+
+
+class Droppable(HttpToolsProtocol):
+    """HTTP as uvicorn speaks it, where the app may close the connection."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {DROP: {"close": self._drop}}
+
+    def _drop(self, at_once: bool) -> None:
+        if at_once:
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+
+def listening(port: int = 0) -> socket.socket:
+    """A socket on this port of loopback, or on a free one."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(128)
+    return listener
+
+
+class Started(uvicorn.Server):
+    """uvicorn, which says when it listens."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        config = uvicorn.Config(
+            app,
+            interface="asgi3",
+            http=Droppable,
+            ws="none",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
+        )
+        super().__init__(config)
+        self.listens = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listens.set()
+
+
+class Server:
+    """An ASGI app on a port of loopback, in a thread. `with Server(app) as server: ... server.url`.
+
+    `app` may be changed while it runs: the next request goes to the new one.
+    """
+
+    def __init__(self, app: ASGIApp, *, port: int = 0) -> None:
+        self.app = app
+        self.port = port
+        self._running: tuple[Started, threading.Thread, socket.socket] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Self:
+        """Listen; on the same port as before if it was started before."""
+        listener = listening(self.port)
+        self.port = listener.getsockname()[1]
+        server = Started(self._call)
+        thread = threading.Thread(target=server.run, args=([listener],), name="stand-in", daemon=True)
+        thread.start()
+        if not server.listens.wait(starting_most_seconds):
+            raise RuntimeError("The server did not start.")
+        self._running = server, thread, listener
+        return self
+
+    def stop(self) -> None:
+        """Listen no more: whoever connects is refused."""
+        if self._running:
+            server, thread, listener = self._running
+            server.should_exit = True
+            thread.join()
+            listener.close()
+            self._running = None
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+
+class ServerProcess:
+    """A stand-in as a process of its own, which can be killed and started again on its folder and port."""
+
+    def __init__(self, name: str, folder: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
+        """`name` is what `python -m holdfast.testing.providers` calls it."""
+        self.name = name
+        self.folder = folder
+        self.port = port
+        self.options = list(options)
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> Self:
+        """Start it and wait until it listens."""
+        command = [sys.executable, "-m", "holdfast.testing.providers", self.name]
+        command += ["--port", str(self.port), "--folder", str(self.folder), *self.options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
+        assert self._process.stdout is not None  # noqa: S101 - for the types
+        line = self._process.stdout.readline()
+        if not line.startswith("http://"):
+            raise RuntimeError(f"The stand-in {self.name} did not start.")
+        self.port = int(line.rsplit(":", 1)[1])
+        return self
+
+    def kill(self) -> None:
+        """Stop it as a power cut does."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process:
+            self._process.send_signal(number)
+            self._process.communicate()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+
+
+class Forward:
+    """An ASGI app that passes every request on to a real server, so that faults can stand before that."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._client: httpx.AsyncClient | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        client = self._client = self._client or httpx.AsyncClient(trust_env=False, timeout=60)
+        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        query = scope["query_string"].decode("latin-1")
+        headers = [(name, value) for name, value in scope["headers"] if name not in (b"connection", b"keep-alive")]
+        url = f"{self.url}{path}" + (f"?{query}" if query else "")
+        request = client.build_request(scope["method"], url, headers=headers, content=body)
+        answer = await client.send(request, stream=True)
+        try:
+            raw = b"".join([part async for part in answer.aiter_raw()])
+        finally:
+            await answer.aclose()
+        unwanted = (b"transfer-encoding", b"connection", b"content-length", b"keep-alive")
+        kept = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in unwanted]
+        kept.append((b"content-length", answer.headers.get("content-length", str(len(raw))).encode()))
+        await send({"type": "http.response.start", "status": answer.status_code, "headers": kept})
+        await send({"type": "http.response.body", "body": raw})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                if self._client:
+                    with contextlib.suppress(httpx.HTTPError):
+                        await self._client.aclose()
+                    self._client = None
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "lifespan.startup.complete"})
