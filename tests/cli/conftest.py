@@ -13,7 +13,8 @@ import pytest
 
 from holdfast.cli import main
 from holdfast.kernel.store import Store
-from holdfast.testing import Database
+from holdfast.testing import Database, Ground
+from tests.worker.living import running_clock
 
 T = TypeVar("T")
 
@@ -61,6 +62,21 @@ def holdfast(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ke
     before = signal.getsignal(signal.SIGINT)
     yield run
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def live(ground: Ground) -> Iterator[Database]:
+    """A database on which time passes, for all tests of a file."""
+    with running_clock(ground) as database:
+        yield database
+
+
+@pytest.fixture
+def typed(holdfast: Keyboard, live: Database, server: str, monkeypatch: pytest.MonkeyPatch) -> Keyboard:
+    """The command, with the file's own server and its database."""
+    monkeypatch.setenv("HOLDFAST_API", server)
+    monkeypatch.setenv("HOLDFAST_URL", live.url)
+    return holdfast
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 
 def test_a_mistyped_command_names_the_near_one() -> None:
-    assert "Did you mean 'watch'?" in holdfast("wacth").stderr
+    assert "Did you mean 'watch'" in " ".join(holdfast("wacth").stderr.split())
 
 
 def test_a_wrong_setting_is_a_usage_error() -> None:
@@ -131,9 +131,16 @@ def test_doctor_looks_at_everything_and_changes_nothing(empty_database: Database
     done = holdfast("doctor", "--json", HOLDFAST_URL=empty_database.owner_url)
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert done.returncode == 0
-    assert list(checks) == ["python", "settings", "database", "objects", "server"]
+    assert list(checks) == ["python", "settings", "database", "objects", "providers", "server"]
     assert "schema not yet: kernel/0001_clock" in checks["database"]["finding"]
     assert empty_database.ask_owner("select to_regnamespace('holdfast')") is None
+
+
+def test_doctor_asks_the_providers_that_are_set_up(database: Database) -> None:
+    done = holdfast("doctor", HOLDFAST_URL=database.url, OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+    assert done.returncode == 1
+    assert "OPENAI: " in done.stdout
+    assert "Look at its keys and its address" in done.stdout
 
 
 def test_doctor_makes_no_cluster(tmp_path: Path) -> None:

@@ -20,12 +20,10 @@ from holdfast.cli.ingest import bring
 from holdfast.cli.sources import Document, find_sources
 from holdfast.errors import RequestInvalid, UrlRefused
 from holdfast.kernel.settings import Settings
-from holdfast.objects import open_objects
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.http.serving import serving
-from tests.worker.conftest import running_clock
-from tests.worker.crew import Crew
+from tests.worker.living import staffed
 
 KELP = "# Kelp\n\nA holdfast is the part of kelp that clings to the rock.\n"
 BREAD = "# Bread\n\nSourdough is leavened by wild yeast.\n"
@@ -33,30 +31,9 @@ TORN = b"PK\x03\x04 the rest is missing"
 
 
 @pytest.fixture(scope="module")
-def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
 def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that has a worker."""
-    home = tmp_path_factory.mktemp("home")
-    crew = Crew(live.url, home)
-    crew.environment |= {"HOLDFAST_OBJECTS": f"file://{home}/objects"}
-    crew.start(app="tests.lifecycles.ingest.app:hf", lease_seconds=20.0)
-    try:
-        with serving(live, open_objects(Settings(objects=f"file://{home}/objects"))) as address:
-            yield address
-    finally:
-        crew.close()
-
-
-@pytest.fixture
-def typed(holdfast: Keyboard, server: str, monkeypatch: pytest.MonkeyPatch) -> Keyboard:
-    """The command, with that server and no other."""
-    monkeypatch.setenv("HOLDFAST_API", server)
-    return holdfast
+    with staffed(live, tmp_path_factory.mktemp("home"), "tests.lifecycles.ingest.app:hf") as address:
+        yield address
 
 
 @pytest.fixture

@@ -92,7 +92,10 @@ def test_ls_is_newest_first_and_says_that_there_is_more(holdfast: Keyboard, stag
         (("--state", "Quued"), "There is no state 'Quued'. Known are: "),
         (("--state", "COMPUTED", "--lifecycle", "dispatch"), "There is no state 'COMPUTED'."),
         (("--queue", "defualt"), "There is no queue 'defualt'. Known are: analysis, batch, default"),
-        (("--lifecycle", "dipsatch"), "There is no lifecycle 'dipsatch'. Known are: analysis, batch, dispatch"),
+        (
+            ("--lifecycle", "dipsatch"),
+            "There is no lifecycle 'dipsatch'. Known are: analysis, batch, batch_stop, dispatch",
+        ),
         (("--lifecycle", "batch"), "No task fits."),
     ],
 )

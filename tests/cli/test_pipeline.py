@@ -14,42 +14,17 @@ from holdfast.cli.board import own_note, rows
 from holdfast.cli.pipeline import pairs
 from holdfast.cli.upload import place_for
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.settings import Settings
-from holdfast.objects import open_objects
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.cli.test_terminal import Terminal
 from tests.http.serving import serving
-from tests.worker.conftest import running_clock
-from tests.worker.crew import Crew
-
-
-@pytest.fixture(scope="module")
-def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
-        yield database
+from tests.worker.living import staffed
 
 
 @pytest.fixture(scope="module")
 def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that has a worker."""
-    home = tmp_path_factory.mktemp("home")
-    crew = Crew(live.url, home)
-    crew.environment |= {"HOLDFAST_OBJECTS": f"file://{home}/objects"}
-    crew.start(app="tests.cli.leaflets:hf", lease_seconds=20.0)
-    try:
-        with serving(live, open_objects(Settings(objects=f"file://{home}/objects"))) as address:
-            yield address
-    finally:
-        crew.close()
-
-
-@pytest.fixture
-def typed(holdfast: Keyboard, live: Database, server: str, monkeypatch: pytest.MonkeyPatch) -> Keyboard:
-    """The command, with that server and its database."""
-    monkeypatch.setenv("HOLDFAST_API", server)
-    monkeypatch.setenv("HOLDFAST_URL", live.url)
-    return holdfast
+    with staffed(live, tmp_path_factory.mktemp("home"), "tests.cli.leaflets:hf") as address:
+        yield address
 
 
 @pytest.fixture

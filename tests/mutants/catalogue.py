@@ -1,5 +1,6 @@
 """The mutants, by the layer of proof that must kill them."""
 
+from tests.mutants.batches import OF_BATCHES
 from tests.mutants.ingestion import OF_INGESTION
 from tests.mutants.mutant import ANALYSIS, SQL, WORKER, Mutant
 from tests.mutants.pipelines import OF_PIPELINES
@@ -590,4 +591,4 @@ OF_USERS = [
     ),
 ]
 
-MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED, *OF_USERS, *OF_INGESTION, *OF_PIPELINES]
+MUTANTS = [*SIMULATED, *INTERLEAVED, *WITH_PROCESSES, *PROMISED, *OF_USERS, *OF_INGESTION, *OF_PIPELINES, *OF_BATCHES]

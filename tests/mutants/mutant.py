@@ -8,6 +8,7 @@ WORKER = "src/holdfast/worker"
 ANALYSIS = "src/holdfast/lifecycles/analysis"
 INGEST = "src/holdfast/lifecycles/ingest"
 PIPELINE = "src/holdfast/lifecycles/pipeline"
+BATCH = "src/holdfast/lifecycles/batch"
 
 ENVIRONMENT = {
     "simulation": {"HOLDFAST_SIM_SEED": "0", "HOLDFAST_SIM_OPERATIONS": "4000"},

@@ -2,19 +2,32 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import asyncpg
 
+from holdfast.kernel.lifecycle import Backoff
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Lease, Submission
+from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.testing import Database
 
 T = TypeVar("T")
 
 MINUTE = timedelta(minutes=1)
+
+# As a batch is polled, with no jobs beside it that have a say.
+POLLED = replace(
+    BATCH, name="polled", queue="polled", effects=None, max_attempts=3, crash_budget=3, backoff=Backoff()
+)  # fmt: skip
+
+
+async def declare_polled(store: Store) -> None:
+    await store.declare(POLLED)
+    await store.make_queue("polled")
 
 
 async def submit(store: Store, name: str | None = "work", **options: Any) -> UUID:

@@ -8,7 +8,7 @@ from holdfast.kernel.lifecycle import Backoff, Lifecycle, final, work
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Later
 from holdfast.testing import Clock, Database
-from tests.promises.stage import MINUTE, state_of, submit, take, take_one
+from tests.promises.stage import MINUTE, declare_polled, state_of, submit, take, take_one
 
 PATIENT = Lifecycle(
     "patient", start="OPEN", cancel="CANCELLED", fail="FAILED", max_attempts=8, crash_budget=5,
@@ -147,15 +147,16 @@ async def test_failures_are_counted_per_step(store: Store, clock: Clock) -> None
 
 
 async def test_polling_costs_nothing_and_leaves_the_limit_alone(store: Store, clock: Clock) -> None:
-    task = await submit(store, lifecycle="batch", max_attempts=1)
-    lease = await take_one(store, "batch")
+    await declare_polled(store)
+    task = await submit(store, lifecycle="polled", max_attempts=1)
+    lease = await take_one(store, "polled")
     await store.keep(lease, to="IN_PROGRESS")
     deadline = clock.now() + timedelta(hours=26)
     for _ in range(50):
         await store.finish(lease, Later(timedelta(seconds=120), kind="provider_poll"))
         assert (await store.explain(task)).reason == "provider_poll"
         clock.advance(seconds=120)
-        lease = await take_one(store, "batch")
+        lease = await take_one(store, "polled")
         assert (lease.attempt, lease.deadline) == (1, deadline)
     assert (await store.finish(lease, Done())).state == "COMPLETED"
 

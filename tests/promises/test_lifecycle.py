@@ -201,6 +201,10 @@ TABLES: dict[str, tuple[str, str, dict[str, Row | tuple[str, int | None]]]] = {
         "COMPLETED": (done, 100), "PARTIAL_COMPLETE": (partial, 100), "FAILED": (failed, None),
         "CANCELLED": (cancelled, None),
     }),
+    "batch_stop": ("STOPPING", "batch", {
+        "STOPPING": (W, "STOPPED LEFT_RUNNING CANCELLED", None, None),
+        "STOPPED": (done, 100), "LEFT_RUNNING": (failed, None), "CANCELLED": (cancelled, None),
+    }),
     "analysis": ("CREATED", "analysis", {
         "CREATED": (U, "UPLOADING EXPIRED CANCELLED", ("EXPIRED", 15, None), 0),
         "UPLOADING": (U, "UPLOADING UPLOAD_FAILED QUEUED EXPIRED CANCELLED", ("EXPIRED", 15, 60), 10),
@@ -255,7 +259,7 @@ def table(lifecycle: Lifecycle) -> dict[str, Row | tuple[str, int | None]]:
 
 
 @each_lifecycle
-def test_the_six_say_what_their_tables_say(lifecycle: Lifecycle) -> None:
+def test_they_say_what_their_tables_say(lifecycle: Lifecycle) -> None:
     start, queue, rows = TABLES[lifecycle.name]
     assert (lifecycle.start, lifecycle.queue, lifecycle.version) == (start, queue, 1)
     expected = {

@@ -10,7 +10,7 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Later, Partial
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing import Clock, Database
-from tests.promises.stage import place, state_of, submit, take, take_one
+from tests.promises.stage import declare_polled, place, state_of, submit, take, take_one
 
 LIMITED = [
     (lifecycle, state.name, state.limit.after, state.limit.to)
@@ -88,14 +88,15 @@ async def test_a_task_whose_limit_has_passed_is_not_claimed(store: Store, clock:
 
 
 async def test_at_its_limit_a_batch_wakes_a_worker_once_to_wind_it_up(store: Store, clock: Clock) -> None:
-    task = await submit(store, lifecycle="batch")
-    lease = await take_one(store, "batch")
+    await declare_polled(store)
+    task = await submit(store, lifecycle="polled")
+    lease = await take_one(store, "polled")
     await store.keep(lease, to="IN_PROGRESS")
     await store.finish(lease, Later(timedelta(days=3), kind="provider_poll"))
     clock.advance(hours=26)
     assert (await store.sweep()).expired == 1
     assert (await store.sweep()).expired == 0
-    lease = await take_one(store, "batch")
+    lease = await take_one(store, "polled")
     assert (lease.timed_out, lease.deadline, lease.state) == (True, None, "IN_PROGRESS")
     assert (await store.finish(lease, Partial())).state == "PARTIAL_COMPLETE"
     assert (await store.read(task))["attempt"] == 1
@@ -133,8 +134,9 @@ async def test_a_day_has_24_hours_in_every_time_zone(store: Store, database: Dat
 
 
 async def test_who_is_to_be_cancelled_is_cancelled_at_its_limit_unless_that_ends_it(store: Store, clock: Clock) -> None:
-    task = await submit(store, lifecycle="batch", time_limit=timedelta(minutes=1))
-    lease = await take_one(store, "batch", lasting=timedelta(hours=1))
+    await declare_polled(store)
+    task = await submit(store, lifecycle="polled", time_limit=timedelta(minutes=1))
+    lease = await take_one(store, "polled", lasting=timedelta(hours=1))
     await store.keep(lease, to="IN_PROGRESS")
     await store.cancel(task)
     clock.advance(minutes=1)

@@ -10,7 +10,7 @@ from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Later, Submission
 from holdfast.testing import Clock
-from tests.promises.stage import submit, take, take_one
+from tests.promises.stage import declare_polled, submit, take, take_one
 
 
 async def listed(store: Store, **filters: object) -> list[UUID]:
@@ -120,8 +120,9 @@ async def test_attempts_say_who_held_it_and_how_that_ended(store: Store, clock: 
 
 
 async def test_a_checkpoint_that_moves_a_task_does_not_end_the_lease(store: Store) -> None:
-    task = await submit(store, None, lifecycle="batch")
-    lease = await take_one(store, "batch")
+    await declare_polled(store)
+    task = await submit(store, None, lifecycle="polled")
+    lease = await take_one(store, "polled")
     await store.keep(lease, to="IN_PROGRESS")
     (held,) = await store.attempts(task)
     assert (held.worker_id, held.ended) == ("worker", None)

@@ -17,11 +17,13 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed, Later, Lease, Moved, Outcome, Partial
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing import Database
-from tests.promises.stage import MINUTE, lease_of, place
+from tests.promises.stage import MINUTE, POLLED, lease_of, place
 
 REFUSALS = r"denied|must be owner|is not a table|cannot delete from view"
 
-every_lifecycle = pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)
+# Of a batch its jobs have a say too: tests/lifecycles/batch/test_rules.py.
+ALL = [POLLED if lifecycle.name == "batch" else lifecycle for lifecycle in LIFECYCLES]
+every_lifecycle = pytest.mark.parametrize("lifecycle", ALL, ids=lambda lifecycle: lifecycle.name)
 
 Attempt = Callable[[UUID], Awaitable[object]]
 
@@ -108,6 +110,7 @@ def outside_attempts(
 async def test_through_the_functions_exactly_the_declared_pairs_happen(
     lifecycle: Lifecycle, store: Store, database: Database
 ) -> None:
+    await store.declare(lifecycle)
     reached: set[tuple[str, str]] = set()
     async with database.connect_owner() as owner:
         for state in lifecycle.states:
@@ -139,8 +142,9 @@ async def test_through_the_functions_exactly_the_declared_pairs_happen(
 
 @every_lifecycle
 async def test_by_raw_sql_of_the_owner_only_declared_moves_happen_each_with_its_event(
-    lifecycle: Lifecycle, database: Database
+    lifecycle: Lifecycle, store: Store, database: Database
 ) -> None:
+    await store.declare(lifecycle)
     async with database.connect_owner() as owner:
         verbs = [row[0] for row in await owner.fetch("select distinct verb from holdfast.transition")]
         matrix = {
@@ -195,8 +199,9 @@ async def write_by_hand(owner: asyncpg.Connection, task: UUID, verb: str, target
 
 @every_lifecycle
 async def test_a_task_is_born_only_where_its_lifecycle_lets_it_be_born(
-    lifecycle: Lifecycle, database: Database
+    lifecycle: Lifecycle, store: Store, database: Database
 ) -> None:
+    await store.declare(lifecycle)
     births = {lifecycle.start, lifecycle.blocked}
     async with database.connect_owner() as owner:
         for state in lifecycle.states:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import Fatal, Transient
 from holdfast.kernel.settings import Settings
-from holdfast.remote.fetch import web
+from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.guard import Guard
 from tests.remote.conftest import HERE, Fetching
 from tests.remote.site import Site, serving
@@ -188,10 +188,10 @@ def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    web.certificates.cache_clear()
+    certificates.cache_clear()
     with serving(context) as site:
         yield site
-    web.certificates.cache_clear()
+    certificates.cache_clear()
 
 
 async def test_a_certificate_is_checked_against_the_name_and_not_the_address(fetching: Fetching, secure: Site) -> None:

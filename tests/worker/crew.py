@@ -93,7 +93,8 @@ class Crew:
         self.folder = folder
         self.ledger = folder / "ledger"
         self.ledger.touch()
-        self.environment = {"HOLDFAST_URL": url, "LEDGER": str(self.ledger)}
+        objects = f"file://{folder}/objects"
+        self.environment = {"HOLDFAST_URL": url, "HOLDFAST_OBJECTS": objects, "LEDGER": str(self.ledger)}
         self.workers: list[Worker] = []
 
     def start(self, *, app: str = "tests.worker.app", processes: int = 1, **plan: Any) -> Worker:

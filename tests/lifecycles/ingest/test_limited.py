@@ -14,12 +14,11 @@ from holdfast.kernel.settings import Settings
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.sdk.client import all_pointed_at
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest.desk import Desk, desk_at
 from tests.lifecycles.ingest.embedding_server import KEY, EmbeddingServer, embedding_server, refusal
 from tests.lifecycles.ingest.ledger import Ledger, watch
-from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew, eventually
 
 EMBEDDER = "openai:house-model:8"
@@ -125,12 +124,6 @@ async def test_what_was_paid_for_before_the_silence_is_not_paid_for_again(
     paid = [one for one in await slow_desk.events(item["item_id"]) if one["tokens_in"]]
     assert len(paid) == chunks
     assert (await slow_desk.run(run))["cost_cents"] == pytest.approx(sum(one["tokens_in"] for one in paid))
-
-
-@pytest.fixture
-def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
-        yield database
 
 
 @pytest.mark.timeout(180)

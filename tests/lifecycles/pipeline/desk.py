@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from holdfast.api import make_app
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
@@ -16,6 +15,7 @@ from holdfast.kernel.task import Lease
 from holdfast.objects import objects_of
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
+from tests.http.apps import app_over
 from tests.http.conftest import client
 from tests.lifecycles.pipeline.app import hf, press
 
@@ -86,7 +86,7 @@ async def desk_at(engine: Engine, settings: Settings) -> AsyncIterator[Desk]:
     async with pooled(Address(given=engine.database.url), connections=5) as pool:
         store = Store(pool)
         await hf.declare(store)
-        app = make_app(pool, database="a test's own", objects=objects_of(settings))
+        app = app_over(pool, objects_of(settings))
         async with client(app) as http:
             yield Desk(app, http, store, engine)
             assert await store.verify() == []

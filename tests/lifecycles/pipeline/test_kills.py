@@ -1,36 +1,21 @@
 """Workers are killed, and workers leave, in every stage at once: each job goes on at the stage it was in."""
 
-import contextlib
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.lifecycles.pipeline.jobs import Jobs
-from holdfast.testing import Database, Ground
 from tests.lifecycles.pipeline.app import NAMES
 from tests.lifecycles.pipeline.watched_app import hf, watched
-from tests.worker.conftest import running_clock
 from tests.worker.crew import Crew
 
 APP = "tests.lifecycles.pipeline.watched_app:hf"
 
 
 @pytest.fixture
-def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
-        yield database
-
-
-@pytest.fixture
-async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
-    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
-        crew.environment["HOLDFAST_OBJECTS"] = f"file://{tmp_path}/objects"
-        async with live.store() as crew.store:
-            await hf.declare(crew.store)
-            yield crew
-            assert await crew.store.verify() == []
+async def crew(crew: Crew) -> Crew:
+    await hf.declare(crew.store)
+    return crew
 
 
 @pytest.mark.timeout(120)

@@ -5,7 +5,6 @@ import sys
 from collections import Counter
 
 import pytest
-from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
 from holdfast.lifecycles.pipeline.newsroom.article import Thresholds
 from holdfast.lifecycles.pipeline.newsroom.feeds import without_duplicates
@@ -44,6 +43,8 @@ SHIPPED = {
 @pytest.fixture(scope="module")
 def held_out() -> list[tuple[bool, float]]:
     """Of every sample, whether a model that has not seen it was right, and how sure it was."""
+    from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
+
     taught = samples()
     topics = [sample.topic for sample in taught]
     found = []

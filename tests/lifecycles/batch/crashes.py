@@ -1,0 +1,96 @@
+"""Crashes at the lines that matter: before and after each call to a provider, and each word to the database."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from holdfast.batch import Ended, Input, Job, Provider, Result, Running
+from holdfast.kernel.attempt import ATTEMPT
+from holdfast.kernel.task import Lease
+from holdfast.lifecycles.batch.batches import Batches, JobRow, Told
+
+
+def crash() -> None:
+    """The process dies here, as far as the database and the provider can tell."""
+    attempt = ATTEMPT.get()
+    assert attempt is not None
+    attempt.desk.interrupt(attempt.lease.task_id, None)
+    raise asyncio.CancelledError("the process has crashed here")
+
+
+Point = Callable[[str], None]
+
+
+class Watched(Provider):
+    """A provider between two points where a crash may come: before it is asked, and before its answer is heard."""
+
+    def __init__(self, inner: Provider, point: Point) -> None:
+        self.inner = inner
+        self.point = point
+
+    def __getattribute__(self, name: str) -> Any:
+        own = ("inner", "point", "submit", "find", "poll", "fetch", "cancel", "__class__", "__dict__")
+        return (
+            object.__getattribute__(self, name)
+            if name in own
+            else getattr(object.__getattribute__(self, "inner"), name)
+        )
+
+    async def submit(self, job: Job, inputs: Sequence[Input]) -> str:
+        self.point("before submit")
+        answer = await self.inner.submit(job, inputs)
+        self.point("after submit")
+        return answer
+
+    async def find(self, job: Job) -> str | None:
+        self.point("before find")
+        answer = await self.inner.find(job)
+        self.point("after find")
+        return answer
+
+    async def poll(self, job: Job) -> Running | Ended:
+        self.point("before poll")
+        answer = await self.inner.poll(job)
+        self.point("after poll")
+        return answer
+
+    async def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
+        self.point("before fetch")
+        async for one in self.inner.fetch(job, inputs):
+            yield one
+        self.point("after fetch")
+
+    async def cancel(self, job: Job) -> Ended | None:
+        self.point("before cancel")
+        answer = await self.inner.cancel(job)
+        self.point("after cancel")
+        return answer
+
+
+def watch_words(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
+    """A crash may come before and after each word to the database about jobs."""
+    tell, plan, merged = Batches.tell, Batches.plan, Batches.keep_merged
+
+    async def told(self: Batches, lease: Lease, task: UUID, *said: Told) -> tuple[bool, dict[int, JobRow]]:
+        verbs = " ".join(sorted({one["verb"] for one in said}))
+        point(f"before {verbs}")
+        answer = await tell(self, lease, task, *said)
+        point(f"after {verbs}")
+        return answer
+
+    async def planned(self: Batches, *given: Any) -> None:
+        point("before plan")
+        await plan(self, *given)
+        point("after plan")
+
+    async def put(self: Batches, *given: Any) -> None:
+        point("before merged")
+        await merged(self, *given)
+        point("after merged")
+
+    monkeypatch.setattr(Batches, "tell", told)
+    monkeypatch.setattr(Batches, "plan", planned)
+    monkeypatch.setattr(Batches, "keep_merged", put)

@@ -1,0 +1,131 @@
+"""Schedules of crashes and faults, made from a seed, for a batch at a provider that keeps a ledger.
+
+Whatever happens, of each job at most one is ever begun; when the batch is over nothing runs, or a person was told.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from holdfast import Holdfast
+from holdfast.batch import Provider
+from holdfast.kernel.store import Store
+from holdfast.lifecycles.batch.batches import Batches
+from holdfast.sdk.batch import Batch
+from holdfast.testing.engine import Engine
+from tests.lifecycles.batch.crashes import Watched, crash
+
+crashes_at_most = 5
+turns_at_most = 40
+
+
+class Witness(Protocol):
+    """What a provider's own books say."""
+
+    provider: Provider
+
+    def inputs(self, chance: random.Random) -> dict[str, Any]:
+        """What a batch is made of."""
+
+    def trouble(self, chance: random.Random) -> None:
+        """Let something go wrong on the wire, sooner or later."""
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more."""
+
+    def begun(self) -> Sequence[str]:
+        """The tokens of all jobs that were ever begun, as often as they were."""
+
+    def running(self) -> Sequence[str]:
+        """What has not ended, and nobody has stopped."""
+
+
+@dataclass
+class Played:
+    """What has been met in all schedules: a run that meets nothing proves nothing."""
+
+    states: Counter[str] = field(default_factory=Counter)
+    crashes: Counter[str] = field(default_factory=Counter)
+
+
+class Chance:
+    """Crashes now and then, at a point that a seed has chosen."""
+
+    def __init__(self, seed: int, played: Played) -> None:
+        self.random = random.Random(seed)  # noqa: S311
+        self.left = self.random.randint(0, crashes_at_most)
+        self.played = played
+
+    def __call__(self, where: str) -> None:
+        if self.left and self.random.random() < 0.15:
+            self.left -= 1
+            self.played.crashes[where] += 1
+            crash()
+
+
+class Schedules:
+    """Plays schedules, one batch each, all in one database."""
+
+    def __init__(self, engine: Engine, witness: Witness, task_type: str) -> None:
+        self.engine = engine
+        self.witness = witness
+        self.played = Played()
+        self.chance = Chance(0, self.played)
+        self.chance.left = 0
+        watched = Watched(witness.provider, lambda where: self.chance(where))
+        hf = Holdfast()
+        self.batch: Batch = hf.batch(task_type, watched)
+        engine._know(hf)
+        engine.call(hf.declare(engine.store))
+
+    @property
+    def store(self) -> Store:
+        return self.engine.store
+
+    def play(self, seed: int) -> None:
+        self.chance = Chance(seed, self.played)
+        chance = self.chance.random
+        self.witness.trouble(chance)
+        begun_before = Counter(self.witness.begun())
+        handle = self.engine.start(self.batch, **self.witness.inputs(chance))
+        is_cancelled = chance.random() < 0.25
+        turns = chance.randint(1, 4)
+        self.turn(turns if is_cancelled else turns_at_most, handle.id)
+        if is_cancelled:
+            self.engine.call(self.store.cancel(handle.id))
+        self.witness.calm()
+        self.chance.left = 0
+        self.engine.drain()
+        self.check(handle.id, seed, begun_before)
+
+    def turn(self, turns: int, task: UUID) -> None:
+        """So many looks at what is due, each a little later, by two workers at the same time."""
+        for _ in range(turns):
+            self.engine.call(self.two())
+            if self.engine.call(self.store.outcomes([task])):
+                return
+            later = self.engine.clock.next(())
+            if later is None:
+                return
+            self.engine.clock.set(later)
+
+    async def two(self) -> None:
+        await asyncio.gather(self.engine._work(None, moving=False), self.engine._work(None, moving=False))
+
+    def check(self, task: UUID, seed: int, before: Counter[str]) -> None:
+        (batch,) = self.engine.call(Batches.beside(self.store).read([task]))
+        begun = Counter(self.witness.begun()) - before
+        said = f"seed {seed}: {batch['status']}, {[job['status'] for job in batch['jobs']]}, {batch['error']}"
+        assert all(number == 1 for number in begun.values()), f"{said}: begun twice: {begun}"
+        assert set(begun) <= {job["token"] for job in batch["jobs"]}, said
+        assert batch["finished_at"] is not None or any(job["status"] == "PARKED" for job in batch["jobs"]), said
+        told = {entry["task_id"] for entry in self.engine.call(self.store.inbox())}
+        left = set(self.witness.running()) & {str(job["external_job_id"]) for job in batch["jobs"]}
+        assert not left or told & {task, UUID(str(batch["stopped_by"] or task))}, f"{said}: left running: {left}"
+        if batch["status"] in ("COMPLETED", "PARTIAL_COMPLETE"):
+            assert batch["ok"] + batch["failed"] + batch["invalid"] == batch["inputs"], said
+        self.played.states[batch["status"]] += 1

@@ -1,0 +1,219 @@
+"""Recordings of many kinds are heard on this machine; what is none says so."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holdfast.errors import Fatal, SchemaInvalid
+from holdfast.objects.local import Folder
+from holdfast.providers.door import Input, Result, Usage
+from holdfast.providers.local import audio
+from holdfast.providers.local.audio import RATE, read_recording
+from holdfast.providers.local.pieces import cut
+from holdfast.providers.local.provider import Local
+from holdfast.providers.local.words import samples, word_error_rate
+from tests.providers.jobs import all_of, finish, job, needs, results
+from tests.providers.recordings import Samples, at_rate, tone, wav, write
+from tests.worker.crew import eventually
+
+pytestmark = needs("transcription")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Local]:
+    """One model for all tests: any event loop may ask it."""
+    provider = Local()
+    yield provider
+    asyncio.run(provider.close())
+
+
+@pytest.fixture
+async def provider(shared: Local) -> Local:
+    await eventually(
+        lambda: asyncio.to_thread(lambda: shared.speech.process is None or not shared.speech.process.asked)
+    )
+    return shared
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "objects").open()
+
+
+def sound(path: Path) -> Samples:
+    return np.concatenate([*read_recording(path), np.zeros(0, np.float32)]).astype(np.float64)
+
+
+async def heard(provider: Local, objects: Folder, *paths: Path) -> list[Result]:
+    inputs = [Input(f"r{number}", path.as_uri()) for number, path in enumerate(paths)]
+    found = await all_of(provider, job("transcription", objects), inputs)
+    return [found[one.key] for one in inputs]
+
+
+async def test_the_samples_are_heard(provider: Local, objects: Folder) -> None:
+    found = await heard(provider, objects, *(path for path, _ in samples()))
+    said = " ".join(text for _, text in samples())
+    assert word_error_rate(said, " ".join(one.output["transcript"] for one in found)) < 0.12
+    for (path, _), one in zip(samples(), found, strict=True):
+        assert one.output["seconds"] == pytest.approx((path.stat().st_size - 44) / 2 / RATE, abs=0.01)
+        assert one.output["language_code"] == "en"
+        (segment,) = one.output["segments"]
+        assert 0 <= segment["start"] < 0.5 < segment["end"] <= one.output["seconds"]
+        assert one.usage == Usage("moonshine-tiny-en", cost_cents=Decimal(0))
+
+
+async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folder, tmp_path: Path) -> None:
+    path, said = samples()[2]
+    original = sound(path)
+    kinds = {
+        "phone": wav(at_rate(original, RATE, 8_000), rate=8_000, kind="u8"),
+        "disc": wav(at_rate(original, RATE, 44_100), rate=44_100, channels=2),
+        "studio": wav(at_rate(original, RATE, 96_000), rate=96_000, kind="f32", channels=6, extensible=True),
+    }
+    files = [write(tmp_path / f"{name}.wav", content) for name, content in kinds.items()]
+    for name, one in zip(kinds, await heard(provider, objects, *files), strict=True):
+        assert word_error_rate(said, one.output["transcript"]) < 0.35, name
+        assert one.output["seconds"] == pytest.approx(len(original) / RATE, abs=0.02), name
+
+
+async def test_a_long_recording_keeps_its_times(provider: Local, objects: Folder, tmp_path: Path) -> None:
+    parts = [sound(samples()[number][0]) for number in (2, 5)]
+    silence = np.zeros(4 * RATE)
+    whole = np.concatenate([silence, parts[0], silence, silence, silence, silence, silence, parts[1], silence])
+    (one,) = await heard(provider, objects, write(tmp_path / "long.wav", wav(whole)))
+    begins = [4.0, 4.0 + len(parts[0]) / RATE + 20]
+    assert [segment["start"] for segment in one.output["segments"]] == pytest.approx(begins, abs=0.4)
+    assert one.output["seconds"] == pytest.approx(len(whole) / RATE, abs=0.02)
+    said = f"{samples()[2][1]} {samples()[5][1]}"
+    assert word_error_rate(said, one.output["transcript"]) < 0.2
+
+
+async def test_what_is_no_recording_fails_alone_and_silence_is_no_failure(
+    provider: Local, objects: Folder, tmp_path: Path
+) -> None:
+    good = wav(tone(200, RATE, 0.1))
+    odd = {
+        "empty": b"",
+        "text": b"Dear all, this is a text that somebody called .wav.",
+        "no-samples": good[:30],
+        "no-layout": b"RIFF\x10\0\0\0WAVEdata\x04\0\0\0\0\0\0\0",
+        "nonsense": good.replace((16_000).to_bytes(4, "little"), b"\0\0\0\0"),
+    }
+    sound = {"nothing": wav(np.zeros(0)), "silence": wav(np.zeros(3 * RATE)), "short": good}
+    files = [write(tmp_path / f"{name}.wav", content) for name, content in {**odd, **sound}.items()]
+    found = dict(zip([*odd, *sound], await heard(provider, objects, *files), strict=True))
+    assert {name for name, one in found.items() if one.category == "SchemaInvalid"} == set(odd)
+    assert [found[name].output["transcript"] for name in sound] == ["", "", ""]
+    assert [found[name].output["seconds"] for name in sound] == [0, 3, 0.1]
+    assert "empty" in str(found["empty"].error)
+    assert "cut off" in str(found["no-samples"].error)
+
+
+async def test_a_model_that_is_killed_in_a_recording_hears_it_the_second_time(
+    provider: Local, objects: Folder, tmp_path: Path
+) -> None:
+    whole = np.concatenate([sound(path) for path, _ in samples()])
+    recording = Input("long", write(tmp_path / "long.wav", wav(whole)).as_uri())
+    one = job("transcription", objects)
+    await provider.submit(one, [recording])
+    polling = asyncio.create_task(provider.poll(one))
+    await eventually(lambda: asyncio.to_thread(lambda: (at := provider.speech.process) and at.loaded and at.asked))
+    assert provider.speech.process is not None
+    os.kill(provider.speech.process.pid, signal.SIGKILL)
+    await polling
+    await finish(provider, one)
+    (result,) = (await results(provider, one, [recording])).values()
+    assert (result.error, len(result.output["segments"]) > 3) == (None, True)
+
+
+# Reading alone
+
+
+@pytest.mark.parametrize("kind", ["u8", "i16", "i24", "i32", "f32", "f64"])
+def test_every_layout_is_read(tmp_path: Path, kind: str) -> None:
+    original = tone(440, RATE)
+    for extensible in (False, True):
+        read = sound(write(tmp_path / "a.wav", wav(original, kind=kind, channels=3, extensible=extensible)))
+        assert np.abs(read - original).max() < (0.01 if kind == "u8" else 0.0001)
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 22_050, 44_100, 47_999, 48_000, 96_000])
+def test_what_is_heard_stays_and_what_would_fold_back_goes(tmp_path: Path, rate: int) -> None:
+    kept = sound(write(tmp_path / "a.wav", wav(tone(1_000, rate, 3), rate=rate, kind="f32")))
+    assert len(kept) == pytest.approx(3 * RATE, abs=1)
+    inner = slice(RATE, 2 * RATE)  # one of the borders between two blocks lies before, one behind
+    assert np.abs(kept - tone(1_000, RATE, 4)[: len(kept)])[inner].max() < 0.002
+    if rate > 2 * 9_500:
+        gone = sound(write(tmp_path / "b.wav", wav(tone(9_500, rate, 3), rate=rate, kind="f32")))
+        assert np.abs(gone[inner]).max() < 0.005
+
+
+def test_a_recording_that_was_still_written_is_read_as_far_as_it_is_there(tmp_path: Path) -> None:
+    whole = wav(tone(440, RATE))
+    start = whole.index(b"data") + 4
+    for length in (b"\0\0\0\0", b"\xff\xff\xff\xff"):
+        cut_off = whole[:start] + length + whole[start + 4 : -1001]
+        assert len(sound(write(tmp_path / "a.wav", cut_off))) == RATE - 501
+
+
+def test_floats_that_are_no_numbers_are_silence(tmp_path: Path) -> None:
+    broken = tone(440, RATE)
+    broken[100:200] = np.nan
+    assert np.all(sound(write(tmp_path / "a.wav", wav(broken, kind="f32")))[100:200] == 0)
+
+
+def test_pieces_are_cut_in_the_silence_and_begin_where_it_ends() -> None:
+    speech, silence = tone(300, RATE, 14).astype(np.float32), np.zeros(2 * RATE, np.float32)
+    pieces = list(cut([silence, speech, silence, speech, speech]))
+    assert [round(piece.start) for piece in pieces[:2]] == [2, 18]
+    assert 16 < pieces[0].end < 18
+    assert all(len(piece.samples) <= 28 * RATE for piece in pieces)
+    assert pieces[-1].end == 46
+
+
+def test_a_recording_of_many_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audio, "longest_seconds", 1)
+    with pytest.raises(SchemaInvalid, match="longer than"):
+        sound(write(tmp_path / "a.wav", wav(tone(440, RATE, 2))))
+
+
+def test_without_ffmpeg_other_formats_teach_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for head in (b"ID3\x04", b"fLaC", b"OggS", b"\0\0\0\x20ftypM4A ", b"\xff\xfb\x90\x00"):
+        with pytest.raises(Fatal, match="Install ffmpeg"):
+            sound(write(tmp_path / "a.wav", head + bytes(100)))
+
+
+@pytest.mark.skipif(not shutil.which("ffmpeg"), reason="ffmpeg is not installed here")
+def test_with_ffmpeg_other_formats_are_read(tmp_path: Path) -> None:
+    original = tone(440, RATE)
+    path = write(tmp_path / "a.wav", wav(original))
+    subprocess.run(["ffmpeg", "-v", "error", "-i", path, tmp_path / "a.flac"], check=True)
+    assert np.abs(sound(tmp_path / "a.flac") - original).max() < 0.001
+    with pytest.raises(SchemaInvalid, match="cannot be read"):
+        sound(write(tmp_path / "b.flac", b"fLaC" + bytes(100)))
+
+
+@pytest.mark.parametrize(
+    ("said", "got", "rate"),
+    [
+        ("one two three four", "One, two - three four!", 0),
+        ("one two three four", "one too three four", 0.25),
+        ("one two three four", "three four", 0.5),
+        ("one two", "well one and two", 1),
+        ("it's", "its", 0),
+        ("one", "", 1),
+        ("", "", 0),
+        ("", "one", 1),
+    ],
+)
+def test_the_word_error_rate_counts_words(said: str, got: str, rate: float) -> None:
+    assert word_error_rate(said, got) == rate
