@@ -3,8 +3,11 @@
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 
 from holdfast import Holdfast, step
+from holdfast.batch import Ended, Input, Job, Provider, Result, Running
 from holdfast.kernel.running import current
 
 hf = Holdfast()
@@ -43,3 +46,28 @@ async def counted(seconds: float) -> None:
 
 def write(word: str) -> None:
     os.write(ledger, f"{word} {current().task_id} {os.getpid()} {time.monotonic()}\n".encode())
+
+
+class Busy(Provider):
+    """A provider that is always at work, and answers at once."""
+
+    name = "BENCH"
+
+    async def submit(self, job: Job, inputs: Sequence[Input]) -> str:
+        return job.token
+
+    async def find(self, job: Job) -> str | None:
+        return job.token
+
+    async def poll(self, job: Job) -> Running | Ended:
+        return Running("busy", again_in=timedelta(hours=1))
+
+    async def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
+        for one in inputs:
+            yield Result(one.key)
+
+    async def cancel(self, job: Job) -> None:
+        """It is not stopped."""
+
+
+hf.batch("transcription", Busy())
