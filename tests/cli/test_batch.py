@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def until(typed: Keyboard, batch: str, status: str) -> dict[str, Any]:
     """The batch, once its first job is in this status."""
-    over = time.monotonic() + 20
+    over = time.monotonic() + 60
     while time.monotonic() < over:
         shown: dict[str, Any] = typed("batch", "show", batch, "--json").json
         if [job["status"] for job in shown["jobs"]][:1] == [status]:

@@ -73,7 +73,7 @@ async def test_a_killed_watchdog_is_replaced_and_the_server_with_it(home: Path, 
         await write(url, number)
         killed = processes_of(home)
         watchdog_of(home).kill()
-        psutil.wait_procs(killed, timeout=30)
+        psutil.wait_procs(killed, timeout=60)
         assert await eventually_read(url) == list(range(number + 1))
     holder.leave()
     assert_gone(home)
@@ -86,7 +86,7 @@ def test_no_server_is_left_when_everybody_else_is_killed_at_once(home: Path, hol
     servers = processes_of(home)
     watchdog_of(home).kill()
     holder.kill()
-    assert not psutil.wait_procs(servers, timeout=30)[1]
+    assert not psutil.wait_procs(servers, timeout=60)[1]
 
 
 async def test_a_killed_postmaster_is_revived_at_the_same_address(home: Path, hold: Hold) -> None:
@@ -95,7 +95,7 @@ async def test_a_killed_postmaster_is_revived_at_the_same_address(home: Path, ho
         await write(url, number)
         server = postmaster_of(home)
         server.kill()
-        server.wait(10)
+        server.wait(60)
         assert await eventually_read(url) == list(range(number + 1))
         assert postmaster_of(home) != server
 
@@ -207,7 +207,7 @@ async def test_a_backend_that_only_computes_does_not_stand_in_the_way(home: Path
                 watchdog_of(home).resume()
             with pytest.raises((OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
                 await busy
-        backend.wait(30)
+        backend.wait(60)
         if not last:
             assert await eventually_read(url) == [1]
     assert_gone(home)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], what: object = "it", within: float = 30) -> T:
+async def eventually(ask: Callable[[], Awaitable[T]], what: object = "it", within: float = 60) -> T:
     """The first true answer; a database that is away may come back."""
     over = time.monotonic() + within
     while True:
