@@ -202,6 +202,8 @@ def test_where_there_is_nothing_the_next_step_is_told(
         assert teaches(holdfast("batch"), "holdfast batch submit --samples --wait")
         assert teaches(holdfast("batch", "providers"), "hf.providers()")
         assert holdfast("batch", "ls", "--json").json == []
+        refused = holdfast("batch", "submit", "--samples")
+        assert (refused.code, "try holdfast up --demo" in refused.err) == (2, True)
 
 
 def test_what_is_meant_is_told_by_the_names(folder: Path) -> None:

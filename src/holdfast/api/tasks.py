@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
-from holdfast.http.fields import Body, Text, Word
+from holdfast.http.fields import Body, Cancel, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.store import Store
@@ -43,10 +43,6 @@ class Attempts(BaseModel):
 
 class Tree(BaseModel):
     items: list[Link]
-
-
-class Cancel(Body):
-    reason: Text | None = None
 
 
 class CancelEffect(BaseModel):

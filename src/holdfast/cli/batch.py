@@ -258,6 +258,7 @@ def providers(as_json: Json = False) -> None:
         printing.say("Nobody offers batches. An application does, with one line more:", err=True)
         printing.say(("  hf.providers()", "bold"), "   # LOCAL, AWS and OPENAI", err=True)
         printing.say("A worker then tells of them: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
+        printing.say("The sample application has them: ", ("holdfast up --demo", "bold"), err=True)
         return
     printing.table(
         ("provider", "type", "set up", "worker", "answers", "open", "models"),
@@ -283,7 +284,7 @@ async def check_offer(server: "Server", task_type: str, provider: str) -> None:
     offer = next((one for one in found if (one["task_type"], one["provider"]) == (task_type, provider.upper())), None)
     if offer is None:
         there = ", ".join(f"{one['task_type']} with {one['provider'].lower()}" for one in found)
-        teach = f"There are: {there}." if there else "Start a worker that offers one: holdfast batch providers"
+        teach = f"There are: {there}." if there else "Say hf.providers() in your application, or try holdfast up --demo"
         raise RequestInvalid(f"Nobody offers {task_type} with {provider}.", fix=teach)
     if offer["missing"]:
         raise RequestInvalid(

@@ -61,3 +61,9 @@ def written(value: object) -> object:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(written)]
+
+
+class Cancel(Body):
+    """Why, for whoever looks at it later."""
+
+    reason: Text | None = None

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.errors import MoveRefused, TaskExpired, WalletNotFound
 from holdfast.http.access import Guarded, needs, owned_by
-from holdfast.http.fields import Body, Text, Whole, Word
+from holdfast.http.fields import Body, Cancel, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS, problem
 from holdfast.kernel.access import LOCAL, Principal
@@ -104,10 +104,6 @@ class Uploads(BaseModel):
 class Queued(BaseModel):
     task_id: UUID
     status: str
-
-
-class Cancel(Body):
-    reason: Text | None = None
 
 
 class Effect(BaseModel):

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.errors import MoveRefused, RequestInvalid, TaskExpired
 from holdfast.http.access import GuardedLong, needs, owned_by
-from holdfast.http.fields import Body, Text, Word, sane
+from holdfast.http.fields import Body, Cancel, Text, Word, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
@@ -114,10 +114,6 @@ class BatchPage(BaseModel):
     next: UUID | None
     approx_count: int
     capped: bool
-
-
-class Cancel(Body):
-    reason: Text | None = None
 
 
 class Effect(BaseModel):

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.errors import RequestInvalid, TaskNotFound
 from holdfast.http.access import GuardedLong, check_visible, needs, owned_by
-from holdfast.http.fields import Body, Real, Text, Whole, Word, sane
+from holdfast.http.fields import Body, Cancel, Real, Text, Whole, Word, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
@@ -105,10 +105,6 @@ class ItemEvents(BaseModel):
 class Effect(BaseModel):
     run_id: UUID
     effect: Literal["cancelled", "requested", "too_late"]
-
-
-class Cancel(Body):
-    reason: Text | None = None
 
 
 class File(Body):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, StrictBool
 
 from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
 from holdfast.http.access import Guarded, needs
-from holdfast.http.fields import Body, Text, Word
+from holdfast.http.fields import Body, Cancel, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
@@ -85,10 +85,6 @@ class JobPage(BaseModel):
     next: UUID | None
     approx_count: int
     capped: bool
-
-
-class Cancel(Body):
-    reason: Text | None = None
 
 
 class Effect(BaseModel):

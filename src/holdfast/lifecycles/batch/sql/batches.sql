@@ -68,7 +68,7 @@ begin
   if not found then
     perform holdfast.refuse('TK010', format('Nobody offers %s with %s.', p_type, p_provider), format('There are: %s.', coalesce(
       (select string_agg(format('%s with %s', p.task_type, p.provider), ', ' order by p.task_type, p.provider)
-       from holdfast.batch_provider p), 'none; start a worker that offers one')));
+       from holdfast.batch_provider p), 'none; start a worker whose application says hf.providers()')));
   elsif v_offer.offer ->> 'missing' is not null then
     perform holdfast.refuse('TK010', format('%s is not set up for %s: %s', v_offer.provider, p_type, v_offer.offer ->> 'missing'),
       'Set it up where the workers run, and start them again. holdfast batch providers lists what is there.');
