@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from holdfast.objects.local import Folder
 from holdfast.providers.door import Ended, Input, Running
 from holdfast.providers.local import model as processes
 from holdfast.providers.local import provider as local
-from holdfast.providers.local.model import Model
+from holdfast.providers.local.model import Crashed, Model, Process
 from holdfast.providers.local.provider import Local
 from tests.providers.jobs import ROOT, all_of, finish, job, needs, results
 from tests.remote.site import serving
@@ -134,10 +135,31 @@ async def test_a_cancelled_poll_leaves_a_model_that_gets_done_alive(
 
 
 async def test_an_input_without_a_sign_of_life_is_given_up(provider: Local, objects: Folder, write: Write) -> None:
-    provider.speech.silence_most = timedelta(seconds=2)
+    provider.speech.silence_most = timedelta(seconds=3)
     found = await all_of(provider, job("transcription", objects), write("hang", "say one"))
     assert (found["in-0"].category, found["in-1"].output) == ("SchemaInvalid", "one")
-    assert "no answer for 2 s" in str(found["in-0"].error)
+    assert "no answer for 3 s" in str(found["in-0"].error)
+
+
+async def test_a_process_that_is_slow_to_end_is_not_asked_the_next_thing(
+    provider: Local, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next input would be blamed for what the one before did."""
+    seen, complained = threading.Event(), Process._complained
+
+    def late(process: Process) -> str:
+        seen.wait(30)
+        return complained(process)
+
+    monkeypatch.setattr(Process, "_complained", late)
+    hanging, quick = ({"path": one.uri.removeprefix("file://")} for one in write("hang", "say one"))
+    provider.speech.silence_most = timedelta(seconds=3)
+    try:
+        with pytest.raises(Crashed, match="no answer"):
+            await provider.speech.ask(hanging)
+        assert await provider.speech.ask(quick) == "one"
+    finally:
+        seen.set()
 
 
 async def test_a_model_killed_at_work_costs_one_more_try(
@@ -214,7 +236,7 @@ def test_addresses_that_nobody_here_reads_are_refused_at_once(uri: str) -> None:
 PARENT = """
 import asyncio, os, sys
 from datetime import timedelta
-from holdfast.providers.local.model import Model
+from holdfast.providers.local.model import Crashed, Model, Process
 async def main():
     model = Model("tests.providers.fragile", silence_most=timedelta(seconds=60))
     asking = asyncio.ensure_future(model.ask({"path": sys.argv[1]}))

@@ -82,7 +82,7 @@ class Model:
 
         Cancelled, it leaves the process a moment to get done, then ends it.
         """
-        if self.process is None or self.process.gone:
+        if self.process is None or self.process.ending:
             self.process = Process(self.module)
         process = self.process
         asked = process.ask(request)
@@ -133,6 +133,8 @@ class Process:
             )  # fmt: skip
             self._complaints = os.dup(complaints.fileno())
         self.loaded = False
+        self.ending = False
+        """Nothing more is asked of it, so that no input is blamed for another's crash; it may not be gone yet."""
         self.gone = False
         self.asked: Asked | None = None
         self.last_words = ""
@@ -160,14 +162,16 @@ class Process:
 
     def kill(self) -> None:
         """End it with all that it has started."""
+        self.ending = True
         if self._popen.returncode is None:  # else its number may be another's by now
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
     def kill_unless_done(self, asked: Asked) -> None:
         def look() -> None:
-            if self.asked is asked:
-                self.kill()
+            with self._lock:  # so that it is not done, and asked the next thing, in between
+                if self.asked is asked:
+                    self.kill()
 
         timer = threading.Timer(left_to_itself.total_seconds(), look)
         timer.daemon = True
