@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from holdfast.kernel.embedded import binary_folders, major_version
 from holdfast.kernel.store import Store
@@ -19,13 +20,20 @@ from tests.worker.living import running_clock
 POSTGRES_VERSIONS = (15, 16, 18)
 MEMORY = Path("/dev/shm")  # noqa: S108
 gigabytes_wanted = 6
+answer_within_seconds = 60.0
 
 
 def pytest_configure() -> None:
-    """Thousands of databases are made and dropped: in memory, if there is room, five times as fast as on a disk."""
+    """Before anything is made.
+
+    Thousands of databases are made and dropped: in memory, if there is room, five times as fast as on a disk. And a
+    machine that stands still for a moment is no reason to fail: httpx waits 5 s for an answer unless it is told.
+    """
     if "TMPDIR" not in os.environ and memory_has_room():
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None
+    for phase in ("connect", "read", "write", "pool"):
+        setattr(DEFAULT_TIMEOUT_CONFIG, phase, answer_within_seconds)
 
 
 def memory_has_room() -> bool:

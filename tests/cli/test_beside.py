@@ -72,7 +72,7 @@ def serve(empty_database: Database, tmp_path: Path) -> Iterator[Callable[..., Ru
 
             def stop() -> None:
                 process.send_signal(signal.SIGINT)
-                rest, _ = process.communicate(timeout=40)
+                rest, _ = process.communicate(timeout=100)
                 assert process.returncode == 0, running.said + rest
 
             stack.callback(stop)
@@ -146,7 +146,7 @@ def test_a_worker_that_cannot_start_says_why(
     (tmp_path / "no_guard.py").write_text(APP + "\nfirst.start().result()\n")
     command = holdfast(*words)
     ran = subprocess.run(
-        command, cwd=tmp_path, env=environment(empty_database), capture_output=True, text=True, check=False, timeout=50
+        command, cwd=tmp_path, env=environment(empty_database), capture_output=True, text=True, check=False, timeout=100
     )
     assert ran.returncode == 2
     assert said in ran.stderr

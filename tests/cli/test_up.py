@@ -46,7 +46,7 @@ class Up:
         self.url = found[0]
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=10)
+        return httpx.get(self.url + path, timeout=30)
 
     def stop(self, number: int = signal.SIGINT) -> str:
         """Ask it to end; what it said on stderr."""
@@ -136,7 +136,7 @@ def test_ctrl_c_while_the_start_hangs_ends_it_at_once(tmp_path: Path) -> None:
         while not Embedded(home).is_in_use():
             threading.Event().wait(0.005)
         starting.send_signal(signal.SIGINT)
-        assert "Stopped." in starting.communicate(timeout=10)[1]
+        assert "Stopped." in starting.communicate(timeout=60)[1]
         assert starting.returncode == 0
     assert stuck is not None
     os.close(stuck)

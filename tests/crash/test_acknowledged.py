@@ -35,6 +35,6 @@ async def test_a_settle_that_was_answered_outlives_the_server(home: Path) -> Non
                 postmaster = postmaster_of(home)
                 assert [one.status for one in await store.settle((lease, Done("kept")))] == ["ok"]
                 postmaster.kill()
-            postmaster.wait(10)
+            postmaster.wait(60)
             (end,) = await eventually(partial(ends_of, server, task), "the server's return")
             assert end, "it was settled, and is not"

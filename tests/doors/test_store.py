@@ -111,7 +111,7 @@ async def test_an_answer_that_never_comes_costs_neither_the_caller_nor_the_pool(
     async with Hole("127.0.0.1", url.port or 5432) as hole:
         address = Address(given=url.geturl().replace(f":{url.port}/", f":{hole.port}/"))
         async with pooled(address, connections=1) as pool:
-            store = Store(pool, answer_within_seconds=0.2)
+            store = Store(pool, answer_within_seconds=1.0)
             await store.now()
             hole.lost = hole.made
             task = await submit(store, key="once")

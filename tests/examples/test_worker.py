@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not (shutil.which("bash") and shutil.which("curl
 def work(url: str, program: Path, key: str | None = None) -> str:
     environment = {**os.environ, "HOLDFAST_API": url, **({"HOLDFAST_KEY": key} if key else {})}
     command = [str(WORKER), str(program), "default", "--drain"]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout
 

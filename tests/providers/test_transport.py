@@ -30,7 +30,7 @@ from holdfast.testing.providers import (
 )
 
 SECRET = "sk-very-secret"
-HASTY = Patience(connect=timedelta(seconds=5), silence=timedelta(seconds=0.3), whole=timedelta(seconds=0.6))
+HASTY = Patience(connect=timedelta(seconds=5), silence=timedelta(seconds=2), whole=timedelta(seconds=10))
 
 
 class Shelf:

@@ -99,7 +99,7 @@ class Crew:
 
     def start(self, *, app: str = "tests.worker.app", processes: int = 1, **plan: Any) -> Worker:
         """A worker that is ready. Times are short, unless they are given."""
-        times = {"lease_seconds": 2.0, "grace_seconds": 1.0, "cancel_seconds": 0.5, "poll_seconds": 1.0}
+        times = {"lease_seconds": 5.0, "grace_seconds": 1.0, "cancel_seconds": 0.5, "poll_seconds": 1.0}
         worker = Worker(self, Plan(app, **{**times, **plan}), processes)
         self.workers.append(worker)
         return worker

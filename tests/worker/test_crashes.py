@@ -59,7 +59,7 @@ async def test_when_both_are_gone_others_take_over_after_the_lease(crew: Crew) -
     tasks = await crew.submit(app.hold.submission("go", "held"))
     await crew.noted("held")
     worker.kill()
-    crew.start(lease_seconds=1.0)
+    crew.start(lease_seconds=LONG)
     await crew.noted("held", 2)
     crew.open("go")
     (end,) = await crew.ended(tasks)
@@ -106,10 +106,10 @@ async def test_what_is_done_is_not_done_again_after_a_crash(crew: Crew, task: ob
 
 async def stopped(crew: Crew, **who: bool) -> tuple[Worker, Worker]:
     """A worker stopped in the middle of a task, and another that has taken the task over."""
-    first = crew.start(lease_seconds=1.0)
+    first = crew.start(lease_seconds=2.0)
     (task,) = await crew.submit(app.hold.submission("go", "held"))
     await crew.noted("held")
-    second = crew.start(lease_seconds=1.0)
+    second = crew.start(lease_seconds=LONG)
     first.signal(signal.SIGSTOP, **who)
     await crew.noted("held", 2)
     crew.open("go")
@@ -163,7 +163,7 @@ async def test_a_stopped_keeper_costs_a_task_no_more_than_one_crash(crew: Crew) 
 
 
 async def test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled(crew: Crew) -> None:
-    worker = crew.start(lease_seconds=1.0)
+    worker = crew.start(lease_seconds=2.0)
     (near,) = await crew.submit(app.hold.submission("go", "near"))
     await crew.noted("near")
     (stuck,) = await crew.submit(app.stuck.submission("stuck"))
@@ -171,11 +171,11 @@ async def test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled(crew: Crew) 
     (runner,) = worker.runners()
     began = time.monotonic()
 
-    async def three_leases_later() -> bool:
+    async def two_leases_later() -> bool:
         await crew.store.sweep()
-        return time.monotonic() - began > 3
+        return time.monotonic() - began > 4
 
-    await eventually(three_leases_later)
+    await eventually(two_leases_later)
     assert [(await crew.read(task))["attempt"] for task in (stuck, near)] == [1, 1]
     assert await crew.store.cancel(stuck) == "requested"
     assert (await crew.ended([stuck]))[0].outcome == "cancelled"
@@ -204,11 +204,11 @@ async def test_a_handler_stuck_past_its_timeout_is_ended_and_tried_again(crew: C
     assert (await crew.read(end.task_id))["crashes"] == 0
 
 
-@pytest.mark.parametrize(("hog", "seconds"), [(app.busy, 2.5), (app.parse, 1.5)], ids=["a loop", "a huge json.loads"])
+@pytest.mark.parametrize(("hog", "seconds"), [(app.busy, 4), (app.parse, 2.5)], ids=["a loop", "a huge json.loads"])
 async def test_a_handler_that_holds_the_interpreter_does_not_cost_others_their_leases(
     crew: Crew, hog: Task[..., Any], seconds: float
 ) -> None:
-    crew.start(lease_seconds=1.0)
+    crew.start(lease_seconds=2.0)
     busy, near = await crew.submit(hog.submission(seconds), app.hold.submission("go", "near"))
     await crew.noted(hog.name)
     await crew.ended([busy])

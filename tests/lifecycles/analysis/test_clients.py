@@ -60,7 +60,7 @@ def holdfast(server: str, *words: str, **environment: str) -> subprocess.Complet
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     return subprocess.run(
         [sys.executable, "-m", "holdfast", *words], env={**clean, "HOLDFAST_API": server, **environment},
-        capture_output=True, text=True, check=False, timeout=50,
+        capture_output=True, text=True, check=False, timeout=100,
     )  # fmt: skip
 
 

@@ -26,14 +26,14 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
 async def test_another_worker_goes_on_at_the_agent_that_was_running(
     crew: Crew, user: Desk, killed_in: str, whole: bool
 ) -> None:
-    worker = crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=1.0)
+    worker = crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=2.0 if whole else 30.0)
     task = await user.queued(AGENTS)
     for agent in AGENTS[: AGENTS.index(killed_in)]:
         crew.open(agent)
     await crew.noted(killed_in)
     worker.kill(keeper=whole)
     if whole:
-        crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=1.0)
+        crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=30.0)
     await crew.noted(killed_in, 2)
     for agent in AGENTS:
         crew.open(agent)

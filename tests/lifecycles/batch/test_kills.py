@@ -60,7 +60,7 @@ async def test_another_worker_goes_on_and_begins_nothing_twice(
 
     await eventually(all_are_held, "a batch in each of these calls")
     first.signal(how)
-    crew.start(app=APP, slots=len(held), lease_seconds=1.0)
+    crew.start(app=APP, slots=len(held), lease_seconds=30.0)
     ends = await crew.ended(batches)
     if how == signal.SIGSTOP:
         first.signal(signal.SIGCONT)

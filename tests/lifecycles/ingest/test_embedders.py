@@ -59,7 +59,7 @@ print(len(vector), tokens > 0, heavy, asked, logging.getLogger().handlers, loggi
 """
     command = [sys.executable, "-c", script]
     alone = {"HOME": str(tmp_path), "PATH": ""}  # no cache of anybody's to find the model in
-    said = subprocess.run(command, env=alone, capture_output=True, text=True, check=True, timeout=50)
+    said = subprocess.run(command, env=alone, capture_output=True, text=True, check=True, timeout=100)
     assert said.stdout == f"256 True set() [] [] {logging.WARNING}\n"
     assert said.stderr == ""
 

@@ -21,7 +21,7 @@ async def crew(crew: Crew) -> Crew:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", ["killed", "leaves"])
 async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, how: str) -> None:
-    times: dict[str, Any] = {"lease_seconds": 1.0}
+    times: dict[str, Any] = {"lease_seconds": 2.0}
     if how == "leaves":
         times = {"lease_seconds": 30.0, "cancel_seconds": 20.0}
     worker = crew.start(app=APP, slots=len(NAMES), **times)
@@ -32,7 +32,7 @@ async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, 
         worker.kill()
     else:
         assert worker.leave() == 0
-    crew.start(app=APP, slots=len(NAMES), lease_seconds=1.0)
+    crew.start(app=APP, slots=len(NAMES), lease_seconds=30.0)
     for name in NAMES:
         await crew.noted(f"{name}:{name}", 2)
     crew.open("all")
