@@ -31,10 +31,10 @@ from tests.lifecycles.ingest.papers import Paper, papers
 from tests.worker.crew import Crew, Worker, eventually
 
 seed = 4
-lease_seconds = 2.0
+lease_seconds = 4.0
 slots = 3
 pause_seconds = 0.05
-claimed_within_seconds = 0.05
+claimed_within_seconds = 0.2
 
 ON_LAST_CHANCE = "select exists (select from holdfast.task t where t.lease_token is not null and t.crashes > 1)"
 """The third loss of a worker ends a task: whoever kills looks first, so that it is never the killer's doing."""
