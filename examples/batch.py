@@ -2,7 +2,7 @@
 
 holdfast dev examples/batch.py                                                        # in one terminal
 holdfast batch submit https://example.org/monday.wav --provider typists --wait        # in another
-for TODO in tray/*.todo; do echo "Good morning." > "${TODO%.todo}.txt"; done          # in a third: who types
+for ONE in tray/*.todo; do echo "Good morning." > "${ONE%.todo}.txt"; done            # in a third: who types
 """
 
 import asyncio

@@ -236,7 +236,7 @@ def test_addresses_that_nobody_here_reads_are_refused_at_once(uri: str) -> None:
 PARENT = """
 import asyncio, os, sys
 from datetime import timedelta
-from holdfast.providers.local.model import Crashed, Model, Process
+from holdfast.providers.local.model import Model
 async def main():
     model = Model("tests.providers.fragile", silence_most=timedelta(seconds=60))
     asking = asyncio.ensure_future(model.ask({"path": sys.argv[1]}))

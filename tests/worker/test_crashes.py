@@ -55,7 +55,7 @@ async def test_a_runner_without_its_keeper_gives_its_work_back_and_ends(crew: Cr
 
 
 async def test_when_both_are_gone_others_take_over_after_the_lease(crew: Crew) -> None:
-    worker = crew.start(lease_seconds=1.0)
+    worker = crew.start(lease_seconds=2.0)
     tasks = await crew.submit(app.hold.submission("go", "held"))
     await crew.noted("held")
     worker.kill()
@@ -135,7 +135,7 @@ async def test_a_worker_that_slept_through_its_lease_changes_nothing(crew: Crew,
 
 
 async def test_a_stopped_keeper_costs_a_task_no_more_than_one_crash(crew: Crew) -> None:
-    worker = crew.start(lease_seconds=1.0, poll_seconds=0.1)
+    worker = crew.start(lease_seconds=2.0, poll_seconds=0.1)
     (task,) = await crew.submit(app.hold.submission("go", "held"))
     await crew.noted("held")
     worker.signal(signal.SIGSTOP, runners=False)
