@@ -109,7 +109,7 @@ docs: setup
 
 lock: setup
 	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
-		--extra analysis --extra aws --extra ingest --extra local --extra newsroom --extra otel --group dev pyproject.toml --output-file requirements.lock
+		--extra analysis --extra aws --extra ingest --extra local --extra newsroom --extra otel --extra sqs --extra tables --group dev pyproject.toml --output-file requirements.lock
 
 clean:
 	rm -rf .venv .cache .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache site dist
