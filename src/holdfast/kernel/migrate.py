@@ -114,12 +114,9 @@ def read_room(name: str, folder: Path) -> Room:
 
 KERNEL = read_room("kernel", Path(__file__).parent)
 HOUSE = Path(__file__).parents[1]
-# Every room that has SQL of its own: the kernel, datasets, then what the lifecycles bring. None of it is imported.
-ROOMS = (
-    KERNEL,
-    read_room("datasets", HOUSE / "datasets"),
-    *(read_room(at.parent.name, at.parent) for at in sorted(HOUSE.glob("lifecycles/*/migrations"))),
-)
+FOLDERS = [at.parent for pattern in ("*", "lifecycles/*") for at in sorted(HOUSE.glob(f"{pattern}/migrations"))]
+# Every room that has SQL of its own: the kernel, its neighbours, then what the lifecycles bring. None of it is imported.
+ROOMS = (KERNEL, *(read_room(folder.name, folder) for folder in FOLDERS if folder.name != KERNEL.name))
 
 
 async def migrate(url: str, rooms: Sequence[Room] = ROOMS, *, patience_seconds: float = 300) -> list[str]:
