@@ -7,12 +7,13 @@ context; while an attempt runs in this process they are told apart by `LOOPS`.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast.errors import Failure, StepInvalid
+from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
 
@@ -52,6 +53,8 @@ class Attempt:
         self.loop = loop
         self.state = lease.state
         self.errors: Mapping[type[Exception], type[Failure]] = {}
+        self.settings: Callable[[], Settings] = read_settings
+        """What the application was told that this task belongs to."""
         self.cancelled = False
         self.blamed: list[tuple[BaseException, str]] = []
         self.spent: list[Json] = []

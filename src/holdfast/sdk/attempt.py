@@ -33,6 +33,7 @@ class Run:
         self.attempt = attempt
         self.lease = attempt.lease
         attempt.errors = task.errors
+        attempt.settings = lambda: task.app.settings
         self._at: asyncio.Task[Any] | None = None
         self._interrupted: Outcome | None = None
         self._is_interrupted = False
