@@ -1,4 +1,4 @@
-"""`holdfast dag`: run a graph of tasks, look at its runs, retry and cancel them. Asks the server, as any client does."""
+"""`holdfast dag`: run a graph of tasks, look at its runs, retry and cancel them. Asks the server, as clients do."""
 
 from datetime import UTC, datetime
 from pathlib import Path

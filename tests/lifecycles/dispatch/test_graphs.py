@@ -1,4 +1,4 @@
-"""Runs of graphs: released once, ended by what their nodes make of them, cancelled whole; verified at the end of each."""
+"""Runs of graphs: released once, ended by what their nodes make of them, cancelled whole; verified after each test."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ async def test_a_thousand_parents_that_end_at_once_in_any_order_release_their_de
     run = await Running.of(store, f"{' '.join(f'p{n}' for n in range(parents))} -> last")
     names = [f"p{n}" for n in range(parents)]
     leases = await run.take(names)
-    random.Random(7).shuffle(leases)
+    random.Random(7).shuffle(leases)  # noqa: S311
     last = (await run.ids())["last"]
     async with database.store(connections=connections) as many:
         shares = [leases[n::connections] for n in range(connections)]
@@ -77,7 +77,7 @@ async def test_the_last_two_parents_see_each_other_however_they_interleave(
         await transaction.start()
         await Store(connection).finish(first, Done())
         ending = store.finish(second, Done()) if last == "settle" else store.cancel(run.id)
-        waiting = asyncio.create_task(ending)  # type: ignore[arg-type]
+        waiting = asyncio.create_task(ending)
         await until_somebody_waits_for_a_lock(owner)
         await transaction.commit()
         await waiting
@@ -118,7 +118,10 @@ async def test_a_submission_may_give_each_dependency_its_own_policy(store: Store
             Submission("other", after={0: "cancel", 1: "ignore"}),
         )
     ]
-    assert bad and good and child and other
+    assert bad
+    assert good
+    assert child
+    assert other
     leases = {one.task_id: one for one in await store.claim_these([bad, good], lasting=MINUTE, worker="worker")}
     await store.finish(leases[bad], FATAL)
     await store.finish(leases[good], Done())
@@ -183,15 +186,13 @@ async def test_a_blocked_node_says_by_name_what_it_waits_for(store: Store) -> No
 
 
 async def test_a_circle_is_refused_and_named(store: Store) -> None:
-    with pytest.raises(
-        GraphCycle, match="They wait for each other: b -> c -> d -> b.|c -> d -> b -> c|d -> b -> c -> d"
-    ):
+    with pytest.raises(GraphCycle, match=r"other: (b -> c -> d -> b|c -> d -> b -> c|d -> b -> c -> d)\."):
         await Running.of(store, "a -> b", "b -> c", "c -> d", "d -> b", "d -> e")
     with pytest.raises(GraphCycle, match="a -> a"):
         await Running.of(store, "a -> a")
     dags = Dags.beside(store)
     with pytest.raises(GraphCycle, match="wait for each other"):
-        await dags.declare("g", title="", params={}, writes={}, cutover="auto", **shape("a -> b", "b -> a"))  # type: ignore[arg-type]
+        await dags.declare("g", title="", params={}, writes={}, cutover="auto", **shape("a -> b", "b -> a"))
     assert (await store.list_tasks()).items == []
     assert await dags.declared() == []
 
@@ -261,7 +262,7 @@ async def test_a_declared_graph_is_run_by_name_also_from_sql(store: Store, datab
     ):
         with pytest.raises(RequestInvalid, match=problem):
             await dags.start("n", given)
-    with pytest.raises(RequestInvalid, match="There is no graph 'm'.\nThere are: n."):
+    with pytest.raises(RequestInvalid, match=r"There is no graph 'm'\.\nThere are: n\."):
         await dags.start("m", {})
 
 

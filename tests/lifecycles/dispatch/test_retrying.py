@@ -179,7 +179,7 @@ async def test_a_run_is_retried_once_and_only_where_something_is_left(store: Sto
         await run.dags.retry(run.id)
     bad = await Running.of(store, "a -> b")
     await bad.end(a=FATAL)
-    with pytest.raises(MoveRefused, match="gathers others(.|\n)*holdfast dag retry"):
+    with pytest.raises(MoveRefused, match=r"gathers others(.|\n)*holdfast dag retry"):
         await store.retry(bad.id)
     answers = await asyncio.gather(*(bad.dags.retry(bad.id) for _ in range(4)), return_exceptions=True)
     (new,) = [one for one in answers if isinstance(one, UUID)]
@@ -194,7 +194,7 @@ async def test_a_cancelled_run_is_retried_when_its_last_node_has_stopped(store: 
     run = await Running.of(store, "a -> b", "c")
     (held,) = await run.take("a")
     await store.cancel(run.id)
-    with pytest.raises(MoveRefused, match="Node a of run .* is still being stopped"):
+    with pytest.raises(MoveRefused, match=r"Node a of run .* is still being stopped"):
         await run.dags.retry(run.id)
     await store.finish(held, Cancelled())
     again = Running(store, await run.dags.retry(run.id))
