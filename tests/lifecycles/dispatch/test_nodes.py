@@ -1,10 +1,14 @@
 """Graphs in Python: functions that stay functions, edges by the names of their parameters, results as their types."""
 
 import asyncio
+import inspect
+import re
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+import examples.graph
 import pytest
 
 from holdfast import Fatal, Holdfast, Transient
@@ -171,6 +175,15 @@ def test_what_a_run_is_told_is_checked(holdfast: Engine, nightly: Dag) -> None:
     run = holdfast.run(nightly, day=date(2026, 1, 1), odd=True)
     told = holdfast.call(holdfast.store.read(nodes(holdfast, run)["load"]["task_id"]))
     assert told["result"] == {"rows": 3, "odd": True}
+
+
+def test_the_example_is_the_one_of_the_page_and_runs(holdfast: Engine) -> None:
+    page = (Path(__file__).parents[3] / "docs/concepts/graphs.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert code.strip() in inspect.getsource(examples.graph)
+    run = holdfast.run(examples.graph.nightly, day="2026-11-18")
+    told = holdfast.call(holdfast.store.read(nodes(holdfast, run)["report"]["task_id"]))
+    assert told["result"] == "2026-11-18: 42.00 (1 odd)"
 
 
 def test_a_run_is_awaited_like_any_task(holdfast: Engine, nightly: Dag) -> None:

@@ -20,13 +20,15 @@ drop function if exists holdfast.finish_generations(uuid, text);
 drop function if exists holdfast.adopt_generations(uuid, uuid);
 create table holdfast.heard (number serial, what text, run uuid, said jsonb);
 create function holdfast.open_generation(
-  p_owner text, p_dataset text, p_run uuid, p_extends bool default false, p_cutover text default 'auto', p_by text default '',
+  p_owner text, p_dataset text, p_run uuid, p_extends bool default false,
+  p_cutover text default 'auto', p_by text default '',
   out dataset_id uuid, out version int) language plpgsql as $$
 begin
   if p_dataset = 'forbidden' then
     perform holdfast.refuse('TK010', 'Not that one.', 'Take another.');
   end if;
-  insert into holdfast.heard (what, run, said) values ('open', p_run, jsonb_build_array(p_owner, p_dataset, p_extends, p_cutover, p_by));
+  insert into holdfast.heard (what, run, said)
+  values ('open', p_run, jsonb_build_array(p_owner, p_dataset, p_extends, p_cutover, p_by));
   dataset_id := gen_random_uuid();
   version := 7;
 end $$;
