@@ -26,6 +26,7 @@ from holdfast.kernel.feed import Feed
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis import routes as analysis
 from holdfast.lifecycles.batch import routes as batch
+from holdfast.lifecycles.dispatch import graph_routes as graphs
 from holdfast.lifecycles.dispatch import routes as dispatch
 from holdfast.lifecycles.ingest import routes as ingest
 from holdfast.lifecycles.ingest.embedders import Embedder
@@ -71,6 +72,7 @@ def make_app(
     answer_errors(app, store)
     app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
     app.include_router(dispatch.routes(store))
+    app.include_router(graphs.routes(store))
     app.include_router(analysis.routes(store, objects))
     app.include_router(batch.routes(store, objects))
     app.include_router(datasets.routes(store))

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, StrictBool
 
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Word
@@ -52,15 +52,19 @@ class CancelEffect(BaseModel):
 
 
 class Retry(Body):
-    """From which step on, and with another payload, if not as before."""
+    """From which step on, and with another payload, if not as before; with what ended only because it did."""
 
     from_step: Word | None = None
     payload: Any = None
+    dependents: StrictBool = False
 
 
 class Retried(BaseModel):
+    """The task that runs instead; and instead of its dependents, if they were asked for."""
+
     task_id: UUID
     retry_of: UUID
+    dependents: dict[UUID, UUID] = {}
 
 
 def routes(store: Store) -> APIRouter:
@@ -139,7 +143,10 @@ def routes(store: Store) -> APIRouter:
         """Run a finished task again as a new one, with the steps that are done unless the payload is another."""
         await check_visible(store, caller, task_id)
         given = asked or Retry()
-        made = await store.retry(task_id, given.from_step, given.payload, by=caller.name)
-        return Retried(task_id=made, retry_of=task_id)
+        if not given.dependents:
+            made = await store.retry(task_id, given.from_step, given.payload, by=caller.name)
+            return Retried(task_id=made, retry_of=task_id)
+        others = await store.retry_dependents(task_id, given.from_step, given.payload, by=caller.name)
+        return Retried(task_id=others.pop(task_id), retry_of=task_id, dependents=others)
 
     return router

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import batch, cost, dataset, db, inbox, keys, lifecycle, models, pipeline, queues, runs
+from holdfast.cli import batch, cost, dag, dataset, db, inbox, keys, lifecycle, models, pipeline, queues, runs
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
 from holdfast.cli.ingest import ingest
@@ -121,6 +121,7 @@ for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=TASKS)
+app.add_typer(dag.app, name="dag", rich_help_panel=TASKS)
 app.add_typer(batch.app, name="batch", rich_help_panel=TASKS)
 app.add_typer(dataset.app, name="dataset", rich_help_panel=TASKS)
 app.add_typer(runs.app, name="runs", rich_help_panel=LOOK)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 OUTCOMES = {
     "COMPLETED": "done", "PARTIAL": "partial", "PARTIAL_COMPLETE": "partial", "FAILED": "failed",
-    "CANCELLED": "cancelled",
+    "CANCELLED": "cancelled", "CANCELED": "cancelled",
 }  # fmt: skip
 soonest_seconds = 0.2
 latest_seconds = 1.0

@@ -16,6 +16,8 @@ from holdfast.cli.watching import ending, exit_code, say_end, say_why, wait_for
 from holdfast.errors import PayloadInvalid
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from holdfast.kernel.store import Store
 
 REFUSED = 4
@@ -113,23 +115,37 @@ def retry(
     payload: Annotated[
         str | None, typer.Option(metavar="JSON", help="Another payload; - reads stdin, @FILE a file.")
     ] = None,
+    dependents: Annotated[
+        bool, typer.Option("--dependents", help="And the tasks that were cancelled or skipped because of it.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a finished task again.
 
-    As a new task, whose id is printed. It keeps the steps that were done, unless the payload is another.
+    As a new task, whose id is printed. It keeps the steps that were done, unless the payload is another. Of a run of a
+    graph, only what did not complete runs again, in a new run.
     """
     value = None if payload is None else read_json(payload)
 
-    async def question(store: "Store") -> tuple[str, str]:
+    async def question(store: "Store") -> "tuple[UUID, UUID, dict[UUID, UUID]]":
         found = await find(store, task)
-        return str(found), str(await store.retry(found, from_step, value, by=caller()))
+        if (await store.read(found))["lifecycle"] == "dag" and from_step is None and value is None:
+            from holdfast.lifecycles.dispatch.dags import Dags
 
-    old, new = ask(question)
+            return found, await Dags.beside(store).retry(found, by=caller()), {}
+        if dependents:
+            others = await store.retry_dependents(found, from_step, value, by=caller())
+            return found, others.pop(found), others
+        return found, await store.retry(found, from_step, value, by=caller()), {}
+
+    old, new, others = ask(question)
     if as_json:
-        printing.answer({"task_id": new, "retry_of": old})
+        also = {"dependents": {str(one): str(other) for one, other in others.items()}} if dependents else {}
+        printing.answer({"task_id": str(new), "retry_of": str(old), **also})
     else:
-        say_started(new, "Started again as ")
+        say_started(str(new), "Started again as ")
+        if others:
+            printing.say(f"And {len(others)} that waited for it.", err=True)
 
 
 def say_started(task_id: str, words: str) -> None:

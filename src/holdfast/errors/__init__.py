@@ -40,6 +40,7 @@
     │   ├── BodyTooLarge
     │   ├── DependencyInvalid
     │   └── CursorGone
+    ├── GraphCycle
     ├── BillingError
     │   ├── CreditsInsufficient
     │   └── WalletNotFound
@@ -96,6 +97,7 @@ from holdfast.errors.files import UploadIncomplete as UploadIncomplete
 from holdfast.errors.files import UploadTooLarge as UploadTooLarge
 from holdfast.errors.files import UploadTypeWrong as UploadTypeWrong
 from holdfast.errors.files import UrlRefused as UrlRefused
+from holdfast.errors.graphs import GraphCycle as GraphCycle
 from holdfast.errors.root import HoldfastError as HoldfastError
 from holdfast.errors.starting import AppInvalid as AppInvalid
 from holdfast.errors.starting import BinariesMissing as BinariesMissing

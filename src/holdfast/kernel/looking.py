@@ -1,8 +1,9 @@
 """The kernel's functions that only look: one short method for each, of the same name. None of them takes a lock."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from holdfast.kernel import wire
@@ -13,6 +14,7 @@ from holdfast.kernel.task import (
     Ended,
     Event,
     Explanation,
+    Json,
     Link,
     Moves,
     Page,
@@ -21,6 +23,17 @@ from holdfast.kernel.task import (
     StepEvent,
     Worker,
 )
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A task that another one waited for: how it ended (None: it has not), and what it returned."""
+
+    name: str
+    task_id: UUID
+    policy: str
+    outcome: Literal["done", "partial", "failed", "cancelled"] | None
+    result: Json
 
 
 class Looking(Calls):
@@ -35,6 +48,11 @@ class Looking(Calls):
         """How those of these tasks ended that have; None for one that is not there. Others are missing."""
         rows = await self._rows("select * from holdfast.outcomes($1)", [wire.task_id(task) for task in ids])
         return {row["task_id"]: wire.known(Ended, row, "result", "note") if row["outcome"] else None for row in rows}
+
+    async def upstream(self, task_id: UUID | str) -> list[Upstream]:
+        """What it waited for, or waits for, by name."""
+        rows = await self._rows("select * from holdfast.upstream($1)", wire.task_id(task_id))
+        return [wire.known(Upstream, row, "result") for row in rows]
 
     async def events(self, task_id: UUID | str) -> list[Event]:
         """Its moves, oldest first."""

@@ -92,6 +92,14 @@ class Store(Looking, Inbox, Access, Spending):
         answer: UUID = await self._value("select holdfast.retry($1, $2, $3, $4)", *given, repeatable=False)
         return answer
 
+    async def retry_dependents(
+        self, task_id: UUID | str, from_step: str | None = None, payload: Json = None, by: str | None = None
+    ) -> dict[UUID, UUID]:
+        """The same, with the tasks that ended only because it ended badly: each old one with the new one, it first."""
+        given = (wire.task_id(task_id), from_step, wire.dump(payload), by)
+        rows = await self._rows("select * from holdfast.retry_dependents($1, $2, $3, $4)", *given, repeatable=False)
+        return {row["old"]: row["new"] for row in rows}
+
     # Tasks, from a worker
 
     async def claim(

@@ -1,6 +1,6 @@
 """What crosses the line between Python and the database: one frozen class per shape, nothing decided here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -16,7 +16,10 @@ Policy = Literal["cancel", "skip", "ignore"]
 
 @dataclass(frozen=True)
 class Submission:
-    """A task to be. `after` and `parent` are tasks that exist, or the places of earlier ones in the same call."""
+    """A task to be. `after` and `parent` are tasks that exist, or the places of earlier ones in the same call.
+
+    What follows if one of `after` ends badly says `on_failure`; or each for itself, as {task: policy}.
+    """
 
     name: str | None = None
     payload: Json = None
@@ -28,7 +31,7 @@ class Submission:
     run_at: datetime | None = None
     max_attempts: int | None = None
     owner: str = ""
-    after: Sequence[UUID | int] = ()
+    after: Sequence[UUID | int] | Mapping[UUID | int, Policy] = ()
     on_failure: Policy = "cancel"
     parent: UUID | int | None = None
     limit_key: str | None = None

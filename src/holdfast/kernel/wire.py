@@ -124,10 +124,7 @@ def task_id(value: UUID | str) -> UUID:
 
 def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
     """The arguments of SUBMIT."""
-    for task in tasks:
-        if isinstance(task.after, str) or not isinstance(task.after, Sequence):
-            raise RequestInvalid(f"after={task.after!r} is no list of tasks.", fix="Pass a list of ids or places.")
-    edges = [(place, other, task.on_failure) for place, task in enumerate(tasks, 1) for other in task.after]
+    edges = [(place, *edge) for place, task in enumerate(tasks, 1) for edge in waits(task)]
     parents = [task.parent for task in tasks]
     return (
         [text(task.lifecycle) for task in tasks],
@@ -150,6 +147,15 @@ def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
         filled(dump(list(task.tags)) if task.tags else None for task in tasks),
         filled(text(task.trace) for task in tasks),
     )
+
+
+def waits(task: Submission) -> list[tuple[UUID | int, str]]:
+    """What a task waits for, and for each what follows from a bad end. Raises RequestInvalid."""
+    if isinstance(task.after, Mapping):
+        return list(task.after.items())
+    if isinstance(task.after, str) or not isinstance(task.after, Sequence):
+        raise RequestInvalid(f"after={task.after!r} is no list of tasks.", fix="Pass a list of ids or places.")
+    return [(other, task.on_failure) for other in task.after]
 
 
 def filled(column: Iterable[T]) -> list[T] | None:

@@ -10,12 +10,13 @@ from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
-from holdfast.lifecycles.dispatch.declaration import DISPATCH
+from holdfast.lifecycles.dispatch.dags import Dags
+from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.jobs import Jobs
 
-LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, INGEST, INGEST_ITEM)
+LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)
 
 
 async def declare_all(
@@ -30,11 +31,14 @@ async def declare_all(
     for lifecycle in (*LIFECYCLES, *lifecycles):
         await store.declare(lifecycle)
     analyses, jobs, batches = Analyses.beside(store), Jobs.beside(store), Batches.beside(store)
+    dags = Dags.beside(store)
     await analyses.define_tool(PROFILE_MY_DATA.published(), unless_known=True)
     own = published or {}
     for tool in own.get("tools", ()):
         await analyses.define_tool(tool)
     for pipeline in own.get("pipelines", ()):
         await jobs.declare_published(**pipeline)
+    for dag in own.get("dags", ()):
+        await dags.declare(**dag)
     for batch in own.get("batches", ()):
         await batches.offer(**batch)

@@ -18,8 +18,8 @@ from holdfast.kernel.task import Submission
 COLUMNS = {
     "task": "text", "payload": "jsonb", "lifecycle": "text", "queue": "text", "priority": "int", "key": "text",
     "delay": "interval", "run_at": "timestamptz", "max_attempts": "int", "owner": "text", "after": "uuid[]",
-    "on_failure": "text", "limit_key": "text", "limit_to": "int", "time_limit": "interval", "tags": "text[]",
-    "trace": "text",
+    "limit_key": "text", "limit_to": "int", "time_limit": "interval", "tags": "text[]",
+    "trace": "text", "policies": "text[]",
 }  # fmt: skip
 
 
@@ -78,12 +78,13 @@ def sqlalchemy_text() -> Any:
 
 def values_of(task: Submission) -> dict[str, Any]:
     """The arguments of the SQL function. Raises PayloadInvalid."""
+    waits = wire.waits(task)
     return {
         "task": wire.text(task.name), "payload": wire.dump({} if task.payload is None else task.payload),
         "lifecycle": task.lifecycle, "queue": wire.text(task.queue), "priority": wire.whole(task.priority),
         "key": wire.text(task.key), "delay": task.delay, "run_at": task.run_at,
         "max_attempts": wire.whole(task.max_attempts), "owner": wire.text(task.owner),
-        "after": [str(other) for other in task.after], "on_failure": task.on_failure,
+        "after": [str(other) for other, _ in waits], "policies": [policy for _, policy in waits] or None,
         "limit_key": wire.text(task.limit_key), "limit_to": wire.whole(task.limit_to), "time_limit": task.time_limit,
         "tags": list(task.tags) or None, "trace": task.trace,
     }  # fmt: skip

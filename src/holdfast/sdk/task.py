@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
     from holdfast.sdk.handle import Handle
 
+    Waited = Handle[Any] | UUID | str
+    After = Sequence[Waited] | Mapping[Waited, Policy]
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -41,7 +44,7 @@ class Options:
     priority: int | None = None
     queue: str | None = None
     tags: Sequence[str] = ()
-    after: "Sequence[Handle[Any] | UUID | str]" = ()
+    after: "After" = ()
     on_failure: Policy = "cancel"
     limit_key: str | None = None
     limit_to: int | None = None
@@ -107,7 +110,7 @@ class Task(Generic[P, R]):
         priority: int | None = None,
         queue: str | None = None,
         tags: Sequence[str] = (),
-        after: "Sequence[Handle[Any] | UUID | str]" = (),
+        after: "After" = (),
         on_failure: Policy = "cancel",
         limit_key: str | None = None,
         limit_to: int | None = None,
@@ -118,8 +121,9 @@ class Task(Generic[P, R]):
         """The same task with options: `send.opts(key="inv-42", delay="5m").start(42)`.
 
         key: the same key gives the same task. delay, run_at: not before then. priority: 9 goes first. tags: to find it
-        by. after: tasks to wait for; on_failure says what follows if one ends badly. limit_key, limit_to: so many with
-        this key at once. on: a connection of yours, in whose transaction the task is made.
+        by. after: tasks to wait for, as a list, or as {task: policy}; on_failure is the policy of a list, and says what
+        follows if one ends badly. limit_key, limit_to: so many with this key at once. on: a connection of yours, in
+        whose transaction the task is made.
         """
         given = {name: value for name, value in locals().items() if name != "self"}
         return Prepared(self, Options(**given))
@@ -272,7 +276,7 @@ class Prepared(Generic[P, R]):
             run_at=moment(given.run_at),
             max_attempts=None if task.retries is None else task.retries + 1,
             owner=given.owner,
-            after=ids(given.after),
+            after=waited_for(given.after),
             on_failure=given.on_failure,
             limit_key=given.limit_key,
             limit_to=given.limit_to,
@@ -335,11 +339,12 @@ def is_again(one: Callable[..., Any], other: object) -> bool:
     return bool(first.co_filename != then.co_filename or first.co_firstlineno == then.co_firstlineno)
 
 
-def ids(tasks: "Iterable[Handle[Any] | UUID | str]") -> list[UUID]:
-    """The ids of handles, or ids as they are. Raises RequestInvalid."""
+def waited_for(tasks: "After") -> list[UUID | int] | dict[UUID | int, Policy]:
+    """The ids of handles, or ids as they are; with a policy for each, if they have some. Raises RequestInvalid."""
     if isinstance(tasks, str) or not isinstance(tasks, Iterable):
         raise RequestInvalid(f"after={tasks!r} is no list.", fix="Pass a list of handles or ids.")
-    return [wire.task_id(one.id if hasattr(one, "id") else one) for one in tasks]
+    ids: list[UUID | int] = [wire.task_id(one.id if hasattr(one, "id") else one) for one in tasks]
+    return dict(zip(ids, tasks.values(), strict=True)) if isinstance(tasks, Mapping) else ids
 
 
 def words(tags: Iterable[str]) -> tuple[str, ...]:

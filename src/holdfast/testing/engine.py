@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Coroutine, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
 import asyncpg
@@ -24,6 +24,7 @@ from holdfast.kernel.task import Ended, Lease, Outcome
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
 from holdfast.sdk.client import EVERY, Holdfast, all_pointed_at
+from holdfast.sdk.dag import Dag
 from holdfast.sdk.desk import StoreDesk
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.task import Prepared, Task
@@ -70,13 +71,23 @@ class Engine(StoreDesk):
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start(self, task: Task[..., R] | Prepared[..., R], *args: Any, **kwargs: Any) -> Handle[R]:
+    @overload
+    def start(self, task: Dag, **params: Any) -> Handle[dict[str, int]]: ...
+    @overload
+    def start(self, task: Task[..., R] | Prepared[..., R], *args: Any, **kwargs: Any) -> Handle[R]: ...
+
+    def start(self, task: Task[..., R] | Prepared[..., R] | Dag, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Start a task, as `task.start(...)` does. It runs with the next `run` or `drain`."""
-        if not isinstance(task, Task | Prepared):
+        if not isinstance(task, Task | Prepared | Dag):
             raise TypeError(f"{task!r} is no task. Pass a function that is marked with @hf.task, then its arguments.")
         self._know(task.task.app if isinstance(task, Prepared) else task.app)
+        if isinstance(task, Dag):
+            return task.start(**kwargs)
         return task.start(*args, **kwargs)
 
+    @overload
+    def run(self, task: Dag, **params: Any) -> Ran[dict[str, int]]: ...
+    @overload
     def run(
         self,
         task: Task[..., R] | Prepared[..., R] | Handle[R],
@@ -85,7 +96,17 @@ class Engine(StoreDesk):
         crash_before: str | Iterable[str] | None = None,
         crashes: int = 1,
         **kwargs: Any,
-    ) -> Ran[R]:
+    ) -> Ran[R]: ...
+
+    def run(
+        self,
+        task: Task[..., R] | Prepared[..., R] | Handle[R] | Dag,
+        *args: Any,
+        crash_after: str | Iterable[str] | None = None,
+        crash_before: str | Iterable[str] | None = None,
+        crashes: int = 1,
+        **kwargs: Any,
+    ) -> Ran[Any]:
         """Start a task and run it to its end; or run one to its end that was started.
 
         crash_after: the process dies right after this step was kept. crash_before: right before, so that it has run and

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from holdfast import Holdfast
 from holdfast.errors import AppInvalid, PayloadInvalid
-from holdfast.lifecycles.pipeline.stages import ALL_KINDS, takes
+from holdfast.kernel.params import ALL_KINDS, takes
 from holdfast.sdk.pipeline import Pipeline
 
 

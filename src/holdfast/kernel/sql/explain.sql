@@ -111,7 +111,8 @@ as $$
     else holdfast.because('dependency', null,
     format('It waits for %s other task%s, the first is %s.',
            case when count(*) > 100 then 'more than 100' else count(*)::text end,
-           case when count(*) = 1 then '' else 's' end, min(d.upstream::text)),
+           case when count(*) = 1 then '' else 's' end, (
+             select format('%s (%s, %s)', t.name, t.id, t.state) from holdfast.task t where t.id = min(d.upstream::text)::uuid)),
     format('See why that one waits: holdfast why %s', min(d.upstream::text))) end
   from (select d.upstream from holdfast.dependency d
         where d.downstream = p_id and d.outcome is null and (d.policy = 'gather') = ((

@@ -121,3 +121,58 @@ begin
       using errcode = 'TK020', hint = 'Let it wait for other children instead.';
   end if;
 end $$;
+
+-- The numbers 1 to n of these names, each behind those it comes after: an edge goes from one number to another. Where that
+-- cannot be, the circle is named. (Kahn; plain loops over arrays, since a chain of thousands is as many rounds.)
+create or replace function holdfast.in_order(p_names text[], p_from int[], p_to int[]) returns int[]
+language plpgsql immutable
+as $$
+declare
+  v_order int[] := '{}';
+  v_waits int[];  -- how many each still comes after
+  v_next int[];   -- the ends of the edges, by their beginning: those of i are v_first[i] + 1 .. v_first[i + 1]
+  v_first int[];
+  v_done int := 0;
+  v_at int;
+begin
+  select array_agg(coalesce(e.number, 0)::int order by i.n) into v_waits from generate_series(1, cardinality(p_names)) i(n)
+  left join (select e.t, count(*) as number from unnest(p_to) e(t) group by e.t) e on e.t = i.n;
+  select array_agg(f.number::int order by f.n) into v_first from (
+    select i.n, sum(coalesce(e.number, 0)) over (order by i.n) as number from generate_series(0, cardinality(p_names)) i(n)
+    left join (select e.f, count(*) as number from unnest(p_from) e(f) group by e.f) e on e.f = i.n) f;
+  v_next := array(select e.t from unnest(p_from, p_to) e(f, t) order by e.f, e.t);
+  v_order := array(select i.n from generate_series(1, cardinality(p_names)) i(n) where v_waits[i.n] = 0);
+  while v_done < coalesce(cardinality(v_order), 0) loop
+    v_done := v_done + 1;
+    v_at := v_order[v_done];
+    for k in v_first[v_at] + 1 .. v_first[v_at + 1] loop
+      v_waits[v_next[k]] := v_waits[v_next[k]] - 1;
+      if v_waits[v_next[k]] = 0 then
+        v_order[cardinality(v_order) + 1] := v_next[k];
+      end if;
+    end loop;
+  end loop;
+  if v_done < cardinality(p_names) then
+    perform holdfast.refuse_circle(p_names, p_from, p_to, v_waits);
+  end if;
+  return v_order;
+end $$;
+
+-- Those that still wait all come after another such: going back from any of them, one is met twice.
+create or replace function holdfast.refuse_circle(p_names text[], p_from int[], p_to int[], p_waits int[]) returns void
+language plpgsql
+as $$
+declare
+  v_at int := (select min(i.n) from unnest(p_waits) with ordinality i(left_over, n) where i.left_over > 0);
+  v_way int[] := '{}';
+begin
+  while v_at <> all (v_way) loop
+    v_way := v_at || v_way;
+    v_at := (select min(e.f) from unnest(p_from, p_to) e(f, t) where e.t = v_at and p_waits[e.f] > 0);
+  end loop;
+  v_way := v_way[1:array_position(v_way, v_at)];
+  raise exception 'They wait for each other: %.', (
+      select string_agg(w.name, ' -> ' order by w.place) from (
+        select p_names[v.n] as name, v.place from unnest(v_at || v_way) with ordinality v(n, place) limit 20) w)
+    using errcode = 'TK040', hint = 'Take one of these edges away.';
+end $$;

@@ -43,6 +43,20 @@ as $$
   where t.id is null
 $$;
 
+-- What a task waited for, or waits for: how each has ended (null: it has not), and what it returned.
+create or replace function holdfast.upstream(p_id uuid)
+returns table (name text, task_id uuid, policy text, outcome holdfast.outcome, result jsonb)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+  select t.name, d.upstream, d.policy, t.outcome, t.result from holdfast.dependency d
+  cross join lateral (
+    select q.name, q.outcome, q.result from holdfast.task_done q where q.id = d.upstream
+    union all
+    select t.name, null, null from holdfast.task t where t.id = d.upstream) t
+  where d.downstream = p_id and d.policy <> 'gather' order by t.name, d.upstream
+$$;
+
 create or replace function holdfast.events(p_id uuid)
 returns table (version int, at timestamptz, verb text, from_state text, to_state text, attempt int, worker_id text,
                data jsonb)
@@ -69,5 +83,5 @@ as $$
   order by e.number
 $$;
 
-grant execute on function holdfast.read(uuid), holdfast.outcomes(uuid[]), holdfast.events(uuid), holdfast.steps(uuid), holdfast.step_events(uuid)
+grant execute on function holdfast.read(uuid), holdfast.outcomes(uuid[]), holdfast.upstream(uuid), holdfast.events(uuid), holdfast.steps(uuid), holdfast.step_events(uuid)
   to holdfast_app;

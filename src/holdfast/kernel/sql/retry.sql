@@ -14,68 +14,125 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bit
 set timezone = 'UTC'
 as $$
 declare
-  v_old record;
-  v_number int;
-  v_diff jsonb;
-  v_new uuid;
+  v_new uuid[];
 begin
   perform holdfast.lock_entries(array[p_id]);
-  select t.*, l.name as machine, i.payload, i.tags, i.trace into v_old from holdfast.task_done t
-  join holdfast.lifecycle l on l.id = t.lifecycle join holdfast.input i on i.id = t.id
-  where t.id = p_id;
-  if not found then
+  perform holdfast.check_retry(p_id, p_from_step);
+  v_new := holdfast.submit_again(array[p_id], p_payload);
+  perform holdfast.link_retries(array[p_id], v_new, p_by, p_from_step, p_payload, p_note);
+  return v_new[1];
+end $$;
+
+-- Refuse what has not ended, what was never there, and a step that it never came to.
+create or replace function holdfast.check_retry(p_id uuid, p_from_step text) returns void
+language plpgsql
+as $$
+declare
+  v_lifecycle smallint := (select t.lifecycle from holdfast.task_done t where t.id = p_id);
+begin
+  if v_lifecycle is null then
     perform t.id from holdfast.task t where t.id = p_id;
     if found then
       raise exception 'Task % has not ended.', p_id using errcode = 'TK002', hint = 'Cancel it first, or let it run.';
     end if;
     perform holdfast.refuse_missing(p_id, 'retry');
   end if;
-  if p_from_step is not null then
-    select e.number into v_number from holdfast.step_event e
-    where e.task_id = p_id and e.step = p_from_step and e.step <> '' order by e.number limit 1;
-    if not found then
-      raise exception 'Task % never came to a step %.', p_id, quote_literal(p_from_step) using errcode = 'TK015',
-        hint = format('Its steps are: %s.', (
-          select coalesce(string_agg(s.name, ', ' order by s.at), 'none') from holdfast.step s where s.task_id = p_id));
-    end if;
+  if exists (select from holdfast.transition x join holdfast.transition y on y.lifecycle = x.lifecycle and y.from_state = x.to_state
+             where x.lifecycle = v_lifecycle and x.from_state = '' and x.verb = 'submit' and x.to_actor = 'tasks' and y.verb = 'done') then
+    perform holdfast.refuse('TK002', format('Task %s gathers others, and is nothing without them.', p_id),
+                            'Retry those of them that failed. A run of a graph goes again as a whole: holdfast dag retry ID');
   end if;
-  if p_payload <> v_old.payload then
-    v_diff := holdfast.diff(v_old.payload, p_payload);
-    if p_from_step is null then
+  if p_from_step is not null and not exists (
+       select from holdfast.step_event e where e.task_id = p_id and e.step = p_from_step and e.step <> '') then
+    raise exception 'Task % never came to a step %.', p_id, quote_literal(p_from_step) using errcode = 'TK015',
+      hint = format('Its steps are: %s.', (
+        select coalesce(string_agg(s.name, ', ' order by s.at), 'none') from holdfast.step s where s.task_id = p_id));
+  end if;
+end $$;
+
+-- The same tasks anew, each at the place of the old one; the first perhaps with another payload. Parents and dependencies
+-- are as submit_many takes them.
+create or replace function holdfast.submit_again(
+  p_old uuid[], p_payload jsonb default null, p_parent uuid[] default null, p_parent_place int[] default null,
+  p_waits_place int[] default null, p_waits_for uuid[] default null, p_waits_for_place int[] default null,
+  p_waits_policy text[] default null) returns uuid[]
+language plpgsql
+as $$
+declare
+  v record;
+begin
+  select array_agg(l.name order by i.place) as lifecycle, array_agg(t.name order by i.place) as name,
+         array_agg(case when i.place = 1 then coalesce(p_payload, n.payload) else n.payload end order by i.place) as payload,
+         array_agg(t.queue order by i.place) as queue, array_agg(t.priority::int order by i.place) as priority,
+         array_agg(t.max_attempts order by i.place) as max_attempts, array_agg(t.owner order by i.place) as owner,
+         array_agg(t.limit_key order by i.place) as limit_key,
+         array_agg(case when t.time_limit is not null and holdfast.takes_time_limit(l.name) then t.time_limit end order by i.place) as time_limit,
+         array_agg(to_jsonb(n.tags) order by i.place) as tags, array_agg(n.trace order by i.place) as trace
+    into v
+  from unnest(p_old) with ordinality i(id, place)
+  cross join lateral (select * from holdfast.task_done t where t.id = i.id offset 0) t
+  cross join lateral (select l.name from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
+  cross join lateral (select n.payload, n.tags, n.trace from holdfast.input n where n.id = i.id offset 0) n;
+  return array(select s.id from holdfast.submit_many(
+    v.lifecycle, v.name, v.payload, v.queue, v.priority, p_max_attempts => v.max_attempts, p_owner => v.owner,
+    p_parent => p_parent, p_parent_place => p_parent_place, p_limit_key => v.limit_key, p_time_limit => v.time_limit,
+    p_waits_place => p_waits_place, p_waits_for => p_waits_for, p_waits_for_place => p_waits_for_place,
+    p_waits_policy => p_waits_policy, p_tags => v.tags, p_trace => v.trace) s order by s.place);
+end $$;
+
+-- Each new task remembers the old one, inherits its steps, and stands in its inbox entries. A step to begin with, and
+-- another payload, are the first one's.
+create or replace function holdfast.link_retries(
+  p_old uuid[], p_new uuid[], p_by text, p_from_step text default null, p_payload jsonb default null, p_note text default null)
+returns void
+language plpgsql
+as $$
+declare
+  v_number int;
+  v_diff jsonb;
+begin
+  if p_from_step is not null then
+    v_number := (select e.number from holdfast.step_event e
+                 where e.task_id = p_old[1] and e.step = p_from_step and e.step <> '' order by e.number limit 1);
+  end if;
+  if p_payload is not null then
+    v_diff := (select holdfast.diff(i.payload, p_payload) from holdfast.input i where i.id = p_old[1] and i.payload <> p_payload);
+    if v_diff is not null and p_from_step is null then
       v_number := 0;
     end if;
   end if;
-  v_new := holdfast.submit(
-    v_old.name, coalesce(p_payload, v_old.payload), v_old.machine, v_old.queue, v_old.priority,
-    max_attempts => v_old.max_attempts, owner => v_old.owner, limit_key => v_old.limit_key,
-    time_limit => case when holdfast.takes_time_limit(v_old.machine) then v_old.time_limit end, tags => v_old.tags, trace => v_old.trace);
-  update holdfast.input i set retry_of = p_id where i.id = v_new;
+  update holdfast.input i set retry_of = p_old[array_position(p_new, i.id)] where i.id = any (p_new);
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-  values (v_new, 1, '', 'requeued', 1, jsonb_build_object(
-    'from', p_id, 'by', p_by, 'from_step', p_from_step, 'diff', v_diff));
+  select r.new, 1, '', 'requeued', 1, jsonb_build_object(
+    'from', r.old, 'by', p_by, 'from_step', case when r.place = 1 then p_from_step end, 'diff', case when r.place = 1 then v_diff end)
+  from unnest(p_old, p_new) with ordinality r(old, new, place);
   with kept as (
-    select s.name, s.attempt, s.token, s.result, s.at, e.number
-    from holdfast.step s
+    select r.old, r.new, s.name, s.attempt, s.token, s.result, s.at, e.number
+    from unnest(p_old, p_new) with ordinality r(old, new, place)
+    cross join lateral (select * from holdfast.step s where s.task_id = r.old and s.done offset 0) s
     cross join lateral (
       select max(e.number) as number from holdfast.step_event e
-      where e.task_id = p_id and e.step = s.name and e.kind in ('step_completed', 'step_inherited')) e
-    where s.task_id = p_id and s.done and (v_number is null or e.number < v_number)
+      where e.task_id = r.old and e.step = s.name and e.kind in ('step_completed', 'step_inherited')) e
+    where v_number is null or r.place > 1 or e.number < v_number
   ), inherited as (
     insert into holdfast.step (task_id, name, done, attempt, token, result, at)
-    select v_new, k.name, true, k.attempt, k.token, k.result, k.at from kept k order by k.number
+    select k.new, k.name, true, k.attempt, k.token, k.result, k.at from kept k order by k.new, k.number
   )
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-  select v_new, 1 + row_number() over (order by k.number, k.name), k.name, 'step_inherited', k.attempt,
-         jsonb_build_object('from', p_id)
+  select k.new, 1 + row_number() over (partition by k.new order by k.number, k.name), k.name, 'step_inherited', k.attempt,
+         jsonb_build_object('from', k.old)
   from kept k;
-  perform holdfast.run_effects(array[l.effects], array[(
-      v_new, v_old.machine, v_old.name, v_old.owner, 'retried', null, t.state, t.state, t.attempt, null,
-      jsonb_build_object('from', p_id, 'from_step', p_from_step))::holdfast.moved])
-  from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle where t.id = v_new and l.effects is not null;
+  perform holdfast.run_effects(array_agg(l.effects), array_agg((
+      t.id, l.name, t.name, t.owner, 'retried', null, t.state, t.state, t.attempt, null,
+      jsonb_build_object('from', r.old, 'from_step', case when r.place = 1 then p_from_step end))::holdfast.moved order by r.place))
+  from unnest(p_old, p_new) with ordinality r(old, new, place)
+  cross join lateral (select * from holdfast.task t where t.id = r.new offset 0) t
+  join holdfast.lifecycle l on l.id = t.lifecycle where l.effects is not null
+  having count(*) > 0;
   update holdfast.inbox n set resolved_at = holdfast.now(), resolved_by = p_by, resolution = 'retried', note = p_note,
-    retried_as = v_new, diff = v_diff
-  where n.task_id = p_id and n.resolved_at is null;
-  return v_new;
+    retried_as = r.new, diff = case when r.place = 1 then v_diff end
+  from unnest(p_old, p_new) with ordinality r(old, new, place)
+  where n.task_id = r.old and n.resolved_at is null;
 end $$;
 
 -- What was changed, as a list of {path, before?, after?}: the path is a JSON pointer, a side that has nothing there is

@@ -2,13 +2,14 @@
 -- Called by anybody, in a transaction of their own if they like: the task commits or vanishes with it. Waits for whoever
 -- uses the same idempotency key; locks the tasks it depends on, so that none of them can end unnoticed.
 
--- One task. `after` are tasks to wait for; if one ends badly this one is cancelled (`on_failure`: or skip, ignore).
+-- One task. `after` are tasks to wait for; if one ends badly this one is cancelled (`on_failure`: or skip, ignore). With
+-- `policies`, as many as `after`, each of them has its own.
 create or replace function holdfast.submit(
   task text, payload jsonb default '{}', lifecycle text default 'dispatch', queue text default null,
   priority int default 0, key text default null, delay interval default null, run_at timestamptz default null,
   max_attempts int default null, owner text default '', after uuid[] default '{}', on_failure text default 'cancel',
   parent uuid default null, limit_key text default null, limit_to int default null, time_limit interval default null,
-  tags text[] default null, trace text default null)
+  tags text[] default null, trace text default null, policies text[] default null)
 returns uuid
 language sql security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -18,7 +19,7 @@ as $$
     array[limit_key], array[limit_to], array[time_limit],
     -- Without tasks to wait for there is nothing to look at, and any isolation level will do.
     case when cardinality(after) > 0 then array_fill(1, array[cardinality(after)]) end, nullif(after, '{}'), null,
-    case when cardinality(after) > 0 then array_fill(on_failure, array[cardinality(after)]) end,
+    case when cardinality(after) > 0 then coalesce(policies, array_fill(on_failure, array[cardinality(after)])) end,
     case when cardinality(tags) > 0 then array[to_jsonb(tags)] end, case when trace is not null then array[trace] end) s
 $$;
 
@@ -384,7 +385,7 @@ end $$;
 
 grant execute on function
   holdfast.submit(text, jsonb, text, text, int, text, interval, timestamptz, int, text, uuid[], text, uuid, text, int,
-                  interval, text[], text),
+                  interval, text[], text, text[]),
   holdfast.submit_many(text[], text[], jsonb[], text[], int[], text[], interval[], timestamptz[], int[], text[], uuid[],
                        int[], text[], int[], interval[], int[], uuid[], int[], text[],
                        jsonb[], text[])

@@ -1,6 +1,6 @@
-"""Leased dispatch: a task is claimed, run under a lease, and completed exactly once."""
+"""Leased dispatch: a task is claimed, run under a lease, and completed exactly once. A graph gathers such tasks."""
 
-from holdfast.kernel.lifecycle import Display, Lifecycle, blocked, clock, final, work
+from holdfast.kernel.lifecycle import Display, Lifecycle, blocked, clock, final, gather, work
 
 DISPATCH = Lifecycle(
     "dispatch",
@@ -18,6 +18,23 @@ DISPATCH = Lifecycle(
         clock("Failed", due="Queued", display=Display("Failed", "orange", "rotate", "Will be tried again")),
         final("Completed", "done", progress=100, display=Display("Completed", "green", "check", "Done")),
         final("Dead", "failed", display=Display("Dead", "red", "x", "Gave up; see the inbox")),
+        final("Canceled", "cancelled", display=Display("Canceled", "gray", "ban", "Canceled")),
+    ],
+)  # fmt: skip
+
+DAG = Lifecycle(
+    "dag",
+    start="Running",
+    cancel="Canceled",
+    effects="dag_effects",
+    states=[
+        gather(
+            "Running", done="Completed", partial="Partial", fail="Failed",
+            display=Display("Running", "indigo", "play", "Its nodes are being worked on"),
+        ),
+        final("Completed", "done", progress=100, display=Display("Completed", "green", "check", "All of it is done")),
+        final("Partial", "partial", progress=100, display=Display("Partial", "yellow", "check", "Some nodes failed")),
+        final("Failed", "failed", display=Display("Failed", "red", "x", "No node completed")),
         final("Canceled", "cancelled", display=Display("Canceled", "gray", "ban", "Canceled")),
     ],
 )  # fmt: skip

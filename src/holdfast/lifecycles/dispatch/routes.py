@@ -14,11 +14,20 @@ from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
+from holdfast.kernel.task import Policy, Submission
+
+
+class Waited(Body):
+    """A task to wait for, and what follows if it ends badly."""
+
+    task_id: UUID
+    on_failure: Policy = "cancel"
 
 
 class NewTask(Body):
     """A task to be. `delay` is a number of seconds, or text such as "5m" or "1h30m".
+
+    `after` are tasks to wait for, by id, or each with the policy for its bad end.
 
     `queue`, `max_attempts` and `priority` are by default what a live worker says of the task.
     """
@@ -29,7 +38,7 @@ class NewTask(Body):
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
     priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
     delay: Real | str | None = None
-    after: Annotated[tuple[UUID, ...], Field(max_length=1000, fail_fast=True)] = ()
+    after: Annotated[tuple[UUID | Waited, ...], Field(max_length=1000, fail_fast=True)] = ()
     key: Word | None = None
     tags: Annotated[tuple[Word, ...], Field(max_length=50, fail_fast=True)] = ()
 
@@ -55,8 +64,12 @@ def routes(store: Store) -> APIRouter:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
         if idempotency_key and asked.key and idempotency_key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
-        for upstream in asked.after:
-            await check_visible(store, caller, upstream)
+        after: dict[UUID | int, Policy] = {
+            one if isinstance(one, UUID) else one.task_id: "cancel" if isinstance(one, UUID) else one.on_failure
+            for one in asked.after
+        }
+        for upstream in after:
+            await check_visible(store, caller, UUID(str(upstream)))
         known = await store.known_task(asked.task) or {}
         known |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
         (made,) = await store.submit(
@@ -64,7 +77,7 @@ def routes(store: Store) -> APIRouter:
                 asked.task, asked.payload, queue=known.get("queue"), priority=known.get("priority") or 0,
                 max_attempts=known.get("max_attempts"), key=idempotency_key or asked.key,
                 delay=None if asked.delay is None else parse_duration(asked.delay),
-                owner=caller.owner, after=asked.after, tags=asked.tags,
+                owner=caller.owner, after=after, tags=asked.tags,
                 trace=trace_of(traceparent),
             )
         )  # fmt: skip

@@ -31,11 +31,12 @@ from holdfast.kernel.attempt import ATTEMPT, Attempt
 from holdfast.kernel.calls import patiently
 from holdfast.kernel.failing import Errors, outcome_of
 from holdfast.kernel.leaving import Leaving
+from holdfast.kernel.params import parameters
 from holdfast.kernel.running import called, current
 from holdfast.kernel.task import Cancelled, Failed, Json, Later, Outcome, Partial
 from holdfast.lifecycles.pipeline.jobs import Jobs, Row, Verdict
 from holdfast.lifecycles.pipeline.notes import NOTES, Notes, Skip
-from holdfast.lifecycles.pipeline.stages import Stage, Stages, parameters
+from holdfast.lifecycles.pipeline.stages import Stage, Stages
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 

@@ -6,21 +6,17 @@ may say `length`. Names of stages count whatever their case.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from pydantic.errors import PydanticInvalidForJsonSchema
-
 from holdfast.errors import AppInvalid
 from holdfast.kernel import values
+from holdfast.kernel.params import MORE, joined, parameters, published
 from holdfast.kernel.task import Json
 
 longest_name = 100
-TIMES = ("date", "date-time", "duration", "time")  # which may be numbers of seconds, too
-ALL_KINDS = ("array", "boolean", "null", "number", "object", "string")
-MORE = "**"
 
 When = str | Callable[..., bool]
 
@@ -126,27 +122,17 @@ class Stages:
 
     def published(self) -> tuple[list[Json], dict[str, Json]]:
         """The stages and the parameters, as the database is told of them."""
-        params: dict[str, Json] = {}
-        for name, one in self.params().items():
-            is_needed = one.default is one.empty and name != MORE
-            params[name] = {**takes(one.annotation), **({"needed": True} if is_needed else {})}
-            if not is_needed and name != MORE:
-                params[name]["default"] = values.dump(one.default)
-        return [stage.published() for stage in self.stages], params
+        return [stage.published() for stage in self.stages], published(self.params())
 
     def _join(self, found: dict[str, inspect.Parameter], one: inspect.Parameter, stage: Stage) -> None:
-        """Two stages may take the same parameter if they mean the same by it; who needs it, needs it for all."""
-        known = found.get(one.name, one)
-        is_other_kind = Any not in (known.annotation, one.annotation) and known.annotation != one.annotation
-        is_other_default = one.empty not in (known.default, one.default) and known.default != one.default
-        if is_other_kind or is_other_default:
+        """Two stages may take the same parameter if they mean the same by it."""
+        both = joined(found.get(one.name), one)
+        if both is None:
             raise self._wrong(
-                f"{stage.name} takes {one}, and an earlier stage {known}.", "Let both say the same, or rename one."
+                f"{stage.name} takes {one}, and an earlier stage {found[one.name]}.",
+                "Let both say the same, or rename one.",
             )
-        kind = one.annotation if known.annotation is Any else known.annotation
-        found[one.name] = known.replace(
-            annotation=kind, default=one.empty if known.default is one.empty else one.default
-        )
+        found[one.name] = both
 
     def _check_function(self, name: str, function: Callable[..., Any], when: When | None) -> None:
         if not callable(function) or not 1 <= len(name) <= longest_name or not name.isidentifier():
@@ -174,33 +160,5 @@ class Stages:
         return AppInvalid(f"Pipeline {self.pipeline}: {problem}", fix=fix)
 
 
-def parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
-
-
 def flag(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
-
-
-def takes(annotation: object) -> dict[str, Json]:
-    """What an annotation can be read from: the kinds of JSON values, and from where to where numbers may go."""
-    reader = values.adapter(annotation)
-    try:
-        schema = reader.json_schema() if reader else {}
-    except PydanticInvalidForJsonSchema:
-        schema = {}
-    ends = {name: schema[key] for name, key in (("least", "minimum"), ("most", "maximum")) if key in schema}
-    return {"kinds": kinds_of(schema), **ends}
-
-
-def kinds_of(schema: Mapping[str, Any]) -> list[str]:
-    """The kinds of JSON values that a schema speaks of, as Postgres calls them; `integer` besides."""
-    found: set[str] = set()
-    for one in [schema, *schema.get("anyOf", [])]:
-        if "$ref" in one or "enum" in one or "const" in one or ("type" not in one and "anyOf" not in one):
-            return list(ALL_KINDS)
-        if one.get("format") in TIMES:
-            found.add("number")
-        if "type" in one:
-            found.add(one["type"])
-    return sorted(found)

@@ -1,0 +1,92 @@
+"""The functions of graphs.sql, retrying.sql and runs.sql, as Python: one short method for each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from holdfast.errors import TaskNotFound
+from holdfast.kernel import wire
+from holdfast.kernel.calls import Calls
+from holdfast.kernel.task import Json
+
+
+class Dags(Calls):
+    """Graphs of tasks and their runs."""
+
+    async def declare(
+        self,
+        name: str,
+        *,
+        title: str,
+        nodes: Sequence[Json],
+        edges: Sequence[Json],
+        params: Mapping[str, Json],
+        writes: Mapping[str, str],
+        cutover: str,
+    ) -> None:
+        """Say what a graph is. Raises RequestInvalid or GraphCycle."""
+        shape = [wire.dump(one) for one in (list(nodes), list(edges), dict(params), dict(writes))]
+        await self._value("select holdfast.declare_dag($1, $2, $3, $4, $5, $6, $7)", name, title, *shape, cutover)
+
+    async def declared(self, name: str | None = None) -> list[dict[str, Any]]:
+        """What there is to run, and whether workers are there that know all its nodes."""
+        rows = await self._rows("select * from holdfast.dags($1)", wire.text(name))
+        return [wire.load(row[0]) for row in rows]
+
+    async def start(
+        self,
+        dag: str,
+        params: Mapping[str, Json],
+        *,
+        owner: str = "",
+        key: str | None = None,
+        by: str = "",
+        tags: Sequence[str] = (),
+        priority: int | None = None,
+        trace: str | None = None,
+    ) -> tuple[UUID, bool]:
+        """A run of a declared graph, and whether this call made it. Raises RequestInvalid or KeyConflict."""
+        given = (wire.text(dag), wire.dump(dict(params)), wire.text(owner), wire.text(key), by, list(tags))
+        query = "select * from holdfast.start_dag($1, $2, $3, $4, $5, $6, $7, $8)"
+        row = (await self._rows(query, *given, wire.whole(priority), trace, repeatable=key is not None))[0]
+        return row["run"], row["created"]
+
+    async def start_graph(
+        self,
+        name: str,
+        nodes: Sequence[Json],
+        edges: Sequence[Json],
+        *,
+        writes: Mapping[str, str],
+        cutover: str = "auto",
+        owner: str = "",
+        key: str | None = None,
+        by: str = "",
+        tags: Sequence[str] = (),
+        trace: str | None = None,
+    ) -> tuple[UUID, bool]:
+        """A run of a graph that was never declared. Raises RequestInvalid, GraphCycle or KeyConflict."""
+        shape = [wire.dump(one) for one in (list(nodes), list(edges), dict(writes))]
+        given = (cutover, wire.text(owner), wire.text(key), by, list(tags), trace)
+        query = "select * from holdfast.start_graph($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        row = (await self._rows(query, wire.text(name), *shape, *given, repeatable=key is not None))[0]
+        return row["run"], row["created"]
+
+    async def retry(self, run: UUID, by: str | None = None) -> UUID:
+        """A new run, for the nodes that did not complete. Raises TaskNotFound or MoveRefused."""
+        answer: UUID = await self._value("select holdfast.retry_dag($1, $2)", run, by, repeatable=False)
+        return answer
+
+    async def read(
+        self, runs: Sequence[UUID], owner: str | None = None, *, nodes: bool = False
+    ) -> list[dict[str, Any]]:
+        """What there is to tell of these runs, but for those that are not `owner`'s."""
+        rows = await self._rows("select * from holdfast.read_dags($1, $2, $3)", list(runs), owner, nodes)
+        return [wire.load(row[0]) for row in rows]
+
+    async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
+        """One of them, with its nodes and edges. Raises TaskNotFound."""
+        found = await self.read([run], owner, nodes=True)
+        if not found:
+            raise TaskNotFound(f"No run of a graph has the id {run}.", fix="GET /dags lists them.")
+        return found[0]

@@ -1,0 +1,262 @@
+"""Graphs of tasks over HTTP: started by name or as they are drawn, told of node by node, cancelled, retried."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from holdfast.errors import RequestInvalid
+from holdfast.http.access import GuardedLong, needs, owned_by
+from holdfast.http.fields import Body, Cancel, Whole, Word
+from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Policy
+from holdfast.lifecycles.dispatch.dags import Dags
+from holdfast.lifecycles.dispatch.declaration import DAG
+
+poll_after_ms = 1000
+
+User = Annotated[Principal, needs("user")]
+Reader = Annotated[Principal, needs("user", "operator")]
+State = Literal["Running", "Completed", "Partial", "Failed", "Canceled"]
+Filter = Annotated[Word | None, Query()]
+NodeName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\u0000]+$")]
+
+
+class NewNode(Body):
+    """A node: the task that workers know. What it leaves out is as a live worker says of the task."""
+
+    name: NodeName
+    task: Word
+    payload: Any = None
+    queue: Word | None = None
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
+    priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
+
+
+class NewEdge(Body):
+    """Which node comes after which, and what becomes of it if the other ends badly."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: NodeName = Field(alias="from")
+    to: NodeName
+    on_failure: Policy = "cancel"
+
+
+class NewDag(Body):
+    """Either a declared graph by its name (`dag`, `params`), or nodes and edges under a name of their own."""
+
+    dag: Word | None = None
+    params: Annotated[dict[str, Any], Field(max_length=1000)] | None = None
+    name: NodeName | None = None
+    nodes: Annotated[tuple[NewNode, ...], Field(min_length=1, max_length=5000, fail_fast=True)] | None = None
+    edges: Annotated[tuple[NewEdge, ...], Field(max_length=20_000, fail_fast=True)] | None = None
+    writes: Annotated[dict[Word, Literal["replace", "extends"]], Field(max_length=20)] | None = None
+    cutover: Literal["auto", "manual"] | None = None
+    tags: Annotated[tuple[Word, ...], Field(max_length=20, fail_fast=True)] = ()
+
+
+class Node(BaseModel):
+    """A node of a run, and where its task is."""
+
+    name: str
+    task_id: UUID
+    task: str
+    state: str
+    outcome: str | None
+    attempt: int
+    max_attempts: int
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    error: str | None
+    progress: Any
+
+
+class Edge(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: str = Field(alias="from")
+    to: str
+    on_failure: Policy
+
+
+class Progress(BaseModel):
+    """How many nodes are where."""
+
+    total: int
+    blocked: int
+    queued: int
+    running: int
+    retrying: int
+    completed: int
+    failed: int
+    canceled: int
+
+
+class Written(BaseModel):
+    """A dataset of which the run makes a new generation."""
+
+    dataset: str
+    mode: str
+    dataset_id: UUID | None = None
+    version: int | None = None
+
+
+class Run(BaseModel):
+    """A run of a graph. `retried_as` is the run that goes on where this one failed."""
+
+    dag_id: UUID
+    name: str
+    declared: bool
+    state: str
+    outcome: str | None
+    owner: str
+    params: dict[str, Any]
+    writes: list[Written]
+    cutover: str
+    error: str | None
+    progress: Progress
+    created_at: datetime
+    finished_at: datetime | None
+    retry_of: UUID | None
+    retried_as: UUID | None
+    poll_after_ms: int | None
+
+
+class WholeRun(Run):
+    nodes: list[Node]
+    edges: list[Edge]
+
+
+class RunPage(BaseModel):
+    """Newest first. A page may be short, even empty, and still have a `next`."""
+
+    items: list[Run]
+    next: UUID | None
+    approx_count: int
+    capped: bool
+
+
+class Made(BaseModel):
+    dag_id: UUID
+    state: str
+    nodes: dict[str, UUID]
+
+
+class Effect(BaseModel):
+    dag_id: UUID
+    state: str
+    effect: Literal["cancelled", "requested", "too_late"]
+
+
+class Retried(Made):
+    retry_of: UUID
+
+
+class Declared(BaseModel):
+    """What can be run by its name. `ready`: workers are there that know all nodes."""
+
+    items: list[dict[str, Any]]
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/dags", tags=["dispatch"], route_class=GuardedLong, responses=PROBLEMS)
+    dags = Dags.beside(store)
+
+    @router.post("", status_code=201)
+    async def start(
+        asked: NewDag,
+        response: Response,
+        caller: User,
+        idempotency_key: IdempotencyKey = None,
+        traceparent: TraceParent = None,
+    ) -> Made:
+        """Start a run. The same `Idempotency-Key` starts it once. Nodes that wait for each other are a 409 `cycle`."""
+        check_asked(asked)
+        options: dict[str, Any] = {
+            "owner": caller.owner, "key": idempotency_key, "by": caller.name, "tags": asked.tags,
+            "trace": trace_of(traceparent),
+        }  # fmt: skip
+        if asked.dag is not None:
+            run, created = await dags.start(asked.dag, asked.params or {}, **options)
+        else:
+            run, created = await dags.start_graph(
+                asked.name or "",
+                [one.model_dump(exclude_none=True) for one in asked.nodes or ()],
+                [one.model_dump(by_alias=True) for one in asked.edges or ()],
+                writes=asked.writes or {}, cutover=asked.cutover or "auto", **options,
+            )  # fmt: skip
+        if not created:
+            response.headers["Idempotency-Replayed"] = "true"
+        return Made(**made(await dags.run(run)))
+
+    @router.get("")
+    async def list_runs(
+        caller: Reader,
+        dag: Filter = None,
+        state: State | None = None,
+        tag: Filter = None,
+        owner: Filter = None,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    ) -> RunPage:
+        """Runs, the newest first; those of one graph, or in one state. A user sees their own."""
+        mine = owned_by(caller)
+        page = await store.list_tasks(
+            lifecycle=DAG.name, name=dag, state=state, tag=tag, owner=owner if mine is None else mine, cursor=cursor,
+            limit=limit,
+        )  # fmt: skip
+        found = await dags.read([UUID(str(one["id"])) for one in page.items], mine)
+        items = [Run(**one, poll_after_ms=soon(one)) for one in found]
+        return RunPage(items=items, next=page.next, approx_count=page.approx_count, capped=page.capped)
+
+    @router.get("/declared")
+    async def declared(caller: Reader) -> Declared:
+        """The graphs that applications have declared: nodes, edges, parameters, what they write."""
+        return Declared(items=await dags.declared())
+
+    @router.get("/{dag_id}")
+    async def read(dag_id: UUID, caller: Reader) -> WholeRun:
+        """A run, node by node, and when to ask again."""
+        found = await dags.run(dag_id, owned_by(caller))
+        return WholeRun(**found, poll_after_ms=soon(found))
+
+    @router.post("/{dag_id}/cancel", status_code=202)
+    async def cancel(dag_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
+        """Cancel a run: what waits is cancelled at once, what runs is told."""
+        await dags.run(dag_id, owned_by(caller))
+        effect: Any = await store.cancel(dag_id, asked.reason if asked else None, by=caller.name)
+        return Effect(dag_id=dag_id, effect=effect, state=(await store.read(dag_id))["state"])
+
+    @router.post("/{dag_id}/retry", status_code=201)
+    async def retry(dag_id: UUID, caller: Reader) -> Retried:
+        """A new run, in which only what did not complete runs again."""
+        await dags.run(dag_id, owned_by(caller))
+        new = await dags.retry(dag_id, by=caller.name)
+        return Retried(**made(await dags.run(new)), retry_of=dag_id)
+
+    return router
+
+
+def check_asked(asked: NewDag) -> None:
+    """Raise RequestInvalid unless it is the one kind of request or the other."""
+    drawn = [asked.name, asked.nodes, asked.edges, asked.writes, asked.cutover]
+    if asked.dag is not None and any(one is not None for one in drawn):
+        raise RequestInvalid("It names a declared graph, and draws another.", fix="Send `dag`, or `name` and `nodes`.")
+    if asked.dag is None and (asked.name is None or asked.nodes is None or asked.params is not None):
+        raise RequestInvalid("It names no declared graph, and draws none.", fix="Send `dag`, or `name` and `nodes`.")
+
+
+def made(run: dict[str, Any]) -> dict[str, Any]:
+    nodes = {one["name"]: one["task_id"] for one in run["nodes"]}
+    return {"dag_id": run["dag_id"], "state": run["state"], "nodes": nodes}
+
+
+def soon(run: dict[str, Any]) -> int | None:
+    return None if run["finished_at"] else poll_after_ms

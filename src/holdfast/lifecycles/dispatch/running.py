@@ -1,0 +1,44 @@
+"""How a worker runs a node: what it comes after has ended, and is handed to it by name."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from holdfast.errors import SchemaInvalid
+from holdfast.kernel import values
+from holdfast.kernel.attempt import ATTEMPT
+from holdfast.kernel.calls import patiently
+from holdfast.kernel.running import called
+
+WELL = ("done", "partial")
+
+
+async def run_node(
+    dag: str, function: Callable[..., Any], upstream: Mapping[str, bool], given: Mapping[str, Any]
+) -> Any:
+    """What the function returns of its own arguments and the results of the nodes it is named after.
+
+    upstream: those nodes, and whether the function takes their result. One that ended badly and is ignored gives None.
+    Outside of a worker the arguments are all there are. Raises SchemaInvalid for a result that does not fit.
+    """
+    attempt = ATTEMPT.get()
+    wanted = [name for name, is_taken in upstream.items() if is_taken]
+    if attempt is None or not wanted:
+        return await called(function, (), given)
+    ended = {one.name: one for one in await patiently(lambda: attempt.desk.store.upstream(attempt.lease.task_id))}
+    kinds = values.hints(function)
+    results: dict[str, Any] = {}
+    for name in wanted:
+        one = ended.get(f"{dag}.{name}")
+        if one is None or one.outcome not in WELL:
+            results[name] = None
+            continue
+        try:
+            results[name] = values.load_at(name, one.result, kinds.get(name, Any))
+        except ValidationError as error:
+            raise SchemaInvalid(
+                f"What {name} returned does not fit the parameter {name}: {values.described(error)}.",
+                code="upstream-result",
+            ) from error
+    return await called(function, (), {**given, **results})

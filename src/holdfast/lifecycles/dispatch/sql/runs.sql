@@ -1,0 +1,76 @@
+-- runs.sql: what is told of graphs and their runs. Takes no lock.
+
+create or replace function holdfast.dags(p_name text default null) returns setof jsonb
+language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
+as $$
+  select jsonb_build_object(
+    'name', d.name, 'title', d.title, 'nodes', d.nodes, 'edges', d.edges, 'params', d.params, 'writes', d.writes,
+    'cutover', d.cutover, 'declared_at', d.declared_at,
+    'ready', not exists (
+      select from jsonb_array_elements(d.nodes) n where not exists (
+        select from holdfast.worker w where n ->> 'task' = any (w.names) and w.seen_at > holdfast.now() - interval '30 seconds')))
+  from holdfast.dag d where p_name is null or d.name = p_name order by d.name
+$$;
+
+-- The nodes of a run, where each of them is.
+create or replace function holdfast.dag_nodes(p_run uuid)
+returns table (number int, name text, task_id uuid, task text, state text, actor text, outcome text, attempt int, max_attempts int,
+               due_at timestamptz, started_at timestamptz, finished_at timestamptz, error text, progress jsonb)
+language sql stable set enable_seqscan = off set enable_bitmapscan = off
+as $$
+  select n.number, n.name, n.task_id, t.name, t.state, t.actor, t.outcome, t.attempt, t.max_attempts, t.due_at, t.started_at,
+         t.finished_at, t.error, b.progress
+  from holdfast.dag_node n
+  cross join lateral (
+    select t.name, t.state, t.actor::text, null as outcome, t.attempt, t.max_attempts, t.due_at, t.started_at,
+           null::timestamptz as finished_at, t.lease_token, coalesce(t.note ->> 'message', t.note ->> 'reason') as error
+    from holdfast.task t where t.id = n.task_id
+    union all
+    select t.name, t.state, t.actor::text, t.outcome::text, t.attempt, t.max_attempts, t.due_at, t.started_at, t.finished_at, null,
+           coalesce(t.note ->> 'message', t.note ->> 'reason')
+    from holdfast.task_done t where t.id = n.task_id) t
+  left join lateral (select b.progress from holdfast.beat b where b.task_id = n.task_id and b.token = t.lease_token offset 0) b on true
+  where n.run = p_run order by n.number
+$$;
+
+-- All there is to tell of runs; with their nodes and edges, if that is asked for. One that is not there, or not this owner's,
+-- is left out.
+create or replace function holdfast.read_dags(p_runs uuid[], p_owner text default null, p_nodes bool default false) returns setof jsonb
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+as $$
+  select jsonb_build_object(
+      'dag_id', t.id, 'name', t.name, 'declared', r.declared, 'state', t.state, 'outcome', t.outcome, 'owner', t.owner,
+      'params', r.params, 'writes', r.writes, 'cutover', r.cutover, 'error', t.error, 'progress', n.progress,
+      'created_at', t.created_at, 'finished_at', t.finished_at, 'retry_of', i.retry_of, 'retried_as', r.retried_as)
+    || case when p_nodes then jsonb_build_object('nodes', n.nodes, 'edges', e.edges) else '{}' end
+  from unnest(p_runs) with ordinality k(id, place)
+  cross join lateral (
+    select t.id, t.name, t.state, null as outcome, t.owner, t.created_at, null::timestamptz as finished_at, null as error
+    from holdfast.task t where t.id = k.id
+    union all
+    select t.id, t.name, t.state, t.outcome::text, t.owner, t.created_at, t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason')
+    from holdfast.task_done t where t.id = k.id) t
+  join holdfast.dag_run r on r.task_id = t.id
+  cross join lateral (select i.retry_of from holdfast.input i where i.id = t.id offset 0) i
+  cross join lateral (
+    select jsonb_build_object(
+        'total', count(*), 'blocked', count(*) filter (where n.actor = 'tasks'),
+        'queued', count(*) filter (where n.state = 'Queued'), 'running', count(*) filter (where n.state = 'Running'),
+        'retrying', count(*) filter (where n.actor = 'clock'), 'completed', count(*) filter (where n.outcome in ('done', 'partial')),
+        'failed', count(*) filter (where n.outcome = 'failed'), 'canceled', count(*) filter (where n.outcome = 'cancelled')) as progress,
+      case when p_nodes then jsonb_agg(jsonb_build_object(
+        'name', n.name, 'task_id', n.task_id, 'task', n.task, 'state', n.state, 'outcome', n.outcome, 'attempt', n.attempt,
+        'max_attempts', n.max_attempts, 'due_at', case when n.finished_at is null then n.due_at end, 'started_at', n.started_at,
+        'finished_at', n.finished_at, 'error', n.error, 'progress', n.progress) order by n.number) end as nodes,
+      array_agg(n.name order by n.number) as names
+    from holdfast.dag_nodes(t.id) n) n
+  cross join lateral (
+    select case when p_nodes then coalesce(jsonb_agg(jsonb_build_object(
+      'from', n.names[(e.value ->> 0)::int], 'to', n.names[(e.value ->> 1)::int], 'on_failure', e.value ->> 2) order by e.place), '[]') end as edges
+    from jsonb_array_elements(case when p_nodes then r.edges else '[]' end) with ordinality e(value, place)) e
+  where p_owner is null or t.owner = p_owner
+  order by k.place
+$$;
+
+grant execute on function holdfast.dags(text), holdfast.read_dags(uuid[], text, bool) to holdfast_app;
