@@ -1,4 +1,4 @@
-"""Runs that write datasets, as a graph makes them: a task that gathers its nodes, and whose end ends its generations."""
+"""Runs that write datasets, as a graph makes them: a task gathers its nodes, and its end ends their generations."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -232,7 +232,8 @@ async def test_the_columns_of_all_nodes_agree(store: Store, runs: Runs) -> None:
 
 RAW = {
     "a current one": "update holdfast.dataset_version set state = 'building' where version = 2",
-    "what is not complete": "update holdfast.dataset_version set state = 'current', completed_at = now() where state = 'failed'",
+    "what is not complete": "update holdfast.dataset_version set state = 'current', completed_at = now()"
+    " where state = 'failed'",
     "without its dataset": "update holdfast.dataset_version set state = 'rolled_back' where version = 2",
     "to what is not there": "update holdfast.dataset set version = 1",
     "its counts": "update holdfast.dataset_version set files = 7 where version = 2",
