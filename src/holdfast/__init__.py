@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.errors import Fatal, RateLimited, SchemaInvalid, TaskCancelled, TaskFailed, Transient
-    from holdfast.kernel.running import cancelled, current, progress, spend, step, usage
+    from holdfast.kernel.running import cancelled, current, output, progress, spend, step, usage
     from holdfast.kernel.task import Later, Moved, Partial
     from holdfast.sdk.client import Holdfast
     from holdfast.sdk.handle import Handle
@@ -33,6 +33,7 @@ __all__ = [
     "__version__",
     "cancelled",
     "current",
+    "output",
     "progress",
     "spend",
     "step",
@@ -41,7 +42,7 @@ __all__ = [
 
 ROOMS = {
     "errors": ("Fatal", "RateLimited", "SchemaInvalid", "TaskCancelled", "TaskFailed", "Transient"),
-    "kernel.running": ("cancelled", "current", "progress", "spend", "step", "usage"),
+    "kernel.running": ("cancelled", "current", "output", "progress", "spend", "step", "usage"),
     "kernel.task": ("Later", "Moved", "Partial"),
     "sdk.client": ("Holdfast",),
     "sdk.handle": ("Handle",),

@@ -1,12 +1,15 @@
 """Datasets from the command line: made of files and addresses, version by version, listed and looked at."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.kernel.task import Output
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
+from tests.datasets.stage import publish
 from tests.http.serving import serving
 
 
@@ -55,9 +58,42 @@ def test_a_long_dataset_is_read_page_by_page(typed: Keyboard) -> None:
     assert typed("dataset", "show", "long").lines[-1] == "... and 1,450 more, with --json"
 
 
+def test_generations_are_shown_taken_back_and_brought_back(typed: Keyboard) -> None:
+    for name in ("a.wav", "b.txt"):
+        assert typed("dataset", "make", "calls", f"in/{name}").code == 0
+    rolled = typed("dataset", "rollback", "calls")
+    assert (rolled.code, "calls: version 2 is rolled back; version 1 is current." in rolled.err) == (0, True)
+    listed = [line.split()[:3] for line in typed("dataset", "generations", "calls").lines[1:]]
+    assert listed == [["2", "rolled", "back"], ["1", "current", "1"]]
+    again = typed("dataset", "rollback", "calls")
+    assert (again.code, "none to go back to" in again.err) == (4, True)
+    cut = typed("dataset", "cutover", "calls", "2", "--json").json
+    assert (cut["version"], cut["before"]) == (2, 1)
+    old = typed("dataset", "show", "calls", "--version", "1", "--json").json
+    assert (old["version"], [one["name"] for one in old["items"]]) == (1, ["in/a.wav"])
+    assert typed("dataset", "cutover", "calls", "7").code == 3
+
+
+def test_a_generation_is_downloaded_whole(typed: Keyboard, database: Database, tmp_path: Path) -> None:
+    async def publish_rows() -> None:
+        async with database.store() as store:
+            await publish(store, Output("calls", "rows/of monday", rows=[{"a": 1}, {"a": "é"}]))
+
+    assert typed("dataset", "make", "calls", "in/a.wav", "s3://bucket/b.wav").code == 0
+    asyncio.run(publish_rows())
+    got = typed("dataset", "get", "calls", "-o", "out/whole", "--json").json
+    assert (got["version"], got["left"]) == (2, 1)
+    assert sorted(Path(path).name for path in got["saved"]) == ["0001-in-a.wav", "0003-rows-of-monday.jsonl"]
+    assert (tmp_path / "out/whole/0001-in-a.wav").read_text() == "in/a.wav"
+    assert (tmp_path / "out/whole/0003-rows-of-monday.jsonl").read_text() == '{"a": 1}\n{"a": "é"}\n'
+    assert "s3://bucket/b.wav" in (tmp_path / "out/whole/dataset.json").read_text()
+    assert "2 rows" in typed("dataset", "show", "calls").out
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
+        (["get", "none", "-o", "out"], 3, "There is no dataset 'none'."),
         (["make", "calls", "gone.wav"], 2, "There is no gone.wav."),
         (["make", "calls", "in/.hidden/x"], 2, "There is no in/.hidden/x."),
         (["make", "x" * 300, "s3://b/a.wav"], 2, "name"),

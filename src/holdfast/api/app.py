@@ -75,7 +75,7 @@ def make_app(
     app.include_router(graphs.routes(store))
     app.include_router(analysis.routes(store, objects))
     app.include_router(batch.routes(store, objects))
-    app.include_router(datasets.routes(store))
+    app.include_router(datasets.routes(store, objects))
     app.include_router(ingest.routes(store, objects, embedder))
     app.include_router(pipeline.routes(store, objects))
     app.include_router(pipeline.routes(store, objects, under="/admin"))

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt, TaskError
 from holdfast.http.access import Guarded, GuardedLong, needs
-from holdfast.http.fields import Body, Json, Moment, Real, Text, Whole, Word
+from holdfast.http.fields import Body, Json, Moment, Real, Whole, Word, sane
 from holdfast.http.problem import PROBLEMS
+from holdfast.kernel import task
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import (
     Beat,
@@ -123,13 +124,28 @@ class Error(Body):
 
 
 class Output(Body):
-    """Where a result went, or its rows."""
+    """What is published in a dataset with the completion: where it is, or its rows."""
 
     dataset: Word
     key: Word | None = None
     mode: Literal["replace", "append"] = "replace"
-    uri: Text | None = None
-    rows: list[Any] | None = None
+    uri: Annotated[str, Field(max_length=4000), AfterValidator(sane)] | None = None
+    rows: list[dict[str, Any]] | None = None
+    columns: Annotated[list[tuple[Word, Word]], Field(max_length=5000, fail_fast=True)] | None = Field(
+        None, alias="schema"
+    )
+    row_count: Annotated[Whole, Field(ge=0, le=2**53)] | None = None
+    bytes: Annotated[Whole, Field(ge=0, le=2**53)] | None = None
+
+    def made(self) -> task.Output:
+        return task.Output(
+            self.dataset, self.key, self.mode, self.uri, self.rows, self.columns, self.row_count, self.bytes
+        )
+
+    def told(self) -> dict[str, Any]:
+        """It as the task's result tells it: without its rows, which are the dataset's."""
+        said = self.model_dump(mode="json", include={"dataset", "key", "mode", "uri"})
+        return said | {"row_count": self.row_count if self.rows is None else len(self.rows)}
 
 
 class StepEvent(Body):
@@ -243,15 +259,16 @@ def routes(store: Store) -> APIRouter:
     async def complete(asked: Complete | Annotated[list[Complete], MANY], request: Request) -> Any:
         """End an attempt, or many.
 
-        Of one that is not the caller's any more: 409 `stale-attempt` or `lease-lost`: drop the result, nothing was
+        Its outputs are published with it, or nothing is written: 422 `output-refused` where they cannot be. Of one that
+        is not the caller's any more: 409 `stale-attempt` or `lease-lost`: drop the result, nothing was
         written; of many, each says how it fared.
         """
         ends = asked if isinstance(asked, list) else [asked]
         if not isinstance(asked, list):
             request.state.task_id = asked.task_id
-        answered = await store.complete(
-            *(Completion(end.proof(), outcome_of(end), [told(event) for event in end.events]) for end in ends)
-        )
+        completions = [Completion(end.proof(), outcome_of(end), [told(event) for event in end.events]) for end in ends]
+        publishes = any(end.outputs for end in ends)
+        answered = await (store.deliver(*completions) if publishes else store.complete(*completions))
         settled = {one.task_id: one for one in answered}
         if isinstance(asked, list):
             return [completed_one(end, settled[end.task_id]) for end in ends]
@@ -304,15 +321,15 @@ def lost(asked: Held, kind: type[TaskError] = LeaseLost) -> TaskError:
 
 
 def outcome_of(asked: Complete) -> Done | Failed:
-    """Outputs are kept as the result. Raises RequestInvalid for what contradicts itself."""
+    """Outputs are published, and told as the result. Raises RequestInvalid for what contradicts itself."""
     if asked.status == "completed":
         if asked.error or (asked.outputs and asked.result is not None):
             raise RequestInvalid(
                 "A completed attempt has no error, and either outputs or a result.", fix="Leave one of them out."
             )
-        return Done(
-            {"outputs": [one.model_dump(mode="json") for one in asked.outputs]} if asked.outputs else asked.result
-        )
+        if not asked.outputs:
+            return Done(asked.result)
+        return Done({"outputs": [one.told() for one in asked.outputs]}, [one.made() for one in asked.outputs])
     if asked.outputs or asked.result is not None:
         raise RequestInvalid("A failed attempt has no outputs and no result.", fix="Keep what is done as a checkpoint.")
     error = asked.error or Error()

@@ -16,6 +16,8 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.api.app import make_app
+from holdfast.datasets import Datasets
+from holdfast.datasets.retention import forget_on
 from holdfast.errors import DatabaseError
 from holdfast.http.problem import refusal
 from holdfast.kernel.opening import open_database
@@ -56,6 +58,7 @@ class Mounted:
                     objects = open_objects(self._hf.settings)
                     await stack.enter_async_context(beside(sweep_on(opening.store)))
                     await stack.enter_async_context(beside(clean_on(Cleanups.beside(opening.store), objects)))
+                    await stack.enter_async_context(beside(forget_on(Datasets.beside(opening.store))))
                     self._app = make_app(
                         opening.pool,
                         database=opening.address.label,

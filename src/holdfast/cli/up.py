@@ -20,6 +20,8 @@ import uvicorn
 
 from holdfast.api import make_app
 from holdfast.cli.fleet import CANNOT_START, Fleet
+from holdfast.datasets import Datasets
+from holdfast.datasets.retention import forget_on
 from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
 from holdfast.http.access import is_loopback, refuse_open_server
 from holdfast.kernel.logs import configure_logs
@@ -104,7 +106,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            chores = (sweep_on(store), clean_on(Cleanups.beside(store), objects))
+            chores = (sweep_on(store), clean_on(Cleanups.beside(store), objects), forget_on(Datasets.beside(store)))
             beside = [asyncio.create_task(chore) for chore in chores]
             for task in first:
                 await store.make_queue(task.queue or "default")

@@ -1,11 +1,17 @@
-"""Datasets: files under a name, version by version. The functions of datasets.sql, as Python."""
+"""Datasets: files under a name, generation by generation. The functions of this room's SQL, as Python.
+
+Readers see one generation whole: the one that was current when they asked. What is complete never changes.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from holdfast.errors import DatasetNotFound
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Completion, Settled
 
 
 class Datasets(Calls):
@@ -18,7 +24,11 @@ class Datasets(Calls):
         row = (await self._rows(query, *given, repeatable=False))[0]
         return row["dataset_id"], row["version"]
 
-    async def read(
+    async def deliver(self, *completions: Completion) -> list[Settled]:
+        """Complete, and publish the outputs, each with its task or not at all; as the store does."""
+        return await Store.beside(self).deliver(*completions)
+
+    async def find(
         self,
         owner: str | None = None,
         *,
@@ -32,7 +42,43 @@ class Datasets(Calls):
         rows = await self._rows(query, owner, dataset, wire.text(name), wire.text(after), limit)
         return [wire.load(row[0]) for row in rows]
 
-    async def files(self, dataset: UUID, version: int, *, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
-        """The files of a version, in their order."""
-        query = "select * from holdfast.dataset_files($1, $2, $3, $4)"
-        return [dict(row) for row in await self._rows(query, dataset, version, after, limit)]
+    async def read(
+        self,
+        owner: str | None,
+        *,
+        dataset: UUID | None = None,
+        name: str | None = None,
+        version: int | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> dict[str, Any]:
+        """The current generation, or this one, with its files from a number on: one snapshot. Raises DatasetNotFound.
+
+        Where there is more, `next` is the number to go on from, with the same version.
+        """
+        query = "select holdfast.read_dataset($1, $2, $3, $4, $5, $6)"
+        rows = await self._rows(query, owner, dataset, wire.text(name), version, after, limit)
+        found: dict[str, Any] | None = wire.load(rows[0][0]) if rows else None
+        if found is None:
+            which = f" {name or dataset}" + (f" in a generation {version} that can be read" if version else "")
+            raise DatasetNotFound(f"There is none called{which}.", fix="List them: holdfast dataset ls")
+        return found
+
+    async def generations(self, dataset: UUID, *, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """Its generations, the newest first, whatever became of them."""
+        rows = await self._rows("select * from holdfast.generations($1, $2, $3)", dataset, before, limit)
+        return [wire.load(row[0]) for row in rows]
+
+    async def cutover(self, dataset: UUID, version: int, by: str = "") -> dict[str, Any]:
+        """Let this generation be current. Raises DatasetNotFound or GenerationIncomplete."""
+        row = (await self._rows("select * from holdfast.cutover_dataset($1, $2, $3)", dataset, version, by))[0]
+        return dict(row)
+
+    async def rollback(self, dataset: UUID, version: int | None = None, by: str = "") -> dict[str, Any]:
+        """Take back the current generation, or this one. Raises DatasetNotFound or GenerationIncomplete."""
+        query = "select * from holdfast.rollback_dataset($1, $2, $3)"
+        return dict((await self._rows(query, dataset, version, by, repeatable=False))[0])
+
+    async def forget(self, n: int = 20) -> int:
+        """Forget the generations that were kept for long enough; how many there were."""
+        return int(await self._value("select holdfast.forget_generations($1)", n))

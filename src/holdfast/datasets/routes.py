@@ -1,26 +1,34 @@
-"""Datasets over HTTP: made of files or addresses, listed, looked at.
+"""Datasets over HTTP: made of files or addresses, listed, read, downloaded; cut over and rolled back.
 
 A user sees only datasets of their own: another's name is answered like one that is not there.
 """
 
-from datetime import datetime
-from typing import Annotated
+import mimetypes
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.datasets import Datasets
-from holdfast.errors import TaskNotFound
+from holdfast.errors import DatasetNotFound, RequestInvalid
 from holdfast.http.access import GuardedLong, needs, owned_by
-from holdfast.http.fields import Body, Word, sane
+from holdfast.http.fields import Body, Whole, Word, sane
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.store import Store
+from holdfast.objects import Objects
 
 files_at_most = 10_000
+files_in_a_page = 1000
+links_in_a_page = 100
+download_lasting = timedelta(hours=1)
 
 User = Annotated[Principal, needs("user", "operator")]
+Version = Annotated[Whole, Field(ge=1, le=2**31 - 1)]
+Chosen = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
+After = Annotated[int, Query(ge=0, le=10**15)]
 Uri = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(sane)]
 
 
@@ -51,27 +59,82 @@ class Made(BaseModel):
 
 
 class Dataset(BaseModel):
-    """A dataset in its current version."""
+    """A dataset in its current version; 0 while there is none to read."""
 
     dataset_id: UUID
     name: str
     owner: str
     version: int
     files: int
+    row_count: int | None
+    bytes: int | None
     made_at: datetime
     made_by: str
     created_at: datetime
 
 
 class FileOf(BaseModel):
+    """A file, or rows that came with an output: `uri` or `rows`."""
+
     number: int
-    uri: str
+    uri: str | None
     name: str
+    key: str | None
+    mode: str
+    rows: list[dict[str, Any]] | None
+    row_count: int | None
+    bytes: int | None
+    task_id: UUID | None
+    attempt: int | None
+    """Which attempt of which task has written it; null for what was uploaded."""
+    version: int
 
 
-class Whole(Dataset):
+class Change(BaseModel):
+    """What a generation changed in the columns: `added`, `removed` or `type`."""
+
+    column: str
+    change: str
+    before: str | None = None
+    after: str | None = None
+
+
+class Generation(BaseModel):
+    """A version of a dataset: `building`, `ready`, `current`, `superseded`, `failed` or `rolled_back`."""
+
+    version: int
+    state: str
+    origin: str
+    run: UUID | None
+    extends: bool
+    cutover: str
+    follows: int | None
+    files: int
+    row_count: int | None
+    bytes: int | None
+    columns: list[tuple[str, str]] | None = Field(validation_alias="schema", serialization_alias="schema")
+    changes: list[Change]
+    reason: str | None
+    made_at: datetime
+    made_by: str
+    completed_at: datetime | None
+    published_at: datetime | None
+    ended_at: datetime | None
+    kept_until: datetime | None
+    by: str | None
+
+
+class WithFiles(Dataset):
+    """One generation with its files, in their order; a thousand at most, from `after` on."""
+
+    state: str | None
+    columns: list[tuple[str, str]] | None = Field(validation_alias="schema", serialization_alias="schema")
+    published_at: datetime | None
     items: list[FileOf]
-    """The files, in their order; a thousand at most, from `after` on."""
+    next: int | None
+    """Where the next page begins: `?version=...&after=...`; null if there is none."""
+    generations: list[Generation]
+    """The newest fifty, whatever became of them."""
 
 
 class Page(BaseModel):
@@ -79,7 +142,51 @@ class Page(BaseModel):
     next: str | None
 
 
-def routes(store: Store) -> APIRouter:
+class Link(BaseModel):
+    number: int
+    name: str
+    url: str
+    bytes: int | None
+    expires_at: datetime
+
+
+class Downloads(BaseModel):
+    """Links to those files of a generation that lie in the store of objects."""
+
+    dataset_id: UUID
+    version: int
+    downloads: list[Link]
+    next: int | None
+
+
+class Cutover(Body):
+    version: Version
+
+
+class CutOver(BaseModel):
+    """`before`: the version that was current; 0 if there was none."""
+
+    dataset_id: UUID
+    version: int
+    before: int
+
+
+class Rollback(Body):
+    """Which generation: without one, the current."""
+
+    version: Version | None = None
+
+
+class RolledBack(BaseModel):
+    """What became of it, and which is current now."""
+
+    dataset_id: UUID
+    version: int
+    state: str
+    current_version: int
+
+
+def routes(store: Store, objects: Objects) -> APIRouter:
     router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=GuardedLong, responses=PROBLEMS)
     datasets = Datasets.beside(store)
 
@@ -96,20 +203,68 @@ def routes(store: Store) -> APIRouter:
         caller: User, cursor: Word | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
     ) -> Page:
         """Datasets, by name."""
-        found = await datasets.read(owned_by(caller), after=cursor, limit=limit)
+        found = await datasets.find(owned_by(caller), after=cursor, limit=limit)
         return Page(items=[Dataset(**one) for one in found], next=found[-1]["name"] if len(found) == limit else None)
 
     @router.get("/{name}")
-    async def read(name: Word, caller: User, after: Annotated[int, Query(ge=0, le=10**9)] = 0) -> Whole:
-        """A dataset by its name or its id, with its files."""
-        dataset = id_in(name)
-        found = await datasets.read(owned_by(caller), dataset=dataset, name=None if dataset else name, limit=1)
-        if not found:
-            raise TaskNotFound(f"There is no dataset {name!r}.", fix="GET /datasets lists them.")
-        files = await datasets.files(UUID(found[0]["dataset_id"]), found[0]["version"], after=after)
-        return Whole(**found[0], items=[FileOf(**one) for one in files])
+    async def read(name: Word, caller: User, version: Chosen = None, after: After = 0) -> WithFiles:
+        """A dataset by its name or its id, in its current generation or in `version`: one snapshot of its files."""
+        dataset = await named(datasets, name, caller)
+        found = await datasets.read(None, dataset=dataset, version=version, after=after, limit=files_in_a_page)
+        return WithFiles(**found, generations=[Generation(**one) for one in await datasets.generations(dataset)])
+
+    @router.get("/{name}/downloads")
+    async def downloads(
+        name: Word, request: Request, caller: User, version: Chosen = None, after: After = 0
+    ) -> Downloads:
+        """Links to the files of one generation, a hundred at a time, good for an hour."""
+        dataset = await named(datasets, name, caller)
+        found = await datasets.read(None, dataset=dataset, version=version, after=after, limit=links_in_a_page)
+        now = await store.now()
+        links = []
+        for one in found["items"]:
+            key = (one["uri"] or "").removeprefix("object:")
+            if key != (one["uri"] or ""):
+                saved = one["name"] if "." in one["name"] else f"{one['name']}{suffix_of(key)}"
+                link = await objects.sign_download(
+                    key, filename=saved.replace("/", "-"), now=now, lasting=download_lasting,
+                    content_type=mimetypes.guess_type(saved)[0] or "application/octet-stream",
+                    server=str(request.base_url).rstrip("/"),
+                )  # fmt: skip
+                links.append(Link(number=one["number"], name=saved, bytes=one["bytes"], **vars(link)))
+        return Downloads(dataset_id=dataset, version=found["version"], downloads=links, next=found["next"])
+
+    @router.post("/{name}/cutover")
+    async def cutover(name: Word, asked: Cutover, caller: User) -> CutOver:
+        """Let a generation be current. 409 `not-complete` unless all of it is written."""
+        dataset = await named(datasets, name, caller)
+        return CutOver(dataset_id=dataset, **await datasets.cutover(dataset, asked.version, caller.name))
+
+    @router.post("/{name}/rollback")
+    async def rollback(name: Word, asked: Rollback, caller: User) -> RolledBack:
+        """Take a generation back: of the current one, the one before is current again; what is built is cancelled."""
+        dataset = await named(datasets, name, caller)
+        return RolledBack(dataset_id=dataset, **await datasets.rollback(dataset, asked.version, caller.name))
 
     return router
+
+
+async def named(datasets: Datasets, name: str, caller: Principal) -> UUID:
+    """The dataset that the caller means by this name or id; their own before others'. Raises DatasetNotFound."""
+    dataset = id_in(name)
+    found = await datasets.find(owned_by(caller), dataset=dataset, name=None if dataset else name, limit=1000)
+    own = [one for one in found if one["owner"] == caller.owner] or found
+    if not own:
+        raise DatasetNotFound(f"There is none called {name!r}.", fix="GET /datasets lists them.")
+    if len(own) > 1:
+        raise RequestInvalid(f"{len(own)} owners have a dataset {name!r}.", fix="Name it by its id: GET /datasets.")
+    return UUID(own[0]["dataset_id"])
+
+
+def suffix_of(key: str) -> str:
+    """How the name of an object ends: `.parquet`, or nothing."""
+    _, dot, suffix = key.rpartition("/")[2].rpartition(".")
+    return f".{suffix}" if dot else ""
 
 
 def id_in(name: str) -> UUID | None:

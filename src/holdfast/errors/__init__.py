@@ -49,6 +49,10 @@
     │   ├── RoleMissing
     │   ├── HostRefused
     │   └── OriginRefused
+    ├── DatasetError
+    │   ├── DatasetNotFound
+    │   ├── GenerationIncomplete
+    │   └── OutputRefused
     ├── ObjectsError
     │   ├── ObjectsUnreachable
     │   ├── ObjectMissing
@@ -84,12 +88,19 @@ A `Failure` is raised by you: in a task, to say what kind of failure it is, and 
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import ClassVar, Literal
 
 from holdfast.errors.billing import BillingError as BillingError
 from holdfast.errors.billing import CreditsInsufficient as CreditsInsufficient
 from holdfast.errors.billing import WalletNotFound as WalletNotFound
+from holdfast.errors.datasets import DatasetError as DatasetError
+from holdfast.errors.datasets import DatasetNotFound as DatasetNotFound
+from holdfast.errors.datasets import GenerationIncomplete as GenerationIncomplete
+from holdfast.errors.datasets import OutputRefused as OutputRefused
+from holdfast.errors.failures import Failure as Failure
+from holdfast.errors.failures import Fatal as Fatal
+from holdfast.errors.failures import RateLimited as RateLimited
+from holdfast.errors.failures import SchemaInvalid as SchemaInvalid
+from holdfast.errors.failures import Transient as Transient
 from holdfast.errors.files import ObjectMissing as ObjectMissing
 from holdfast.errors.files import ObjectsError as ObjectsError
 from holdfast.errors.files import ObjectsUnreachable as ObjectsUnreachable
@@ -344,55 +355,3 @@ class StaleAttempt(LeaseLost):
     """This attempt is over; drop the result."""
 
     sqlstate = "TK009"
-
-
-class Failure(HoldfastError):
-    """A task cannot go on."""
-
-    category: ClassVar[Literal["RateLimited", "Transient", "SchemaInvalid", "Fatal"] | None] = None
-
-    def __init__(
-        self, message: str = "", *, code: str | None = None, retry_after: timedelta | str | float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.message = message or self.title
-        self.code = code
-        self.retry_after = retry_after  # as it was written: whoever settles the task reads it
-
-
-class RateLimited(Failure):
-    """Somebody asks to slow down; the task waits, at no cost."""
-
-    category = "RateLimited"
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        code: str | None = None,
-        retry_after: timedelta | str | float | None = None,
-        retry_at: datetime | None = None,
-        budget: str | None = None,
-    ) -> None:
-        """`budget` names what all share who call the same provider: nobody spends of it until then."""
-        super().__init__(message, code=code, retry_after=retry_after)
-        self.retry_at = retry_at
-        self.budget = budget
-
-
-class Transient(Failure):
-    """It may work the next time; the task is tried again, a limited number of times."""
-
-    category = "Transient"
-
-
-class SchemaInvalid(Failure):
-    """The input is wrong and will stay wrong; the task goes to the inbox."""
-
-    category = "SchemaInvalid"
-
-
-class Fatal(Failure):
-    """Trying again would not help; the task goes to the inbox."""
-
-    category = "Fatal"

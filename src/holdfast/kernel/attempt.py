@@ -15,7 +15,7 @@ from uuid import UUID
 from holdfast.errors import Failure, StepInvalid
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
+from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome, Output
 
 longest_name = 200
 answer_within_seconds = 2.0
@@ -58,6 +58,7 @@ class Attempt:
         self.cancelled = False
         self.blamed: list[tuple[BaseException, str]] = []
         self.spent: list[Json] = []
+        self.outputs: list[Output] = []
         self.part: tuple[int, int] | None = None
         """Which of how many parts it is at, if it has some that are alike: progress is then that of the part."""
         self.unbegun: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}

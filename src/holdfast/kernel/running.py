@@ -1,4 +1,4 @@
-"""What a task can call while it runs: step, progress, usage, spend, cancelled.
+"""What a task can call while it runs: step, progress, usage, output, spend, cancelled.
 
 They are ambient: a handler takes its own arguments and nothing else, and the attempt it belongs to is found in the
 context. Outside of an attempt, where a handler is called as the plain function it is, a step just runs and nothing is
@@ -19,6 +19,7 @@ from opentelemetry import trace
 from holdfast.errors import BudgetUnknown, RateLimited, StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.attempt import ATTEMPT, LOOPS, SPENT, Attempt
+from holdfast.kernel.output import Mode, read_output
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Json, Lease
 from holdfast.kernel.threads import as_exception, in_thread
@@ -178,6 +179,30 @@ def usage(
         entry["cost_cents"] = values.exact(cost_cents)
     spent = SPENT.get()
     (attempt.spent if spent is None else spent).append({**entry, **more})
+
+
+def output(dataset: str, what: object, *, key: str | None = None, mode: Mode = "replace") -> None:
+    """Publish this in a dataset when the task is done: an address, rows as dictionaries, or a table.
+
+    replace: the dataset's entry of this key, by default the task's name, becomes this one. append: it is added, unless
+    the key, by default the task's id, is there already. Nobody sees it before the task is done, and never what an
+    attempt wrote that has lost its lease. Raises StepInvalid, and PayloadTooLarge for rows beyond 256 KiB.
+    """
+    made = read_output(dataset, what, key, mode)
+    attempt = ATTEMPT.get()
+    if attempt is None:
+        return
+    if SPENT.get() is not None:
+        raise StepInvalid(
+            f"output({dataset!r}, ...) is called in a step, which is not run again once it is done.",
+            fix="Return it from the step, and call output with it afterwards.",
+        )
+    default = attempt.lease.name if mode == "replace" else None
+    if any((one.dataset, one.key or default) == (dataset, key or default) for one in attempt.outputs):
+        raise StepInvalid(
+            f"Two outputs go to {dataset!r} under the same key.", fix="Give each a key: output(..., key='monday')."
+        )
+    attempt.outputs.append(made)
 
 
 async def spend(budget: str, amount: float = 1) -> None:

@@ -181,6 +181,16 @@ class Store(Looking, Inbox, Access, Spending):
         rows = await self._rows(query, *wire.completions(completions))
         return [wire.known(Settled, row) for row in rows]
 
+    async def deliver(self, *completions: Completion) -> list[Settled]:
+        """Complete, and publish the outputs of those that are done, each with its task or not at all.
+
+        What is lost or stale has written nothing; so is a repeat whose outputs are others. Raises OutputRefused,
+        PayloadTooLarge, RequestInvalid or MoveRefused, and then nothing of the call was written.
+        """
+        query = "select * from holdfast.deliver($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+        rows = await self._rows(query, *wire.deliveries(completions))
+        return [wire.known(Settled, row) for row in rows]
+
     async def turn(
         self,
         settlements: Sequence[Settlement],

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from holdfast.kernel.durations import parse_duration
+from holdfast.kernel.output import Output as Output
 
 Json = Any
 Duration = timedelta | str | float
@@ -95,9 +96,10 @@ class Beat:
 
 @dataclass(frozen=True)
 class Done:
-    """All of it is done."""
+    """All of it is done. Its outputs are published with it, by `deliver`."""
 
     result: Json = None
+    outputs: Sequence[Output] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 from uuid import UUID
@@ -31,6 +32,7 @@ from holdfast.kernel.task import (
     Lease,
     Move,
     Moved,
+    Output,
     Partial,
     Proof,
     Settlement,
@@ -200,9 +202,29 @@ def completions(given: Sequence[Completion]) -> tuple[Any, ...]:
     return (*proven, kind, category, step, delay, body, tasks, kinds, steps, [dump(one) for one in data])
 
 
+def deliveries(given: Sequence[Completion]) -> tuple[Any, ...]:
+    """The arguments of holdfast.deliver: what complete takes, then the outputs."""
+    outputs = [
+        (one.proof.task_id, output(made))
+        for one in given if isinstance(one.outcome, Done)
+        for made in one.outcome.outputs
+    ]  # fmt: skip
+    bare = [
+        replace(one, outcome=Done(one.outcome.result)) if isinstance(one.outcome, Done) else one for one in given
+    ]  # fmt: skip
+    return (*completions(bare), [task for task, _ in outputs], [dump(made) for _, made in outputs])
+
+
+def output(made: Output) -> dict[str, Json]:
+    """An output as JSON, without what it does not say."""
+    return {name: value for name, value in vars(made).items() if value is not None}
+
+
 def columns(outcome: object) -> tuple[Any, ...]:
     """An outcome as outcome, to, delay, due, category, step and body. Raises RequestInvalid."""
     match outcome:
+        case Done(_, outputs) if outputs:
+            raise RequestInvalid("Outputs are published with the end of their task.", fix="Use store.deliver(...).")
         case Done(result):
             return "done", None, None, None, None, None, dump(result)
         case Partial(result):

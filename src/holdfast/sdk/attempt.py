@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holdfast.errors import Failure, LeaseLost, RequestInvalid, StepInvalid
+from holdfast.errors import Failure, LeaseLost, OutputRefused, RequestInvalid, StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.attempt import ATTEMPT, Attempt, under_way
 from holdfast.kernel.failing import outcome_of
@@ -90,8 +90,9 @@ class Run:
                 raise StepInvalid(f"Step {forgotten!r} was called and never awaited.", fix="Write await step(...).")
             if isinstance(value, OWN_OUTCOMES):
                 return value
-            result = value.result if isinstance(value, Done) else value
-            return Done(values.fitting(self.task.name, result, self.task.returns))
+            result, outputs = (value.result, value.outputs) if isinstance(value, Done) else (value, ())
+            kept = values.fitting(self.task.name, result, self.task.returns)
+            return Done(kept, (*self.attempt.outputs, *outputs))
         except asyncio.CancelledError:
             raise
         except LeaseLost:
@@ -140,6 +141,8 @@ def instead(outcome: Outcome, status: str) -> Failed | None:
 
 def unsettled(error: Exception) -> Failed:
     """What to settle a task with whose outcome could not be sent."""
+    if isinstance(error, OutputRefused):
+        return Failed("Fatal", f"{error}", code=error.http_code)
     if isinstance(error, RequestInvalid):
         return Failed("SchemaInvalid", f"Its result cannot be kept: {error}", code=type(error).__name__)
     return Failed(None, f"Its result could not be settled: {error}")

@@ -32,6 +32,7 @@ from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.batch import Batch
 from holdfast.sdk.dag import Graphs
+from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.loading import LOADING, called_while_loading
 from holdfast.sdk.opened import Opened
@@ -205,6 +206,10 @@ class Holdfast(Graphs):
         self.batches[made.name] = made
         return made
 
+    def dataset(self, name: str) -> Dataset:
+        """A dataset, to be read: `hf.dataset("prices").read()`."""
+        return Dataset(self, name)
+
     def providers(self) -> None:
         """Offer batches with all providers that come with Holdfast (`POST /batch/tasks`). Raises AppInvalid."""
         from holdfast.providers import shipped  # only who wants them pays for what they import
@@ -325,12 +330,10 @@ class Holdfast(Graphs):
 
     def published(self) -> dict[str, list[Any]]:
         """What the database is told of its tools, pipelines, batches and graphs. Raises AppInvalid."""
-        return {
-            "tools": [one.published() for one in self.tools.values()],
-            "pipelines": [one.published() for one in self.pipelines.values()],
-            "batches": [one.published() for one in self.batches.values()],
-            "dags": [one.published() for one in self.dags.values()],
-        }
+        own: dict[str, dict[str, Any]] = {
+            "tools": self.tools, "pipelines": self.pipelines, "batches": self.batches, "dags": self.dags,
+        }  # fmt: skip
+        return {kind: [one.published() for one in all_of.values()] for kind, all_of in own.items()}
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""

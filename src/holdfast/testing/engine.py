@@ -20,7 +20,7 @@ from holdfast.kernel.attempt import Attempt
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Ended, Lease, Outcome
+from holdfast.kernel.task import Completion, Done, Ended, Lease, Outcome
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
 from holdfast.sdk.client import EVERY, Holdfast, all_pointed_at
@@ -208,7 +208,10 @@ class Engine(StoreDesk):
     async def _settle(self, held: Lease, outcome: Outcome) -> Outcome | None:
         """Settle; what to settle with instead, if that was refused."""
         try:
-            (settled,) = await self.store.settle((held, outcome))
+            if isinstance(outcome, Done) and outcome.outputs:
+                (settled,) = await self.store.deliver(Completion(held, outcome))
+            else:
+                (settled,) = await self.store.settle((held, outcome))
         except HoldfastError as error:
             return unsettled(error)
         return instead(outcome, settled.status)

@@ -16,13 +16,14 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from holdfast.errors import DatabaseError, TaskBusy
+from holdfast.errors import DatabaseError, MoveRefused, TaskBusy
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Later, Lease, Outcome, Proof, Settlement
+from holdfast.kernel.task import Completion, Done, Later, Lease, Outcome, Proof, Settlement
 from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
 from holdfast.worker.front import Front
@@ -84,7 +85,10 @@ class Turns:
         self._nudge = asyncio.Event()
 
     def settle(self, proof: Proof, outcome: Outcome) -> None:
-        """Send this result with the next turn."""
+        """Send this result with the next turn; one with outputs by itself."""
+        if isinstance(outcome, Done) and outcome.outputs:
+            self._send(self._deliver((proof, outcome, 0)))
+            return
         self._results.append((proof, outcome, 0))
         self._nudge.set()
 
@@ -133,10 +137,13 @@ class Turns:
         n = max(n, 0)
         self._reserved += n
         self._claims += n > 0
-        call = asyncio.create_task(self._turn(results, n))
+        self._send(self._turn(results, n))
+        return True
+
+    def _send(self, turn: Coroutine[Any, Any, None]) -> None:
+        call = asyncio.create_task(turn)
         self._calls.add(call)
         call.add_done_callback(self._landed)
-        return True
 
     def _take(self, n: int) -> list[Result]:
         """The oldest results, one for each task: answers are told apart by the task."""
@@ -201,6 +208,24 @@ class Turns:
             self._begin(fresh, sent)
         if n and len(leases) < n and since is None:
             await self._found_little()
+
+    async def _deliver(self, one: Result) -> None:
+        """A result with its outputs. It may wait for others who publish in the same dataset: nobody waits with it."""
+        proof, outcome, _ = one
+        try:
+            (settled,) = await self._store.deliver(Completion(proof, outcome))
+        except DatabaseError as error:
+            log.warning("outputs not published yet", extra={"task_id": str(proof.task_id), "error": str(error)})
+            asyncio.get_running_loop().call_later(
+                busy_seconds * random.uniform(0.5, 1.5),  # noqa: S311
+                lambda: self._send(self._deliver(one)),
+            )
+        except MoveRefused:
+            self._settled([one], {proof.task_id: "refused"})
+        except Exception as error:
+            self._take_apart([one], 0, error)
+        else:
+            self._settled([one], {} if settled.status in ("ok", "repeat") else {proof.task_id: settled.status})
 
     async def _call(
         self, batch: list[Settlement], n: int, since: tuple[datetime, UUID] | None
@@ -289,9 +314,7 @@ class Turns:
 
     def _each_alone(self, results: list[Result]) -> None:
         for one in results:
-            call = asyncio.create_task(self._turn([one], 0))
-            self._calls.add(call)
-            call.add_done_callback(self._landed)
+            self._send(self._turn([one], 0))
 
     def _wait_a_moment(self, error: Exception) -> None:
         """The database is away: try again soon, ever more slowly, and not all workers at once."""

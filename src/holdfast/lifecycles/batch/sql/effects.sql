@@ -84,9 +84,12 @@ begin
          coalesce(jsonb_agg(jsonb_build_object('id', d.id, 'version', d.version) order by i.place), '[]')
     into v_missing, v_found
   from jsonb_array_elements_text(holdfast.strings(p_ids, 'dataset_ids')) with ordinality i(id, place)
-  left join holdfast.dataset d on d.id::text = lower(i.id) and d.owner = p_owner;
+  left join holdfast.dataset d on d.id::text = lower(i.id) and d.owner = p_owner and d.version > 0;
   if v_missing is not null then
     perform holdfast.refuse('TK010', format('There is no dataset %s.', v_missing), 'POST /datasets makes one, GET /datasets lists them.');
+  elsif exists (select from jsonb_array_elements(v_found) p join holdfast.dataset_file f
+                on f.dataset_id = (p ->> 'id')::uuid and f.version = (p ->> 'version')::int and f.uri is null) then
+    perform holdfast.refuse('TK010', 'A dataset of this batch holds rows, and batches are made of files.', 'Write its outputs as files.');
   end if;
   return v_found;
 end $$;

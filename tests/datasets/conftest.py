@@ -1,0 +1,18 @@
+"""A database whose runs write datasets."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.datasets import Datasets
+from holdfast.kernel.store import Store
+from holdfast.testing import Database
+from tests.datasets.stage import EFFECTS, RUN, Runs
+
+
+@pytest.fixture
+async def runs(store: Store, database: Database) -> AsyncIterator[Runs]:
+    async with database.connect_owner() as owner:
+        await owner.execute(EFFECTS)
+        await store.declare(RUN)
+        yield Runs(store, owner, Datasets.beside(store))
