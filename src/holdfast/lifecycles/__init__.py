@@ -14,6 +14,7 @@ from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.schedules import Schedules
 
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, INGEST, INGEST_ITEM)
 
@@ -38,3 +39,5 @@ async def declare_all(
         await jobs.declare_published(**pipeline)
     for batch in own.get("batches", ()):
         await batches.offer(**batch)
+    for schedule in own.get("schedules", ()):
+        await Schedules.beside(store).declare(**schedule)

@@ -31,6 +31,7 @@ from holdfast.providers.door import Provider
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.batch import Batch
+from holdfast.sdk.cron import Crons
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.loading import LOADING, called_while_loading
 from holdfast.sdk.opened import Opened
@@ -62,7 +63,7 @@ class Mounted(Protocol):
     async def close(self) -> None: ...
 
 
-class Holdfast:
+class Holdfast(Crons):
     """An application: its tasks by name, and the database. Opened when it is first used, from any thread or loop."""
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
@@ -322,11 +323,12 @@ class Holdfast:
         await declare_all(store, self.lifecycles.values(), self.published())
 
     def published(self) -> dict[str, list[Any]]:
-        """What the database is told of its tools, pipelines and batches. Raises AppInvalid."""
+        """What the database is told of its tools, pipelines, batches and schedules. Raises AppInvalid."""
         return {
             "tools": [one.published() for one in self.tools.values()],
             "pipelines": [one.published() for one in self.pipelines.values()],
             "batches": [one.published() for one in self.batches.values()],
+            "schedules": self.published_crons(),
         }
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
