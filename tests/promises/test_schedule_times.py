@@ -1,6 +1,7 @@
 """When a schedule is due: the clocks change twice a year, and no run is lost or doubled by it."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -29,9 +30,9 @@ def test_a_time_that_comes_twice_in_autumn_is_due_once_the_first_time() -> None:
 
 def test_what_goes_by_every_half_hour_keeps_to_real_time() -> None:
     hours = [datetime.fromisoformat(one) for one in told("*/30 * * * *", AUTUMN, 60)]
-    assert {after - before for before, after in zip(hours, hours[1:], strict=False)} == {timedelta(minutes=30)}
+    assert {after - before for before, after in pairwise(hours)} == {timedelta(minutes=30)}
     hours = [datetime.fromisoformat(one) for one in told("*/30 * * * *", SPRING, 60)]
-    assert {after - before for before, after in zip(hours, hours[1:], strict=False)} == {timedelta(minutes=30)}
+    assert {after - before for before, after in pairwise(hours)} == {timedelta(minutes=30)}
 
 
 @pytest.mark.parametrize("cron", ["30 2 * * *", "0,30 1-3 * * *", "*/20 * * * *", "15 * * * *", "5 2,3 * * *"])

@@ -85,7 +85,17 @@ class Schedules(Calls):
             await self._value("select holdfast.make_queue($1)", own_queue)
         next_at = Times(cron, timezone).next(await self._now())
         query = "select holdfast.declare_schedule($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-        given = (wire.text(name), cron, timezone, starts, wire.dump(dict(target)), wire.text(at), missed, owner, next_at)
+        given = (
+            wire.text(name),
+            cron,
+            timezone,
+            starts,
+            wire.dump(dict(target)),
+            wire.text(at),
+            missed,
+            owner,
+            next_at,
+        )
         return str(await self._value(query, *given))
 
     async def see(self, names: Sequence[str]) -> None:

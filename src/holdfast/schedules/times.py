@@ -103,5 +103,6 @@ def zone_of(timezone: str) -> tzinfo:
         return UTC if timezone == "UTC" else ZoneInfo(timezone)
     except (ValueError, OSError, TypeError, KeyError):  # what is not found is a KeyError
         raise RequestInvalid(
-            f"There is no time zone {timezone!r}.", fix="Name one as the IANA does: Europe/Berlin, America/New_York, UTC."
+            f"There is no time zone {timezone!r}.",
+            fix="Name one as the IANA does: Europe/Berlin, America/New_York, UTC.",
         ) from None

@@ -1,4 +1,4 @@
-"""`hf.cron(...)`: a task, a pipeline or a graph that the clock starts. What cannot run is refused when it is declared."""
+"""`hf.cron(...)`: a task, a pipeline or a graph that the clock starts. What cannot run is refused when it is loaded."""
 
 import functools
 import sys
@@ -89,7 +89,7 @@ class Cron:
             made = target.submission(*self.args, **given)
         except (TypeError, HoldfastError) as error:
             detail = error.detail if isinstance(error, HoldfastError) else str(error)
-            raise self._wrong(detail, "Pass what the task takes; at= names the parameter that gets the due time.") from error
+            raise self._wrong(detail, "Pass what the task takes; at= names what gets the due time.") from error
         refused = [name for name in NOT_FOR_CRON if isinstance(target, Prepared) and getattr(target.options, name)]
         if refused:
             raise self._wrong(f"its runs cannot share {' and '.join(refused)}.", "Leave it out of opts(...).")
