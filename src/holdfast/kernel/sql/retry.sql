@@ -1,6 +1,6 @@
 -- retry.sql: a finished task runs again, as a new task that remembers the old one. Nothing leaves a final state.
--- Called by owners and operators. Locks the open inbox entries of the old task by id, then what submit locks; reads the
--- old task, which never changes; marks its inbox entries as handled.
+-- Called by owners and operators. Locks the open inbox entries of the old task by id, then the old task, which never
+-- changes, so that who retries many sees it; then what submit locks. Marks its inbox entries as handled.
 
 -- The steps that were completed before `from_step` began are inherited, and so is the payload unless another is given.
 -- Without a `from_step` all of them are, unless the payload is another: they were made from the old one. The lifecycle's
@@ -22,7 +22,7 @@ begin
   perform holdfast.lock_entries(array[p_id]);
   select t.*, l.name as machine, i.payload, i.tags, i.trace into v_old from holdfast.task_done t
   join holdfast.lifecycle l on l.id = t.lifecycle join holdfast.input i on i.id = t.id
-  where t.id = p_id;
+  where t.id = p_id for update of t;
   if not found then
     perform t.id from holdfast.task t where t.id = p_id;
     if found then
