@@ -103,8 +103,7 @@ def handle(
         say_look(would, WORDS[action])
     if dry_run or not would.number:
         if as_json:
-            printing.answer({"dry_run": dry_run, "number": would.number, "capped": would.capped,
-                             "groups": [vars(one) for one in would.groups], "done": 0, "requested": 0, "refused": []})  # fmt: skip
+            printing.answer(told(would, dry_run, 0, 0, []))
         return
     if not yes:
         if not sys.stdin.isatty():
@@ -112,12 +111,10 @@ def handle(
         confirm(f"{action.capitalize()} {counted(would)} tasks?")
     done, requested, refused = run(action, filters, reason, would, quiet=as_json)
     if as_json:
-        printing.answer({"dry_run": False, "number": would.number, "capped": would.capped,
-                         "groups": [vars(one) for one in would.groups], "done": done, "requested": requested,
-                         "refused": [vars(one) for one in refused]})  # fmt: skip
+        printing.answer(told(would, False, done, requested, refused))
     else:
-        told = f"; workers end {requested:,} of them" if requested else ""
-        printing.say(f"{done:,} {WORDS[action]}{told}.")
+        by_workers = f"; workers end {requested:,} of them" if requested else ""
+        printing.say(f"{done:,} {WORDS[action]}{by_workers}.")
         say_refused(refused)
     if refused:
         raise typer.Exit(PARTLY if done else REFUSED)
@@ -166,6 +163,14 @@ def say_look(would: "Look", done: str) -> None:
     for one in would.groups:
         printing.say(f"{one.number:>7,}  {one.lifecycle}  {one.state}", err=True)
     printing.say(f"{counted(would)} would be {done}.", err=True)
+
+
+def told(would: "Look", dry_run: bool, done: int, requested: int, refused: "list[Undone]") -> dict[str, Any]:
+    return {
+        "dry_run": dry_run, "number": would.number, "capped": would.capped,
+        "groups": [vars(one) for one in would.groups], "done": done, "requested": requested,
+        "refused": [vars(one) for one in refused],
+    }  # fmt: skip
 
 
 def counted(would: "Look") -> str:
