@@ -32,6 +32,7 @@ from holdfast.lifecycles.ingest import routes as ingest
 from holdfast.lifecycles.ingest.embedders import Embedder
 from holdfast.lifecycles.pipeline import routes as pipeline
 from holdfast.objects import Objects
+from holdfast.schedules import routes as schedules
 
 
 class Health(BaseModel):
@@ -83,6 +84,7 @@ def make_app(
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(inbox.routes(store))
     app.include_router(operations.routes(store))
+    app.include_router(schedules.routes(store))
     app.include_router(costs.routes(store))
     app.include_router(lifecycles.routes(store))
     app.include_router(files.routes(store, objects))

@@ -1,20 +1,24 @@
 """Tasks of every lifecycle in one shape: lists, one task with its history, and the two things anybody may do to it."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, StrictBool
+from pydantic import BaseModel, Field, StrictBool, model_validator
 
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
-from holdfast.http.fields import Body, Cancel, Word
+from holdfast.http.fields import Body, Cancel, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
+from holdfast.kernel.bulk import Action, Filters, Sample, Undone
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Attempt, Event, Explanation, Link, Step, StepEvent
 
 Filter = Annotated[Word | None, Query()]
 Reader = Annotated[Principal, needs("user", "operator")]
+Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
+Outcome = Literal["done", "partial", "failed", "cancelled"]
 
 
 class TaskPage(BaseModel):
@@ -67,6 +71,48 @@ class Retried(BaseModel):
     dependents: dict[UUID, UUID] = {}
 
 
+class BulkRequest(Body):
+    """What is to be done, and with which tasks: the filters are those of the list. `all` if none is to be given."""
+
+    action: Action
+    lifecycle: Word | None = None
+    state: Word | None = None
+    actor: Actor | None = None
+    outcome: Outcome | None = None
+    queue: Word | None = None
+    name: Word | None = None
+    owner: Word | None = None
+    tag: Word | None = None
+    live: bool | None = None
+    all: bool = False
+    reason: Text | None = None
+    dry_run: bool = False
+    cursor: UUID | None = None
+    limit: Annotated[Whole, Field(ge=1, le=500)] = 200
+
+    def filters(self) -> Filters:
+        return Filters(**{name: getattr(self, name) for name in Filters.__dataclass_fields__})
+
+    @model_validator(mode="after")
+    def says_which(self) -> "BulkRequest":
+        if self.filters().are_none and not self.all:
+            raise ValueError("give a filter, or all: true for every task")
+        return self
+
+
+class BulkAnswer(BaseModel):
+    """A dry run counts what would be done, up to 10,000. Otherwise: what became of this page; go on from `next`."""
+
+    dry_run: bool
+    number: int | None = None
+    capped: bool | None = None
+    groups: list[Sample] | None = None
+    done: int = 0
+    requested: int = 0
+    refused: list[Undone] = []
+    next: UUID | None = None
+
+
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"], route_class=Guarded, responses=PROBLEMS)
 
@@ -75,8 +121,8 @@ def routes(store: Store) -> APIRouter:
         caller: Reader,
         lifecycle: Filter = None,
         state: Filter = None,
-        actor: Literal["owner", "tasks", "worker", "clock", "nobody"] | None = None,
-        outcome: Literal["done", "partial", "failed", "cancelled"] | None = None,
+        actor: Actor | None = None,
+        outcome: Outcome | None = None,
         queue: Filter = None,
         name: Filter = None,
         owner: Filter = None,
@@ -92,6 +138,18 @@ def routes(store: Store) -> APIRouter:
             owner=owner if mine is None else mine, tag=tag, live=live, cursor=cursor, limit=limit,
         )  # fmt: skip
         return TaskPage(**vars(page))
+
+    @router.post("/bulk", status_code=202)
+    async def bulk(asked: BulkRequest, caller: Reader) -> BulkAnswer:
+        """Cancel or retry many, a page at a time, each for itself. A user's are their own; `owner` is for operators."""
+        mine = owned_by(caller)
+        filters = asked.filters() if mine is None else replace(asked.filters(), owner=mine)
+        if asked.dry_run:
+            return BulkAnswer(dry_run=True, **vars(await store.bulk_look(asked.action, filters)))
+        did = await store.bulk(
+            asked.action, filters, caller.name, reason=asked.reason, cursor=asked.cursor, limit=asked.limit
+        )
+        return BulkAnswer(dry_run=False, **vars(did))
 
     @router.get("/{task_id}")
     async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import batch, cost, dag, dataset, db, inbox, keys, lifecycle, models, pipeline, queues, runs
+from holdfast.cli import batch, bulk, cost, cron, dag, dataset, db, inbox, keys, lifecycle, models, pipeline, queues, runs
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
 from holdfast.cli.ingest import ingest
@@ -127,6 +127,8 @@ app.add_typer(dataset.app, name="dataset", rich_help_panel=TASKS)
 app.add_typer(runs.app, name="runs", rich_help_panel=LOOK)
 app.add_typer(cost.app, name="cost", rich_help_panel=LOOK)
 app.add_typer(inbox.app, name="inbox", rich_help_panel=OPERATE)
+app.add_typer(bulk.app, name="bulk", rich_help_panel=OPERATE)
+app.add_typer(cron.app, name="cron", rich_help_panel=OPERATE)
 app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
 app.add_typer(keys.app, name="keys", rich_help_panel=OPERATE)
 app.add_typer(lifecycle.app, name="lifecycle", rich_help_panel=OPERATE)

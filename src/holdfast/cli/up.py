@@ -35,6 +35,7 @@ from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean_on
+from holdfast.schedules.ticker import tick_on
 
 ports_tried = 100
 
@@ -106,7 +107,10 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            chores = (sweep_on(store), clean_on(Cleanups.beside(store), objects), forget_on(Datasets.beside(store)))
+            chores = (
+                sweep_on(store), tick_on(store), clean_on(Cleanups.beside(store), objects),
+                forget_on(Datasets.beside(store)),
+            )  # fmt: skip
             beside = [asyncio.create_task(chore) for chore in chores]
             for task in first:
                 await store.make_queue(task.queue or "default")

@@ -1,7 +1,8 @@
 """The kernel's functions, as Python: one short method for each, of the same name, in the same order.
 
 Nothing is decided here. A method sends its arguments and brings back the answer; how, is in calls.py. The functions
-that only look are in looking.py, those about keys in access.py, about failures in inbox.py, about money in spending.py.
+that only look are in looking.py, those about keys in access.py, about failures in inbox.py, about many tasks in
+bulk.py, about money in spending.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from uuid import UUID
 from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.access import Access
+from holdfast.kernel.bulk import Bulks
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.looking import Looking
@@ -34,7 +36,7 @@ from holdfast.kernel.task import (
 )
 
 
-class Store(Looking, Inbox, Access, Spending):
+class Store(Looking, Inbox, Bulks, Access, Spending):
     """The kernel behind a pool, or behind one connection whose transaction the caller commits."""
 
     # Lifecycles and queues

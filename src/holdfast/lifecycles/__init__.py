@@ -15,6 +15,7 @@ from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.schedules import Schedules
 
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)
 
@@ -42,3 +43,5 @@ async def declare_all(
         await dags.declare(**dag)
     for batch in own.get("batches", ()):
         await batches.offer(**batch)
+    for schedule in own.get("schedules", ()):
+        await Schedules.beside(store).declare(**schedule)

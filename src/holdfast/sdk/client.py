@@ -31,6 +31,7 @@ from holdfast.providers.door import Provider
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.batch import Batch
+from holdfast.sdk.cron import Crons
 from holdfast.sdk.dag import Graphs
 from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle
@@ -64,7 +65,7 @@ class Mounted(Protocol):
     async def close(self) -> None: ...
 
 
-class Holdfast(Graphs):
+class Holdfast(Graphs, Crons):
     """An application: its tasks by name, and the database. Opened when it is first used, from any thread or loop."""
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
@@ -329,11 +330,12 @@ class Holdfast(Graphs):
         await declare_all(store, self.lifecycles.values(), self.published())
 
     def published(self) -> dict[str, list[Any]]:
-        """What the database is told of its tools, pipelines, batches and graphs. Raises AppInvalid."""
+        """What the database is told of its tools, pipelines, batches, graphs and schedules. Raises AppInvalid."""
         own: dict[str, dict[str, Any]] = {
             "tools": self.tools, "pipelines": self.pipelines, "batches": self.batches, "dags": self.dags,
         }  # fmt: skip
-        return {kind: [one.published() for one in all_of.values()] for kind, all_of in own.items()}
+        told = {kind: [one.published() for one in all_of.values()] for kind, all_of in own.items()}
+        return {**told, "schedules": self.published_crons()}
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""

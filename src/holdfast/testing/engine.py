@@ -21,6 +21,8 @@ from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Completion, Done, Ended, Lease, Outcome
+from holdfast.schedules import Schedules
+from holdfast.schedules.ticker import tick
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
 from holdfast.sdk.client import EVERY, Holdfast, all_pointed_at
@@ -130,6 +132,14 @@ class Engine(StoreDesk):
         """Run everything until nothing is left to do. With `moving=False` the clock stands still: only what is due."""
         self.call(self._work(None, moving=moving))
 
+    def declare(self, app: Holdfast) -> None:
+        """Declare what an application has, as its first use does: from here on its schedules start what falls due.
+
+        The clock is not moved to their times; `holdfast.clock.advance(days=1)` and `holdfast.drain()` run them.
+        """
+        self._know(app)
+        self.call(app.declare(self.store))
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns, for tests that are not async: `holdfast.call(holdfast.store.queues())`."""
         return self._loop.call(work)
@@ -145,6 +155,7 @@ class Engine(StoreDesk):
             while True:
                 await self._beat(running.values())
                 await self.store.sweep()
+                await tick(Schedules.beside(self.store))
                 claimed = await self._claim(slots - len(running))
                 for one in claimed:
                     running[asyncio.create_task(self._attempt(one))] = one

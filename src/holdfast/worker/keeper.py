@@ -2,7 +2,7 @@
 
 It beats for the leases of all its runners in one statement. A runner that dies is replaced, and what it was running is
 handed back at once. A runner that does not stop when it must is killed; then only what it would not stop is to blame,
-and its neighbours go back at no cost. Like every process, the keeper sweeps.
+and its neighbours go back at no cost. Like every process, the keeper sweeps, and starts what schedules owe.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from holdfast.kernel.settings import read_settings
 from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
 from holdfast.lifecycles import declare_all
+from holdfast.schedules.ticker import tick_on
 from holdfast.sdk.attempt import RELEASED
 from holdfast.worker.child import Begun, Child
 from holdfast.worker.plan import Plan, fresh_id
@@ -60,6 +61,7 @@ class Keeper:
         self._running_apart: set[asyncio.Task[None]] = set()
         self._spawned: list[Child] = []
         self._tasks: dict[str, Json] = {}
+        self._schedules: list[str] = []
         self._on_ready = on_ready or (lambda plan, names: None)
 
     async def run(self) -> None:
@@ -82,7 +84,8 @@ class Keeper:
                 child.kill()
 
     async def _keep(self, first: Child, listening: asyncio.Task[int]) -> None:
-        for chore in (self._beat, self._look, self._greet, lambda: sweep_on(self.store)):
+        sweep, tick = lambda: sweep_on(self.store), lambda: tick_on(self.store, self._schedules)
+        for chore in (self._beat, self._look, self._greet, sweep, tick):
             self._begin(self._always(chore), self._chores)
         keeping = [
             asyncio.create_task(self._mind(first, listening)),
@@ -119,6 +122,7 @@ class Keeper:
         own = [Lifecycle.from_definition(definition) for definition in loaded["lifecycles"]]
         await declare_all(self.store, own, loaded["published"])
         self._tasks = loaded["tasks"]
+        self._schedules = [one["name"] for one in loaded["published"].get("schedules", ())]
         queues = self.plan.queues or tuple(loaded["queues"])
         self.plan = Plan(**{**vars(self.plan), "queues": queues})
         for queue in queues:

@@ -1,6 +1,6 @@
 -- retry.sql: a finished task runs again, as a new task that remembers the old one. Nothing leaves a final state.
--- Called by owners and operators. Locks the open inbox entries of the old task by id, then what submit locks; reads the
--- old task, which never changes; marks its inbox entries as handled.
+-- Called by owners and operators. Locks the open inbox entries of the old task by id, then the old task, which never
+-- changes, so that who retries many sees it; then what submit locks. Marks its inbox entries as handled.
 
 -- The steps that were completed before `from_step` began are inherited, and so is the payload unless another is given.
 -- Without a `from_step` all of them are, unless the payload is another: they were made from the old one. The lifecycle's
@@ -17,6 +17,7 @@ declare
   v_new uuid[];
 begin
   perform holdfast.lock_entries(array[p_id]);
+  perform from holdfast.task_done t where t.id = p_id for update;  -- one after the other, if it is retried twice at once
   perform holdfast.check_retry(p_id, p_from_step);
   v_new := holdfast.submit_again(array[p_id], p_payload);
   perform holdfast.link_retries(array[p_id], v_new, p_by, p_from_step, p_payload, p_note);

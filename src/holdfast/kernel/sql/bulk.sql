@@ -1,0 +1,238 @@
+-- bulk.sql: cancel or retry many tasks, page by page; each page is a transaction of its own. Called by operators, and by
+-- users for their own tasks. What is done already does not fit any more, so a page may be asked for again, by whomever.
+-- A cancel locks all children, then the tasks, those that gather last and the youngest first, then what cancel locks; a
+-- retry locks the inbox entries of the old tasks, then those, the youngest first, then what submit locks.
+
+-- How many would be done, up to 10,000, and in which states they are.
+create or replace function holdfast.bulk_look(
+  p_action text, p_lifecycle text default null, p_state text default null, p_actor text default null,
+  p_outcome text default null, p_queue text default null, p_name text default null, p_owner text default null,
+  p_live bool default null, p_tag text default null)
+returns table (number int, capped bool, groups jsonb)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_ids uuid[];
+begin
+  perform holdfast.check_bulk_tasks(p_action, p_outcome, p_live, 1);
+  select c.ids, c.next is not null into v_ids, capped
+  from holdfast.bulk_fitting(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, null, 10000) c;
+  number := cardinality(v_ids);
+  select coalesce(jsonb_agg(to_jsonb(g) order by g.number desc, g.lifecycle, g.state), '[]') into groups
+  from (
+    select l.name as lifecycle, t.state, count(*) as number
+    from unnest(v_ids) i(id)
+    cross join lateral (
+      select t.lifecycle, t.state from holdfast.task t where t.id = i.id
+      union all select t.lifecycle, t.state from holdfast.task_done t where t.id = i.id) t
+    cross join lateral (select l.name from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
+    group by 1, 2) g;
+  return next;
+end $$;
+
+-- Cancel or retry up to `p_limit` that fit, the newest first, each for itself: the refusal of one does not undo the others.
+-- `requested` are those of the cancelled ones that a worker holds, and ends. More that may fit come before `next`.
+create or replace function holdfast.bulk(
+  p_action text, p_by text, p_lifecycle text default null, p_state text default null, p_actor text default null,
+  p_outcome text default null, p_queue text default null, p_name text default null, p_owner text default null,
+  p_live bool default null, p_tag text default null, p_reason text default null, p_before uuid default null,
+  p_limit int default 200)
+returns table (done int, requested int, refused jsonb, next uuid)
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set timezone = 'UTC'
+as $$
+declare
+  v_ids uuid[];
+begin
+  perform holdfast.check_bulk_tasks(p_action, p_outcome, p_live, p_limit);
+  perform holdfast.check_handling(p_by, p_reason);
+  perform holdfast.need_read_committed();
+  select c.ids, c.next into v_ids, bulk.next
+  from holdfast.bulk_fitting(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, p_before, p_limit) c;
+  if p_action = 'cancel' then
+    v_ids := v_ids || holdfast.gathering(v_ids);
+    perform holdfast.lock_children(v_ids);
+    perform from (
+      select i.id from (select distinct unnest(v_ids) as id) i
+      order by exists (select from holdfast.dependency d where d.downstream = i.id and d.policy = 'gather'), i.id desc) i
+    cross join lateral (select from holdfast.task t where t.id = i.id for update) t;
+    -- Locked, then looked at again: what has moved meanwhile may fit no more, and of the parents only some ever did.
+    v_ids := array(
+      select distinct i.id from unnest(v_ids) i(id)
+      where holdfast.fits(i.id, p_lifecycle, p_state, p_actor, p_queue, p_name, p_owner, p_tag));
+    select c.done, c.requested, c.refused into done, requested, refused
+    from holdfast.cancel_these(v_ids, p_reason, p_by) c;
+  else
+    perform holdfast.lock_entries(v_ids);
+    perform from (select i.id from unnest(v_ids) i(id) order by i.id desc) i
+    cross join lateral (select from holdfast.task_done t where t.id = i.id for update) t;
+    v_ids := array(select i.id from unnest(v_ids) i(id) where not holdfast.was_retried(i.id));
+    requested := 0;
+    select c.done, c.refused into done, refused from holdfast.retry_these(v_ids, p_reason, p_by) c;
+  end if;
+  return next;
+end $$;
+
+-- Up to `p_most` tasks before another with which there is something to do, the newest first, and from where to go on. A
+-- retry is for what failed or was cancelled; both are looked for by their states, since most tasks end well.
+create or replace function holdfast.bulk_fitting(
+  p_action text, p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text,
+  p_tag text, p_before uuid, p_most int, out ids uuid[], out next uuid)
+language plpgsql stable
+as $$
+declare
+  v_other uuid[] := '{}';
+  v_next uuid;
+begin
+  if p_action = 'cancel' then
+    select m.ids, m.next into ids, bulk_fitting.next
+    from holdfast.matching(p_lifecycle, p_state, p_actor, null, p_queue, p_name, p_owner, true, p_tag, p_before, p_most) m;
+    ids := array(select i.id from unnest(ids) with ordinality i(id, place)
+                 where not (select t.cancel_requested from holdfast.task t where t.id = i.id) order by i.place);
+    return;
+  end if;
+  select m.ids, m.next into ids, bulk_fitting.next
+  from holdfast.matching(p_lifecycle, p_state, p_actor, coalesce(p_outcome, 'failed'), p_queue, p_name, p_owner, false, p_tag,
+                         p_before, p_most) m;
+  if p_outcome is null then
+    select m.ids, m.next into v_other, v_next
+    from holdfast.matching(p_lifecycle, p_state, p_actor, 'cancelled', p_queue, p_name, p_owner, false, p_tag, p_before, p_most) m;
+    next := greatest(next, v_next);  -- both have been looked through down to there
+  end if;
+  ids := array(select i.id from unnest(ids || v_other) i(id)
+               where i.id >= bulk_fitting.next is not false order by i.id desc limit p_most + 1);
+  if cardinality(ids) > p_most then
+    ids := ids[:p_most];
+    next := ids[p_most];
+  end if;
+  ids := array(select i.id from unnest(ids) with ordinality i(id, place) where not holdfast.was_retried(i.id) order by i.place);
+end $$;
+
+-- The parents of these tasks that gather them, and theirs. Were only the children of one page cancelled, a parent that
+-- is meant too would end by what became of them before its own page is reached.
+create or replace function holdfast.gathering(p_ids uuid[]) returns uuid[]
+language sql stable
+as $$
+  with recursive parent(id) as (
+    select d.downstream from unnest(p_ids) i(id)
+    cross join lateral (
+      select d.downstream from holdfast.dependency d where d.upstream = i.id and d.policy = 'gather' and d.outcome is null offset 0) d
+    union
+    select d.downstream from parent p
+    cross join lateral (
+      select d.downstream from holdfast.dependency d where d.upstream = p.id and d.policy = 'gather' and d.outcome is null offset 0) d
+  )
+  select coalesce(array_agg(p.id), '{}') from parent p
+$$;
+
+-- Whether a task is live, not asked to stop, and fits.
+create or replace function holdfast.fits(
+  p_id uuid, p_lifecycle text, p_state text, p_actor text, p_queue text, p_name text, p_owner text, p_tag text) returns bool
+language sql stable
+as $$
+  select exists (
+    select from holdfast.task t
+    where t.id = p_id and not t.cancel_requested and (p_state is null or t.state = p_state)
+      and (p_actor is null or t.actor::text = p_actor) and (p_queue is null or t.queue = p_queue)
+      and (p_name is null or t.name = p_name) and (p_owner is null or t.owner = p_owner)
+      and (p_lifecycle is null or (select l.name from holdfast.lifecycle l where l.id = t.lifecycle) = p_lifecycle)
+      and (p_tag is null or exists (select from holdfast.input i where i.id = t.id and i.tags @> array[p_tag])))
+$$;
+
+create or replace function holdfast.was_retried(p_id uuid) returns bool
+language sql stable
+as $$ select exists (select from holdfast.input i where i.retry_of = p_id) $$;
+
+-- Cancel tasks that are locked and live. Who gathers others goes first, and takes them along.
+create or replace function holdfast.cancel_these(
+  p_ids uuid[], p_reason text, p_by text, out done int, out requested int, out refused jsonb)
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_id uuid;
+  v_was record;
+  v_hint text;
+begin
+  done := 0;
+  requested := 0;
+  refused := '[]';
+  for v_id in
+    select i.id from unnest(p_ids) i(id)
+    cross join lateral (
+      select exists (select from holdfast.dependency d where d.downstream = i.id and d.policy = 'gather') as gathers) g
+    order by g.gathers desc, case when g.gathers then i.id end, i.id desc
+  loop
+    begin
+      -- One that has ended since it was locked went along with another of these.
+      if not exists (select from holdfast.task t where t.id = v_id) then
+        done := done + 1;
+        continue;
+      end if;
+      select * into v_was from holdfast.cancel(v_id, p_reason, p_by);
+      if v_was.effect = 'too_late' then
+        perform holdfast.refuse('TK002', format('Its time limit had passed: it is %s.', v_was.state), '');
+      end if;
+      done := done + 1;
+      requested := requested + (v_was.effect = 'requested')::int;
+    exception
+      when deadlock_detected or serialization_failure or lock_not_available then
+        raise;
+      when others then
+        get stacked diagnostics v_hint = pg_exception_hint;
+        refused := refused || jsonb_build_object('task_id', v_id, 'sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint);
+    end;
+  end loop;
+end $$;
+
+-- Retry tasks that are locked and have no retry. By their limits first: whoever retries others at the same time takes the
+-- places of limits in the same order.
+create or replace function holdfast.retry_these(p_ids uuid[], p_note text, p_by text, out done int, out refused jsonb)
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  v_id uuid;
+  v_hint text;
+begin
+  done := 0;
+  refused := '[]';
+  for v_id in
+    select i.id from unnest(p_ids) i(id)
+    cross join lateral (select t.limit_key from holdfast.task_done t where t.id = i.id offset 0) t
+    order by t.limit_key nulls first, i.id
+  loop
+    begin
+      perform holdfast.retry(v_id, null, null, p_by, p_note);
+      done := done + 1;
+    exception
+      when deadlock_detected or serialization_failure or lock_not_available then
+        raise;
+      when others then
+        get stacked diagnostics v_hint = pg_exception_hint;
+        refused := refused || jsonb_build_object('task_id', v_id, 'sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint);
+    end;
+  end loop;
+end $$;
+
+create or replace function holdfast.check_bulk_tasks(p_action text, p_outcome text, p_live bool, p_limit int) returns void
+language plpgsql
+as $$
+begin
+  if p_action is null or p_action not in ('cancel', 'retry') then
+    perform holdfast.refuse('TK010', format('Tasks cannot be handled with %s.', quote_nullable(left(p_action, 100))),
+                            'It is cancel or retry.');
+  elsif p_action = 'cancel' and (p_outcome is not null or p_live is false) then
+    perform holdfast.refuse('TK010', 'What has ended cannot be cancelled.', 'Leave the outcome out: cancel is for what is live.');
+  elsif p_action = 'retry' and (p_outcome not in ('failed', 'cancelled') or p_live) then
+    perform holdfast.refuse('TK010', 'Only what failed or was cancelled is retried.', 'Name one of these outcomes, or none for both.');
+  elsif p_limit is null or p_limit not between 1 and 500 then
+    perform holdfast.refuse('TK010', 'So many tasks cannot be handled at once.', 'Handle 1 to 500, and go on from `next`.');
+  end if;
+end $$;
+
+grant execute on function
+  holdfast.bulk_look(text, text, text, text, text, text, text, text, bool, text),
+  holdfast.bulk(text, text, text, text, text, text, text, text, text, bool, text, text, uuid, int) to holdfast_app;

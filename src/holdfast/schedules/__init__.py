@@ -1,0 +1,207 @@
+"""Schedules: what is started at which times. The functions of schedules.sql and fire.sql, as Python.
+
+Here times are computed; whether one is run, and that it is run once, is decided under the lock of the schedule's row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from holdfast.errors import MoveRefused, RequestInvalid, TaskNotFound
+from holdfast.kernel import wire
+from holdfast.kernel.calls import Calls
+from holdfast.schedules.times import Times
+
+Missed = Literal["latest", "all", "skip"]
+
+runs_at_once = 100
+backfilled_at_most = 1000
+asked_anew = 5
+
+
+@dataclass(frozen=True)
+class Due:
+    """A schedule that has something to do, as it was seen."""
+
+    name: str
+    cron: str
+    timezone: str
+    missed: str
+    definition: bytes
+    next_at: datetime | None
+    now: datetime
+
+
+@dataclass(frozen=True)
+class Fired:
+    """What became of it: `fired`, `passed` to another who was first, or `refused` and why."""
+
+    status: Literal["fired", "passed", "refused"]
+    started: int
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: for which time, and the task that it is."""
+
+    due_at: datetime
+    kind: Literal["due", "missed", "backfill", "now"]
+    task_id: UUID
+    by: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The runs that a backfill has started, or would; more that fit the range begin at `next`."""
+
+    items: Sequence[tuple[datetime, UUID | None]]
+    next: datetime | None
+
+
+class Schedules(Calls):
+    """The schedules of all applications."""
+
+    # For applications
+
+    async def declare(
+        self,
+        name: str,
+        *,
+        cron: str,
+        timezone: str,
+        starts: str,
+        target: Mapping[str, Any],
+        missed: str = "latest",
+        at: str | None = None,
+        owner: str = "",
+        own_queue: str | None = None,
+    ) -> str:
+        """Say what a schedule is: `new`, `changed` or the `same`. `own_queue` is made. Raises RequestInvalid."""
+        if own_queue:
+            await self._value("select holdfast.make_queue($1)", own_queue)
+        next_at = Times(cron, timezone).next(await self._now())
+        query = "select holdfast.declare_schedule($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+        given = (
+            wire.text(name),
+            cron,
+            timezone,
+            starts,
+            wire.dump(dict(target)),
+            wire.text(at),
+            missed,
+            owner,
+            next_at,
+        )
+        return str(await self._value(query, *given))
+
+    async def see(self, names: Sequence[str]) -> None:
+        """Say that an application is there that declares these."""
+        await self._value("select holdfast.see_schedules($1)", list(names))
+
+    # For the clock
+
+    async def due(self, n: int = 100) -> list[Due]:
+        """Those that have something to do."""
+        return [wire.known(Due, row) for row in await self._rows("select * from holdfast.due_schedules($1)", n)]
+
+    async def rest(self) -> timedelta | None:
+        """How long until one of them is due; None if none will be."""
+        answer: timedelta | None = await self._value("select holdfast.schedules_rest()")
+        return answer
+
+    async def fire(self, due: Due) -> Fired:
+        """Start what is owed of it, and move on to its next time. Raises RequestInvalid for what is no schedule."""
+        times = Times(due.cron, due.timezone)
+        owed = times.owed(due.next_at, due.now, due.missed) if due.next_at else []
+        page = owed[:runs_at_once]
+        next_at = times.next(page[-1] if len(owed) > len(page) else due.now)
+        query = "select * from holdfast.fire($1, $2, $3, $4, $5, $6)"
+        given = (due.name, due.definition, due.next_at, page, [times.told(one) for one in page], next_at)
+        return wire.known(Fired, (await self._rows(query, *given))[0])
+
+    # For operators
+
+    async def read(self, *, after: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
+        """Schedules, by name."""
+        rows = await self._rows("select * from holdfast.read_schedules(null, $1, $2)", wire.text(after), limit)
+        return [wire.load(row[0]) for row in rows]
+
+    async def one(self, name: str) -> dict[str, Any]:
+        """One of them. Raises TaskNotFound."""
+        rows = await self._rows("select * from holdfast.read_schedules($1)", wire.text(name))
+        if not rows:
+            raise TaskNotFound(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
+        found: dict[str, Any] = wire.load(rows[0][0])
+        return found
+
+    async def runs(self, name: str, limit: int = 20) -> list[Run]:
+        """Its newest runs."""
+        rows = await self._rows("select * from holdfast.schedule_runs($1, $2)", wire.text(name), limit)
+        return [wire.known(Run, row) for row in rows]
+
+    async def pause(self, name: str, by: str = "") -> None:
+        """Let the clock start nothing of it. Raises TaskNotFound."""
+        await self._value("select holdfast.pause_schedule($1, $2)", wire.text(name), wire.text(by))
+
+    async def resume(self, name: str) -> None:
+        """Let the clock start it again; what fell due meanwhile is not run. Raises TaskNotFound."""
+        for _ in range(asked_anew):
+            seen = await self.one(name)
+            next_at = times_of(seen).next(datetime.fromisoformat(seen["now"]))
+            query = "select holdfast.resume_schedule($1, $2, $3)"
+            if await self._value(query, wire.text(name), bytes.fromhex(seen["definition"]), next_at):
+                return
+        raise MoveRefused(f"{name} is declared anew again and again.", fix="Stop whoever does, and ask again.")
+
+    async def run_now(self, name: str, by: str = "") -> UUID:
+        """One run at once; its next time stays. Raises TaskNotFound, or why its target is refused."""
+        seen = await self.one(name)
+        told = times_of(seen).told(datetime.fromisoformat(seen["now"]))
+        query = "select holdfast.run_schedule($1, $2, $3)"
+        answer: UUID = await self._value(query, wire.text(name), told, wire.text(by), repeatable=False)
+        return answer
+
+    async def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        by: str = "",
+        dry_run: bool = False,
+        limit: int = backfilled_at_most,
+    ) -> Filled:
+        """A run for each due time from `start` to `end` that has none, the oldest first; up to now.
+
+        Looks at `limit` due times; the answer says where to go on. Raises TaskNotFound or RequestInvalid.
+        """
+        if start.tzinfo is None or end.tzinfo is None or end < start:
+            raise RequestInvalid("A range goes from one time to a later one.", fix="Give both with their time zone.")
+        if not 1 <= limit <= backfilled_at_most:
+            raise RequestInvalid(f"{limit} times cannot be backfilled at once.", fix=f"1 to {backfilled_at_most} can.")
+        seen = await self.one(name)
+        times = times_of(seen)
+        found = times.between(start, min(end, datetime.fromisoformat(seen["now"])), limit + 1)
+        page = found[:limit]
+        query = "select * from holdfast.backfill_schedule($1, $2, $3, $4, $5, $6)"
+        told = [times.told(due) for due in page]
+        given = (wire.text(name), bytes.fromhex(seen["definition"]), page, told, wire.text(by), dry_run)
+        rows = await self._rows(query, *given)
+        return Filled([(row["due_at"], row["task_id"]) for row in rows], found[limit] if len(found) > limit else None)
+
+    async def remove(self, name: str) -> None:
+        """Forget it, but not what it has run. Raises TaskNotFound."""
+        await self._value("select holdfast.remove_schedule($1)", wire.text(name))
+
+    async def _now(self) -> datetime:
+        answer: datetime = await self._value("select holdfast.now()")
+        return answer
+
+
+def times_of(schedule: Mapping[str, Any]) -> Times:
+    """When it is due, of one that was read."""
+    return Times(schedule["cron"], schedule["timezone"])

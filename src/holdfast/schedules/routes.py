@@ -1,0 +1,145 @@
+"""Schedules over HTTP: what is started when, and what an operator does about it.
+
+Applications declare them in code; here they are paused, run, caught up on and forgotten.
+"""
+
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, Field
+
+from holdfast.http.access import Guarded, needs
+from holdfast.http.fields import Body, Moment, Whole, Word
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.store import Store
+from holdfast.schedules import Run, Schedules, backfilled_at_most, times_of
+
+Operator = Annotated[Principal, needs("operator")]
+Name = Annotated[Word, Path()]
+
+upcoming_shown = 5
+runs_shown = 50
+
+
+class Schedule(BaseModel):
+    """A schedule. `live` says that an application which declares it is there; `error` what its last start met."""
+
+    name: str
+    owner: str
+    cron: str
+    timezone: str
+    starts: Literal["task", "dag"]
+    target: dict[str, Any]
+    at_field: str | None
+    missed: Literal["latest", "all", "skip"]
+    next_at: datetime | None
+    last_at: datetime | None
+    last_task: UUID | None
+    paused_at: datetime | None
+    paused_by: str | None
+    error: str | None
+    error_at: datetime | None
+    try_at: datetime | None
+    declared_at: datetime
+    live: bool
+
+
+class Page(BaseModel):
+    items: list[Schedule]
+    next: str | None
+
+
+class Detail(Schedule):
+    """One with its next due times and its newest runs."""
+
+    upcoming: list[datetime]
+    runs: list[Run]
+
+
+class Paused(BaseModel):
+    name: str
+    paused: bool
+
+
+class Started(BaseModel):
+    task_id: UUID
+
+
+class Range(Body):
+    """Which due times are meant: from one moment to another, both counted in."""
+
+    start: Annotated[Moment, Field(alias="from")]
+    end: Annotated[Moment, Field(alias="to")]
+    dry_run: bool = False
+    limit: Annotated[Whole, Field(ge=1, le=backfilled_at_most)] = backfilled_at_most
+
+
+class FilledRun(BaseModel):
+    due_at: datetime
+    task_id: UUID | None
+    """None in a dry run."""
+
+
+class FilledRuns(BaseModel):
+    """The runs that were started, or would be. More of the range begins at `next`."""
+
+    dry_run: bool
+    items: list[FilledRun]
+    next: datetime | None
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"], route_class=Guarded, responses=PROBLEMS)
+    schedules = Schedules.beside(store)
+
+    @router.get("", dependencies=[needs("operator")])
+    async def list_schedules(
+        cursor: Annotated[Word | None, Query()] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
+    ) -> Page:
+        """Schedules, by name."""
+        found = await schedules.read(after=cursor, limit=limit)
+        return Page(items=[Schedule(**one) for one in found], next=found[-1]["name"] if len(found) == limit else None)
+
+    @router.get("/{name}", dependencies=[needs("operator")])
+    async def read(name: Name) -> Detail:
+        """One of them, with its next due times and its newest runs."""
+        found = await schedules.one(name)
+        upcoming = islice(times_of(found).after(datetime.fromisoformat(found["now"])), upcoming_shown)
+        return Detail(**found, upcoming=list(upcoming), runs=await schedules.runs(name, runs_shown))
+
+    @router.post("/{name}/pause")
+    async def pause(name: Name, caller: Operator) -> Paused:
+        """Let the clock start nothing of it."""
+        await schedules.pause(name, caller.name)
+        return Paused(name=name, paused=True)
+
+    @router.post("/{name}/resume", dependencies=[needs("operator")])
+    async def resume(name: Name) -> Paused:
+        """Let the clock start it again, from its next due time on: what fell due meanwhile is not run."""
+        await schedules.resume(name)
+        return Paused(name=name, paused=False)
+
+    @router.post("/{name}/run", status_code=201)
+    async def run(name: Name, caller: Operator) -> Started:
+        """One run at once, paused or not; its next due time stays."""
+        return Started(task_id=await schedules.run_now(name, caller.name))
+
+    @router.post("/{name}/backfill", status_code=202)
+    async def backfill(name: Name, asked: Range, caller: Operator) -> FilledRuns:
+        """A run for each due time of the range that has none, the oldest first; so repeating it is safe."""
+        filled = await schedules.backfill(
+            name, asked.start, asked.end, by=caller.name, dry_run=asked.dry_run, limit=asked.limit
+        )
+        items = [FilledRun(due_at=due, task_id=task) for due, task in filled.items]
+        return FilledRuns(dry_run=asked.dry_run, items=items, next=filled.next)
+
+    @router.delete("/{name}", status_code=204, dependencies=[needs("operator")])
+    async def remove(name: Name) -> None:
+        """Forget it, but not what it has run. An application that declares it makes it anew at its next start."""
+        await schedules.remove(name)
+
+    return router

@@ -1,0 +1,159 @@
+"""`hf.cron(...)`: a task, a pipeline or a graph that the clock starts. What cannot run is refused when it is loaded."""
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol, get_args, runtime_checkable
+
+from holdfast.errors import AppInvalid, HoldfastError, RequestInvalid
+from holdfast.kernel import values
+from holdfast.kernel.task import Json, Submission
+from holdfast.schedules import Missed
+from holdfast.schedules.times import Times
+from holdfast.sdk.task import Prepared, Task
+
+longest_name = 80
+tags_at_most = 19
+NOT_FOR_CRON = ("key", "delay", "run_at", "after", "on")
+
+
+@runtime_checkable
+class Graph(Protocol):
+    """What else can be started: a declared graph, by its name and with parameters. `is_dag` tells it from a task."""
+
+    name: str
+    is_dag: bool
+
+
+Target = Task[..., Any] | Prepared[..., Any] | Graph
+
+
+class Cron:
+    """A schedule of an application. Made by `Holdfast.cron`."""
+
+    def __init__(
+        self, name: str, cron: str, timezone: str, target: Target, args: Sequence[Any], kwargs: Mapping[str, Any],
+        missed: Missed, at: str | None, place: tuple[str, int],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.cron = cron
+        self.timezone = timezone
+        self.target = target
+        self.args = args
+        self.kwargs = kwargs
+        self.missed = missed
+        self.at = at
+        self.place = place
+        if not isinstance(name, str) or not 1 <= len(name) <= longest_name or not is_name(name):
+            raise self._wrong("it cannot be called so.", "Take up to 80 letters, digits and _ . : - for name=...")
+        if missed not in get_args(Missed):
+            raise self._wrong(f"missed={missed!r}.", 'It is "latest", "all" or "skip".')
+        self.times = self._times()
+        self.published(set())
+
+    def __repr__(self) -> str:
+        return f"<cron {self.name}: {self.cron} {self.timezone}>"
+
+    def published(self, queues: set[str | None]) -> dict[str, Any]:
+        """What the database is told of it; a queue among these is made. Raises AppInvalid."""
+        told = {"name": self.name, "cron": self.cron, "timezone": self.timezone, "missed": self.missed, "at": self.at}
+        if not isinstance(self.target, Task | Prepared):
+            return told | {"starts": "dag", "target": {"name": self.target.name, "payload": self._params()}}
+        made = self._submission(self.target)
+        payload = dict(made.payload) if isinstance(made.payload, dict) else {}
+        payload.pop(self.at or "", None)
+        target = {
+            "name": made.name, "lifecycle": made.lifecycle, "payload": payload, "queue": made.queue,
+            "priority": made.priority, "max_attempts": made.max_attempts, "tags": list(made.tags),
+            "limit_key": made.limit_key, "limit_to": made.limit_to,
+            "time_limit_seconds": made.time_limit and made.time_limit.total_seconds(),
+        }  # fmt: skip
+        own = made.queue if made.queue in queues else None
+        return told | {"starts": "task", "target": target, "owner": made.owner, "own_queue": own}
+
+    def _times(self) -> Times:
+        try:
+            return Times(self.cron, self.timezone)
+        except RequestInvalid as error:
+            raise self._wrong(error.detail, error.fix) from None
+
+    def _submission(self, target: Task[..., Any] | Prepared[..., Any]) -> Submission:
+        """A run as it would be made, at some due time. Raises AppInvalid where the arguments do not fit."""
+        given = dict(self.kwargs)
+        if self.at is not None:
+            if self.at in given:
+                raise self._wrong(f"{self.at} is given, and at={self.at!r} gives it too.", "Leave one of them out.")
+            given[self.at] = self.times.told(datetime(2030, 1, 1, 12, 30, tzinfo=UTC))
+        try:
+            made = target.submission(*self.args, **given)
+        except (TypeError, HoldfastError) as error:
+            detail = error.detail if isinstance(error, HoldfastError) else str(error)
+            raise self._wrong(detail, "Pass what the task takes; at= names what gets the due time.") from error
+        refused = [name for name in NOT_FOR_CRON if isinstance(target, Prepared) and getattr(target.options, name)]
+        if refused:
+            raise self._wrong(f"its runs cannot share {' and '.join(refused)}.", "Leave it out of opts(...).")
+        if len(made.tags) > tags_at_most:
+            raise self._wrong(f"{len(made.tags)} tags.", f"Give {tags_at_most} at most: cron:{self.name} is one too.")
+        return made
+
+    def _params(self) -> dict[str, Json]:
+        if self.args:
+            raise self._wrong("a graph is told by name.", "Pass its parameters by their names.")
+        try:
+            return {name: values.dump(value) for name, value in self.kwargs.items()}
+        except HoldfastError as error:
+            raise self._wrong(error.detail, error.fix) from error
+
+    def _wrong(self, problem: str, fix: str) -> AppInvalid:
+        return AppInvalid(f"Schedule {self.name!r}: {problem}", fix=fix)
+
+
+class Crons:
+    """The schedules of an application."""
+
+    tasks: dict[str, Task[..., Any]]
+
+    @functools.cached_property
+    def crons(self) -> dict[str, Cron]:
+        return {}
+
+    def cron(
+        self,
+        cron: str,
+        target: Target,
+        /,
+        *args: Any,
+        name: str | None = None,
+        timezone: str = "UTC",
+        missed: Missed = "latest",
+        at: str | None = None,
+        **kwargs: Any,
+    ) -> Cron:
+        """Let the clock start a task: `hf.cron("0 2 * * *", send_report, 42, timezone="Europe/Berlin")`.
+
+        target: a task, also with options, a pipeline or a graph; then its arguments. name: what people call the
+        schedule; the target's by default. missed: what follows when nobody was there at a due time: one run for the
+        `latest` of them, one for `all` (up to a thousand), or `skip`. at: the parameter that gets the due time. Raises
+        AppInvalid.
+        """
+        if not isinstance(target, Task | Prepared) and not getattr(target, "is_dag", False):
+            raise AppInvalid(f"{target!r} is nothing that can be started.", fix="Pass a function marked with @hf.task.")
+        caller = sys._getframe(1)
+        place = caller.f_code.co_filename, caller.f_lineno
+        called = name or (target.task.name if isinstance(target, Prepared) else target.name)
+        known = self.crons.get(called)
+        if known and known.place != place and not place[0].startswith("<"):
+            raise AppInvalid(f"Two schedules cannot both be called {called!r}.", fix="Give one another name: name=...")
+        made = Cron(called, cron, timezone, target, args, kwargs, missed, at, place)
+        self.crons[called] = made
+        return made
+
+    def published_crons(self) -> list[dict[str, Any]]:
+        """What the database is told of them. Raises AppInvalid."""
+        queues: set[str | None] = {task.queue for task in self.tasks.values()}
+        return [one.published(queues) for one in self.crons.values()]
+
+
+def is_name(text: str) -> bool:
+    return all(sign.isalnum() or sign in "_.:-" for sign in text)
