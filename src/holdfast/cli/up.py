@@ -33,6 +33,7 @@ from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean_on
+from holdfast.wakeups.opening import publishing
 
 ports_tried = 100
 
@@ -104,7 +105,8 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            chores = (sweep_on(store), clean_on(Cleanups.beside(store), objects))
+            publish = publishing(settings, store)
+            chores = (sweep_on(store), clean_on(Cleanups.beside(store), objects), *(chore() for chore in publish))
             beside = [asyncio.create_task(chore) for chore in chores]
             for task in first:
                 await store.make_queue(task.queue or "default")

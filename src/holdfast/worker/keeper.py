@@ -24,6 +24,7 @@ from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
 from holdfast.lifecycles import declare_all
 from holdfast.sdk.attempt import RELEASED
+from holdfast.wakeups.opening import publishing
 from holdfast.worker.child import Begun, Child
 from holdfast.worker.plan import Plan, fresh_id
 
@@ -73,8 +74,10 @@ class Keeper:
             listening = asyncio.create_task(first.listen())
             loaded = await self._loaded(first)
             update = {"url": loaded["url"], "home": Path(loaded["home"])}
-            async with open_database(read_settings().model_copy(update=update), connections=4) as opening:
+            settings = read_settings().model_copy(update=update)
+            async with open_database(settings, connections=4) as opening:
                 self.store = opening.store
+                self._publishing = publishing(settings, self.store)
                 await self._prepare(loaded)
                 await self._keep(first, listening)
         finally:
@@ -82,7 +85,7 @@ class Keeper:
                 child.kill()
 
     async def _keep(self, first: Child, listening: asyncio.Task[int]) -> None:
-        for chore in (self._beat, self._look, self._greet, lambda: sweep_on(self.store)):
+        for chore in (self._beat, self._look, self._greet, lambda: sweep_on(self.store), *self._publishing):
             self._begin(self._always(chore), self._chores)
         keeping = [
             asyncio.create_task(self._mind(first, listening)),
