@@ -1,4 +1,4 @@
-"""What becomes of a message of SQS: kept while its task runs here, deleted when nobody needs it, handed on otherwise."""
+"""What becomes of a message of SQS: kept while its task runs here, deleted when nobody needs it, else handed on."""
 
 import asyncio
 import contextlib

@@ -24,7 +24,8 @@ publish_every = timedelta(seconds=0.25)
 """Work that appears waits half of this for its message, on average. A look that finds nothing reads some ten pages."""
 longest_pause = timedelta(seconds=15)
 taken_at_once = 100
-waiting_at_most = 1000
+waiting_at_most = 500
+"""A worker that wakes up late receives ten at a time: of so many that are stale, in about a second."""
 counted_every_seconds = 1.0
 
 
