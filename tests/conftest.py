@@ -13,6 +13,7 @@ from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from holdfast.kernel.embedded import binary_folders, major_version
 from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database, Ground
+from tests.doors import amazon
 from tests.objects import servers
 from tests.worker.crew import Crew
 from tests.worker.living import running_clock
@@ -148,3 +149,21 @@ def azurite(run_folder: Path) -> Iterator[dict[str, str]]:
     """The variables that lead to what speaks like Azure."""
     with servers.shared(run_folder / "azurite", servers.start_azurite) as variables:
         yield variables
+
+
+@pytest.fixture(scope="session")
+def moto(run_folder: Path) -> Iterator[dict[str, str]]:
+    """The variables that lead to what speaks like Amazon."""
+    with servers.shared(run_folder / "moto", amazon.start_moto) as variables:
+        yield variables
+
+
+@pytest.fixture
+async def line(moto: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[amazon.Line]:
+    """A queue of SQS, and a line to it that can be cut."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SQS", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in amazon.KEYS.items():
+        monkeypatch.setenv(name, value)
+    async with amazon.line_to(moto["AWS_ENDPOINT_URL"]) as line:
+        yield line

@@ -16,6 +16,7 @@ from holdfast.cli import main
 from holdfast.cli.db import split_password
 from holdfast.kernel.migrate import ROOMS
 from holdfast.testing import Database
+from tests.doors.amazon import Line
 
 
 def holdfast(*words: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -141,6 +142,16 @@ def test_doctor_asks_the_providers_that_are_set_up(database: Database) -> None:
     assert done.returncode == 1
     assert "OPENAI: " in done.stdout
     assert "Look at its keys and its address" in done.stdout
+
+
+def test_doctor_asks_the_queue_that_wake_ups_go_through(database: Database, line: Line) -> None:
+    done = holdfast("doctor", folder=None, HOLDFAST_URL=database.url, **line.variables)
+    assert done.returncode == 0
+    assert f"{line.queue_url}, about 0 messages waiting" in "".join(done.stdout.split("\n"))
+    line.server.stop()
+    done = holdfast("doctor", folder=None, HOLDFAST_URL=database.url, **line.variables)
+    assert done.returncode == 1
+    assert "Workers poll meanwhile" in done.stdout
 
 
 def test_doctor_makes_no_cluster(tmp_path: Path) -> None:

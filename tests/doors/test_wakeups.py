@@ -7,6 +7,7 @@ claims, so that what is heard is known exactly.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from uuid import uuid4
 
 import asyncpg
@@ -19,6 +20,10 @@ from holdfast.testing import Database, Ground
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups import postgres as by_postgres
 from holdfast.wakeups.postgres import PostgresWakeups
+from holdfast.wakeups.publishing import Wakings, publish_on
+from holdfast.wakeups.queue import Queue
+from holdfast.wakeups.sqs import SqsWakeups
+from tests.doors.amazon import Line
 from tests.doors.test_store import answers, transaction_pooler
 from tests.promises.stage import MINUTE, submit
 
@@ -59,11 +64,31 @@ async def heard(wakeups: Wakeups) -> None:
 Listen = Callable[[Address, asyncpg.Pool, str], Wakeups]
 
 
-@pytest.fixture(params=[PostgresWakeups], ids=["postgres"])
+class PublishedWakeups(SqsWakeups):
+    """An ear on a queue, with somebody who publishes."""
+
+    def __init__(self, line: Line, pool: asyncpg.Pool) -> None:
+        super().__init__(Queue(line.queue_url), Wakings(pool).which_wait, poll_seconds=1)
+        every = timedelta(seconds=0.02)
+        self._publishing = asyncio.create_task(publish_on(Wakings(pool), Queue(line.queue_url), every))
+
+    async def close(self) -> None:
+        self._publishing.cancel()
+        await asyncio.gather(self._publishing, return_exceptions=True)
+        await super().close()
+
+
+@pytest.fixture(params=["postgres", "sqs"])
 def listen(request: pytest.FixtureRequest) -> Listen:
     """How each implementation is made. A new one is added here."""
-    made: Listen = request.param
-    return made
+    if request.param == "postgres":
+        return PostgresWakeups
+    line: Line = request.getfixturevalue("line")
+    return lambda address, pool, worker: PublishedWakeups(line, pool)
+
+
+only_postgres = pytest.mark.parametrize("listen", ["postgres"], indirect=True)
+"""What is notified, to whom and through what: the others have no part in it."""
 
 
 @contextlib.asynccontextmanager
@@ -157,6 +182,7 @@ async def test_a_hint_that_came_before_the_wait_is_not_lost(ear: Ear, store: Sto
     assert await ear.wakeups.wait(SOON)
 
 
+@only_postgres
 async def test_without_any_hint_the_work_is_found_after_the_wait(ear: Ear, store: Store) -> None:
     """Nobody said idle, so nobody is told: the row is enough."""
     await submit(store)
@@ -164,6 +190,7 @@ async def test_without_any_hint_the_work_is_found_after_the_wait(ear: Ear, store
     assert len(await ear.claim()) == 1
 
 
+@only_postgres
 async def test_doubled_and_spurious_hints_do_no_harm(ear: Ear, store: Store, database: Database) -> None:
     await ear.doze()
     channel = database.ask_owner("select holdfast.channel($1)", ear.worker)
@@ -177,6 +204,7 @@ async def test_doubled_and_spurious_hints_do_no_harm(ear: Ear, store: Store, dat
     assert ear.wakeups.hears
 
 
+@only_postgres
 async def test_a_listener_that_was_cut_off_hears_again_and_is_woken_once(
     ear: Ear, store: Store, database: Database
 ) -> None:
@@ -192,6 +220,7 @@ async def test_a_listener_that_was_cut_off_hears_again_and_is_woken_once(
     assert await ear.wakeups.wait(SOON)
 
 
+@only_postgres
 async def test_behind_a_pooler_nothing_is_heard_and_that_is_known(
     listen: Listen, ground: Ground, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +235,7 @@ async def test_behind_a_pooler_nothing_is_heard_and_that_is_known(
             assert len(await ear.claim()) == 1
 
 
+@only_postgres
 async def test_nobody_is_notified_when_nobody_sleeps(ear: Ear, store: Store, database: Database) -> None:
     """The ear hears all that is sent to this worker; another connection listens for what might be sent to it."""
     told: list[str] = []
@@ -237,6 +267,7 @@ async def test_nobody_is_notified_when_nobody_sleeps(ear: Ear, store: Store, dat
         assert told == ["woken"] * 2
 
 
+@only_postgres
 async def test_who_cannot_run_it_is_left_asleep(ear: Ear, store: Store) -> None:
     await ear.doze()
     await store.make_queue("elsewhere")

@@ -84,6 +84,8 @@ HOT: dict[str, tuple[int, Callable[[list[asyncpg.Record]], tuple[str, tuple[Any,
     "costs": (200, lambda _: ("select * from holdfast.costs()", ())),
     "costs of an owner": (200, lambda _: ("select * from holdfast.costs('day', '-infinity', p_owner => 'ada')", ())),
     "cost of a task": (100, lambda held: ("select * from holdfast.cost_of($1)", (held[0]["task_id"],))),
+    "take wake-ups": (6000, lambda _: ("select * from holdfast.take_wakeups(100)", ())),
+    "which of them wait": (200, lambda held: ("select * from holdfast.which_wait($1)", (settle(held[:10], "")[0],))),
     "sweep with nothing to do": (300, lambda _: ("select * from holdfast.sweep()", ())),
 }  # fmt: skip
 

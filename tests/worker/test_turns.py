@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from datetime import timedelta
 from uuid import UUID
 
@@ -20,6 +20,9 @@ class Polling:
     """The door with nobody behind it: looking is all there is."""
 
     hears = False
+
+    def follow(self, held: Container[UUID]) -> None:
+        """Nothing was heard of them."""
 
     async def wait(self, seconds: float) -> bool:
         await asyncio.sleep(min(seconds, 0.02))

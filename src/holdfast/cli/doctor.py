@@ -21,6 +21,7 @@ from holdfast.kernel.postgres import connected, locate
 from holdfast.kernel.settings import PREFIX, Settings, read_settings, web_address
 from holdfast.objects import folder_of, open_objects
 from holdfast.providers import shipped
+from holdfast.wakeups.queue import queue_named, said
 
 little_disk_bytes = 1 << 30
 answer_within_seconds = 15.0
@@ -57,6 +58,8 @@ def looks() -> Iterator[tuple[str, Callable[[], Check]]]:
         yield "disk", lambda: check_disk(settings)
     yield "database", lambda: asyncio.run(check_database(settings))
     yield "objects", lambda: asyncio.run(check_objects(settings))
+    if settings.sqs_queue:
+        yield "wake-ups", lambda: asyncio.run(check_wakeups(settings))
     yield "providers", lambda: asyncio.run(check_providers(settings))
     yield "server", lambda: check_server(settings)
 
@@ -123,6 +126,19 @@ async def check_objects(settings: Settings) -> Check:
     objects = open_objects(settings)
     await objects.keys("doctor")
     return Check("objects", True, objects.label)
+
+
+async def check_wakeups(settings: Settings) -> Check:
+    """Whether the queue answers; that workers may receive from it and delete there is seen in their log."""
+    queue = queue_named(settings)
+    assert queue  # noqa: S101 - it is named, or this is not asked
+    try:
+        async with queue, asyncio.timeout(answer_within_seconds):
+            waiting = await queue.depth()
+    except Exception as error:
+        fix = "Workers poll meanwhile. Look at its address, at Amazon's variables and at what the key may do."
+        return Check("wake-ups", False, f"{queue.url} does not answer: {said(error)}", fix, exit_code=1)
+    return Check("wake-ups", True, f"{queue.url}, about {waiting} messages waiting")
 
 
 async def check_providers(settings: Settings) -> Check:

@@ -36,6 +36,7 @@ from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean_on
 from holdfast.schedules.ticker import tick_on
+from holdfast.wakeups.opening import publishing
 
 ports_tried = 100
 
@@ -109,7 +110,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
             on_stop(stop)
             chores = (
                 sweep_on(store), tick_on(store), clean_on(Cleanups.beside(store), objects),
-                forget_on(Datasets.beside(store)),
+                forget_on(Datasets.beside(store)), *(chore() for chore in publishing(settings, store)),
             )  # fmt: skip
             beside = [asyncio.create_task(chore) for chore in chores]
             for task in first:

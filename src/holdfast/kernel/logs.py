@@ -33,7 +33,8 @@ def configure_logs(level: int = logging.INFO) -> None:
     handler.setFormatter(ForPeople() if sys.stderr.isatty() else ForMachines())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # its start and stop are told by us
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    for name in ("watchfiles", "botocore", "aiobotocore"):  # each says more than is of use here
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def particulars(record: logging.LogRecord) -> dict[str, Any]:

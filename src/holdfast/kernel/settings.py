@@ -20,6 +20,7 @@ PLACES = {
     "gs": "gs://bucket/prefix",
     "az": "az://container/prefix",
 }
+QUEUE = "sqs:https://sqs.eu-central-1.amazonaws.com/123456789012/holdfast"
 
 
 class Settings(BaseModel):
@@ -60,6 +61,9 @@ class Settings(BaseModel):
     neutralizer: str = "rules"
     """What softens loaded language in the newsroom: `rules`, or a model, `openai:<model>`."""
 
+    wakeups: str = "postgres"
+    """How workers learn of work: `postgres`, or messages in a queue of Amazon's, `sqs:<queue-url>`."""
+
     fetch_allow: str = ""
     """Networks that documents may be fetched from besides public addresses, with commas between: `10.1.0.0/16`."""
 
@@ -76,6 +80,25 @@ class Settings(BaseModel):
             except ValueError:
                 raise ValueError(f"{text!r} is no network; write 10.1.0.0/16,192.0.2.7/32") from None
         return fetch_allow
+
+    @property
+    def sqs_queue(self) -> str | None:
+        """The address of the queue that wake-ups go through, if they do."""
+        return self.wakeups.removeprefix("sqs:") if self.wakeups.startswith("sqs:") else None
+
+    @field_validator("wakeups")
+    @classmethod
+    def _is_a_way_to_wake(cls, wakeups: str) -> str:
+        if wakeups == "postgres":
+            return wakeups
+        parts = urlsplit(wakeups.removeprefix("sqs:"))
+        account_and_name = parts.path.strip("/").split("/")
+        is_queue = parts.scheme in ("http", "https") and parts.netloc and len(account_and_name) >= 2
+        if not wakeups.startswith("sqs:") or not is_queue or parts.query or parts.fragment or "@" in parts.netloc:
+            raise ValueError(f"is none of postgres, sqs:<queue-url>; such as {QUEUE}")
+        if parts.path.endswith(".fifo"):
+            raise ValueError("names a FIFO queue; take a standard one: neither order nor doubles matter here")
+        return wakeups
 
     @property
     def host_names(self) -> list[str]:

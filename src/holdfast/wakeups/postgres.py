@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections.abc import Container
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -34,6 +36,9 @@ class PostgresWakeups:
         self._echoed = asyncio.Event()
         self._hears = False
         self._task = asyncio.create_task(self._listen())
+
+    def follow(self, held: Container[UUID]) -> None:
+        """What is notified is gone once it was heard: nothing to keep."""
 
     @property
     def hears(self) -> bool:

@@ -25,6 +25,7 @@ from holdfast.kernel.task import Beat, Cancelled, Failed, Json, Outcome, Proof, 
 from holdfast.lifecycles import declare_all
 from holdfast.schedules.ticker import tick_on
 from holdfast.sdk.attempt import RELEASED
+from holdfast.wakeups.opening import publishing
 from holdfast.worker.child import Begun, Child
 from holdfast.worker.plan import Plan, fresh_id
 
@@ -75,8 +76,10 @@ class Keeper:
             listening = asyncio.create_task(first.listen())
             loaded = await self._loaded(first)
             update = {"url": loaded["url"], "home": Path(loaded["home"])}
-            async with open_database(read_settings().model_copy(update=update), connections=4) as opening:
+            settings = read_settings().model_copy(update=update)
+            async with open_database(settings, connections=4) as opening:
                 self.store = opening.store
+                self._publishing = publishing(settings, self.store)
                 await self._prepare(loaded)
                 await self._keep(first, listening)
         finally:
@@ -85,7 +88,7 @@ class Keeper:
 
     async def _keep(self, first: Child, listening: asyncio.Task[int]) -> None:
         sweep, tick = lambda: sweep_on(self.store), lambda: tick_on(self.store, self._schedules)
-        for chore in (self._beat, self._look, self._greet, sweep, tick):
+        for chore in (self._beat, self._look, self._greet, sweep, tick, *self._publishing):
             self._begin(self._always(chore), self._chores)
         keeping = [
             asyncio.create_task(self._mind(first, listening)),

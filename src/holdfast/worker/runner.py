@@ -36,7 +36,7 @@ from holdfast.sdk.client import Holdfast
 from holdfast.sdk.desk import StoreDesk
 from holdfast.sdk.task import Task
 from holdfast.sdk.tracing import export_traces, flush_traces, is_tracing
-from holdfast.wakeups.postgres import PostgresWakeups
+from holdfast.wakeups.opening import open_wakeups
 from holdfast.worker.app import load_app
 from holdfast.worker.batches import Batches
 from holdfast.worker.link import Link
@@ -78,7 +78,7 @@ class Runner(StoreDesk):
         async with open_database(self.app.settings, connections=self.plan.calls + 1, migrated=True) as opening:
             self.store = opening.store
             self._checkpoints = Batches[Checkpoint, Checkpointed](self._checkpoint, most=self.plan.batch)
-            wakeups = PostgresWakeups(opening.address, opening.pool, self.worker)
+            wakeups = open_wakeups(self.app.settings, opening, self.worker)
             self.turns = Turns(
                 opening.store, self.plan, self.worker, list(self.app.tasks), wakeups,
                 begin=self.begin, ended=lambda ids: self._say("ended", ids),

@@ -66,6 +66,7 @@ class Turns:
         self._stop = stop
         self._is_kept = is_kept
         self.held: dict[UUID, Proof] = {}
+        wakeups.follow(self.held)
         self.leaving = False
         self._results: deque[Result] = deque()
         self._calls: set[asyncio.Task[None]] = set()
@@ -254,7 +255,7 @@ class Turns:
                 self._registered = True
                 return
         self._hungry = False
-        self._sleep_seconds = self._plan.poll_seconds * random.uniform(0.7, 1.3)  # noqa: S311
+        self._sleep_seconds = self._plan.poll_seconds * random.uniform(0.7, 1.0)  # noqa: S311
         if self._due is not None:
             self._sleep_seconds = min(self._sleep_seconds, max(self._due - time.monotonic(), 0.001))
         self._due_known = False

@@ -1,0 +1,26 @@
+"""From settings to an ear: the one place that knows which ways there are to wake a worker."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from holdfast.kernel.calls import Calls
+from holdfast.kernel.opening import Opening
+from holdfast.kernel.settings import Settings
+from holdfast.wakeups import Wakeups
+from holdfast.wakeups.postgres import PostgresWakeups
+from holdfast.wakeups.publishing import Wakings, publish_on
+from holdfast.wakeups.queue import queue_named
+from holdfast.wakeups.sqs import SqsWakeups
+
+
+def open_wakeups(settings: Settings, opening: Opening, worker: str) -> Wakeups:
+    """The ear of this worker, listening. Raises SettingInvalid where what it needs is not installed."""
+    if queue := queue_named(settings):
+        return SqsWakeups(queue, Wakings.beside(opening.store).which_wait)
+    return PostgresWakeups(opening.address, opening.pool, worker)
+
+
+def publishing(settings: Settings, calls: Calls) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """What a process has to do so that workers are woken: nothing, where Postgres does it. Raises SettingInvalid."""
+    queue = queue_named(settings)
+    return [lambda: publish_on(Wakings.beside(calls), queue)] if queue else []

@@ -1,0 +1,110 @@
+"""Publishing: a message for every task that workers could take, by every process that is there. There is no leader.
+
+Postgres says which tasks; what one process took no other takes. A process that dies between taking and sending loses
+that message, as a queue may lose any: it is sent again after a while, and workers look for themselves meanwhile.
+
+At most about `waiting_at_most` messages lie in the queue. Busy workers receive none, so that those of tasks which have
+long been taken would pile up behind their backs.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from uuid import UUID
+
+from holdfast.kernel.calls import Calls
+from holdfast.wakeups.queue import Queue, said
+
+log = logging.getLogger("holdfast.wakeups")
+
+publish_every = timedelta(seconds=0.25)
+"""Work that appears waits half of this for its message, on average. A look that finds nothing reads some ten pages."""
+longest_pause = timedelta(seconds=15)
+taken_at_once = 100
+waiting_at_most = 500
+"""A worker that wakes up late receives ten at a time: of so many that are stale, in about a second."""
+counted_every_seconds = 1.0
+
+
+class Wakings(Calls):
+    """The functions of wakeups.sql."""
+
+    async def take(self, n: int = taken_at_once) -> list[UUID]:
+        """Tasks to send a message for, now; nobody else takes them."""
+        rows = await self._rows("select * from holdfast.take_wakeups($1)", n, repeatable=False)
+        return [row[0] for row in rows]
+
+    async def miss(self, tasks: Iterable[UUID]) -> None:
+        """These were taken and could not be sent."""
+        await self._value("select holdfast.miss_wakeups($1)", list(tasks))
+
+    async def which_wait(self, tasks: Iterable[UUID]) -> set[UUID]:
+        """Those of these tasks that wait for a worker."""
+        return {row[0] for row in await self._rows("select * from holdfast.which_wait($1)", list(tasks))}
+
+
+class Unsent(Exception):
+    """Some messages were not taken by the queue."""
+
+
+class Publisher:
+    """Takes and sends. `room` is how many messages more may lie in the queue, as far as is known."""
+
+    def __init__(self, wakings: Wakings, queue: Queue, *, waiting_at_most: int = waiting_at_most) -> None:
+        self._wakings = wakings
+        self._queue = queue
+        self._waiting_at_most = waiting_at_most
+        self._room = 0
+        self._counted: float | None = None
+
+    async def publish(self) -> int:
+        """One round: how many were sent. Raises Unsent after noting what was not, or what went wrong before."""
+        if self._counted is None or self._room <= 0:
+            await self._count()
+        if self._room <= 0:
+            return 0
+        tasks = await self._wakings.take(min(self._room, taken_at_once))
+        if not tasks:
+            return 0
+        unsent = await self._queue.send(tasks)
+        self._room -= len(tasks) - len(unsent)
+        if unsent:
+            await self._wakings.miss(unsent)
+            raise Unsent(f"The queue did not take {len(unsent)} of {len(tasks)} messages.")
+        await self._count()  # while there is much to publish, others do so too
+        return len(tasks)
+
+    async def _count(self) -> None:
+        """Ask at most once a second: it is a call that costs, and the queue knows only about."""
+        now = time.monotonic()
+        if self._counted is None or now - self._counted >= counted_every_seconds:
+            self._room = self._waiting_at_most - await self._queue.depth()
+            self._counted = now
+
+
+async def publish_on(wakings: Wakings, queue: Queue, every: timedelta = publish_every) -> None:
+    """Publish until cancelled. A queue or a database that is away is asked again; nothing stops it."""
+    publisher = Publisher(wakings, queue)
+    pause, told = every, False
+    async with queue:
+        while True:
+            try:
+                more = await publisher.publish() >= taken_at_once
+            except Exception as error:  # whatever it is, workers look for themselves meanwhile
+                if not told:
+                    log.warning("wake-ups are not published; polling goes on", extra={"error": said(error)})
+                more, told = False, True
+                pause = min(pause * 2, longest_pause)
+            else:
+                if told:
+                    log.info("wake-ups are published again")
+                pause, told = every, False
+            await asyncio.sleep(0 if more else jittered(pause))
+
+
+def jittered(pause: timedelta) -> float:
+    """All processes lost the queue at the same moment; they need not ask at the same moment."""
+    return pause.total_seconds() * random.uniform(0.7, 1.3)  # noqa: S311

@@ -1,0 +1,259 @@
+"""What becomes of a message of SQS: kept while its task runs here, deleted when nobody needs it, else handed on."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from uuid import UUID, uuid4
+
+import pytest
+
+from holdfast.errors import SettingInvalid
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Done
+from holdfast.testing.providers.faults import status
+from holdfast.wakeups import queue as queues
+from holdfast.wakeups import sqs
+from holdfast.wakeups.publishing import Wakings
+from holdfast.wakeups.queue import Queue, queue_named, region_of, task_named
+from holdfast.wakeups.sqs import SqsWakeups
+from tests.doors.amazon import RECEIVE, Line
+from tests.promises.stage import MINUTE, submit
+from tests.worker.crew import eventually
+
+SOON = 20.0
+
+Listen = Callable[..., SqsWakeups]
+
+
+@pytest.fixture
+async def listen(line: Line, store: Store) -> AsyncIterator[Listen]:
+    """Makes ears on the queue; what is told after the first hearing comes back after a second."""
+    made: list[SqsWakeups] = []
+
+    def listen(*, visibility_seconds: float = 30.0, settle_after_seconds: float = 0.2) -> SqsWakeups:
+        ear = SqsWakeups(
+            Queue(line.queue_url),
+            Wakings.beside(store).which_wait,
+            visibility_seconds=visibility_seconds,
+            settle_after_seconds=settle_after_seconds,
+            poll_seconds=1,
+        )
+        made.append(ear)
+        return ear
+
+    yield listen
+    for ear in made:
+        await ear.close()
+
+
+async def gone(line: Line) -> None:
+    """No message is left, seen or not."""
+
+    async def look() -> bool:
+        return await line.counted() == (0, 0)
+
+    await eventually(look, "the deleting", SOON)
+
+
+async def test_a_message_about_a_task_that_waits_wakes(listen: Listen, line: Line, store: Store) -> None:
+    task = await submit(store)
+    ear = listen()
+    await line.send(task)
+    assert await ear.wait(SOON)
+    assert ear.hears
+
+
+async def test_a_message_is_kept_while_its_task_runs_and_deleted_when_it_has_ended(
+    listen: Listen, line: Line, store: Store
+) -> None:
+    task = await submit(store)
+    held: dict[UUID, object] = {}
+    ear = listen(visibility_seconds=1)
+    ear.follow(held)
+    await line.send(task)
+    assert await ear.wait(SOON)
+    (lease,) = await store.claim_these([task], lasting=MINUTE, worker="me")
+    held[task] = lease
+    heard = await line.queue.receive(visibility_seconds=30, poll_seconds=3)  # three times as long as it is hidden
+    assert heard == []
+    assert await line.counted() == (0, 1)
+    assert line.asked("ChangeMessageVisibilityBatch") >= 3
+    await store.finish(lease, Done())
+    held.clear()
+    await gone(line)
+
+
+async def test_the_message_of_a_worker_that_died_comes_back(listen: Listen, line: Line, store: Store) -> None:
+    task = await submit(store)
+    ear = listen(visibility_seconds=1, settle_after_seconds=SOON)
+    await line.send(task)
+    assert await ear.wait(SOON)
+    ear._task.cancel()
+    ear._hand.clear()  # it died, and gave nothing back
+    (again,) = await line.queue.receive(visibility_seconds=30, poll_seconds=10)
+    assert (again.task_id, again.received) == (task, 2)
+
+
+@pytest.mark.parametrize("why", ["held", "ended", "later", "unheard of"])
+async def test_a_message_about_a_task_that_nobody_may_take_wakes_nobody_and_is_deleted(
+    listen: Listen, line: Line, store: Store, why: str
+) -> None:
+    task = await submit(store) if why != "unheard of" else uuid4()
+    if why == "later":
+        await store.cancel(task)
+        task = await submit(store, delay=MINUTE)
+    elif why != "unheard of":
+        (lease,) = await store.claim_these([task], lasting=MINUTE, worker="other")
+        if why == "ended":
+            await store.finish(lease, Done())
+    ear = listen()
+    await line.send(task)
+    waiting = asyncio.create_task(ear.wait(SOON))
+    await gone(line)
+    assert not waiting.done()
+    waiting.cancel()
+
+
+async def test_a_task_that_is_taken_elsewhere_meanwhile_leaves_no_message(
+    listen: Listen, line: Line, store: Store
+) -> None:
+    task = await submit(store)
+    ear = listen()
+    await line.send(task)
+    assert await ear.wait(SOON)
+    await store.claim_these([task], lasting=MINUTE, worker="other")
+    await gone(line)
+
+
+async def test_a_message_that_is_of_no_use_here_is_handed_on_later_each_time(
+    listen: Listen, line: Line, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqs, "hand_on_seconds", (1.0, 60.0))
+    task = await submit(store)
+    ear = listen()
+    await line.send(task)
+    assert await ear.wait(SOON)
+    (again,) = await line.queue.receive(visibility_seconds=1, poll_seconds=10)  # somebody else hears it
+    assert (again.task_id, again.received) == (task, 2)
+    shown = [sqs.hidden_for(queues.Message("", "", None, received)) for received in (1, 3, 5, 50)]
+    assert shown == sorted(shown)
+    assert shown[-1] < 80
+
+
+async def test_who_stops_listening_gives_back_what_was_not_begun(listen: Listen, line: Line, store: Store) -> None:
+    task = await submit(store)
+    ear = listen(settle_after_seconds=SOON)
+    await line.send(task)
+    assert await ear.wait(SOON)
+    assert await line.counted() == (0, 1)
+    await ear.close()
+    assert await line.counted() == (1, 0)
+
+
+async def test_doubled_messages_leave_one_in_hand(listen: Listen, line: Line, store: Store) -> None:
+    task = await submit(store)
+    ear = listen()
+    held = {task: None}
+    ear.follow(held)
+    await line.send(*[task] * 30)
+    assert not await ear.wait(1)  # the worker has it already
+
+    async def one_left() -> bool:
+        await ear.wait(0.05)
+        return await line.counted() == (0, 1)
+
+    await eventually(one_left, "one message", SOON)
+    held.clear()
+    await gone(line)
+
+
+STRANGE = ["", "nonsense", "17", "[]", "{}", '{"task_id": 17}', '{"task_id": "x"}', '{"task_id": null}', '"task_id"']
+
+
+async def test_messages_that_are_none_of_ours_are_deleted_and_told_of_once(
+    listen: Listen, line: Line, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = await submit(store)
+    ear = listen()
+    await line.say(*STRANGE[1:])
+    await line.send(task)
+    async with asyncio.timeout(SOON):
+        while not await ear.wait(1):
+            pass
+    await store.claim_these([task], lasting=MINUTE, worker="other")
+
+    async def all_gone() -> bool:
+        await ear.wait(0.1)
+        return await line.counted() == (0, 0)
+
+    await eventually(all_gone, "the deleting", SOON)
+    assert len([one for one in caplog.records if "none of ours" in one.message]) == 1
+
+
+@pytest.mark.parametrize("body", STRANGE)
+def test_what_is_no_pointer_names_no_task(body: str) -> None:
+    assert task_named(body) is None
+
+
+async def test_a_queue_that_is_away_is_told_of_once_and_heard_again(
+    listen: Listen, line: Line, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "holdfast.wakeups")
+    line.faults.add("POST", "/", status(503), headers=RECEIVE, times=3)
+    ear = listen()
+    assert not await ear.wait(0.05)
+    assert not ear.hears
+    task = await submit(store)
+    await line.send(task)
+    assert await ear.wait(SOON)
+    said = [one.message for one in caplog.records if one.name == "holdfast.wakeups"]
+    assert said == ["wake-ups are not heard; polling goes on", "wake-ups are heard again"]
+
+
+async def test_a_database_that_is_away_costs_no_message(line: Line, store: Store) -> None:
+    """Who cannot ask takes every message for one that may matter."""
+
+    async def away(_: object) -> set[UUID]:
+        raise ConnectionError
+
+    task = await submit(store)
+    ear = SqsWakeups(Queue(line.queue_url), away, settle_after_seconds=SOON, poll_seconds=1)
+    async with contextlib.aclosing(Closing(ear)):
+        await line.send(task)
+        assert await ear.wait(SOON)
+    assert await line.counted() == (1, 0)
+
+
+class Closing:
+    """An ear with the name that `aclosing` wants."""
+
+    def __init__(self, ear: SqsWakeups) -> None:
+        self.aclose = ear.close
+
+
+# The setting
+
+
+@pytest.mark.parametrize(
+    ("url", "region"),
+    [
+        ("https://sqs.eu-central-1.amazonaws.com/123456789012/holdfast", "eu-central-1"),
+        ("https://eu-west-1.queue.amazonaws.com/123456789012/holdfast", "eu-west-1"),
+        ("https://sqs.cn-north-1.amazonaws.com.cn/123456789012/holdfast", "cn-north-1"),
+        ("http://127.0.0.1:9324/123456789012/holdfast", "ap-south-1"),
+    ],
+)
+def test_the_region_is_read_off_the_address_of_the_queue(
+    url: str, region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "ap-south-1")
+    assert region_of(url) == region
+
+
+def test_without_its_driver_the_setting_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "find_spec", lambda _: None)
+    assert queue_named(Settings()) is None
+    with pytest.raises(SettingInvalid, match=r"pip install 'holdfast\[sqs\]'"):
+        queue_named(Settings(wakeups="sqs:https://sqs.eu-central-1.amazonaws.com/123456789012/holdfast"))
