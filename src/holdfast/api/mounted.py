@@ -23,7 +23,12 @@ from holdfast.kernel.sweeper import sweep_on
 from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import open_objects
 from holdfast.objects.cleaner import Cleanups, clean_on
+from holdfast.questions import Questions
+from holdfast.questions.forgetting import forget_on
+from holdfast.remote.fetch.guard import Guard
 from holdfast.sdk.client import Holdfast
+from holdfast.webhooks import Webhooks
+from holdfast.webhooks.delivering import deliver_on
 
 
 class Mounted:
@@ -56,6 +61,9 @@ class Mounted:
                     objects = open_objects(self._hf.settings)
                     await stack.enter_async_context(beside(sweep_on(opening.store)))
                     await stack.enter_async_context(beside(clean_on(Cleanups.beside(opening.store), objects)))
+                    guard = Guard(self._hf.settings.fetch_networks)
+                    await stack.enter_async_context(beside(deliver_on(Webhooks.beside(opening.store), guard)))
+                    await stack.enter_async_context(beside(forget_on(Questions.beside(opening.store))))
                     self._app = make_app(
                         opening.pool,
                         database=opening.address.label,

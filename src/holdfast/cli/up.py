@@ -11,7 +11,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +33,11 @@ from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean_on
+from holdfast.questions import Questions
+from holdfast.questions.forgetting import forget_on
+from holdfast.remote.fetch.guard import Guard
+from holdfast.webhooks import Webhooks
+from holdfast.webhooks.delivering import deliver_on
 
 ports_tried = 100
 
@@ -104,8 +109,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            chores = (sweep_on(store), clean_on(Cleanups.beside(store), objects))
-            beside = [asyncio.create_task(chore) for chore in chores]
+            beside = [asyncio.create_task(chore) for chore in chores(store, objects, settings)]
             for task in first:
                 await store.make_queue(task.queue or "default")
                 await store.submit(task)
@@ -118,6 +122,16 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                 for chore in beside:
                     chore.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
+
+
+def chores(store: Store, objects: Objects, settings: Settings) -> list[Coroutine[Any, Any, None]]:
+    """What every process that serves does beside it, over and over. None of it has a leader."""
+    return [
+        sweep_on(store),
+        clean_on(Cleanups.beside(store), objects),
+        deliver_on(Webhooks.beside(store), Guard(settings.fetch_networks)),
+        forget_on(Questions.beside(store)),
+    ]
 
 
 async def abandonable(function: Callable[[], T]) -> T:

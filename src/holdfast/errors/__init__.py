@@ -43,6 +43,11 @@
     ├── BillingError
     │   ├── CreditsInsufficient
     │   └── WalletNotFound
+    ├── QuestionError
+    │   ├── AlreadyAnswered
+    │   ├── QuestionClosed
+    │   └── QuestionUnknown
+    ├── WebhookUnknown
     ├── AccessError
     │   ├── KeyRefused
     │   ├── RoleMissing
@@ -72,6 +77,7 @@
         ├── Transient
         ├── SchemaInvalid
         └── Fatal
+            └── Unanswered
 
 A class's docstring is the start of its message: it says what is wrong. What is particular to this case, and what to
 do about it, follows. Each class also knows the exit code of the command line, and the status and the code of the HTTP
@@ -83,12 +89,16 @@ A `Failure` is raised by you: in a task, to say what kind of failure it is, and 
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import ClassVar, Literal
 
 from holdfast.errors.billing import BillingError as BillingError
 from holdfast.errors.billing import CreditsInsufficient as CreditsInsufficient
 from holdfast.errors.billing import WalletNotFound as WalletNotFound
+from holdfast.errors.failures import Failure as Failure
+from holdfast.errors.failures import Fatal as Fatal
+from holdfast.errors.failures import RateLimited as RateLimited
+from holdfast.errors.failures import SchemaInvalid as SchemaInvalid
+from holdfast.errors.failures import Transient as Transient
+from holdfast.errors.failures import Unanswered as Unanswered
 from holdfast.errors.files import ObjectMissing as ObjectMissing
 from holdfast.errors.files import ObjectsError as ObjectsError
 from holdfast.errors.files import ObjectsUnreachable as ObjectsUnreachable
@@ -96,6 +106,11 @@ from holdfast.errors.files import UploadIncomplete as UploadIncomplete
 from holdfast.errors.files import UploadTooLarge as UploadTooLarge
 from holdfast.errors.files import UploadTypeWrong as UploadTypeWrong
 from holdfast.errors.files import UrlRefused as UrlRefused
+from holdfast.errors.outside import AlreadyAnswered as AlreadyAnswered
+from holdfast.errors.outside import QuestionClosed as QuestionClosed
+from holdfast.errors.outside import QuestionError as QuestionError
+from holdfast.errors.outside import QuestionUnknown as QuestionUnknown
+from holdfast.errors.outside import WebhookUnknown as WebhookUnknown
 from holdfast.errors.root import HoldfastError as HoldfastError
 from holdfast.errors.starting import AppInvalid as AppInvalid
 from holdfast.errors.starting import BinariesMissing as BinariesMissing
@@ -342,55 +357,3 @@ class StaleAttempt(LeaseLost):
     """This attempt is over; drop the result."""
 
     sqlstate = "TK009"
-
-
-class Failure(HoldfastError):
-    """A task cannot go on."""
-
-    category: ClassVar[Literal["RateLimited", "Transient", "SchemaInvalid", "Fatal"] | None] = None
-
-    def __init__(
-        self, message: str = "", *, code: str | None = None, retry_after: timedelta | str | float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.message = message or self.title
-        self.code = code
-        self.retry_after = retry_after  # as it was written: whoever settles the task reads it
-
-
-class RateLimited(Failure):
-    """Somebody asks to slow down; the task waits, at no cost."""
-
-    category = "RateLimited"
-
-    def __init__(
-        self,
-        message: str = "",
-        *,
-        code: str | None = None,
-        retry_after: timedelta | str | float | None = None,
-        retry_at: datetime | None = None,
-        budget: str | None = None,
-    ) -> None:
-        """`budget` names what all share who call the same provider: nobody spends of it until then."""
-        super().__init__(message, code=code, retry_after=retry_after)
-        self.retry_at = retry_at
-        self.budget = budget
-
-
-class Transient(Failure):
-    """It may work the next time; the task is tried again, a limited number of times."""
-
-    category = "Transient"
-
-
-class SchemaInvalid(Failure):
-    """The input is wrong and will stay wrong; the task goes to the inbox."""
-
-    category = "SchemaInvalid"
-
-
-class Fatal(Failure):
-    """Trying again would not help; the task goes to the inbox."""
-
-    category = "Fatal"

@@ -21,6 +21,7 @@ from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Ended, Lease, Outcome
+from holdfast.questions import Questions
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
 from holdfast.sdk.client import EVERY, Holdfast, all_pointed_at
@@ -40,6 +41,7 @@ slots = 200
 first_pause_seconds = 0.002
 longest_pause_seconds = 0.05
 settles_at_most = 3
+APPROVED = {"approved": True, "note": None}
 
 
 class Engine(StoreDesk):
@@ -108,6 +110,10 @@ class Engine(StoreDesk):
     def drain(self, *, moving: bool = True) -> None:
         """Run everything until nothing is left to do. With `moving=False` the clock stands still: only what is due."""
         self.call(self._work(None, moving=moving))
+
+    def answer(self, task: Handle[Any], answer: Any = APPROVED, *, step: str | None = None) -> None:
+        """Answer what a task asks; of several questions, the one named. It goes on with the next `run` or `drain`."""
+        self.call(Questions.beside(self.store).answer(task.id, answer, step=step, by="test"))
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns, for tests that are not async: `holdfast.call(holdfast.store.queues())`."""
