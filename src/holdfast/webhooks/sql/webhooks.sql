@@ -9,6 +9,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_id uuid;
+  v_now text := (select f.cursor from holdfast.feed() f limit 1);
   v_kinds text[] := coalesce(p_kinds, array['completed', 'partial', 'failed', 'cancelled']);
 begin
   if p_url is null or length(p_url) not between 1 and 2000 or p_url !~* '^https?://' then
@@ -26,8 +27,7 @@ begin
                             'See holdfast lifecycle ls.');
   end if;
   insert into holdfast.webhook (name, url, secret, kinds, lifecycle, task_name, owner, cursor, created_by)
-  select p_name, p_url, p_secret, v_kinds, p_lifecycle, p_task_name, p_owner, f.cursor, coalesce(p_by, '')
-  from holdfast.feed() f limit 1
+  values (p_name, p_url, p_secret, v_kinds, p_lifecycle, p_task_name, p_owner, v_now, coalesce(p_by, ''))
   on conflict (name) do nothing
   returning id into v_id;
   if v_id is null then
@@ -71,9 +71,11 @@ end $$;
 create or replace function holdfast.resume_webhook(p_id uuid) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
+declare
+  v_now text := (select f.cursor from holdfast.feed() f limit 1);
 begin
   update holdfast.webhook w set paused_at = null, disabled_at = null, disabled_why = null,
-    cursor = case when w.disabled_at is null then w.cursor else (select f.cursor from holdfast.feed() f limit 1) end
+    cursor = case when w.disabled_at is null then w.cursor else v_now end
   where w.id = p_id;
   if not found then
     perform holdfast.refuse_webhook(p_id);
