@@ -91,8 +91,8 @@ async def test_the_page_asks_and_its_form_answers(http: httpx.AsyncClient, store
 async def test_what_is_no_answer_is_refused_and_answers_nothing(http: httpx.AsyncClient, store: Store) -> None:
     task, link = await asleep(store)
     for content, headers in (
-        (b"", {}), (b"not JSON", {}), (b"[" * 5000, {}), (b"approved=maybe", FORM), (b"note=x", FORM), (b"\xff=1", FORM),
-        (b'{"a": NaN}', {}), (b'"\\u0000"', {}), (b'"\\ud800"', {}),
+        (b"", {}), (b"not JSON", {}), (b"[" * 5000, {}), (b"approved=maybe", FORM), (b"note=x", FORM),
+        (b"\xff=1", FORM), (b'{"a": NaN}', {}), (b'"\\u0000"', {}), (b'"\\ud800"', {}),
     ):  # fmt: skip
         refused = await http.post(link, content=content, headers=headers)
         assert refused.status_code == 422, content
