@@ -16,7 +16,7 @@ from holdfast.testing import Clock, Database
 from tests.http.apps import app_over
 from tests.http.conftest import client
 from tests.promises.stage import take, take_one
-from tests.questions.test_answering import asked, waits
+from tests.questions.test_answering import DAY, asked, waits
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded", **PAGE}
@@ -64,8 +64,9 @@ async def test_whoever_has_the_link_answers_once(http: httpx.AsyncClient, store:
 
 
 async def test_the_page_asks_and_its_form_answers(http: httpx.AsyncClient, store: Store) -> None:
-    lease, question = await asked(store)
-    bold = await Questions.beside(store).ask(lease, "bold", "<b>&\"'Bold?</b>", question.until - await store.now())
+    lease, _ = await asked(store)
+    bold = await Questions.beside(store).ask(lease, "bold", "<b>&\"'Bold?</b>", DAY)
+    assert bold.secret
     page = await http.get(f"/answers/{bold.secret}", headers=PAGE)
     assert page.headers["content-type"].startswith("text/html")
     assert "&lt;b&gt;&amp;&quot;&#x27;Bold?&lt;/b&gt;" in page.text
