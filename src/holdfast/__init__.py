@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from holdfast.errors import Fatal, RateLimited, SchemaInvalid, TaskCancelled, TaskFailed, Transient
     from holdfast.kernel.running import cancelled, current, output, progress, spend, step, usage
     from holdfast.kernel.task import Later, Moved, Partial
+    from holdfast.questions.asking import ask
     from holdfast.sdk.client import Holdfast
     from holdfast.sdk.handle import Handle
     from holdfast.sdk.task import Task
@@ -31,6 +32,7 @@ __all__ = [
     "TaskFailed",
     "Transient",
     "__version__",
+    "ask",
     "cancelled",
     "current",
     "output",
@@ -44,6 +46,7 @@ ROOMS = {
     "errors": ("Fatal", "RateLimited", "SchemaInvalid", "TaskCancelled", "TaskFailed", "Transient"),
     "kernel.running": ("cancelled", "current", "output", "progress", "spend", "step", "usage"),
     "kernel.task": ("Later", "Moved", "Partial"),
+    "questions.asking": ("ask",),
     "sdk.client": ("Holdfast",),
     "sdk.handle": ("Handle",),
     "sdk.task": ("Task",),

@@ -40,6 +40,9 @@ PLACES = {
     "owner": "ada",
     "number": "1",
     "model:path": "some/model",
+    "step:path": "some/step",
+    "webhook_id": MISSING,
+    "delivery_id": MISSING,
 }
 
 ROUTES: dict[tuple[str, str], set[str]] = {
@@ -134,10 +137,24 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", f"{TASK}/cost"): READERS,
     ("GET", "/api/v1/prices"): READERS,
     ("PUT", "/api/v1/prices/{model:path}"): {"operator"},
+    ("GET", "/api/v1/questions"): READERS,
+    ("POST", "/api/v1/questions/{task_id}/{step:path}"): READERS,
+    ("POST", "/api/v1/webhooks"): {"operator"},
+    ("GET", "/api/v1/webhooks"): {"operator"},
+    ("GET", "/api/v1/webhooks/{webhook_id}"): {"operator"},
+    ("DELETE", "/api/v1/webhooks/{webhook_id}"): {"operator"},
+    ("POST", "/api/v1/webhooks/{webhook_id}/pause"): {"operator"},
+    ("POST", "/api/v1/webhooks/{webhook_id}/resume"): {"operator"},
+    ("POST", "/api/v1/webhooks/{webhook_id}/test"): {"operator"},
+    ("GET", "/api/v1/webhooks/{webhook_id}/deliveries"): {"operator"},
+    ("POST", "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver"): {"operator"},
 }
 
-BY_LINK = {(method, "/objects/{token}") for method in ("PUT", "GET", "HEAD")}
-"""For whoever has the link; tests/objects tries these."""
+BY_LINK = {
+    *((method, "/objects/{token}") for method in ("PUT", "GET", "HEAD")),
+    *((method, "/answers/{token}") for method in ("GET", "POST")),
+}
+"""For whoever has the link; tests/objects and tests/questions try these."""
 
 
 def routes_of(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ in_a_clone = pytest.mark.skipif(not tracked, reason="not a git clone")
 def test_the_public_names_are_these() -> None:
     assert holdfast.__all__ == [
         "Fatal", "Handle", "Holdfast", "Later", "Moved", "Partial", "RateLimited", "SchemaInvalid", "Task",
-        "TaskCancelled", "TaskFailed", "Transient", "__version__", "cancelled", "current", "output", "progress",
+        "TaskCancelled", "TaskFailed", "Transient", "__version__", "ask", "cancelled", "current", "output", "progress",
         "spend", "step", "usage",
     ]  # fmt: skip
     assert all(getattr(holdfast, name) for name in holdfast.__all__)

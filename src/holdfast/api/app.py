@@ -32,7 +32,9 @@ from holdfast.lifecycles.ingest import routes as ingest
 from holdfast.lifecycles.ingest.embedders import Embedder
 from holdfast.lifecycles.pipeline import routes as pipeline
 from holdfast.objects import Objects
+from holdfast.questions import routes as questions
 from holdfast.schedules import routes as schedules
+from holdfast.webhooks import routes as webhooks
 
 
 class Health(BaseModel):
@@ -83,6 +85,8 @@ def make_app(
     app.include_router(tasks.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(inbox.routes(store))
+    app.include_router(questions.routes(store))
+    app.include_router(webhooks.routes(store))
     app.include_router(operations.routes(store))
     app.include_router(schedules.routes(store))
     app.include_router(costs.routes(store))

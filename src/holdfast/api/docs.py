@@ -52,6 +52,8 @@ TAGS = [
     {"name": "events", "description": "Follow what happens."},
     {"name": "inbox", "description": "What failed for good and waits for a person: see it, retry, resolve, discard."},
     {"name": "schedules", "description": "What the clock starts: see it, pause it, run it, catch up on it."},
+    {"name": "questions", "description": "What tasks ask people: see it, answer it; behind a link no key is needed."},
+    {"name": "webhooks", "description": "Endpoints that are told how tasks end."},
     {"name": "operations", "description": "Queues, workers, counts and costs."},
     {"name": "lifecycles", "description": "The states that a task can be in, and what leads from one to another."},
     {"name": "objects", "description": "Bring and fetch files, by links that other routes answer with; no key needed."},

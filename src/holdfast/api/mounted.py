@@ -7,8 +7,7 @@ loopback either.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
 from starlette.requests import Request
@@ -16,15 +15,12 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.api.app import make_app
-from holdfast.datasets import Datasets
-from holdfast.datasets.retention import forget_on
+from holdfast.api.chores import chores
 from holdfast.errors import DatabaseError
 from holdfast.http.problem import refusal
 from holdfast.kernel.opening import open_database
-from holdfast.kernel.sweeper import sweep_on
 from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import open_objects
-from holdfast.objects.cleaner import Cleanups, clean_on
 from holdfast.sdk.client import Holdfast
 
 
@@ -56,9 +52,7 @@ class Mounted:
                     opening = await stack.enter_async_context(open_database(self._hf.settings))
                     await self._hf.declare(opening.store)
                     objects = open_objects(self._hf.settings)
-                    await stack.enter_async_context(beside(sweep_on(opening.store)))
-                    await stack.enter_async_context(beside(clean_on(Cleanups.beside(opening.store), objects)))
-                    await stack.enter_async_context(beside(forget_on(Datasets.beside(opening.store))))
+                    await stack.enter_async_context(chores(opening.store, objects, self._hf.settings))
                     self._app = make_app(
                         opening.pool,
                         database=opening.address.label,
@@ -83,14 +77,3 @@ class Mounted:
             yield
         finally:
             await self.close()
-
-
-@contextlib.asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Done beside the block, and cancelled at its end."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)

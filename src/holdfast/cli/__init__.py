@@ -14,7 +14,24 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import batch, bulk, cost, cron, dag, dataset, db, inbox, keys, lifecycle, models, pipeline, queues, runs
+from holdfast.cli import (
+    batch,
+    bulk,
+    cost,
+    cron,
+    dag,
+    dataset,
+    db,
+    inbox,
+    keys,
+    lifecycle,
+    models,
+    pipeline,
+    questions,
+    queues,
+    runs,
+    webhooks,
+)
 from holdfast.cli.asking import INTERRUPTED
 from holdfast.cli.events import events
 from holdfast.cli.ingest import ingest
@@ -22,6 +39,7 @@ from holdfast.cli.init import init
 from holdfast.cli.listing import ls
 from holdfast.cli.options import Json
 from holdfast.cli.printing import clean
+from holdfast.cli.questions import answer
 from holdfast.cli.search import search
 from holdfast.cli.showing import show, why
 from holdfast.cli.tasks import cancel, retry, start
@@ -113,7 +131,7 @@ def worker(
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (init,),
-    TASKS: (start, upload, ingest, watch, cancel, retry),
+    TASKS: (start, upload, ingest, watch, cancel, retry, answer),
     LOOK: (ls, show, why, events, search),
     OPERATE: (workers,),
 }
@@ -129,6 +147,8 @@ app.add_typer(cost.app, name="cost", rich_help_panel=LOOK)
 app.add_typer(inbox.app, name="inbox", rich_help_panel=OPERATE)
 app.add_typer(bulk.app, name="bulk", rich_help_panel=OPERATE)
 app.add_typer(cron.app, name="cron", rich_help_panel=OPERATE)
+app.add_typer(questions.app, name="questions", rich_help_panel=OPERATE)
+app.add_typer(webhooks.app, name="webhooks", rich_help_panel=OPERATE)
 app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
 app.add_typer(keys.app, name="keys", rich_help_panel=OPERATE)
 app.add_typer(lifecycle.app, name="lifecycle", rich_help_panel=OPERATE)

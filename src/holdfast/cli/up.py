@@ -19,9 +19,8 @@ import typer
 import uvicorn
 
 from holdfast.api import make_app
+from holdfast.api.chores import chores
 from holdfast.cli.fleet import CANNOT_START, Fleet
-from holdfast.datasets import Datasets
-from holdfast.datasets.retention import forget_on
 from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
 from holdfast.http.access import is_loopback, refuse_open_server
 from holdfast.kernel.logs import configure_logs
@@ -29,14 +28,10 @@ from holdfast.kernel.opening import bring_up_to_date
 from holdfast.kernel.postgres import Address, locate, pooled
 from holdfast.kernel.settings import Settings, web_address
 from holdfast.kernel.store import Store
-from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import Objects, open_objects
-from holdfast.objects.cleaner import Cleanups, clean_on
-from holdfast.schedules.ticker import tick_on
-from holdfast.wakeups.opening import publishing
 
 ports_tried = 100
 
@@ -108,23 +103,20 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     fleet.leave()
 
             on_stop(stop)
-            chores = (
-                sweep_on(store), tick_on(store), clean_on(Cleanups.beside(store), objects),
-                forget_on(Datasets.beside(store)), *(chore() for chore in publishing(settings, store)),
-            )  # fmt: skip
-            beside = [asyncio.create_task(chore) for chore in chores]
-            for task in first:
-                await store.make_queue(task.queue or "default")
-                await store.submit(task)
-            if fleet:
-                fleet.on_refused = stop
-                beside.append(asyncio.create_task(fleet.run()))
-            try:
-                await server.serve(sockets=[listening])
-            finally:
-                for chore in beside:
-                    chore.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
+            async with chores(store, objects, settings):
+                for task in first:
+                    await store.make_queue(task.queue or "default")
+                    await store.submit(task)
+                workers: asyncio.Task[None] | None = None
+                if fleet:
+                    fleet.on_refused = stop
+                    workers = asyncio.create_task(fleet.run())
+                try:
+                    await server.serve(sockets=[listening])
+                finally:
+                    if workers:
+                        workers.cancel()
+                        await asyncio.gather(workers, return_exceptions=True)
 
 
 async def abandonable(function: Callable[[], T]) -> T:

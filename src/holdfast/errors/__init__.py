@@ -44,6 +44,11 @@
     ├── BillingError
     │   ├── CreditsInsufficient
     │   └── WalletNotFound
+    ├── QuestionError
+    │   ├── AlreadyAnswered
+    │   ├── QuestionClosed
+    │   └── QuestionUnknown
+    ├── WebhookUnknown
     ├── AccessError
     │   ├── KeyRefused
     │   ├── RoleMissing
@@ -77,6 +82,7 @@
         ├── Transient
         ├── SchemaInvalid
         └── Fatal
+            └── Unanswered
 
 A class's docstring is the start of its message: it says what is wrong. What is particular to this case, and what to
 do about it, follows. Each class also knows the exit code of the command line, and the status and the code of the HTTP
@@ -101,6 +107,7 @@ from holdfast.errors.failures import Fatal as Fatal
 from holdfast.errors.failures import RateLimited as RateLimited
 from holdfast.errors.failures import SchemaInvalid as SchemaInvalid
 from holdfast.errors.failures import Transient as Transient
+from holdfast.errors.failures import Unanswered as Unanswered
 from holdfast.errors.files import ObjectMissing as ObjectMissing
 from holdfast.errors.files import ObjectsError as ObjectsError
 from holdfast.errors.files import ObjectsUnreachable as ObjectsUnreachable
@@ -109,6 +116,11 @@ from holdfast.errors.files import UploadTooLarge as UploadTooLarge
 from holdfast.errors.files import UploadTypeWrong as UploadTypeWrong
 from holdfast.errors.files import UrlRefused as UrlRefused
 from holdfast.errors.graphs import GraphCycle as GraphCycle
+from holdfast.errors.outside import AlreadyAnswered as AlreadyAnswered
+from holdfast.errors.outside import QuestionClosed as QuestionClosed
+from holdfast.errors.outside import QuestionError as QuestionError
+from holdfast.errors.outside import QuestionUnknown as QuestionUnknown
+from holdfast.errors.outside import WebhookUnknown as WebhookUnknown
 from holdfast.errors.root import HoldfastError as HoldfastError
 from holdfast.errors.starting import AppInvalid as AppInvalid
 from holdfast.errors.starting import BinariesMissing as BinariesMissing

@@ -56,3 +56,7 @@ class Fatal(Failure):
     """Trying again would not help; the task goes to the inbox."""
 
     category = "Fatal"
+
+
+class Unanswered(Fatal):
+    """Nobody answered in time."""

@@ -9,6 +9,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -19,6 +21,16 @@ from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome,
 
 longest_name = 200
 answer_within_seconds = 2.0
+turns_of_calm = 5  # of the loop: what follows a step begins within these
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A step that somebody else does, until when, and what it is in words."""
+
+    step: str
+    until: datetime
+    about: str
 
 
 class Desk(Protocol):
@@ -62,6 +74,10 @@ class Attempt:
         self.part: tuple[int, int] | None = None
         """Which of how many parts it is at, if it has some that are alike: progress is then that of the part."""
         self.unbegun: dict[object, tuple[str, Coroutine[Any, Any, Any]]] = {}
+        self.waits: list[Wait] = []
+        """What it has asked of others and has no answer to."""
+        self._busy: set[object] = set()
+        self._resting: list[asyncio.Event] = []
         self._progress: dict[str, Json] = {}
         self._begun: set[str] = set()
         self._done: asyncio.Future[dict[str, Json]] | None = None
@@ -119,13 +135,43 @@ class Attempt:
         spent: list[Json] = []
         token = SPENT.set(spent)
         try:
-            yield spent
+            with self.busy():
+                yield spent
         except BaseException as error:
             self.blame(error, step)
             self.spent += spent
             raise
         finally:
             SPENT.reset(token)
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """While something is under way that is to be finished before the handler is left."""
+        work = object()
+        self._busy.add(work)
+        try:
+            yield
+        finally:
+            self._busy.discard(work)
+            for rest in self._resting:
+                self.loop.call_soon_threadsafe(rest.set)
+
+    async def rest(self) -> None:
+        """Return once nothing is under way, also nothing of what that has led to."""
+        calm = asyncio.Event()
+        self._resting.append(calm)
+        try:
+            turns = 0
+            while turns < turns_of_calm:
+                if self._busy:
+                    calm.clear()
+                    await calm.wait()
+                    turns = 0
+                else:
+                    await asyncio.sleep(0)
+                    turns += 1
+        finally:
+            self._resting.remove(calm)
 
     def blame(self, error: BaseException, step: str) -> None:
         """Remember in which step an error arose: failures are counted for each step by itself."""

@@ -15,7 +15,7 @@ from holdfast.errors import (
     RequestInvalid,
 )
 from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.leaving import Leaving
+from holdfast.kernel.leaving import Leaving, Waiting
 from holdfast.kernel.task import Failed, Outcome
 
 log = logging.getLogger("holdfast.task")
@@ -39,7 +39,7 @@ def outcome_of(
         error = error.exceptions[0]
     if isinstance(error, LeaseLost):
         return None
-    if isinstance(error, Leaving):
+    if isinstance(error, Leaving | Waiting):
         return error.outcome
     step = step_of(error)
     if not isinstance(error, Failure):

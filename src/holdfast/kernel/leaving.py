@@ -9,3 +9,11 @@ class Leaving(Exception):
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(f"The task leaves its worker: {outcome}.")
         self.outcome = outcome
+
+
+class Waiting(BaseException):
+    """The same out of the midst of a handler's own code, which must not take it for a failure and catch it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"The task leaves its worker: {outcome}.")
+        self.outcome = outcome

@@ -130,6 +130,8 @@ class Later:
     kind: str | None = None
     message: str | None = None
     """What it waits for, as a sentence for people."""
+    steps: Sequence[str] = ()
+    """Steps that somebody else does, such as an answer: if one of them is done already, it does not wait at all."""
 
     def __post_init__(self) -> None:
         _read_delay(self)

@@ -231,9 +231,10 @@ def columns(outcome: object) -> tuple[Any, ...]:
             return "partial", None, None, None, None, None, dump(result)
         case Moved(to, body, delay):
             return "moved", to, delay, None, None, None, dump(body)
-        case Later(delay, at, kind, message):
-            why = {"kind": kind} if kind else {}
+        case Later(delay, at, kind, message, steps):
+            why: dict[str, Json] = {"kind": kind} if kind else {}
             why |= {"message": readable(message)} if message else {}
+            why |= {"steps": list(steps)} if steps else {}
             return "later", None, delay, at, None, None, dump(why or None)
         case Failed(category, message, code, step, delay, at, budget):
             error = {"message": readable(message)} | ({"code": readable(code)} if code else {})

@@ -21,6 +21,7 @@ from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Completion, Done, Ended, Lease, Outcome
+from holdfast.questions import Questions
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
@@ -43,6 +44,7 @@ slots = 200
 first_pause_seconds = 0.002
 longest_pause_seconds = 0.05
 settles_at_most = 3
+APPROVED = {"approved": True, "note": None}
 
 
 class Engine(StoreDesk):
@@ -139,6 +141,10 @@ class Engine(StoreDesk):
         """
         self._know(app)
         self.call(app.declare(self.store))
+
+    def answer(self, task: Handle[Any], answer: Any = APPROVED, *, step: str | None = None) -> None:
+        """Answer what a task asks; of several questions, the one named. It goes on with the next `run` or `drain`."""
+        self.call(Questions.beside(self.store).answer(task.id, answer, step=step, by="test"))
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns, for tests that are not async: `holdfast.call(holdfast.store.queues())`."""

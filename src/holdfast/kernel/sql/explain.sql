@@ -40,7 +40,7 @@ begin
     end if;
     return;
   end if;
-  return query select r.reason, t.actor, t.state, t.entered_at, r.until, r.sentence, r.fix
+  return query select r.reason, case r.reason when 'owner' then 'owner' else t.actor end, t.state, t.entered_at, r.until, r.sentence, r.fix
   from (
     select case
       when t.refusal is not null then holdfast.because('backoff', t.set_back_until,
@@ -54,6 +54,8 @@ begin
       else case
         when t.lease_token is not null then holdfast.explain_lease(
           t.cancel_requested, t.worker, greatest(t.lease_expires_at, t.beat))
+        when t.due_at > v_now and t.note ->> 'kind' = 'question' then
+          holdfast.explain_question(p_id, t.version, t.note, t.due_at)
         when t.due_at > v_now or t.actor = 'clock' then holdfast.explain_due(t.verb, t.note, t.due_at, t.attempt)
         when t.parked = 'unknown' then holdfast.explain_unknown(t.queue, t.name)
         when t.paused_at is not null then holdfast.because('queue_paused', null,
@@ -136,6 +138,17 @@ as $$
     else holdfast.because('leased', p_until,
              format('Worker %s works on it; its lease lasts until %s.', p_worker, p_until),
              'Nothing, or cancel it.') end
+$$;
+
+-- A person was asked. Who may answer is whoever owns the task, or has the link.
+create or replace function holdfast.explain_question(p_id uuid, p_version int, p_note jsonb, p_until timestamptz)
+returns holdfast.explanation
+language sql stable
+as $$
+  select holdfast.because('owner', p_until,
+    format('%s Asked since %s, until %s.', p_note ->> 'message',
+           (select e.at from holdfast.event e where e.task_id = p_id and e.version = p_version), p_until),
+    format('Answer it: holdfast answer %s --approve, or --deny.', p_id))
 $$;
 
 create or replace function holdfast.explain_due(p_verb text, p_note jsonb, p_due timestamptz, p_attempt int)

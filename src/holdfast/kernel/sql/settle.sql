@@ -3,7 +3,8 @@
 -- seconds for a lock: a transaction of somebody else's may hold a task for as long as it likes, and a worker goes on.
 
 -- outcome: done, partial, moved (`to`), later (at `due`, or after `delay`), failed (`category`, in `step` if it was one),
--- cancelled. The body is the result, or the error {code?, message}, or why it waits {kind}.
+-- cancelled. The body is the result, or the error {code?, message}, or why it waits
+-- {kind?, message?, steps?}: of `steps` that others do, one that is done is not waited for.
 -- status: ok; repeat (this very settle was accepted before: the same answer); lost (the lease); undeclared (the move);
 -- unknown_state; refused (by the lifecycle's effects; alone in a call it is raised). What is not ok has changed nothing.
 create or replace function holdfast.settle(
@@ -192,6 +193,11 @@ begin
   if p_outcome = 'later' then
     verb := 'later';
     due := p_due;  -- without one it keeps its place in the queue
+    -- What somebody else was to do may be done meanwhile: they saw a worker here, and left the task alone.
+    if jsonb_typeof(p_body -> 'steps') = 'array' and exists (
+      select from holdfast.step s where s.task_id = p_id and s.done and p_body -> 'steps' ? s.name) then
+      due := v_now;
+    end if;
   else
     -- A category that nobody gave is a surprise: tried again, but not often.
     note := note || jsonb_build_object('category', coalesce(p_category, 'Transient'));

@@ -6,7 +6,7 @@ TLS, which checks the certificate against it. No proxy is used, as one would res
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -64,16 +64,25 @@ async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx.Response]:
     raise Fatal(f"The address leads on and on, over more than {redirects_most} redirects.", code="redirects")
 
 
-async def ask(client: httpx.AsyncClient, url: httpx.URL, guard: Guard) -> httpx.Response:
+async def ask(
+    client: httpx.AsyncClient,
+    url: httpx.URL,
+    guard: Guard,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] = HEADERS,
+    content: str | None = None,
+) -> httpx.Response:
     """The head of the answer, from the first address of the host that takes the connection."""
     host = url.raw_host.decode("ascii")
     found = await guard.addresses(host, url.port or PORTS[url.scheme])
     unreached: httpx.TransportError | None = None
     for address in found[:tried_most]:
         request = client.build_request(
-            "GET",
+            method,
             url.copy_with(host=str(address)),
-            headers={**HEADERS, "Host": url.netloc.decode("ascii")},
+            headers={**headers, "Host": url.netloc.decode("ascii")},
+            content=content,
             extensions={"sni_hostname": host},
         )
         try:

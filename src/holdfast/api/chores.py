@@ -1,0 +1,59 @@
+"""What every process that serves does beside it, over and over. None of it has a leader to lose."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from holdfast.datasets import Datasets
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.store import Store
+from holdfast.kernel.sweeper import sweep_on
+from holdfast.objects import Objects
+from holdfast.objects.cleaner import Cleanups, clean_on
+from holdfast.questions import Questions
+from holdfast.remote.fetch.guard import Guard
+from holdfast.schedules.ticker import tick_on
+from holdfast.wakeups.opening import publishing
+from holdfast.webhooks import Webhooks
+from holdfast.webhooks.delivering import deliver_on
+
+log = logging.getLogger("holdfast.chores")
+
+forget_every = timedelta(minutes=10)
+
+
+@contextlib.asynccontextmanager
+async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIterator[None]:
+    """Done beside the block, and cancelled at its end. Raises SettingInvalid before any of it has begun."""
+    publish = publishing(settings, store)
+    work: list[Coroutine[Any, Any, None]] = [
+        sweep_on(store),
+        tick_on(store),
+        clean_on(Cleanups.beside(store), objects),
+        deliver_on(Webhooks.beside(store), Guard(settings.fetch_networks)),
+        forget_on(Datasets.beside(store).forget),
+        forget_on(Questions.beside(store).forget),
+        *(chore() for chore in publish),
+    ]
+    beside = [asyncio.create_task(one) for one in work]
+    try:
+        yield
+    finally:
+        for one in beside:
+            one.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def forget_on(forget: Callable[[], Awaitable[int]], every: timedelta = forget_every) -> None:
+    """Forget what has had its time, until cancelled. A database that is away is asked again; nothing else stops it."""
+    while True:
+        more = False
+        try:
+            more = await forget() > 0
+        except Exception as error:
+            log.warning("forgetting failed", extra={"error": str(error)})
+        await asyncio.sleep(0 if more else every.total_seconds() * random.uniform(0.7, 1.3))  # noqa: S311

@@ -1,0 +1,215 @@
+"""`holdfast webhooks`: endpoints that are told how tasks end, and what was sent to them."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from uuid import UUID
+
+import typer
+
+from holdfast.cli import printing
+from holdfast.cli.asking import ask, caller
+from holdfast.cli.options import Json
+from holdfast.errors import WebhookUnknown
+
+if TYPE_CHECKING:
+    from holdfast.kernel.store import Store
+    from holdfast.webhooks import Delivery, Webhook, Webhooks
+
+app = typer.Typer(invoke_without_command=True)
+
+T = TypeVar("T")
+Which = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its name or its id, or the beginning of the id.")]
+
+
+@app.callback()
+def webhooks(context: typer.Context, as_json: Json = False) -> None:
+    """List the endpoints that are told how tasks end, or add, test, pause and remove one."""
+    if not context.invoked_subcommand:
+        list_all(as_json=as_json)
+
+
+@app.command("ls")
+def list_all(as_json: Json = False) -> None:
+    """List the webhooks: what each is told of, what waits, what has failed."""
+    found = with_webhooks(lambda hooks: hooks.all())
+    if as_json:
+        printing.answer([vars(one) for one in found])
+    elif found:
+        rows = [
+            ((one.name, "bold"), str(one.id)[:13], one.url, about(one), str(one.waiting),
+             (str(one.failed) if one.failed else "", "red"), (state(one), "yellow"))
+            for one in found
+        ]  # fmt: skip
+        heads = ("name", "id", "url", "on", "waiting", "failed", "state")
+        printing.table(heads, rows, elastic=("name", "url", "on", "state"))
+    else:
+        printing.say("No webhooks. Add one: ", ("holdfast webhooks add URL", "bold"), err=True)
+
+
+@app.command()
+def add(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where to send it: https://... or http://...")],
+    on: Annotated[
+        str | None, typer.Option(metavar="completed,failed", help="What: completed, partial, failed, cancelled, moved.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What people call it; else the URL.")] = None,
+    lifecycle: Annotated[str | None, typer.Option(help="Only of tasks of this lifecycle.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only of tasks of this name.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only of tasks of this owner.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell an endpoint how tasks end, from now on. Prints the secret that verifies it, this once."""
+    from holdfast.kernel.settings import read_settings
+    from holdfast.remote.fetch.guard import Guard
+    from holdfast.webhooks.sending import check_url
+
+    guard = Guard(read_settings().fetch_networks)
+    kinds = [one.strip() for one in on.split(",") if one.strip()] if on is not None else None
+
+    async def make(hooks: "Webhooks") -> tuple[UUID, str]:
+        await check_url(url, guard)
+        return await hooks.add(
+            url, name or url[:200], kinds=kinds, lifecycle=lifecycle, task_name=task, owner=owner, by=caller()
+        )
+
+    made, secret = with_webhooks(make, makes=True)
+    if as_json:
+        printing.answer({"id": made, "secret": secret})
+        return
+    typer.echo(secret)
+    printing.say(f"Webhook {made} is added. Verify with this secret; it is not shown again.", err=True)
+    printing.say(("Try it: ", "dim"), (f"holdfast webhooks test {made}", "bold"), err=True)
+
+
+@app.command()
+def rm(webhook: Which, as_json: Json = False) -> None:
+    """Remove a webhook, and all that was to be sent."""
+
+    async def remove(hooks: "Webhooks") -> "Webhook":
+        found = await find(hooks, webhook)
+        await hooks.remove(found.id)
+        return found
+
+    tell(with_webhooks(remove), "is removed", as_json)
+
+
+@app.command()
+def pause(webhook: Which, as_json: Json = False) -> None:
+    """Send nothing for now; what happens meanwhile is kept."""
+    change(webhook, lambda hooks, one: hooks.pause(one), "is paused", as_json)
+
+
+@app.command()
+def resume(webhook: Which, as_json: Json = False) -> None:
+    """Send again. One that was disabled hears of what happens from now on."""
+    change(webhook, lambda hooks, one: hooks.resume(one), "goes on", as_json)
+
+
+@app.command("test")
+def send_test(webhook: Which, as_json: Json = False) -> None:
+    """Send something that says nothing, to see whether it arrives; a server that is up sends it."""
+
+    async def send(hooks: "Webhooks") -> UUID:
+        return await hooks.test((await find(hooks, webhook)).id)
+
+    queued(with_webhooks(send), webhook, as_json)
+
+
+@app.command()
+def deliveries(
+    webhook: Which,
+    state: Annotated[Literal["pending", "done", "failed"] | None, typer.Option(help="Only those.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List what was sent to a webhook and what is to be, the newest first."""
+
+    async def question(store: "Store") -> "tuple[list[Delivery], datetime]":
+        from holdfast.webhooks import Webhooks
+
+        hooks = Webhooks.beside(store)
+        found = await hooks.deliveries((await find(hooks, webhook)).id, state=state, limit=limit)
+        return found, await store.now()
+
+    found, now = ask(question)
+    if as_json:
+        printing.answer([vars(one) for one in found])
+        return
+    colours = {"pending": "yellow", "done": "green", "failed": "red"}
+    rows = [
+        (str(one.id), one.kind, str(one.task_id), (one.state, colours[one.state]), str(one.tries),
+         printing.age(one.made_at, now), one.error or "")
+        for one in found
+    ]  # fmt: skip
+    printing.table(("id", "what", "task", "state", "tries", "made", "error"), rows, elastic=("error",))
+
+
+@app.command()
+def redeliver(
+    webhook: Which,
+    delivery: Annotated[UUID, typer.Argument(metavar="DELIVERY", help="The delivery's id.")],
+    as_json: Json = False,
+) -> None:
+    """Send a delivery again, whatever became of it, under the same id."""
+
+    async def again(hooks: "Webhooks") -> UUID:
+        await hooks.redeliver((await find(hooks, webhook)).id, delivery)
+        return delivery
+
+    queued(with_webhooks(again), webhook, as_json)
+
+
+def with_webhooks(act: "Callable[[Webhooks], Awaitable[T]]", *, makes: bool = False) -> T:
+    async def question(store: "Store") -> T:
+        from holdfast.webhooks import Webhooks
+
+        return await act(Webhooks.beside(store))
+
+    return ask(question, makes=makes)
+
+
+async def find(hooks: "Webhooks", given: str) -> "Webhook":
+    """The webhook of this name, or whose id begins so. Raises WebhookUnknown."""
+    every = await hooks.all()
+    found = [one for one in every if one.name == given] or [one for one in every if str(one.id).startswith(given)]
+    if len(found) != 1:
+        many = f"{len(found)} webhooks are called so." if found else f"There is no webhook {given!r}."
+        raise WebhookUnknown(many, fix="List them: holdfast webhooks ls")
+    return found[0]
+
+
+def change(webhook: str, verb: "Callable[[Webhooks, UUID], Awaitable[None]]", words: str, as_json: bool) -> None:
+    async def act(hooks: "Webhooks") -> "Webhook":
+        found = await find(hooks, webhook)
+        await verb(hooks, found.id)
+        return await hooks.read(found.id) or found
+
+    tell(with_webhooks(act), words, as_json)
+
+
+def tell(now: "Webhook", words: str, as_json: bool) -> None:
+    if as_json:
+        printing.answer(vars(now))
+    else:
+        printing.say((now.name, "bold"), f" {words}.")
+
+
+def queued(delivery: UUID, webhook: str, as_json: bool) -> None:
+    if as_json:
+        printing.answer({"delivery_id": delivery})
+    else:
+        printing.say("On its way as ", (str(delivery), "bold"), ".")
+        printing.say((f"See how it goes: holdfast webhooks deliveries {webhook}", "dim"), err=True)
+
+
+def about(one: "Webhook") -> str:
+    only = [word for word in (one.lifecycle, one.task_name, one.owner) if word]
+    return ",".join(one.kinds) + (f" of {'/'.join(only)}" if only else "")
+
+
+def state(one: "Webhook") -> str:
+    if one.disabled_at:
+        return f"disabled: {one.disabled_why}"
+    missed = f"missed moves before {printing.shown(one.missed_at)}" if one.missed_at else ""
+    return "paused" if one.paused_at else missed

@@ -1,0 +1,173 @@
+"""Webhooks: endpoints that are told how tasks end, signed as Standard Webhooks says. The functions of sql/, as Python.
+
+An endpoint stands somewhere in the kernel's feed. What it is told of becomes a delivery, in the same transaction in
+which it moves on; a delivery is sent until the endpoint takes it, always under the same id. So an endpoint hears of
+everything at least once, and tells by the id what it has heard before.
+"""
+
+import base64
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from holdfast.kernel import wire
+from holdfast.kernel.calls import Calls
+
+Kind = Literal["completed", "partial", "failed", "cancelled", "moved"]
+State = Literal["pending", "done", "failed"]
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """An endpoint. `disabled_why`, if it is told nothing more; `missed_at`, when moves were gone before it was told."""
+
+    id: UUID
+    name: str
+    url: str
+    kinds: Sequence[str]
+    lifecycle: str | None
+    task_name: str | None
+    owner: str | None
+    paused_at: datetime | None
+    disabled_at: datetime | None
+    disabled_why: str | None
+    missed_at: datetime | None
+    created_at: datetime
+    created_by: str
+    waiting: int
+    failed: int
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """One event for one endpoint, and what became of it."""
+
+    id: UUID
+    webhook_id: UUID
+    task_id: UUID
+    version: int
+    kind: str
+    state: State
+    tries: int
+    due_at: datetime
+    status: int | None
+    error: str | None
+    made_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A delivery that this process sends."""
+
+    id: UUID
+    taken: UUID
+    webhook_id: UUID
+    url: str
+    secret: str = field(repr=False)
+    body: str
+    tries: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How a try went: the status of the answer, or what was wrong; and the wait that was asked for."""
+
+    status: int | None
+    error: str | None = None
+    wait: timedelta | None = None
+
+
+class Webhooks(Calls):
+    """The webhooks of an installation."""
+
+    async def add(
+        self,
+        url: str,
+        name: str,
+        *,
+        kinds: Sequence[str] | None = None,
+        lifecycle: str | None = None,
+        task_name: str | None = None,
+        owner: str | None = None,
+        by: str = "",
+    ) -> tuple[UUID, str]:
+        """A webhook that is told of what happens from now on: its id, and its secret, this once.
+
+        Raises RequestInvalid or LifecycleUnknown.
+        """
+        secret = new_secret()
+        query = "select holdfast.add_webhook($1, $2, $3, $4, $5, $6, $7, $8)"
+        words = (wire.text(lifecycle), wire.text(task_name), wire.text(owner), wire.text(by))
+        given = (wire.text(url), secret, wire.text(name), None if kinds is None else list(kinds), *words)
+        return await self._value(query, *given, repeatable=False), secret
+
+    async def all(self) -> list[Webhook]:
+        """The webhooks, by name."""
+        return [wire.known(Webhook, row) for row in await self._rows("select * from holdfast.webhooks()")]
+
+    async def read(self, webhook: UUID) -> Webhook | None:
+        rows = await self._rows("select * from holdfast.webhooks($1)", webhook)
+        return wire.known(Webhook, rows[0]) if rows else None
+
+    async def pause(self, webhook: UUID) -> None:
+        """Send nothing; what happens meanwhile is kept. Raises WebhookUnknown."""
+        await self._value("select holdfast.pause_webhook($1)", webhook)
+
+    async def resume(self, webhook: UUID) -> None:
+        """Send again; one that was disabled hears of what happens from now on. Raises WebhookUnknown."""
+        await self._value("select holdfast.resume_webhook($1)", webhook)
+
+    async def remove(self, webhook: UUID) -> None:
+        """Remove it, and all that was to be sent. Raises WebhookUnknown."""
+        await self._value("select holdfast.remove_webhook($1)", webhook, repeatable=False)
+
+    async def test(self, webhook: UUID) -> UUID:
+        """Send something that says nothing; the id of the delivery. Raises WebhookUnknown or RequestInvalid."""
+        made: UUID = await self._value("select holdfast.test_webhook($1)", webhook, repeatable=False)
+        return made
+
+    async def deliveries(
+        self, webhook: UUID, *, state: State | None = None, before: UUID | None = None, limit: int = 50
+    ) -> list[Delivery]:
+        """What was sent and what is to be, the newest first. Raises WebhookUnknown."""
+        rows = await self._rows("select * from holdfast.deliveries($1, $2, $3, $4)", webhook, state, before, limit)
+        return [wire.known(Delivery, row) for row in rows]
+
+    async def redeliver(self, webhook: UUID, delivery: UUID) -> None:
+        """Send a delivery again, whatever became of it. Raises WebhookUnknown."""
+        await self._value("select holdfast.redeliver($1, $2)", webhook, delivery)
+
+    # For whoever sends
+
+    async def pump(self, limit: int = 500) -> int:
+        """Make deliveries of what has happened, for every webhook; how many."""
+        made = 0
+        for row in await self._rows("select * from holdfast.pumped_webhooks()"):
+            more = True
+            while more:
+                pumped = (await self._rows("select * from holdfast.pump_webhook($1, $2)", row[0], limit))[0]
+                made, more = made + pumped["made"], pumped["more"]
+        return made
+
+    async def take(self, n: int, *, each: int) -> list[Taken]:
+        """Deliveries to send now, so many of one endpoint in flight at most. Whoever takes them has a minute."""
+        query = "select * from holdfast.take_deliveries($1, $2)"
+        return [wire.known(Taken, row) for row in await self._rows(query, n, each, repeatable=False)]
+
+    async def end(self, delivery: Taken, sent: Sent) -> str:
+        """Say how it went: done, pending (it is tried again), failed, or lost (somebody else sends it by now)."""
+        query = "select holdfast.end_delivery($1, $2, $3, $4, $5)"
+        said = None if sent.error is None else wire.readable(sent.error)
+        return str(await self._value(query, delivery.id, delivery.taken, sent.status, said, sent.wait))
+
+    async def forget(self) -> int:
+        """Forget deliveries that were made a month ago; how many."""
+        return int(await self._value("select holdfast.forget_deliveries()"))
+
+
+def new_secret() -> str:
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()

@@ -1,0 +1,132 @@
+"""Webhooks over HTTP, for operators: endpoints, and what was sent to them. A secret is told once, when it is made."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator, BaseModel, Field
+
+from holdfast.errors import WebhookUnknown
+from holdfast.http.access import Guarded, needs
+from holdfast.http.fields import Body, Word, sane
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
+from holdfast.kernel.settings import read_settings
+from holdfast.kernel.store import Store
+from holdfast.remote.fetch.guard import Guard
+from holdfast.webhooks import Delivery, Kind, State, Webhook, Webhooks
+
+Operator = Annotated[Principal, needs("operator")]
+OPERATOR = [needs("operator")]
+
+
+class NewWebhook(Body):
+    """Where to send what. Without `on`: how tasks end. A filter that is left out lets everything through."""
+
+    url: Annotated[str, Field(min_length=1, max_length=2000, pattern="^[Hh][Tt][Tt][Pp][Ss]?://"), AfterValidator(sane)]
+    name: Word | None = None
+    on: Annotated[list[Kind], Field(min_length=1, max_length=5)] | None = None
+    lifecycle: Word | None = None
+    task_name: Word | None = None
+    owner: Word | None = None
+
+
+class Made(BaseModel):
+    """The webhook's id, and the secret to verify what it sends, which is not shown again."""
+
+    id: UUID
+    secret: str
+
+
+class Hooks(BaseModel):
+    items: list[Webhook]
+
+
+class Page(BaseModel):
+    items: list[Delivery]
+    next: UUID | None
+
+
+class Queued(BaseModel):
+    """The delivery that is on its way."""
+
+    delivery_id: UUID
+
+
+class Removed(BaseModel):
+    id: UUID
+
+
+def routes(store: Store) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"], route_class=Guarded, responses=PROBLEMS)
+    webhooks = Webhooks.beside(store)
+
+    @router.post("", status_code=201)
+    async def add(asked: NewWebhook, caller: Operator) -> Made:
+        """Tell an endpoint what happens from now on."""
+        from holdfast.webhooks.sending import check_url  # httpx takes its time to import
+
+        await check_url(asked.url, Guard(read_settings().fetch_networks))
+        made, secret = await webhooks.add(
+            asked.url, asked.name or asked.url[:200], kinds=asked.on, lifecycle=asked.lifecycle,
+            task_name=asked.task_name, owner=asked.owner, by=caller.name,
+        )  # fmt: skip
+        return Made(id=made, secret=secret)
+
+    @router.get("", dependencies=OPERATOR)
+    async def list_webhooks() -> Hooks:
+        """The webhooks by name, with what waits and what has failed, each counted up to a thousand."""
+        return Hooks(items=await webhooks.all())
+
+    @router.get("/{webhook_id}", dependencies=OPERATOR)
+    async def read(webhook_id: UUID) -> Webhook:
+        """One of them."""
+        return await existing(webhook_id)
+
+    @router.delete("/{webhook_id}", dependencies=OPERATOR)
+    async def remove(webhook_id: UUID) -> Removed:
+        """Remove it, and all that was to be sent."""
+        await webhooks.remove(webhook_id)
+        return Removed(id=webhook_id)
+
+    @router.post("/{webhook_id}/pause", dependencies=OPERATOR)
+    async def pause(webhook_id: UUID) -> Webhook:
+        """Send nothing for now; what happens meanwhile is kept."""
+        await webhooks.pause(webhook_id)
+        return await existing(webhook_id)
+
+    @router.post("/{webhook_id}/resume", dependencies=OPERATOR)
+    async def resume(webhook_id: UUID) -> Webhook:
+        """Send again. One that was disabled hears of what happens from now on."""
+        await webhooks.resume(webhook_id)
+        return await existing(webhook_id)
+
+    @router.post("/{webhook_id}/test", status_code=202, dependencies=OPERATOR)
+    async def test(webhook_id: UUID) -> Queued:
+        """Send something that says nothing, to see whether it arrives."""
+        return Queued(delivery_id=await webhooks.test(webhook_id))
+
+    @router.get("/{webhook_id}/deliveries", dependencies=OPERATOR)
+    async def deliveries(
+        webhook_id: UUID,
+        state: State | None = None,
+        cursor: UUID | None = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> Page:
+        """What was sent and what is to be, the newest first."""
+        found = await webhooks.deliveries(webhook_id, state=state, before=cursor, limit=limit)
+        return Page(items=found, next=found[-1].id if len(found) == limit else None)
+
+    @router.post("/{webhook_id}/deliveries/{delivery_id}/redeliver", status_code=202, dependencies=OPERATOR)
+    async def redeliver(webhook_id: UUID, delivery_id: UUID) -> Queued:
+        """Send one again, whatever became of it, under the same id."""
+        await webhooks.redeliver(webhook_id, delivery_id)
+        return Queued(delivery_id=delivery_id)
+
+    async def existing(webhook_id: UUID) -> Webhook:
+        found = await webhooks.read(webhook_id)
+        if found is None:
+            raise WebhookUnknown(f"No webhook has the id {webhook_id}.", fix="GET /api/v1/webhooks lists them.")
+        return found
+
+    return router

@@ -1,0 +1,78 @@
+"""One try to bring a delivery to its endpoint, signed as Standard Webhooks says.
+
+The address passes the guard at every try, since a name may lead elsewhere tomorrow. Redirects are not followed, and of
+what the endpoint answers no more is read than a person would.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+
+import httpx
+from standardwebhooks.webhooks import Webhook
+
+from holdfast.errors import Failure, RequestInvalid, Transient
+from holdfast.remote.certificates import certificates
+from holdfast.remote.fetch.guard import Guard
+from holdfast.remote.fetch.web import PORTS, ask, checked, wait_of
+from holdfast.webhooks import Sent, Taken
+
+whole_seconds = 15.0
+answer_most_bytes = 500
+
+
+async def send(delivery: Taken, guard: Guard, within_seconds: float = whole_seconds) -> Sent:
+    """How it went. Raises nothing: whatever is wrong is tried again."""
+    try:
+        async with (
+            asyncio.timeout(within_seconds),
+            httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=within_seconds) as client,
+        ):
+            url = checked(delivery.url)
+            answer = await ask(client, url, guard, method="POST", headers=signed(delivery), content=delivery.body)
+            try:
+                return await outcome(answer)
+            finally:
+                await answer.aclose()
+    except Failure as error:
+        return Sent(None, error.message)
+    except (TimeoutError, httpx.TimeoutException):
+        return Sent(None, f"No answer came within {within_seconds:.0f} seconds.")
+    except httpx.HTTPError as error:
+        return Sent(None, f"The connection failed: {str(error).rstrip('.') or type(error).__name__}.")
+
+
+def signed(delivery: Taken) -> dict[str, str]:
+    """The headers. The id is the delivery's own, so it is the same at every try; the time is that of this one."""
+    message, now = f"msg_{delivery.id.hex}", datetime.now(UTC)
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "holdfast",
+        "webhook-id": message,
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(delivery.secret).sign(message, now, delivery.body),
+    }
+
+
+async def outcome(answer: httpx.Response) -> Sent:
+    status = answer.status_code
+    if answer.is_success:
+        return Sent(status)
+    text = b""
+    async for piece in answer.aiter_raw(answer_most_bytes):
+        text += piece
+        if len(text) >= answer_most_bytes:
+            break
+    said = text[:answer_most_bytes].decode(errors="replace").strip()
+    moved = " Redirects are not followed." if answer.has_redirect_location else ""
+    return Sent(status, f"{status} {answer.reason_phrase}.{moved} {said}".strip(), wait_of(answer))
+
+
+async def check_url(url: str, guard: Guard) -> None:
+    """Raise RequestInvalid for an address that nothing could be sent to; a name that is not found now may be later."""
+    try:
+        found = checked(url)
+        await guard.addresses(found.raw_host.decode("ascii"), found.port or PORTS[found.scheme])
+    except Transient:
+        return
+    except Failure as error:
+        raise RequestInvalid(error.message, fix="Name an address that the server may reach.") from None

@@ -1,0 +1,63 @@
+"""`holdfast questions` and `holdfast answer`: what tasks ask people, and what a person says."""
+
+from uuid import UUID
+
+import pytest
+
+from holdfast.kernel.store import Store
+from tests.cli.conftest import Keyboard, Stage
+from tests.questions.test_answering import DAY, asked, waits
+
+
+async def one_asks(store: Store) -> UUID:
+    lease, question = await asked(store)
+    await store.finish(lease, waits(question))
+    return lease.task_id
+
+
+async def results(store: Store, task: UUID) -> list[object]:
+    return [step.result for step in await store.steps(task)]
+
+
+def test_a_question_is_listed_and_answered(holdfast: Keyboard, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
+    assert holdfast("questions").err == "No question waits for an answer.\n"
+    task = stage(one_asks)
+    shown = holdfast("questions")
+    assert all(word in shown.out for word in (str(task), "publish", "Publish?", "work"))
+    (listed,) = holdfast("questions", "ls", "--json").json
+    assert (listed["task_id"], listed["step"], "secret" in listed) == (str(task), "publish", False)
+    assert "Waits for an answer: Publish?" in holdfast("why", str(task)).out
+    told = holdfast("answer", str(task)[-36:], "--deny", "--note", "not today")
+    assert (told.code, told.out) == (0, "publish is answered.\n")
+    assert stage(lambda store: results(store, task)) == [{"approved": False, "note": "not today"}]
+    again = holdfast("answer", str(task), "--deny", "--note", "not today")
+    assert again.out == "publish is answered before; nothing changed.\n"
+    other = holdfast("answer", str(task), "--approve")
+    assert (other.code, other.out) == (4, "")
+    assert "The question was answered before, and otherwise." in other.err
+    assert '{"by": "ada"}' in holdfast("events", str(task), "--json").out.replace('"by":"ada"', '"by": "ada"')
+
+
+@pytest.mark.parametrize(("written", "meant"), [("null", None), ('{"a": [1]}', {"a": [1]})])
+def test_any_json_is_an_answer(holdfast: Keyboard, stage: Stage, written: str, meant: object) -> None:
+    task = stage(one_asks)
+    told = holdfast("answer", str(task), "--step", "publish", "--json-value", written, "--json")
+    assert told.json["repeated"] is False
+    assert stage(lambda store: results(store, task)) == [meant]
+
+
+def test_what_is_no_answer_is_refused(holdfast: Keyboard, stage: Stage) -> None:
+    async def two(store: Store) -> UUID:
+        from holdfast.questions import Questions
+
+        lease, _ = await asked(store)
+        await Questions.beside(store).ask(lease, "other", "Other?", DAY)
+        return lease.task_id
+
+    task = str(stage(two))
+    for words in ((), ("--approve", "--json-value", "1"), ("--json-value", "1", "--note", "x"), ("--json-value", "{")):
+        assert holdfast("answer", task, *words).code == 2
+    assert "Name the step: other, publish." in holdfast("answer", task, "--approve").err
+    assert holdfast("answer", task, "--approve", "--step", "none").code == 3
+    assert holdfast("answer", "01ffffff", "--approve").code == 3

@@ -1,0 +1,40 @@
+"""An endpoint, the webhooks of a test's own database, and who delivers."""
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+import pytest
+
+from holdfast.kernel.store import Store
+from holdfast.remote.fetch.guard import Guard
+from holdfast.webhooks import Webhooks
+from holdfast.webhooks.delivering import Deliverer
+from tests.webhooks.receiver import Receiver, receiving
+
+HERE = Guard([ip_network("127.0.0.1/32")])  # stands for what is public
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def webhooks(store: Store) -> Webhooks:
+    return Webhooks.beside(store)
+
+
+@pytest.fixture
+def server(webhooks: Webhooks) -> Deliverer:
+    """What a server does for webhooks."""
+    return Deliverer(webhooks, HERE)
+
+
+async def all_sent(*servers: Deliverer) -> None:
+    """All that is due now is sent, by these."""
+    busy = True
+    while busy:
+        busy = any([await server.turn() for server in servers])
+        for server in servers:
+            await server.landed()
