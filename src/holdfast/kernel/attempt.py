@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from holdfast.errors import Failure, StepInvalid
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome
+from holdfast.kernel.words import Words
 
 longest_name = 200
 answer_within_seconds = 2.0
@@ -24,7 +24,7 @@ class Desk(Protocol):
     """Where an attempt is run: what it needs from whoever runs it."""
 
     @property
-    def store(self) -> Store:
+    def store(self) -> Words:
         """The kernel, for whatever else it asks."""
 
     async def steps(self, lease: Lease) -> dict[str, Json]:

@@ -28,6 +28,7 @@ from holdfast.kernel.task import (
     Proof,
     Settled,
     Settlement,
+    Step,
     Submission,
     Submitted,
     Swept,
@@ -144,13 +145,20 @@ class Store(Looking, Inbox, Access, Spending):
         refuse(kept.status, lease, f"a checkpoint to {to}")
         return kept.result
 
-    async def record(self, lease: Lease, kind: str, step: str | None = None, data: Json = None) -> None:
+    async def held_steps(self, lease: Proof) -> list[Step]:
+        """The steps of a task, for whoever holds it. Raises LeaseLost."""
+        query = "select * from holdfast.held_steps($1, $2, $3)"
+        rows = await self._rows(query, lease.task_id, lease.attempt, lease.token)
+        return [wire.known(Step, row, "result") for row in rows]
+
+    async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
         """Write an event of a step down. Raises LeaseLost."""
         query = "select * from holdfast.record($1, $2, $3, $4, $5, $6)"
         rows = await self._rows(
             query, *wire.proofs([lease]), [step], [kind], [wire.dump(data)], repeatable=False
         )  # fmt: skip
-        refuse("ok" if rows else "lost", lease, "")
+        if not rows:
+            raise lost(lease)
 
     async def settle(self, *settlements: Settlement) -> list[Settled]:
         """End these leases. Each has its own answer, in any order; what is not ok or repeat has changed nothing."""
@@ -256,9 +264,7 @@ def refuse(status: str, lease: Lease, asked: str) -> None:
     """Raise the error that a status stands for."""
     match status:
         case "lost":
-            raise LeaseLost(
-                f"Task {lease.task_id}, attempt {lease.attempt}.", fix="Whoever holds it now will settle it."
-            )
+            raise lost(lease)
         case "undeclared":
             raise MoveRefused(
                 f"Task {lease.task_id}: from where it is, {asked} leads nowhere.",
@@ -271,3 +277,7 @@ def refuse(status: str, lease: Lease, asked: str) -> None:
             )
         case "unknown_state":
             raise StateUnknown(f"{lease.lifecycle} has no state for {asked}.", fix="Name one that it declares.")
+
+
+def lost(lease: Proof) -> LeaseLost:
+    return LeaseLost(f"Task {lease.task_id}, attempt {lease.attempt}.", fix="Whoever holds it now will settle it.")

@@ -45,6 +45,8 @@ settles_at_most = 3
 class Engine(StoreDesk):
     """What the fixture `holdfast` gives. Its methods are synchronous; async tests call them just the same."""
 
+    store: Store
+
     def __init__(self, database: Database) -> None:
         super().__init__()
         self.database = database

@@ -21,8 +21,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from holdfast.errors import DatabaseError, TaskBusy
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Later, Lease, Outcome, Proof, Settlement
+from holdfast.kernel.words import Words
 from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
 from holdfast.worker.front import Front
@@ -44,7 +44,7 @@ class Turns:
 
     def __init__(
         self,
-        store: Store,
+        store: Words,
         plan: Plan,
         worker: str,
         names: Sequence[str],
