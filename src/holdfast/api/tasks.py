@@ -4,14 +4,14 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Attempt, Event, Explanation, Link, Step, StepEvent
+from holdfast.kernel.task import Attempt, Ended, Event, Explanation, Link, Step, StepEvent
 
 Filter = Annotated[Word | None, Query()]
 Reader = Annotated[Principal, needs("user", "operator")]
@@ -43,6 +43,19 @@ class Attempts(BaseModel):
 
 class Tree(BaseModel):
     items: list[Link]
+
+
+class Awaited(Body):
+    """Tasks whose end somebody waits for."""
+
+    ids: Annotated[list[UUID], Field(min_length=1, max_length=1000, fail_fast=True)]
+
+
+class Outcomes(BaseModel):
+    """How those ended that have; `missing` are not there, or not the caller's."""
+
+    items: list[Ended]
+    missing: list[UUID]
 
 
 class CancelEffect(BaseModel):
@@ -88,6 +101,14 @@ def routes(store: Store) -> APIRouter:
             owner=owner if mine is None else mine, tag=tag, live=live, cursor=cursor, limit=limit,
         )  # fmt: skip
         return TaskPage(**vars(page))
+
+    @router.post("/outcomes")
+    async def outcomes(asked: Awaited, caller: Reader) -> Outcomes:
+        """How these tasks ended, for whoever waits for many."""
+        visible = await store.owned(asked.ids, owned_by(caller))
+        found = await store.outcomes([one for one in asked.ids if one in visible])
+        missing = [one for one in asked.ids if one not in visible or found.get(one, ...) is None]
+        return Outcomes(items=[one for one in found.values() if one], missing=missing)
 
     @router.get("/{task_id}")
     async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:

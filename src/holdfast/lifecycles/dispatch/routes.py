@@ -1,5 +1,6 @@
 """Tasks by name, over HTTP: submitted here, run by whatever worker knows the name."""
 
+from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -8,13 +9,13 @@ from pydantic import BaseModel, Field
 
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, check_visible, needs
-from holdfast.http.fields import Body, Real, Whole, Word
+from holdfast.http.fields import Body, Moment, Real, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
+from holdfast.kernel.task import Policy, Submission
 
 
 class NewTask(Body):
@@ -29,9 +30,14 @@ class NewTask(Body):
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
     priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
     delay: Real | str | None = None
+    run_at: Moment | None = None
     after: Annotated[tuple[UUID, ...], Field(max_length=1000, fail_fast=True)] = ()
+    on_failure: Policy = "cancel"
     key: Word | None = None
     tags: Annotated[tuple[Word, ...], Field(max_length=50, fail_fast=True)] = ()
+    limit_key: Word | None = None
+    limit_to: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
+    time_limit: Real | str | None = None
 
 
 class Made(BaseModel):
@@ -44,33 +50,50 @@ class Made(BaseModel):
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=Guarded, responses=PROBLEMS)
 
-    @router.post("/tasks", status_code=201)
+    @router.post("/tasks", status_code=201, response_model=Made | list[Made])
     async def submit(
-        asked: NewTask,
+        asked: NewTask | Annotated[list[NewTask], Field(min_length=1, max_length=1000, fail_fast=True)],
         response: Response,
         caller: Annotated[Principal, needs("user")],
         idempotency_key: IdempotencyKey = None,
         traceparent: TraceParent = None,
-    ) -> Made:
-        """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
+    ) -> Made | list[Made]:
+        """Make a task, or a list of them, all or none.
+
+        The same `Idempotency-Key` makes a task once; with another body it is refused as `key-conflict`. In a list each
+        has a `key` of its own.
+        """
+        if isinstance(asked, list):
+            if idempotency_key:
+                raise RequestInvalid("The header Idempotency-Key is for one task.", fix="Give each a key of its own.")
+            made = await store.submit(*[await submission(one, caller, one.key, traceparent) for one in asked])
+            return [await born(one.id) for one in made]
         if idempotency_key and asked.key and idempotency_key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
+        (only,) = await store.submit(await submission(asked, caller, idempotency_key or asked.key, traceparent))
+        if not only.created:
+            response.headers["Idempotency-Replayed"] = "true"
+        return await born(only.id)
+
+    async def submission(asked: NewTask, caller: Principal, key: str | None, trace: str | None) -> Submission:
         for upstream in asked.after:
             await check_visible(store, caller, upstream)
         known = await store.known_task(asked.task) or {}
         known |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
-        (made,) = await store.submit(
-            Submission(
-                asked.task, asked.payload, queue=known.get("queue"), priority=known.get("priority") or 0,
-                max_attempts=known.get("max_attempts"), key=idempotency_key or asked.key,
-                delay=None if asked.delay is None else parse_duration(asked.delay),
-                owner=caller.owner, after=asked.after, tags=asked.tags,
-                trace=trace_of(traceparent),
-            )
+        return Submission(
+            asked.task, asked.payload, queue=known.get("queue"), priority=known.get("priority") or 0,
+            max_attempts=known.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
+            owner=caller.owner, after=asked.after, on_failure=asked.on_failure, tags=asked.tags,
+            limit_key=asked.limit_key, limit_to=asked.limit_to, time_limit=duration(asked.time_limit),
+            trace=trace_of(trace),
         )  # fmt: skip
-        assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
-        if not made.created:
-            response.headers["Idempotency-Replayed"] = "true"
-        return Made(task_id=made.id, state=(await store.events(made.id))[0].to_state)
+
+    async def born(task: UUID | None) -> Made:
+        assert task is not None  # noqa: S101 - only children of a repeated parent have none
+        return Made(task_id=task, state=(await store.events(task))[0].to_state)
 
     return router
+
+
+def duration(given: float | str | None) -> timedelta | None:
+    return None if given is None else parse_duration(given)
