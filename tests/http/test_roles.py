@@ -53,6 +53,23 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/internal/heartbeat"): {"worker"},
     ("POST", "/internal/checkpoint"): {"worker"},
     ("POST", "/internal/task-complete"): {"worker"},
+    **{
+        ("POST", f"/internal/{word}"): {"worker"}
+        for word in (
+            "turn",
+            "settle",
+            "keep",
+            "steps",
+            "record",
+            "spend",
+            "hello",
+            "idle",
+            "lose",
+            "hand-back",
+            "goodbye",
+            "declare",
+        )
+    },
     ("POST", "/dispatch/tasks"): {"user"},
     ("GET", "/tools"): READERS,
     ("POST", "/tasks"): READERS,
@@ -96,6 +113,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/inbox/{entry_id}/discard"): {"operator"},
     ("POST", "/inbox/bulk"): {"operator"},
     ("GET", "/api/v1/tasks"): READERS,
+    ("POST", "/api/v1/tasks/outcomes"): READERS,
     ("GET", TASK): READERS,
     ("GET", f"{TASK}/events"): READERS,
     ("GET", f"{TASK}/steps"): READERS,
