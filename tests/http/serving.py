@@ -6,6 +6,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -36,7 +37,7 @@ def served(database: Database, objects: Objects, embedder: Embedder | None, swee
     address = Address(given=database.url)
     listening = socket.create_server(("127.0.0.1", 0))
     started = threading.Event()
-    stops: list[Callable[[], None]] = []
+    stops: list[Callable[[], object]] = []
 
     async def serve() -> None:
         async with pooled(address, connections=5) as pool:
@@ -49,7 +50,7 @@ def served(database: Database, objects: Objects, embedder: Embedder | None, swee
                 let_go(app)
                 server.should_exit = True
 
-            stops.append(lambda: loop.call_soon_threadsafe(stop) and None)
+            stops.append(partial(loop.call_soon_threadsafe, stop))
             started.set()
             await server.serve(sockets=[listening])
             if sweeping:

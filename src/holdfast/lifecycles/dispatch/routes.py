@@ -1,5 +1,6 @@
 """Tasks by name, over HTTP: submitted here, run by whatever worker knows the name."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
@@ -66,33 +67,47 @@ def routes(store: Store) -> APIRouter:
         if isinstance(asked, list):
             if idempotency_key:
                 raise RequestInvalid("The header Idempotency-Key is for one task.", fix="Give each a key of its own.")
-            made = await store.submit(*[await submission(one, caller, one.key, traceparent) for one in asked])
+            known = {name: await store.known_task(name) for name in {one.task for one in asked}}
+            await check_all(asked, caller)
+            made = await store.submit(*[submission(one, known, caller, one.key, traceparent) for one in asked])
             return [await born(one.id) for one in made]
         if idempotency_key and asked.key and idempotency_key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
-        (only,) = await store.submit(await submission(asked, caller, idempotency_key or asked.key, traceparent))
+        await check_all([asked], caller)
+        known = {asked.task: await store.known_task(asked.task)}
+        key = idempotency_key or asked.key
+        (only,) = await store.submit(submission(asked, known, caller, key, traceparent))
         if not only.created:
             response.headers["Idempotency-Replayed"] = "true"
         return await born(only.id)
 
-    async def submission(asked: NewTask, caller: Principal, key: str | None, trace: str | None) -> Submission:
-        for upstream in asked.after:
+    async def check_all(tasks: Sequence[NewTask], caller: Principal) -> None:
+        for upstream in {upstream for one in tasks for upstream in one.after}:
             await check_visible(store, caller, upstream)
-        known = await store.known_task(asked.task) or {}
-        known |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
-        return Submission(
-            asked.task, asked.payload, queue=known.get("queue"), priority=known.get("priority") or 0,
-            max_attempts=known.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
-            owner=caller.owner, after=asked.after, on_failure=asked.on_failure, tags=asked.tags,
-            limit_key=asked.limit_key, limit_to=asked.limit_to, time_limit=duration(asked.time_limit),
-            trace=trace_of(trace),
-        )  # fmt: skip
 
     async def born(task: UUID | None) -> Made:
         assert task is not None  # noqa: S101 - only children of a repeated parent have none
         return Made(task_id=task, state=(await store.events(task))[0].to_state)
 
     return router
+
+
+def submission(
+    asked: NewTask,
+    known: Mapping[str, Mapping[str, Any] | None],
+    caller: Principal,
+    key: str | None,
+    trace: str | None,
+) -> Submission:
+    said = {**(known[asked.task] or {})}
+    said |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
+    return Submission(
+        asked.task, asked.payload, queue=said.get("queue"), priority=said.get("priority") or 0,
+        max_attempts=said.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
+        owner=caller.owner, after=asked.after, on_failure=asked.on_failure, tags=asked.tags,
+        limit_key=asked.limit_key, limit_to=asked.limit_to, time_limit=duration(asked.time_limit),
+        trace=trace_of(trace),
+    )  # fmt: skip
 
 
 def duration(given: float | str | None) -> timedelta | None:
