@@ -71,6 +71,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
         )
     },
     ("POST", "/dispatch/tasks"): {"user"},
+    ("POST", "/dispatch/tasks/many"): {"user"},
     ("GET", "/tools"): READERS,
     ("POST", "/tasks"): READERS,
     ("GET", "/tasks/{task_id}"): READERS,
@@ -113,7 +114,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/inbox/{entry_id}/discard"): {"operator"},
     ("POST", "/inbox/bulk"): {"operator"},
     ("GET", "/api/v1/tasks"): READERS,
-    ("POST", "/api/v1/tasks/outcomes"): READERS,
+    ("POST", "/api/v1/outcomes"): READERS,
     ("GET", TASK): READERS,
     ("GET", f"{TASK}/events"): READERS,
     ("GET", f"{TASK}/steps"): READERS,

@@ -77,7 +77,10 @@ class Retried(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"], route_class=Guarded, responses=PROBLEMS)
+    router, beside = (
+        APIRouter(prefix=prefix, tags=["tasks"], route_class=Guarded, responses=PROBLEMS)
+        for prefix in ("/api/v1/tasks", "/api/v1")
+    )
 
     @router.get("")
     async def list_tasks(
@@ -102,7 +105,7 @@ def routes(store: Store) -> APIRouter:
         )  # fmt: skip
         return TaskPage(**vars(page))
 
-    @router.post("/outcomes")
+    @beside.post("/outcomes")
     async def outcomes(asked: Awaited, caller: Reader) -> Outcomes:
         """How these tasks ended, for whoever waits for many."""
         visible = await store.owned(asked.ids, owned_by(caller))
@@ -163,4 +166,7 @@ def routes(store: Store) -> APIRouter:
         made = await store.retry(task_id, given.from_step, given.payload, by=caller.name)
         return Retried(task_id=made, retry_of=task_id)
 
-    return router
+    both = APIRouter()
+    both.include_router(router)
+    both.include_router(beside)
+    return both

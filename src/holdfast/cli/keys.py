@@ -1,7 +1,7 @@
 """`holdfast keys`: who may call the server, and as what."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -22,13 +22,14 @@ app = typer.Typer(help="Keys to the server: create, list, revoke.", no_args_is_h
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for.")],
     role: Annotated[
-        list[Literal["user", "worker", "operator"]] | None, typer.Option(help="What it may do; again for more. [user]")
+        list[str] | None,
+        typer.Option(metavar="user|worker|operator", help="What it may do; again for more. By default user."),
     ] = None,
     owner: Annotated[str | None, typer.Option(help="Whose tasks it makes and sees, if not NAME's.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a key, and print it: this once, for nobody keeps it."""
-    roles: list[Role] = list(role or ["user"])
+    roles = cast("list[Role]", role or ["user"])
     made = ask(lambda store: store.make_key(name, roles, owner=owner), makes=True)
     if as_json:
         printing.answer({"id": made.id, "name": name, "roles": roles, "key": made.secret})

@@ -104,7 +104,7 @@ class GuardedLong(Guarded):
 
 
 class GuardedTurn(Guarded):
-    """The same, for what a worker says for many tasks at once."""
+    """The same, for what is said of many tasks at once."""
 
     most_bytes = turn_most_bytes
 

@@ -36,7 +36,7 @@ class RemoteClient:
             return []
         body = [new_task(task) for task in tasks]
         trace = {"traceparent": tasks[0].trace} if tasks[0].trace else {}
-        made = await self._server.say("POST", "/dispatch/tasks", body, headers=trace)
+        made = await self._server.say("POST", "/dispatch/tasks/many", body, headers=trace)
         return [Submitted(UUID(one["task_id"]), True) for one in made]
 
     async def read(self, task_id: UUID | str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class RemoteClient:
         wanted = [wire.task_id(one) for one in ids]
         found: dict[UUID, Ended | None] = {}
         for begin in range(0, len(wanted), many):
-            answer = await self._server.say("POST", f"{TASKS}/outcomes", {"ids": wanted[begin : begin + many]})
+            answer = await self._server.say("POST", "/api/v1/outcomes", {"ids": wanted[begin : begin + many]})
             ended = [load(Ended, one, ids=("task_id",)) for one in answer["items"]]
             found |= {UUID(one): None for one in answer["missing"]} | {one.task_id: one for one in ended}
         return found
@@ -65,7 +65,7 @@ class RemoteClient:
 
 
 def new_task(task: Submission) -> dict[str, Json]:
-    """A task to be, as `POST /dispatch/tasks` takes it. Raises RequestInvalid."""
+    """A task to be, as `POST /dispatch/tasks/many` takes it. Raises RequestInvalid."""
     if task.lifecycle != "dispatch":
         raise RequestInvalid(f"{task.name}: a task of the lifecycle {task.lifecycle} is not started over HTTP.",
                              fix=BY_DATABASE)  # fmt: skip

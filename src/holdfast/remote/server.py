@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError, KeyRefused, PayloadInvalid, RequestIn
 from holdfast.kernel.settings import Settings
 
 calls_at_most = 5
+longest_pause_seconds = 1.0
 silence_most = timedelta(seconds=60)
 connect_within_seconds = 5.0
 connections_kept_seconds = 2.0  # a server gives idle ones up after 5; whoever sends at that moment gets no answer
@@ -106,7 +107,7 @@ class Server:
                 if call == most or not repeatable:
                     return checked(answer)
             if call >= len(self._addresses):
-                await asyncio.sleep(0.1 * 2**call * random.uniform(0.5, 1.0))  # noqa: S311
+                await asyncio.sleep(min(0.1 * 2**call, longest_pause_seconds) * random.uniform(0.5, 1.0))  # noqa: S311
         raise self.unreachable(None)  # pragma: no cover - the last call has returned or raised
 
     def _pass_on(self, turn: int) -> None:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import Guarded, check_visible, needs
+from holdfast.http.access import Guarded, GuardedTurn, check_visible, needs
 from holdfast.http.fields import Body, Moment, Real, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
@@ -49,37 +49,41 @@ class Made(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=Guarded, responses=PROBLEMS)
+    router, many = (
+        APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=guarded, responses=PROBLEMS)
+        for guarded in (Guarded, GuardedTurn)
+    )
 
-    @router.post("/tasks", status_code=201, response_model=Made | list[Made])
+    @router.post("/tasks", status_code=201)
     async def submit(
-        asked: NewTask | Annotated[list[NewTask], Field(min_length=1, max_length=1000, fail_fast=True)],
+        asked: NewTask,
         response: Response,
         caller: Annotated[Principal, needs("user")],
         idempotency_key: IdempotencyKey = None,
         traceparent: TraceParent = None,
-    ) -> Made | list[Made]:
-        """Make a task, or a list of them, all or none.
-
-        The same `Idempotency-Key` makes a task once; with another body it is refused as `key-conflict`. In a list each
-        has a `key` of its own.
-        """
-        if isinstance(asked, list):
-            if idempotency_key:
-                raise RequestInvalid("The header Idempotency-Key is for one task.", fix="Give each a key of its own.")
-            known = {name: await store.known_task(name) for name in {one.task for one in asked}}
-            await check_all(asked, caller)
-            made = await store.submit(*[submission(one, known, caller, one.key, traceparent) for one in asked])
-            return [await born(one.id) for one in made]
+    ) -> Made:
+        """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
         if idempotency_key and asked.key and idempotency_key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
         await check_all([asked], caller)
         known = {asked.task: await store.known_task(asked.task)}
         key = idempotency_key or asked.key
-        (only,) = await store.submit(submission(asked, known, caller, key, traceparent))
-        if not only.created:
+        (made,) = await store.submit(submission(asked, known, caller, key, traceparent))
+        if not made.created:
             response.headers["Idempotency-Replayed"] = "true"
-        return await born(only.id)
+        return await born(made.id)
+
+    @many.post("/tasks/many", status_code=201)
+    async def submit_many(
+        asked: Annotated[list[NewTask], Field(min_length=1, max_length=1000, fail_fast=True)],
+        caller: Annotated[Principal, needs("user")],
+        traceparent: TraceParent = None,
+    ) -> list[Made]:
+        """Make these tasks, all or none. Each may have a `key` of its own."""
+        await check_all(asked, caller)
+        known = {name: await store.known_task(name) for name in {one.task for one in asked}}
+        made = await store.submit(*(submission(one, known, caller, one.key, traceparent) for one in asked))
+        return [await born(one.id) for one in made]
 
     async def check_all(tasks: Sequence[NewTask], caller: Principal) -> None:
         for upstream in {upstream for one in tasks for upstream in one.after}:
@@ -89,7 +93,10 @@ def routes(store: Store) -> APIRouter:
         assert task is not None  # noqa: S101 - only children of a repeated parent have none
         return Made(task_id=task, state=(await store.events(task))[0].to_state)
 
-    return router
+    both = APIRouter()
+    both.include_router(router)
+    both.include_router(many)
+    return both
 
 
 def submission(
