@@ -21,7 +21,7 @@ from bench.frame import Bench, describe, kept
 from holdfast.kernel.embedded import Embedded
 
 MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "sizes", "crashes", "statements", "clone", "start",
-                "profiles", "search", "polls", "wakeups")  # fmt: skip
+                "profiles", "search", "polls", "transports", "wakeups")  # fmt: skip
 
 
 def main() -> None:

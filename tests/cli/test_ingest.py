@@ -137,7 +137,7 @@ def test_a_server_that_is_not_there_is_exit_5(
     holdfast: Keyboard, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOLDFAST_API", "http://127.0.0.1:1")
-    monkeypatch.setattr("holdfast.cli.calling.calls_at_most", 1)
+    monkeypatch.setattr("holdfast.remote.server.calls_at_most", 1)
     done = holdfast("ingest", "papers")
     assert (done.code, "Start it with `holdfast up`" in done.err) == (5, True)
 

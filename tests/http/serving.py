@@ -5,13 +5,16 @@ import contextlib
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 
-from holdfast.api import make_app
+from holdfast.api import let_go, make_app
 from holdfast.kernel.postgres import Address, pooled
+from holdfast.kernel.store import Store
+from holdfast.kernel.sweeper import sweep_on
 from holdfast.lifecycles.ingest.embedders import Embedder
 from holdfast.objects import Objects
 from holdfast.objects.local import Folder
@@ -19,24 +22,39 @@ from holdfast.testing import Database
 
 
 @contextlib.contextmanager
-def serving(database: Database, objects: Objects | None = None, embedder: Embedder | None = None) -> Iterator[str]:
-    """The address of a server that answers until the block ends; its files are in a folder, unless told where."""
+def serving(
+    database: Database, objects: Objects | None = None, embedder: Embedder | None = None, *, sweeps: bool = False
+) -> Iterator[str]:
+    """The address of a server that answers until the block ends; its files are in a folder, unless told where.
+
+    It sweeps only if it is told to: workers that have no database do not.
+    """
     with tempfile.TemporaryDirectory() as own:
-        yield from served(database, objects or Folder(Path(own)).open(), embedder)
+        yield from served(database, objects or Folder(Path(own)).open(), embedder, sweeps)
 
 
-def served(database: Database, objects: Objects, embedder: Embedder | None) -> Iterator[str]:
+def served(database: Database, objects: Objects, embedder: Embedder | None, sweeps: bool) -> Iterator[str]:
+    address = Address(given=database.url)
     listening = socket.create_server(("127.0.0.1", 0))
     started = threading.Event()
-    servers: list[uvicorn.Server] = []
+    stops: list[Callable[[], object]] = []
 
     async def serve() -> None:
-        async with pooled(Address(given=database.url), connections=5) as pool:
-            app = make_app(pool, database="a test's own", objects=objects, embedder=embedder)
+        async with pooled(address, connections=5) as pool:
+            app = make_app(pool, database="a test's own", objects=objects, embedder=embedder, address=address)
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
-            servers.append(uvicorn.Server(config))
+            server, loop = uvicorn.Server(config), asyncio.get_running_loop()
+            sweeping = asyncio.create_task(sweep_on(Store(pool))) if sweeps else None
+
+            def stop() -> None:
+                let_go(app)
+                server.should_exit = True
+
+            stops.append(partial(loop.call_soon_threadsafe, stop))
             started.set()
-            await servers[0].serve(sockets=[listening])
+            await server.serve(sockets=[listening])
+            if sweeping:
+                sweeping.cancel()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
@@ -44,7 +62,7 @@ def served(database: Database, objects: Objects, embedder: Embedder | None) -> I
         started.wait(30)
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
-        for server in servers:
-            server.should_exit = True
+        for stop in stops:
+            stop()
         thread.join(30)
         listening.close()

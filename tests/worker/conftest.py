@@ -1,20 +1,78 @@
-"""A worker that many tests share."""
+"""Workers over SQL and over HTTP: a promise is kept by both, or it is none.
 
+`make test` keeps the core of them over HTTP too; `make crash` all.
+"""
+
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from holdfast.testing import Database, Ground
+from tests.http.serving import serving
 from tests.worker.crew import Crew
 from tests.worker.living import running_clock
 
+CORE = {
+    "test_results_come_back",
+    "test_a_thousand_tasks_run_once_each",
+    "test_a_task_may_start_others_and_run_programs",
+    "test_each_kind_of_failure_has_its_reaction",
+    "test_a_result_that_cannot_be_kept_fails_alone",
+    "test_outcomes_lead_where_the_lifecycle_says",
+    "test_cancelling_raises_in_the_handler",
+    "test_progress_is_seen_while_it_runs",
+    "test_a_lease_that_is_lost_stops_its_task_and_no_other",
+    "test_what_a_killed_runner_ran_is_run_again_at_once",
+    "test_what_is_done_is_not_done_again_after_a_crash",
+    "test_short_tasks_end_and_long_ones_go_back",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "transport" in metafunc.fixturenames:
+        later = () if metafunc.definition.originalname in CORE else (pytest.mark.long,)
+        metafunc.parametrize("transport", ["sql", pytest.param("http", marks=later)], scope="module")
+
+
+@contextlib.contextmanager
+def staffing(database: Database, folder: Path, transport: str) -> Iterator[Crew]:
+    """Nobody yet, on this database; over HTTP with a server in front of it."""
+    with contextlib.ExitStack() as stack:
+        crew = Crew(database.url, folder)
+        if transport == "http":
+            crew.speak_http(stack.enter_context(serving(database, sweeps=True)), key_to(database))
+        stack.callback(crew.close)
+        yield crew
+
+
+def key_to(database: Database) -> str:
+    """A key for a worker whose tasks may start others."""
+
+    async def make() -> str:
+        async with database.store() as store:
+            return (await store.make_key("crew", ["worker", "user"])).secret
+
+    return asyncio.run(make())
+
+
+@pytest.fixture
+async def crew(live: Database, tmp_path: Path, transport: str) -> AsyncIterator[Crew]:
+    """Nobody yet, on a database of their own."""
+    with contextlib.ExitStack() as stack:
+        crew = await asyncio.to_thread(stack.enter_context, staffing(live, tmp_path, transport))
+        async with live.store() as crew.store:
+            yield crew
+            assert await crew.store.verify() == []
+
 
 @pytest.fixture(scope="module")
-def office(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, Crew]]:
+def office(ground: Ground, tmp_path_factory: pytest.TempPathFactory, transport: str) -> Iterator[tuple[Database, Crew]]:
     """One worker for all tests of a file that do it no harm."""
     folder = tmp_path_factory.mktemp("office")
-    with running_clock(ground) as database, contextlib.closing(Crew(database.url, folder)) as crew:
+    with running_clock(ground) as database, staffing(database, folder, transport) as crew:
         crew.start()
         yield database, crew
 

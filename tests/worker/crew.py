@@ -97,6 +97,11 @@ class Crew:
         self.environment = {"HOLDFAST_URL": url, "HOLDFAST_OBJECTS": objects, "LEDGER": str(self.ledger)}
         self.workers: list[Worker] = []
 
+    def speak_http(self, api: str, key: str) -> None:
+        """Let workers from now on have no database: they speak to these servers."""
+        del self.environment["HOLDFAST_URL"]
+        self.environment |= {"HOLDFAST_API": api, "HOLDFAST_KEY": key}
+
     def start(self, *, app: str = "tests.worker.app", processes: int = 1, **plan: Any) -> Worker:
         """A worker that is ready. Times are short, unless they are given."""
         times = {"lease_seconds": 5.0, "grace_seconds": 1.0, "cancel_seconds": 0.5, "poll_seconds": 1.0}

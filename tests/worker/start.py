@@ -3,11 +3,11 @@
 import sys
 
 from holdfast.kernel.logs import configure_logs
-from holdfast.worker.keeper import keep
+from holdfast.worker.keeper import Serving, keep
 from holdfast.worker.plan import Plan
 
 
-def say_ready(plan: Plan, names: list[str]) -> None:
+def say_ready(serving: Serving) -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

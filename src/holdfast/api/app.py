@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from holdfast import __version__
-from holdfast.api import costs, docs, events, inbox, leases, lifecycles, metrics, operations, tasks
+from holdfast.api import costs, docs, events, inbox, leases, lifecycles, metrics, operations, tasks, workers
 from holdfast.api import objects as files
 from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
@@ -23,6 +23,7 @@ from holdfast.http.origin import LOOPBACK, OriginCheck
 from holdfast.http.problem import PROBLEMS, answer_errors
 from holdfast.kernel.access import Principal
 from holdfast.kernel.feed import Feed
+from holdfast.kernel.postgres import Address
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis import routes as analysis
 from holdfast.lifecycles.batch import routes as batch
@@ -34,6 +35,7 @@ from holdfast.lifecycles.pipeline import routes as pipeline
 from holdfast.objects import Objects
 from holdfast.questions import routes as questions
 from holdfast.schedules import routes as schedules
+from holdfast.wakeups.postgres import PostgresEars
 from holdfast.webhooks import routes as webhooks
 
 
@@ -50,10 +52,12 @@ def make_app(
     embedder: Embedder | None = None,
     loopback: bool = True,
     hosts: Collection[str] = (),
+    address: Address | None = None,
 ) -> FastAPI:
     """The application over an open pool, with files at `objects`. `database` is the place in words, for the page.
 
-    With an `embedder` documents are searched by their meaning too.
+    With an `embedder` documents are searched by their meaning too. With the `address` of the database, workers that
+    sleep here over HTTP are woken.
 
     Bound to `loopback` it answers to the names of loopback, and to whoever calls as long as there is no key; otherwise
     to these `hosts`, or to any if none is named.
@@ -73,7 +77,8 @@ def make_app(
     app.add_middleware(OriginCheck, hosts=(*LOOPBACK, *hosts) if loopback else hosts)
     app.add_middleware(Measured, registry=registry)
     answer_errors(app, store)
-    app.state.feed = Feed(store)  # whoever stops the server closes it, or its streams hold it up
+    app.state.feed = Feed(store)  # whoever stops the server closes these two, or who waits there holds it up
+    app.state.ears = None if address is None else PostgresEars(address, pool)
     app.include_router(dispatch.routes(store))
     app.include_router(graphs.routes(store))
     app.include_router(analysis.routes(store, objects))
@@ -129,4 +134,12 @@ def make_app(
             return None
 
     app.include_router(leases.routes(store))
+    app.include_router(workers.routes(store, app.state.ears))
     return app
+
+
+def let_go(app: FastAPI) -> None:
+    """End the streams and the sleep of workers, so that the server can stop."""
+    app.state.feed.close()
+    if app.state.ears:
+        app.state.ears.close()

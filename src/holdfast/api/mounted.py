@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.api.app import make_app
+from holdfast.api.app import let_go, make_app
 from holdfast.api.chores import chores
 from holdfast.errors import DatabaseError
 from holdfast.http.problem import refusal
@@ -22,6 +22,7 @@ from holdfast.kernel.opening import open_database
 from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import open_objects
 from holdfast.sdk.client import Holdfast
+from holdfast.sdk.opened import no_database
 
 
 class Mounted:
@@ -45,7 +46,9 @@ class Mounted:
         await answer(scope, receive, send)
 
     async def open(self) -> FastAPI:
-        """Raises SettingInvalid, a DatabaseError or a MigrationError."""
+        """Raises AppInvalid, SettingInvalid, a DatabaseError or a MigrationError."""
+        if self._hf.settings.is_remote:
+            raise no_database()
         async with self._opening:
             if self._app is None:
                 async with contextlib.AsyncExitStack() as stack:
@@ -59,8 +62,9 @@ class Mounted:
                         objects=objects,
                         embedder=embedder_at_hand(self._hf.settings),
                         loopback=False,
+                        address=opening.address,
                     )
-                    stack.callback(self._app.state.feed.close)
+                    stack.callback(let_go, self._app)
                     self._stack = stack.pop_all()
             return self._app
 

@@ -13,7 +13,7 @@ from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.bulk import Action, Filters, Sample, Undone
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Attempt, Event, Explanation, Link, Step, StepEvent
+from holdfast.kernel.task import Attempt, Ended, Event, Explanation, Link, Step, StepEvent
 
 Filter = Annotated[Word | None, Query()]
 Reader = Annotated[Principal, needs("user", "operator")]
@@ -47,6 +47,19 @@ class Attempts(BaseModel):
 
 class Tree(BaseModel):
     items: list[Link]
+
+
+class Awaited(Body):
+    """Tasks whose end somebody waits for."""
+
+    ids: Annotated[list[UUID], Field(min_length=1, max_length=1000, fail_fast=True)]
+
+
+class Outcomes(BaseModel):
+    """How those ended that have; `missing` are not there, or not the caller's."""
+
+    items: list[Ended]
+    missing: list[UUID]
 
 
 class CancelEffect(BaseModel):
@@ -114,7 +127,10 @@ class BulkAnswer(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/tasks", tags=["tasks"], route_class=Guarded, responses=PROBLEMS)
+    router, beside = (
+        APIRouter(prefix=prefix, tags=["tasks"], route_class=Guarded, responses=PROBLEMS)
+        for prefix in ("/api/v1/tasks", "/api/v1")
+    )
 
     @router.get("")
     async def list_tasks(
@@ -150,6 +166,14 @@ def routes(store: Store) -> APIRouter:
             asked.action, filters, caller.name, reason=asked.reason, cursor=asked.cursor, limit=asked.limit
         )
         return BulkAnswer(dry_run=False, **vars(did))
+
+    @beside.post("/outcomes")
+    async def outcomes(asked: Awaited, caller: Reader) -> Outcomes:
+        """How these tasks ended, for whoever waits for many."""
+        visible = await store.owned(asked.ids, owned_by(caller))
+        found = await store.outcomes([one for one in asked.ids if one in visible])
+        missing = [one for one in asked.ids if one not in visible or found.get(one, ...) is None]
+        return Outcomes(items=[one for one in found.values() if one], missing=missing)
 
     @router.get("/{task_id}")
     async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:
@@ -207,4 +231,7 @@ def routes(store: Store) -> APIRouter:
         others = await store.retry_dependents(task_id, given.from_step, given.payload, by=caller.name)
         return Retried(task_id=others.pop(task_id), retry_of=task_id, dependents=others)
 
-    return router
+    both = APIRouter()
+    both.include_router(router)
+    both.include_router(beside)
+    return both

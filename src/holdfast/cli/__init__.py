@@ -115,7 +115,10 @@ def worker(
     lease: Annotated[str, typer.Option(help="How long after its last sign of life a worker counts as lost.")] = "4s",
     grace: Annotated[str, typer.Option(help="How long tasks may run on after SIGTERM.")] = "10s",
 ) -> None:
-    """Run tasks: claim them, run them, settle them. Ctrl-C or SIGTERM ends it at no cost to what runs."""
+    """Run tasks: claim them, run them, settle them. Ctrl-C or SIGTERM ends it at no cost to what runs.
+
+    With HOLDFAST_API and HOLDFAST_KEY, and without HOLDFAST_URL, it speaks to that server and needs no database.
+    """
     from holdfast.cli.worker import run
     from holdfast.errors import AppInvalid
     from holdfast.kernel.durations import parse_duration

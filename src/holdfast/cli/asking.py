@@ -2,7 +2,7 @@
 
 A database that is up to date costs three short connections and no write. An embedded server is shared with whoever has
 it open, `holdfast up` for one; nobody having it open, it runs for as long as the question takes. Whoever only looks, or
-acts on what is there, makes no database where there is none.
+acts on what is there, makes no database where there is none; nor does anybody where HOLDFAST_API names a server.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def ask(question: "Callable[[Store], Awaitable[T]]", *, makes: bool = False) -> 
     from holdfast.lifecycles import declare_all
 
     settings = read_settings()
-    if not makes:
+    if not makes or settings.is_remote:
         refuse_nowhere(settings)
 
     async def run() -> T:

@@ -53,6 +53,9 @@ def looks() -> Iterator[tuple[str, Callable[[], Check]]]:
     yield "python", check_python
     yield "settings", check_settings
     settings = read_settings()
+    if settings.is_remote:
+        yield "servers", lambda: check_servers(settings)
+        return
     if not settings.url:
         yield "postgres", lambda: check_binaries(settings)
         yield "disk", lambda: check_disk(settings)
@@ -164,12 +167,28 @@ async def check_providers(settings: Settings) -> Check:
 
 def check_server(settings: Settings) -> Check:
     where = web_address(settings.host, settings.port)
-    try:
-        with urlopen(f"{where}/health", timeout=3) as answer:  # noqa: S310
-            version = json.load(answer)["version"]
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+    version = version_at(where)
+    if version is None:
         return Check("server", True, f"none at {where}; `holdfast up` starts it")
     return Check("server", True, f"runs at {where}, holdfast {version}")
+
+
+def check_servers(settings: Settings) -> Check:
+    """With HOLDFAST_API and no HOLDFAST_URL, nothing else is needed here."""
+    found = {where: version_at(where) for where in settings.servers}
+    said = ", ".join(f"{where} {f'runs holdfast {one}' if one else 'is away'}" for where, one in found.items())
+    if not any(found.values()):
+        return Check("servers", False, said, "Start one with `holdfast up`, or correct HOLDFAST_API.", exit_code=5)
+    return Check("servers", True, f"{said}; no database here (HOLDFAST_URL is not set)")
+
+
+def version_at(where: str) -> str | None:
+    """The version of the server there; None if there is none."""
+    try:
+        with urlopen(f"{where}/health", timeout=3) as answer:  # noqa: S310
+            return str(json.load(answer)["version"])
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return None
 
 
 def leave(code: int) -> NoReturn:

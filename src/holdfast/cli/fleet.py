@@ -94,7 +94,7 @@ class Fleet:
         """Run one process to its end: its exit code, and whether it was told to end."""
         process = await asyncio.create_subprocess_exec(
             *self._command,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "HOLDFAST_API": ""},  # beside the server is the database
             start_new_session=True,
             preexec_fn=leave_with_parent,
         )

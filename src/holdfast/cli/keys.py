@@ -1,7 +1,7 @@
 """`holdfast keys`: who may call the server, and as what."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -12,7 +12,7 @@ from holdfast.cli.options import Json
 from holdfast.errors import KeyUnknown, RequestInvalid
 
 if TYPE_CHECKING:
-    from holdfast.kernel.access import Key
+    from holdfast.kernel.access import Key, Role
     from holdfast.kernel.store import Store
 
 app = typer.Typer(help="Keys to the server: create, list, revoke.", no_args_is_help=True)
@@ -21,14 +21,18 @@ app = typer.Typer(help="Keys to the server: create, list, revoke.", no_args_is_h
 @app.command()
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for.")],
-    role: Annotated[Literal["user", "worker", "operator"], typer.Option(help="What it may do.")] = "user",
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="user|worker|operator", help="What it may do; again for more. By default user."),
+    ] = None,
     owner: Annotated[str | None, typer.Option(help="Whose tasks it makes and sees, if not NAME's.")] = None,
     as_json: Json = False,
 ) -> None:
     """Make a key, and print it: this once, for nobody keeps it."""
-    made = ask(lambda store: store.make_key(name, [role], owner=owner), makes=True)
+    roles = cast("list[Role]", role or ["user"])
+    made = ask(lambda store: store.make_key(name, roles, owner=owner), makes=True)
     if as_json:
-        printing.answer({"id": made.id, "name": name, "roles": [role], "key": made.secret})
+        printing.answer({"id": made.id, "name": name, "roles": roles, "key": made.secret})
         return
     typer.echo(made.secret)
     printing.say(("Keep it: it is not shown again. Send it as the header Authorization: Bearer KEY.", "dim"), err=True)

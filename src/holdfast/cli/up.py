@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import typer
 import uvicorn
 
-from holdfast.api import make_app
+from holdfast.api import let_go, make_app
 from holdfast.api.chores import chores
 from holdfast.cli.fleet import CANNOT_START, Fleet
 from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
@@ -92,12 +92,13 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                 embedder=embedder_at_hand(settings),
                 loopback=is_loopback(settings.host),
                 hosts=settings.host_names,
+                address=address,
             )
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=10)
             server = Server(config, banner(listening, settings, address, objects, told))
 
             def stop() -> None:
-                app.state.feed.close()
+                let_go(app)
                 server.leave()
                 if fleet:
                     fleet.leave()

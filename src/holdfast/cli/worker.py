@@ -3,8 +3,10 @@
 import typer
 
 from holdfast.kernel.logs import configure_logs
-from holdfast.worker.keeper import keep
+from holdfast.worker.keeper import Serving, keep
 from holdfast.worker.plan import Plan
+
+names_shown = 8
 
 
 def run(plan: Plan, processes: int) -> None:
@@ -14,10 +16,18 @@ def run(plan: Plan, processes: int) -> None:
     typer.echo(f"Worker {plan.name} stopped.", err=True)
 
 
-def greet(plan: Plan, names: list[str]) -> None:
-    serves = f"Worker {plan.name} serves {', '.join(plan.queues)} with {plan.slots} slots"
+def greet(serving: Serving) -> None:
+    plan, names = serving.plan, serving.names
+    serves = f"Worker {plan.name} serves {', '.join(plan.queues)} with {plan.slots} slots, at {serving.place}"
+    if serving.left_out:
+        needs = f"Left out, since they need the database: {shown(serving.left_out)}."
+        typer.echo(f"{needs} To run them, set HOLDFAST_URL.", err=True)
     if names:
-        shown = ", ".join(sorted(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        typer.echo(f"{serves}: {shown}. Stop: Ctrl-C.", err=True)
+        typer.echo(f"{serves}: {shown(names)}. Stop: Ctrl-C.", err=True)
     else:
         typer.echo(f"{serves}, but {plan.app} has no tasks: is a module not imported? Stop: Ctrl-C.", err=True)
+
+
+def shown(names: list[str]) -> str:
+    more = f" and {len(names) - names_shown} more" if len(names) > names_shown else ""
+    return ", ".join(sorted(names)[:names_shown]) + more

@@ -4,9 +4,9 @@
     ├── SettingInvalid
     ├── AppInvalid
     ├── PortsTaken
-    ├── ServerUnreachable
     ├── DatabaseError
     │   ├── DatabaseUnreachable
+    │   │   └── ServerUnreachable
     │   ├── TaskBusy
     │   ├── DatabaseTooOld
     │   ├── DatabaseReadOnly

@@ -21,12 +21,6 @@ class PortsTaken(HoldfastError):
     exit_code = 5
 
 
-class ServerUnreachable(HoldfastError):
-    """The server does not answer."""
-
-    exit_code = 5
-
-
 class DatabaseError(HoldfastError):
     """The database cannot be used."""
 
@@ -36,6 +30,10 @@ class DatabaseError(HoldfastError):
 
 class DatabaseUnreachable(DatabaseError):
     """The database does not answer."""
+
+
+class ServerUnreachable(DatabaseUnreachable):
+    """The server does not answer."""
 
 
 class TaskBusy(DatabaseError):

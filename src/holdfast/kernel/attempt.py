@@ -16,8 +16,8 @@ from uuid import UUID
 
 from holdfast.errors import Failure, StepInvalid
 from holdfast.kernel.settings import Settings, read_settings
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease, Outcome, Output
+from holdfast.kernel.words import Words
 
 longest_name = 200
 answer_within_seconds = 2.0
@@ -37,7 +37,7 @@ class Desk(Protocol):
     """Where an attempt is run: what it needs from whoever runs it."""
 
     @property
-    def store(self) -> Store:
+    def store(self) -> Words:
         """The kernel, for whatever else it asks."""
 
     async def steps(self, lease: Lease) -> dict[str, Json]:

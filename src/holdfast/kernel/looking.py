@@ -126,6 +126,11 @@ class Looking(Calls):
         """Whose task it is. Raises TaskNotFound, also if it is not `owner`'s."""
         return str(await self._value("select holdfast.owner_of($1, $2)", wire.task_id(task_id), owner))
 
+    async def owned(self, ids: Iterable[UUID], owner: str | None) -> set[UUID]:
+        """Those of these tasks that are this owner's, or that are there at all."""
+        rows = await self._rows("select id from holdfast.owned($1, $2) id", list(ids), owner)
+        return {row["id"] for row in rows}
+
     async def allowed(self, task_id: UUID | str) -> tuple[str, list[str]] | None:
         """The state it is in, and the states that may follow; None if there is no such task."""
         rows = await self._rows("select * from holdfast.allowed($1)", wire.task_id(task_id))

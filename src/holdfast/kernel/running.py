@@ -238,9 +238,12 @@ def current() -> Lease:
 
 
 def at_hand() -> Store:
-    """The kernel, for code that a worker runs. Raises StepInvalid outside of a task."""
+    """The kernel, for code that a worker runs. Raises StepInvalid outside of a task, or where no database is."""
     current()
-    return cast(Attempt, ATTEMPT.get()).desk.store
+    store = cast(Attempt, ATTEMPT.get()).desk.store
+    if not isinstance(store, Store):
+        raise StepInvalid("This worker speaks to a server and has no database.", fix="Set HOLDFAST_URL where it runs.")
+    return store
 
 
 def in_loop(attempt: Attempt) -> bool:

@@ -47,7 +47,10 @@ class Settings(BaseModel):
     """Where your tasks are, for workers: `module:attribute`, or a file."""
 
     api: str = ""
-    """The server that a client speaks to, such as `https://example.org`; by default the one on this machine."""
+    """The server that clients and workers speak to, such as `https://example.org`; several with commas between them.
+
+    Commands ask the one on this machine by default. Applications and workers speak to it where `url` is not set.
+    """
 
     key: Annotated[str, Field(repr=False)] = ""
     """The key that a client shows there."""
@@ -105,15 +108,21 @@ class Settings(BaseModel):
         return [name.strip() for name in self.hosts.split(",") if name.strip()]
 
     @property
-    def server(self) -> str:
-        """The address of the server, for a client."""
-        return self.api.rstrip("/") or web_address(self.host, self.port)
+    def servers(self) -> list[str]:
+        """The addresses of the servers, for a client; whichever answers will do."""
+        return split_addresses(self.api) or [web_address(self.host, self.port)]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether applications and workers here speak to a server, and have no database."""
+        return bool(self.api) and not self.url
 
     @field_validator("api")
     @classmethod
-    def _is_web_address(cls, api: str) -> str:
-        if api and not api.startswith(("http://", "https://")):
-            raise ValueError("is no web address; write https://host:port")
+    def _are_web_addresses(cls, api: str) -> str:
+        for address in split_addresses(api):
+            if not address.startswith(("http://", "https://")):
+                raise ValueError("is no web address; write https://host:port")
         return api
 
     @field_validator("embedder")
@@ -165,6 +174,10 @@ class Settings(BaseModel):
 def vendor_variable(*names: str) -> str | None:
     """The first of these variables of a vendor that is set, such as AWS_REGION."""
     return next((value for name in names if (value := os.environ.get(name))), None)
+
+
+def split_addresses(api: str) -> list[str]:
+    return [address.strip().rstrip("/") for address in api.split(",") if address.strip()]
 
 
 def web_address(host: str, port: int) -> str:

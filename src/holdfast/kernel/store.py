@@ -5,6 +5,7 @@ that only look are in looking.py, those about keys in access.py, about failures 
 bulk.py, about money in spending.py.
 """
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -18,6 +19,7 @@ from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.looking import Looking
 from holdfast.kernel.spending import Spending
 from holdfast.kernel.task import (
+    Asked,
     Beat,
     Checkpoint,
     Checkpointed,
@@ -30,9 +32,11 @@ from holdfast.kernel.task import (
     Proof,
     Settled,
     Settlement,
+    Step,
     Submission,
     Submitted,
     Swept,
+    Upstream,
 )
 
 
@@ -154,13 +158,33 @@ class Store(Looking, Inbox, Bulks, Access, Spending):
         refuse(kept.status, lease, f"a checkpoint to {to}")
         return kept.result
 
-    async def record(self, lease: Lease, kind: str, step: str | None = None, data: Json = None) -> None:
+    async def held_steps(self, lease: Proof) -> list[Step]:
+        """The steps of a task, for whoever holds it. Raises LeaseLost."""
+        query = "select * from holdfast.held_steps($1, $2, $3)"
+        rows = await self._rows(query, lease.task_id, lease.attempt, lease.token)
+        return [wire.known(Step, row, "result") for row in rows]
+
+    async def held_upstream(self, lease: Proof) -> list[Upstream]:
+        """What a task waited for, for whoever holds it. Raises LeaseLost."""
+        query = "select * from holdfast.held_upstream($1, $2, $3)"
+        rows = await self._rows(query, lease.task_id, lease.attempt, lease.token)
+        return [wire.known(Upstream, row, "result") for row in rows]
+
+    async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
+        """Write a question down, unless it is there. Raises RequestInvalid."""
+        query = "select * from holdfast.ask($1, $2, $3, $4, $5, $6, $7)"
+        made = secrets.token_urlsafe(32)
+        given = (lease.task_id, lease.attempt, lease.token, wire.text(step), wire.text(question), within, made)
+        return wire.known(Asked, (await self._rows(query, *given))[0], "answer")
+
+    async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
         """Write an event of a step down. Raises LeaseLost."""
         query = "select * from holdfast.record($1, $2, $3, $4, $5, $6)"
         rows = await self._rows(
             query, *wire.proofs([lease]), [step], [kind], [wire.dump(data)], repeatable=False
         )  # fmt: skip
-        refuse("ok" if rows else "lost", lease, "")
+        if not rows:
+            raise lost(lease)
 
     async def settle(self, *settlements: Settlement) -> list[Settled]:
         """End these leases. Each has its own answer, in any order; what is not ok or repeat has changed nothing."""
@@ -276,9 +300,7 @@ def refuse(status: str, lease: Lease, asked: str) -> None:
     """Raise the error that a status stands for."""
     match status:
         case "lost":
-            raise LeaseLost(
-                f"Task {lease.task_id}, attempt {lease.attempt}.", fix="Whoever holds it now will settle it."
-            )
+            raise lost(lease)
         case "undeclared":
             raise MoveRefused(
                 f"Task {lease.task_id}: from where it is, {asked} leads nowhere.",
@@ -291,3 +313,7 @@ def refuse(status: str, lease: Lease, asked: str) -> None:
             )
         case "unknown_state":
             raise StateUnknown(f"{lease.lifecycle} has no state for {asked}.", fix="Name one that it declares.")
+
+
+def lost(lease: Proof) -> LeaseLost:
+    return LeaseLost(f"Task {lease.task_id}, attempt {lease.attempt}.", fix="Whoever holds it now will settle it.")

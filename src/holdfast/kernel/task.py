@@ -223,6 +223,17 @@ class Checkpointed:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What became of a question. `secret` is what its link ends in, while it is open."""
+
+    status: Literal["open", "answered", "late", "lost"]
+    id: UUID | None
+    secret: str | None
+    until: datetime | None
+    answer: Json
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Who acts next, since when, what the task waits for, and what can be done about it."""
 

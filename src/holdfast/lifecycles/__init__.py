@@ -19,6 +19,9 @@ from holdfast.schedules import Schedules
 
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)
 
+NEED_DATABASE = frozenset(one.name for one in (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, INGEST_ITEM))
+"""Those whose handlers ask the database themselves, as they run."""
+
 
 async def declare_all(
     store: Store,

@@ -5,26 +5,14 @@ in it is told to the task that asks and to nobody else, and it is found again by
 """
 
 import hashlib
-import secrets
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.task import Json, Proof
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What became of a question. `secret` is what its link ends in, while it is open."""
-
-    status: Literal["open", "answered", "late", "lost"]
-    id: UUID | None
-    secret: str | None
-    until: datetime | None
-    answer: Json
+from holdfast.kernel.task import Json
 
 
 @dataclass(frozen=True)
@@ -69,13 +57,6 @@ class Shown:
 
 class Questions(Calls):
     """The questions of all tasks."""
-
-    async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
-        """Write a question down, unless it is there. Raises RequestInvalid."""
-        query = "select * from holdfast.ask($1, $2, $3, $4, $5, $6, $7)"
-        made = secrets.token_urlsafe(32)
-        given = (lease.task_id, lease.attempt, lease.token, wire.text(step), wire.text(question), within, made)
-        return wire.known(Asked, (await self._rows(query, *given))[0], "answer")
 
     async def answer(
         self, task_id: UUID | str, answer: Json, *, step: str | None = None, by: str = "", owner: str | None = None

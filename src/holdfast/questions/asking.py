@@ -21,7 +21,7 @@ from holdfast.kernel.running import attempt_of, called, in_loop
 from holdfast.kernel.settings import read_settings
 from holdfast.kernel.store import refuse
 from holdfast.kernel.task import Duration, Json, Later
-from holdfast.questions import Asked, Questions
+from holdfast.questions import Asked
 
 T = TypeVar("T")
 Tell = Callable[[str], object]
@@ -118,8 +118,8 @@ def asking(name: object, question: object) -> Attempt:
 
 async def write(attempt: Attempt, name: str, question: str, within: Duration) -> Asked:
     """The question, written down or found. Raises LeaseLost, Unanswered or RequestInvalid."""
-    questions, lasting = Questions.beside(attempt.desk.store), parse_duration(within)
-    asked = await patiently(lambda: questions.ask(attempt.lease, name, question, lasting))
+    lasting = parse_duration(within)
+    asked = await patiently(lambda: attempt.desk.store.ask(attempt.lease, name, question, lasting))
     refuse(asked.status, attempt.lease, f"the question {name!r}")
     if asked.status == "late":
         error = Unanswered(f"Nobody answered {name!r} in time: {question[:longest_shown]}", code="unanswered")

@@ -1,1 +1,1 @@
-"""What lies outside: documents to fetch, and models to ask."""
+"""What lies outside: documents to fetch, models to ask, and servers of Holdfast to speak to."""

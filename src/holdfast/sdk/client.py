@@ -12,7 +12,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.kernel import values, wire
@@ -21,6 +21,7 @@ from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Duration, Ended, Submission
+from holdfast.kernel.words import Answers
 from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
@@ -36,8 +37,9 @@ from holdfast.sdk.dag import Graphs
 from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.loading import LOADING, called_while_loading
-from holdfast.sdk.opened import Opened
+from holdfast.sdk.opened import Opened, no_database
 from holdfast.sdk.pipeline import Pipeline
+from holdfast.sdk.shapes import Mounted, TaskMaker
 from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
 from holdfast.sdk.tracing import starting, traceparent
 
@@ -48,28 +50,14 @@ T = TypeVar("T")
 default_queue = "default"
 
 
-class TaskMaker(Protocol):
-    """What `@hf.task(...)` gives: it makes a task of a function."""
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
-
-
-class Mounted(Protocol):
-    """What `hf.asgi()` gives: an ASGI application that opens the database, and closes it."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
-    async def open(self) -> object: ...
-    async def close(self) -> None: ...
-
-
 class Holdfast(Graphs, Crons):
     """An application: its tasks by name, and the database. Opened when it is first used, from any thread or loop."""
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
-        """`url`: a `postgresql://` address. Without it, HOLDFAST_URL; without that, the Postgres in ./.holdfast."""
+        """`url`: a `postgresql://` address.
+
+        Without it, HOLDFAST_URL; without that, the server at HOLDFAST_API; without any, the Postgres in ./.holdfast.
+        """
         self._url = url
         self._settings = settings
         self._folder = Path().absolute()
@@ -269,13 +257,15 @@ class Holdfast(Graphs, Crons):
     async def _submit_all(self, submissions: Sequence[Submission]) -> list[UUID]:
         opened = await self._open()
         await opened.make_queues({one.queue for one in submissions if one.queue in self._known_queues()})
-        return [one.id for one in await opened.store.submit(*submissions) if one.id]
+        return [one.id for one in await opened.answers.submit(*submissions) if one.id]
 
     def _known_queues(self) -> set[str | None]:
         return {task.queue for task in self.tasks.values()}
 
     def _be_ready(self, submission: Submission) -> None:
-        """The caller's transaction meets a schema and a queue that are there already."""
+        """The caller's transaction meets a schema and a queue that are there already. Raises AppInvalid."""
+        if self.settings.is_remote:
+            raise no_database()
 
         async def ready() -> None:
             opened = await self._open()
@@ -308,7 +298,7 @@ class Holdfast(Graphs, Crons):
     @contextlib.asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
         """Open now, close at the end: `FastAPI(lifespan=hf.lifespan)`."""
-        await self.acall(self.store_of(lambda store: store.lifecycles()))
+        await self.acall(self._open())
         try:
             for mounted in self._mounted:
                 await mounted.open()
@@ -338,8 +328,12 @@ class Holdfast(Graphs, Crons):
         return {**told, "schedules": self.published_crons()}
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
-        """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`."""
+        """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`. Raises AppInvalid."""
         return await question((await self._open()).store)
+
+    async def asked(self, question: Callable[[Answers], Awaitable[T]]) -> T:
+        """The answer of the store, or of the server; to be run as `store_of` is."""
+        return await question((await self._open()).answers)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._background(work).call(work)

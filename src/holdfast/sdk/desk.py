@@ -10,8 +10,9 @@ from uuid import UUID
 
 from holdfast.errors import DatabaseError, HoldfastError, LeaseLost
 from holdfast.kernel.attempt import Attempt
-from holdfast.kernel.store import Store, refuse
+from holdfast.kernel.store import refuse
 from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
+from holdfast.kernel.words import Words
 from holdfast.sdk.attempt import CANCELLED, Run
 from holdfast.sdk.task import Task
 from holdfast.sdk.tracing import attempting, told
@@ -24,7 +25,7 @@ steps_again_seconds = 0.2
 class StoreDesk:
     """A desk with the store at hand. Whoever sits at it says what `show` shows."""
 
-    store: Store
+    store: Words
     traced = True
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class StoreDesk:
     async def steps(self, lease: Lease) -> dict[str, Json]:
         while True:
             try:
-                return {one.name: one.result for one in await self.store.steps(lease.task_id) if one.done}
+                return {one.name: one.result for one in await self.store.held_steps(lease) if one.done}
             except DatabaseError:
                 await asyncio.sleep(steps_again_seconds)
 

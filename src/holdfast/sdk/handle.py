@@ -39,11 +39,11 @@ class Handle(Generic[R]):
 
     def read(self) -> dict[str, Any]:
         """All that is known of the task. Raises TaskNotFound."""
-        return self.app.call(self.app.store_of(lambda store: store.read(self.id)))
+        return self.app.call(self.app.asked(lambda store: store.read(self.id)))
 
     async def aread(self) -> dict[str, Any]:
         """The same in async code."""
-        return await self.app.acall(self.app.store_of(lambda store: store.read(self.id)))
+        return await self.app.acall(self.app.asked(lambda store: store.read(self.id)))
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the end and return what the task returned.
@@ -61,15 +61,15 @@ class Handle(Generic[R]):
 
     def cancel(self, reason: str | None = None) -> str:
         """Cancel the task. Answers cancelled, requested (a worker holds it and is told) or too_late."""
-        return self.app.call(self.app.store_of(lambda store: store.cancel(self.id, reason)))
+        return self.app.call(self.app.asked(lambda store: store.cancel(self.id, reason)))
 
     async def acancel(self, reason: str | None = None) -> str:
         """The same in async code."""
-        return await self.app.acall(self.app.store_of(lambda store: store.cancel(self.id, reason)))
+        return await self.app.acall(self.app.asked(lambda store: store.cancel(self.id, reason)))
 
     def why(self) -> Explanation:
         """Who acts next, since when, and what can be done about it. Raises TaskNotFound."""
-        return self.app.call(self.app.store_of(lambda store: store.explain(self.id)))
+        return self.app.call(self.app.asked(lambda store: store.explain(self.id)))
 
     async def watch(self) -> AsyncIterator[Event]:
         """Every move of the task, those that were and those that come, until it has ended. Raises TaskNotFound."""
@@ -77,7 +77,7 @@ class Handle(Generic[R]):
         pause = 0.02
         while True:
             ended = (await self.aread())["outcome"] is not None  # asked first: what came before the end is then there
-            for event in await self.app.acall(self.app.store_of(lambda store: store.events(self.id))):
+            for event in await self.app.acall(self.app.asked(lambda store: store.events(self.id))):
                 if event.version > seen:
                     seen, pause = event.version, 0.02
                     yield event

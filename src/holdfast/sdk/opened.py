@@ -1,43 +1,61 @@
-"""The open database of an application."""
+"""The open database of an application, or the server that it speaks to."""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from uuid import UUID
 
+from holdfast.errors import AppInvalid
 from holdfast.kernel.opening import open_store
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Ended
+from holdfast.kernel.words import Answers
 from holdfast.sdk.background import Background, closed
 from holdfast.sdk.waiting import Waiting
 
 
 class Opened:
-    """The open database of one application: its thread, its store, and who waits there."""
+    """What one application has open: its thread, whom it asks there, and who waits for answers."""
 
     def __init__(self) -> None:
         self.background = Background()
         self._stack = contextlib.AsyncExitStack()
         self._opening = asyncio.Lock()
         self._queues: set[str] = set()
-        self._store: Store | None = None
+        self._answers: Answers | None = None
         self.waiting: Waiting | None = None
 
     @property
+    def answers(self) -> Answers:
+        assert self._answers is not None  # noqa: S101
+        return self._answers
+
+    @property
     def store(self) -> Store:
-        assert self._store is not None  # noqa: S101
-        return self._store
+        """Raises AppInvalid where the application speaks to a server."""
+        if not isinstance(self.answers, Store):
+            raise no_database()
+        return self.answers
 
     async def open(self, settings: Settings, declare: Callable[[Store], Awaitable[None]]) -> None:
+        """Open it once. A server declares nothing for a client: its workers do."""
         async with self._opening:
-            if self._store is not None:
+            if self._answers is not None:
                 return
+            answers: Answers
             async with contextlib.AsyncExitStack() as stack:
-                store = await stack.enter_async_context(open_store(settings))
-                await declare(store)
+                if settings.is_remote:
+                    # Only who speaks HTTP pays for what it imports.
+                    from holdfast.remote.client import RemoteClient
+                    from holdfast.remote.server import calling
+
+                    answers = RemoteClient(await stack.enter_async_context(calling(settings)))
+                else:
+                    answers = store = await stack.enter_async_context(open_store(settings))
+                    await declare(store)
                 self._stack = stack.pop_all()
-            self.waiting, self._store = Waiting(store), store
+            self.waiting, self._answers = Waiting(answers), answers
 
     async def ended(self, task_id: UUID, timeout: float | None) -> Ended:  # noqa: ASYNC109
         assert self.waiting is not None  # noqa: S101
@@ -46,7 +64,7 @@ class Opened:
     async def make_queues(self, queues: Iterable[str | None]) -> None:
         for queue in queues:
             if queue and queue not in self._queues:
-                await self.store.make_queue(queue)
+                await self.answers.make_queue(queue)
                 self._queues.add(queue)
 
     def close(self) -> None:
@@ -59,3 +77,10 @@ class Opened:
             await self.waiting.close(closed())
         self.background.give_up()
         await self._stack.aclose()
+
+
+def no_database() -> AppInvalid:
+    return AppInvalid(
+        "This application speaks to the server at HOLDFAST_API and has no database.",
+        fix="Set HOLDFAST_URL where it runs, or unset HOLDFAST_API.",
+    )

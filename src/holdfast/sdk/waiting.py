@@ -6,8 +6,8 @@ from collections import defaultdict
 from uuid import UUID
 
 from holdfast.errors import DatabaseUnreachable, HoldfastError, TaskNotFound
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Ended
+from holdfast.kernel.words import Answers
 
 first_pause_seconds = 0.004
 longest_pause_seconds = 0.2
@@ -18,7 +18,7 @@ later = object()
 class Waiting:
     """The tasks of which somebody here awaits the end."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Answers) -> None:
         self._store = store
         self._waiters: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
         self._asking: asyncio.Task[None] | None = None

@@ -50,6 +50,8 @@ APPROVED = {"approved": True, "note": None}
 class Engine(StoreDesk):
     """What the fixture `holdfast` gives. Its methods are synchronous; async tests call them just the same."""
 
+    store: Store
+
     def __init__(self, database: Database) -> None:
         super().__init__()
         self.database = database

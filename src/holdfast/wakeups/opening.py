@@ -10,14 +10,19 @@ from holdfast.wakeups import Wakeups
 from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.wakeups.publishing import Wakings, publish_on
 from holdfast.wakeups.queue import queue_named
-from holdfast.wakeups.sqs import SqsWakeups
+from holdfast.wakeups.sqs import SqsWakeups, WhichWait
 
 
 def open_wakeups(settings: Settings, opening: Opening, worker: str) -> Wakeups:
     """The ear of this worker, listening. Raises SettingInvalid where what it needs is not installed."""
-    if queue := queue_named(settings):
-        return SqsWakeups(queue, Wakings.beside(opening.store).which_wait)
-    return PostgresWakeups(opening.address, opening.pool, worker)
+    heard = hear_queue(settings, Wakings.beside(opening.store).which_wait)
+    return heard or PostgresWakeups(opening.address, opening.pool, worker)
+
+
+def hear_queue(settings: Settings, which_wait: WhichWait) -> Wakeups | None:
+    """An ear at the queue that these settings name, if they do. Raises SettingInvalid."""
+    queue = queue_named(settings)
+    return SqsWakeups(queue, which_wait) if queue else None
 
 
 def publishing(settings: Settings, calls: Calls) -> list[Callable[[], Coroutine[Any, Any, None]]]:

@@ -1,17 +1,22 @@
-"""Wake-ups by NOTIFY: each worker listens on a channel of its own, on a connection of its own.
+"""Wake-ups by NOTIFY: each worker has a channel of its own; one connection hears for as many as there are in a process.
+
+A worker that speaks SQL listens for itself. A server listens for the workers that wait there over HTTP.
 
 A listening connection can die without a word (a half-open socket, a pooler that gave the server process to somebody
-else), so it is tested: every few seconds the worker notifies itself. Whoever does not hear itself connects anew, and is
-woken once, for whatever was missed. Behind a transaction pooler nothing is ever heard; then polling is all there is.
+else), so it is tested: every few seconds the process notifies itself. Whoever does not hear itself connects anew, and
+everybody is woken once, for whatever was missed. Behind a transaction pooler nothing is ever heard; then polling is all
+there is.
 """
 
 import asyncio
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Container
+from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import asyncpg
 
@@ -22,40 +27,86 @@ log = logging.getLogger("holdfast.wakeups")
 test_every_seconds = 5.0
 echo_within_seconds = 2.0
 reconnect_seconds = 0.2, 5.0
-echo = "echo"
+forgotten_after_seconds = 60.0
 
 
-class PostgresWakeups:
-    """Listens until it is closed."""
+@dataclass
+class Ear:
+    """What was heard for one worker, and when it last asked."""
 
-    def __init__(self, address: Address, pool: asyncpg.Pool, worker: str) -> None:
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: float = field(default_factory=time.monotonic)
+    channel: str | None = None
+    """On which it listens; None if it does not, or not yet."""
+    is_kept: bool = False
+
+    def heard(self, _: asyncpg.Connection, __: int, ___: str, ____: Any) -> None:
+        self.woken.set()
+
+
+class PostgresEars:
+    """Hears for many workers, from the first that asks until it is closed."""
+
+    def __init__(self, address: Address, pool: asyncpg.Pool) -> None:
         self._address = address
         self._pool = pool
-        self._worker = worker
-        self._woken = asyncio.Event()
-        self._echoed = asyncio.Event()
+        self._own = uuid4().hex
+        self._echo = Ear()
+        self._ears: dict[str, Ear] = {}
+        self._connection: asyncpg.Connection | None = None
+        self._lock = asyncio.Lock()
         self._hears = False
-        self._task = asyncio.create_task(self._listen())
-
-    def follow(self, held: Container[UUID]) -> None:
-        """What is notified is gone once it was heard: nothing to keep."""
+        self._is_closed = False
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def hears(self) -> bool:
         return self._hears
 
-    async def wait(self, seconds: float) -> bool:
+    def attend(self, worker: str) -> None:
+        """Hear for this worker until it is all closed, whether or not it asks."""
+        self._ears[worker] = Ear(is_kept=True)
+        self._start()
+
+    async def wait(self, worker: str, seconds: float) -> bool:
+        """Whether there may be work for it, at the latest after so many seconds. Who is new is woken once."""
+        if self._is_closed:
+            return False
+        ear = self._ears.get(worker)
+        if ear is None:
+            ear = self._ears[worker] = Ear()
+            self._start()
+            with contextlib.suppress(*DRIVER_ERRORS):  # whoever could not listen does so with the next connection
+                await self._listen_for(worker, ear)
+        ear.asked = time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds):
-                await self._woken.wait()
+                await ear.woken.wait()
         except TimeoutError:
             return False
-        self._woken.clear()
+        ear.woken.clear()
         return True
 
-    async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+    def close(self) -> None:
+        """Hear no more, and let go who waits."""
+        self._is_closed = True
+        if self._task:
+            self._task.cancel()
+        self._wake_all()
+
+    async def closed(self) -> None:
+        """Close, and return when the connection is gone."""
+        self.close()
+        if self._task:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen())
+
+    def _wake_all(self) -> None:
+        for ear in self._ears.values():
+            ear.woken.set()
 
     async def _listen(self) -> None:
         pause, longest = reconnect_seconds
@@ -77,29 +128,69 @@ class PostgresWakeups:
         """One connection, from its opening until it does not hear itself any more."""
         connection = await connect(await asyncio.to_thread(self._address.nearest))
         try:
-            channel = await connection.fetchval("select holdfast.channel($1)", self._worker)
-            await connection.add_listener(channel, self._heard)
             cut = asyncio.Event()
             connection.add_termination_listener(lambda _: cut.set())
+            self._connection = connection
+            self._echo.channel = None
+            await self._listen_for(self._own, self._echo)
+            for worker, ear in list(self._ears.items()):
+                ear.channel = None
+                await self._listen_for(worker, ear)
             while True:
-                self._echoed.clear()
+                self._echo.woken.clear()
                 # By another connection: a pooler may hand back what came from the same one.
                 async with asyncio.timeout(echo_within_seconds):
-                    await self._pool.execute("select pg_notify($1, $2)", channel, echo)
-                    await self._echoed.wait()
+                    await self._pool.execute("select pg_notify($1, '')", self._echo.channel)
+                    await self._echo.woken.wait()
                 if not self._hears:
                     self._hears = True
-                    self._woken.set()
+                    self._wake_all()
+                await self._forget()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(test_every_seconds * random.uniform(0.8, 1.2)):  # noqa: S311
                         await cut.wait()
                         raise ConnectionResetError("the connection was closed")
         finally:
+            self._connection = None
             with contextlib.suppress(*DRIVER_ERRORS):
                 connection.terminate()
 
-    def _heard(self, _: asyncpg.Connection, __: int, ___: str, payload: Any) -> None:
-        if payload == echo:
-            self._echoed.set()
-        else:
-            self._woken.set()
+    async def _listen_for(self, worker: str, ear: Ear) -> None:
+        async with self._lock:  # a connection does one thing at a time
+            if self._connection and ear.channel is None:
+                channel = await self._connection.fetchval("select holdfast.channel($1)", worker)
+                await self._connection.add_listener(channel, ear.heard)
+                ear.channel = channel
+                ear.woken.set()
+
+    async def _forget(self) -> None:
+        """Listen no more for those who have not asked for long."""
+        long_ago = time.monotonic() - forgotten_after_seconds
+        for worker, ear in list(self._ears.items()):
+            if not ear.is_kept and ear.asked < long_ago:
+                del self._ears[worker]
+                async with self._lock:
+                    if self._connection and ear.channel:
+                        await self._connection.remove_listener(ear.channel, ear.heard)
+
+
+class PostgresWakeups:
+    """One worker's ear. Listens until it is closed."""
+
+    def __init__(self, address: Address, pool: asyncpg.Pool, worker: str) -> None:
+        self._ears = PostgresEars(address, pool)
+        self._worker = worker
+        self._ears.attend(worker)
+
+    def follow(self, held: Container[UUID]) -> None:
+        """What is notified is gone once it was heard: nothing to keep."""
+
+    @property
+    def hears(self) -> bool:
+        return self._ears.hears
+
+    async def wait(self, seconds: float) -> bool:
+        return await self._ears.wait(self._worker, seconds)
+
+    async def close(self) -> None:
+        await self._ears.closed()

@@ -2,7 +2,8 @@
 
 It beats for the leases of all its runners in one statement. A runner that dies is replaced, and what it was running is
 handed back at once. A runner that does not stop when it must is killed; then only what it would not stop is to blame,
-and its neighbours go back at no cost. Like every process, the keeper sweeps, and starts what schedules owe.
+and its neighbours go back at no cost. Like every process that has the database, the keeper sweeps, and starts what
+schedules owe.
 """
 
 import asyncio
@@ -12,21 +13,17 @@ import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
 from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, RequestInvalid
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.opening import open_database
 from holdfast.kernel.settings import read_settings
-from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
-from holdfast.lifecycles import declare_all
-from holdfast.schedules.ticker import tick_on
 from holdfast.sdk.attempt import RELEASED
-from holdfast.wakeups.opening import publishing
 from holdfast.worker.child import Begun, Child
+from holdfast.worker.line import Line, open_line
 from holdfast.worker.plan import Plan, fresh_id
 
 log = logging.getLogger("holdfast.worker")
@@ -40,8 +37,17 @@ restart_seconds = 0.1, 10.0
 alone_at_most = 4
 
 
-Ready = Callable[[Plan, list[str]], None]
-"""Told once it serves: what it serves, and which tasks it knows."""
+@dataclass(frozen=True)
+class Serving:
+    """Told once it serves: what, which tasks it knows, whom it speaks to, and which tasks it must leave out."""
+
+    plan: Plan
+    names: list[str]
+    place: str
+    left_out: list[str]
+
+
+Ready = Callable[[Serving], None]
 
 
 class Left(Exception):
@@ -63,7 +69,7 @@ class Keeper:
         self._spawned: list[Child] = []
         self._tasks: dict[str, Json] = {}
         self._schedules: list[str] = []
-        self._on_ready = on_ready or (lambda plan, names: None)
+        self._on_ready = on_ready or (lambda serving: None)
 
     async def run(self) -> None:
         """Until told to leave. Raises AppInvalid, or what stands in the way of opening the database."""
@@ -75,26 +81,23 @@ class Keeper:
             first = await self._spawn()
             listening = asyncio.create_task(first.listen())
             loaded = await self._loaded(first)
-            update = {"url": loaded["url"], "home": Path(loaded["home"])}
-            settings = read_settings().model_copy(update=update)
-            async with open_database(settings, connections=4) as opening:
-                self.store = opening.store
-                self._publishing = publishing(settings, self.store)
-                await self._prepare(loaded)
-                await self._keep(first, listening)
+            update = {**loaded["settings"], "home": Path(loaded["settings"]["home"])}
+            async with open_line(read_settings().model_copy(update=update), connections=4) as line:
+                self.store = line.words
+                await self._prepare(line, loaded)
+                await self._keep(first, listening, line, loaded["left_out"])
         finally:
             for child in self._spawned:
                 child.kill()
 
-    async def _keep(self, first: Child, listening: asyncio.Task[int]) -> None:
-        sweep, tick = lambda: sweep_on(self.store), lambda: tick_on(self.store, self._schedules)
-        for chore in (self._beat, self._look, self._greet, sweep, tick, *self._publishing):
+    async def _keep(self, first: Child, listening: asyncio.Task[int], line: Line, left_out: list[str]) -> None:
+        for chore in (self._beat, self._look, self._greet, *line.chores(self._schedules)):
             self._begin(self._always(chore), self._chores)
         keeping = [
             asyncio.create_task(self._mind(first, listening)),
             *(asyncio.create_task(self._mind()) for _ in range(self.processes - 1)),
         ]
-        self._on_ready(self.plan, list(self._tasks))
+        self._on_ready(Serving(self.plan, list(self._tasks), line.place, left_out))
         await asyncio.gather(*keeping)
         await asyncio.gather(*self._running_apart, return_exceptions=True)
         for task in self._chores:
@@ -121,15 +124,12 @@ class Keeper:
         for child in self._everyone():
             child.leave()
 
-    async def _prepare(self, loaded: dict[str, Any]) -> None:
-        own = [Lifecycle.from_definition(definition) for definition in loaded["lifecycles"]]
-        await declare_all(self.store, own, loaded["published"])
+    async def _prepare(self, line: Line, loaded: dict[str, Any]) -> None:
         self._tasks = loaded["tasks"]
         self._schedules = [one["name"] for one in loaded["published"].get("schedules", ())]
         queues = self.plan.queues or tuple(loaded["queues"])
         self.plan = Plan(**{**vars(self.plan), "queues": queues})
-        for queue in queues:
-            await self.store.make_queue(queue)
+        await line.declare(loaded["lifecycles"], loaded["published"], queues)
 
     # Runners
 

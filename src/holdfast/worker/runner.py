@@ -17,8 +17,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import fields
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,16 +27,16 @@ from holdfast.errors import AppInvalid, PayloadInvalid
 from holdfast.kernel import values, wire
 from holdfast.kernel.attempt import Attempt
 from holdfast.kernel.logs import configure_logs
-from holdfast.kernel.opening import open_database
+from holdfast.kernel.spoken import dump_lease, load_lease
 from holdfast.kernel.task import Checkpoint, Checkpointed, Json, Lease
 from holdfast.sdk.attempt import CANCELLED, RELEASED
 from holdfast.sdk.client import Holdfast
 from holdfast.sdk.desk import StoreDesk
 from holdfast.sdk.task import Task
 from holdfast.sdk.tracing import export_traces, flush_traces, is_tracing
-from holdfast.wakeups.opening import open_wakeups
 from holdfast.worker.app import load_app
 from holdfast.worker.batches import Batches
+from holdfast.worker.line import leave_out, open_line
 from holdfast.worker.link import Link
 from holdfast.worker.plan import Plan
 from holdfast.worker.pulse import Pulse
@@ -75,12 +73,12 @@ class Runner(StoreDesk):
         """Until told to leave, or until the one lease that it was given has ended."""
         listening = asyncio.create_task(self._listen())
         await self._go.wait()
-        async with open_database(self.app.settings, connections=self.plan.calls + 1, migrated=True) as opening:
-            self.store = opening.store
+        async with open_line(self.app.settings, connections=self.plan.calls + 1, migrated=True) as line:
+            self.store = line.words
             self._checkpoints = Batches[Checkpoint, Checkpointed](self._checkpoint, most=self.plan.batch)
-            wakeups = open_wakeups(self.app.settings, opening, self.worker)
+            wakeups = line.wakeups(self.worker)
             self.turns = Turns(
-                opening.store, self.plan, self.worker, list(self.app.tasks), wakeups,
+                line.words, self.plan, self.worker, list(self.app.tasks), wakeups,
                 begin=self.begin, ended=lambda ids: self._say("ended", ids),
                 stop=lambda task_id: self.interrupt(task_id, None),
                 is_kept=lambda: self.pulse.is_felt(time.monotonic()),
@@ -248,20 +246,6 @@ def published(task: Task[..., Any]) -> dict[str, Any]:
     return {"queue": task.queue, "max_attempts": attempts, "priority": task.priority}
 
 
-def dump_lease(lease: Lease) -> dict[str, Any]:
-    given = {one.name: getattr(lease, one.name) for one in fields(lease)}
-    return {
-        name: value.hex if isinstance(value, UUID) else value.isoformat() if isinstance(value, datetime) else value
-        for name, value in given.items()
-    }
-
-
-def load_lease(given: dict[str, Any]) -> Lease:
-    ids = {name: UUID(given[name]) for name in ("task_id", "token")}
-    times = {name: datetime.fromisoformat(given[name]) for name in ("expires_at", "due_at", "deadline") if given[name]}
-    return Lease(**{**given, **ids, **times})
-
-
 def be_nobody() -> None:
     """In a forked child: its signals are its own. Through the inherited wake-up pipe they would reach the runner."""
     signal.set_wakeup_fd(-1)
@@ -284,6 +268,7 @@ def main() -> None:
     try:
         app = load_app(plan.app)
         own = app.published()
+        left_out = leave_out(app)
     except AppInvalid as error:
         link.send("refused", [error.detail, error.fix])
         sys.exit(2)
@@ -295,8 +280,13 @@ def main() -> None:
             "queues": app.queues,
             "lifecycles": [lifecycle.definition() for lifecycle in app.lifecycles.values()],
             "published": own,
-            "url": settings.url,
-            "home": str(settings.home),
+            "settings": {
+                "url": settings.url,
+                "home": str(settings.home),
+                "api": settings.api,
+                "key": settings.key,
+            },
+            "left_out": left_out,
         },
     )
     gc.collect()

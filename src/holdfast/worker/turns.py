@@ -22,8 +22,8 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.errors import DatabaseError, MoveRefused, TaskBusy
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Completion, Done, Later, Lease, Outcome, Proof, Settlement
+from holdfast.kernel.words import Words
 from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
 from holdfast.worker.front import Front
@@ -45,7 +45,7 @@ class Turns:
 
     def __init__(
         self,
-        store: Store,
+        store: Words,
         plan: Plan,
         worker: str,
         names: Sequence[str],

@@ -140,6 +140,36 @@ begin
   return query select distinct h.id from unnest(v_held) h(id);
 end $$;
 
+-- What a worker that takes the task up again need not do again: for whoever proves that it holds the task.
+create or replace function holdfast.held_steps(p_id uuid, p_attempt int, p_token uuid)
+returns table (name text, done bool, failures int, attempt int, at timestamptz, result jsonb)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform holdfast.check_held(p_id, p_attempt, p_token);
+  return query select s.* from holdfast.steps(p_id) s;
+end $$;
+
+-- What a task waited for, for whoever holds it. Raises TK001.
+create or replace function holdfast.held_upstream(p_id uuid, p_attempt int, p_token uuid)
+returns table (name text, task_id uuid, outcome text, result jsonb)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  perform holdfast.check_held(p_id, p_attempt, p_token);
+  return query select u.name, u.task_id, u.outcome::text, u.result from holdfast.upstream(p_id) u;
+end $$;
+
+create or replace function holdfast.check_held(p_id uuid, p_attempt int, p_token uuid) returns void
+language plpgsql stable
+as $$
+begin
+  if not exists (select from holdfast.task t
+                 where t.id = p_id and t.lease_token = p_token and t.attempt = p_attempt) then
+    perform holdfast.refuse('TK001', format('Task %s, attempt %s.', p_id, p_attempt), 'Whoever holds it now will settle it.');
+  end if;
+end $$;
+
 -- Steps of one task are numbered under the lock of its row.
 create or replace function holdfast.last_step_event(p_id uuid) returns int
 language sql stable
@@ -155,4 +185,5 @@ begin
 end $$;
 
 grant execute on function holdfast.checkpoint(uuid[], int[], uuid[], text[], jsonb[], text[], jsonb[]),
-  holdfast.record(uuid[], int[], uuid[], text[], text[], jsonb[]) to holdfast_app;
+  holdfast.record(uuid[], int[], uuid[], text[], text[], jsonb[]), holdfast.held_steps(uuid, int, uuid),
+  holdfast.held_upstream(uuid, int, uuid) to holdfast_app;

@@ -207,6 +207,17 @@ begin
   return v_owner;
 end $$;
 
+-- Those of these tasks, live or finished, that are this owner's; with none given, that are there.
+create or replace function holdfast.owned(p_id uuid[], p_owner text) returns setof uuid
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+  select i.id from unnest(p_id) i(id)
+  left join lateral (select t.owner from holdfast.task t where t.id = i.id offset 0) t on true
+  left join lateral (select d.owner from holdfast.task_done d where d.id = i.id offset 0) d on true
+  where coalesce(t.owner, d.owner) = coalesce(p_owner, t.owner, d.owner)
+$$;
+
 -- Where it is, and where it may go from there.
 create or replace function holdfast.allowed(p_id uuid) returns table (state text, states text[])
 language sql stable security definer set search_path = pg_catalog, pg_temp
@@ -322,4 +333,4 @@ $$;
 
 grant execute on function
   holdfast.list_tasks(text, text, text, text, text, text, text, bool, text, uuid, int), holdfast.find_ids(text, int, text),
-  holdfast.owner_of(uuid, text), holdfast.allowed(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats(text) to holdfast_app;
+  holdfast.owner_of(uuid, text), holdfast.owned(uuid[], text), holdfast.allowed(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats(text) to holdfast_app;

@@ -66,7 +66,7 @@ as $$
   from holdfast.event e where e.task_id = p_id order by e.version
 $$;
 
--- What a worker that takes the task up again need not do again.
+-- What is done of it.
 create or replace function holdfast.steps(p_id uuid)
 returns table (name text, done bool, failures int, attempt int, at timestamptz, result jsonb)
 language sql stable security definer set search_path = pg_catalog, pg_temp

@@ -1,5 +1,7 @@
 """Tasks by name, over HTTP: submitted here, run by whatever worker knows the name."""
 
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -7,8 +9,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import Guarded, check_visible, needs
-from holdfast.http.fields import Body, Real, Whole, Word
+from holdfast.http.access import Guarded, GuardedTurn, check_visible, needs
+from holdfast.http.fields import Body, Moment, Real, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
@@ -38,9 +40,21 @@ class NewTask(Body):
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
     priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
     delay: Real | str | None = None
+    run_at: Moment | None = None
     after: Annotated[tuple[UUID | Waited, ...], Field(max_length=1000, fail_fast=True)] = ()
+    on_failure: Policy = "cancel"
     key: Word | None = None
     tags: Annotated[tuple[Word, ...], Field(max_length=50, fail_fast=True)] = ()
+    limit_key: Word | None = None
+    limit_to: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
+    time_limit: Real | str | None = None
+
+    def waits(self) -> dict[UUID, Policy]:
+        """What it waits for, and what follows if that ends badly."""
+        each = (
+            one if isinstance(one, Waited) else Waited(task_id=one, on_failure=self.on_failure) for one in self.after
+        )
+        return {one.task_id: one.on_failure for one in each}
 
 
 class Made(BaseModel):
@@ -51,7 +65,10 @@ class Made(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=Guarded, responses=PROBLEMS)
+    router, many = (
+        APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=guarded, responses=PROBLEMS)
+        for guarded in (Guarded, GuardedTurn)
+    )
 
     @router.post("/tasks", status_code=201)
     async def submit(
@@ -64,26 +81,57 @@ def routes(store: Store) -> APIRouter:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
         if idempotency_key and asked.key and idempotency_key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
-        after: dict[UUID | int, Policy] = {
-            one if isinstance(one, UUID) else one.task_id: "cancel" if isinstance(one, UUID) else one.on_failure
-            for one in asked.after
-        }
-        for upstream in after:
-            await check_visible(store, caller, UUID(str(upstream)))
-        known = await store.known_task(asked.task) or {}
-        known |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
-        (made,) = await store.submit(
-            Submission(
-                asked.task, asked.payload, queue=known.get("queue"), priority=known.get("priority") or 0,
-                max_attempts=known.get("max_attempts"), key=idempotency_key or asked.key,
-                delay=None if asked.delay is None else parse_duration(asked.delay),
-                owner=caller.owner, after=after, tags=asked.tags,
-                trace=trace_of(traceparent),
-            )
-        )  # fmt: skip
-        assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
+        await check_all([asked], caller)
+        known = {asked.task: await store.known_task(asked.task)}
+        key = idempotency_key or asked.key
+        (made,) = await store.submit(submission(asked, known, caller, key, traceparent))
         if not made.created:
             response.headers["Idempotency-Replayed"] = "true"
-        return Made(task_id=made.id, state=(await store.events(made.id))[0].to_state)
+        return await born(made.id)
 
-    return router
+    @many.post("/tasks/many", status_code=201)
+    async def submit_many(
+        asked: Annotated[list[NewTask], Field(min_length=1, max_length=1000, fail_fast=True)],
+        caller: Annotated[Principal, needs("user")],
+        traceparent: TraceParent = None,
+    ) -> list[Made]:
+        """Make these tasks, all or none. Each may have a `key` of its own."""
+        await check_all(asked, caller)
+        known = {name: await store.known_task(name) for name in {one.task for one in asked}}
+        made = await store.submit(*(submission(one, known, caller, one.key, traceparent) for one in asked))
+        return [await born(one.id) for one in made]
+
+    async def check_all(tasks: Sequence[NewTask], caller: Principal) -> None:
+        for upstream in {upstream for one in tasks for upstream in one.waits()}:
+            await check_visible(store, caller, upstream)
+
+    async def born(task: UUID | None) -> Made:
+        assert task is not None  # noqa: S101 - only children of a repeated parent have none
+        return Made(task_id=task, state=(await store.events(task))[0].to_state)
+
+    both = APIRouter()
+    both.include_router(router)
+    both.include_router(many)
+    return both
+
+
+def submission(
+    asked: NewTask,
+    known: Mapping[str, Mapping[str, Any] | None],
+    caller: Principal,
+    key: str | None,
+    trace: str | None,
+) -> Submission:
+    said = {**(known[asked.task] or {})}
+    said |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
+    return Submission(
+        asked.task, asked.payload, queue=said.get("queue"), priority=said.get("priority") or 0,
+        max_attempts=said.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
+        owner=caller.owner, after=asked.waits(), tags=asked.tags,
+        limit_key=asked.limit_key, limit_to=asked.limit_to, time_limit=duration(asked.time_limit),
+        trace=trace_of(trace),
+    )  # fmt: skip
+
+
+def duration(given: float | str | None) -> timedelta | None:
+    return None if given is None else parse_duration(given)

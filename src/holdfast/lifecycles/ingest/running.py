@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, StepInvalid
 from holdfast.kernel.attempt import ATTEMPT, Attempt
 from holdfast.kernel.leaving import Leaving
-from holdfast.kernel.running import attempt_of, called, fitting, in_loop, read_back
+from holdfast.kernel.running import at_hand, attempt_of, called, fitting, in_loop, read_back
 from holdfast.kernel.task import Checkpoint, Moved
 from holdfast.lifecycles.ingest.declaration import INGEST_ITEM, MOVES
 from holdfast.lifecycles.ingest.envelope import Envelope, failure_from, is_envelope, opened
@@ -122,7 +122,7 @@ def is_ahead(attempt: Attempt, target: str) -> bool:
 
 async def check_budget(attempt: Attempt) -> None:
     """Raise Leaving if the run of this item has spent its budget: its owner decides."""
-    library = Library.beside(attempt.desk.store)
+    library = Library.beside(at_hand())
     if attempt not in BUDGETED:
         BUDGETED[attempt] = await library.has_budget(attempt.lease.task_id)
     if BUDGETED[attempt] and not await library.may_spend(attempt.lease.task_id):

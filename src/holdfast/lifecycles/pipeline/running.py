@@ -32,7 +32,7 @@ from holdfast.kernel.calls import patiently
 from holdfast.kernel.failing import Errors, outcome_of
 from holdfast.kernel.leaving import Leaving
 from holdfast.kernel.params import parameters
-from holdfast.kernel.running import called, current
+from holdfast.kernel.running import at_hand, called, current
 from holdfast.kernel.task import Cancelled, Failed, Json, Later, Outcome, Partial
 from holdfast.lifecycles.pipeline.jobs import Jobs, Row, Verdict
 from holdfast.lifecycles.pipeline.notes import NOTES, Notes, Skip
@@ -53,7 +53,7 @@ async def run_job(
     current()
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease
-    jobs = Jobs.beside(attempt.desk.store)
+    jobs = Jobs.beside(at_hand())
     rows, settings = await patiently(lambda: jobs.stages(attempt.lease.task_id))
     if not rows:
         if not await patiently(lambda: jobs.adopt(attempt.lease)):

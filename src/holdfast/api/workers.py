@@ -1,0 +1,359 @@
+"""What `holdfast worker` says where it speaks HTTP: one route for each word of `kernel.words`, for the role worker.
+
+Whoever holds a lease proves it with its token, here as everywhere. A worker that sleeps asks `idle` and is answered
+when there may be work for it; for all that sleep here, one connection listens.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from holdfast.api.leases import MANY, Held, LeaseSeconds, Output, lease_seconds_by_default
+from holdfast.errors import DeclarationInvalid
+from holdfast.http.access import Guarded, GuardedTurn, needs
+from holdfast.http.fields import Body, Json, Moment, Real, Text, Whole, Word, sane
+from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.kernel.spoken import dump_lease
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import (
+    Asked,
+    Cancelled,
+    Checkpoint,
+    Checkpointed,
+    Completion,
+    Done,
+    Failed,
+    Grant,
+    Later,
+    Moved,
+    Outcome,
+    Partial,
+    Settled,
+    Settlement,
+    Step,
+    Upstream,
+)
+from holdfast.lifecycles import LIFECYCLES, declare_all
+from holdfast.wakeups.postgres import PostgresEars
+from holdfast.wakeups.publishing import Wakings
+
+wait_most_seconds = 20.0
+TOO_MANY = Field(max_length=1000, fail_fast=True)
+OURS = {lifecycle.name for lifecycle in LIFECYCLES}
+
+
+class Settling(Held):
+    """A lease, and how it ended: one of these."""
+
+    done: Done | None = None
+    partial: Partial | None = None
+    moved: Moved | None = None
+    later: Later | None = None
+    failed: Failed | None = None
+    cancelled: Cancelled | None = None
+
+    @model_validator(mode="after")
+    def is_one(self) -> "Settling":
+        if len(self._outcomes()) != 1:
+            raise ValueError("is one of done, partial, moved, later, failed, cancelled")
+        return self
+
+    def _outcomes(self) -> list[Outcome]:
+        said = (self.done, self.partial, self.moved, self.later, self.failed, self.cancelled)
+        return [one for one in said if one is not None]
+
+    def settlement(self) -> Settlement:
+        return self.proof(), self._outcomes()[0]
+
+
+class Turn(Body):
+    """Results out, up to `n` tasks in. `since`: the due time and the id of the task at which to begin."""
+
+    worker_id: Word
+    settlements: Annotated[list[Settling], Field(max_length=10_000, fail_fast=True)] = []  # noqa: RUF012
+    queues: Annotated[list[Word], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
+    names: Annotated[list[Word], TOO_MANY] | None = None
+    n: Annotated[Whole, Field(ge=0, le=10_000)] = 0
+    lease_seconds: LeaseSeconds = lease_seconds_by_default
+    since: tuple[Moment, UUID] | None = None
+
+
+class Turned(BaseModel):
+    """The settlements that were not accepted, each with its status, and the leases."""
+
+    refused: dict[UUID, str]
+    leases: list[dict[str, Any]]
+
+
+class Keeping(Held):
+    """A step that is done, a move to another state, or both."""
+
+    step: Word | None = None
+    result: Json = None
+    to: Word | None = None
+    usage: Json = None
+
+
+class Delivering(Held):
+    """A lease that ended well, with what it has put out."""
+
+    result: Json = None
+    outputs: Annotated[list[Output], TOO_MANY] = []  # noqa: RUF012
+
+    def completion(self) -> Completion:
+        return Completion(self.proof(), Done(self.result, [one.made() for one in self.outputs]))
+
+
+class Asking(Held):
+    step: Word
+    question: Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(sane)]
+    within_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)]
+
+
+class Pointed(Body):
+    tasks: Annotated[list[UUID], TOO_MANY]
+
+
+class Recorded(Held):
+    kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+    step: Word | None = None
+    data: Json = None
+
+
+class Spending(Body):
+    budget: Word
+    amount: Annotated[Real, Field(gt=0, le=1e9)] = 1
+    told: Moment | None = None
+
+
+class Hello(Body):
+    """Who works here, on what, and of each task by name its queue, max_attempts and priority."""
+
+    worker_id: Word
+    label: Annotated[str, Field(max_length=200)] = ""
+    queues: Annotated[list[Word], Field(min_length=1, max_length=100, fail_fast=True)]
+    names: Annotated[list[Word], TOO_MANY] | None = None
+    slots: Annotated[Whole, Field(ge=1, le=100_000)] = 1
+    tasks: dict[str, dict[str, Json]] | None = None
+
+
+class Sleeping(Body):
+    """A worker that is about to sleep; with `wait_seconds` the answer comes when it is to wake."""
+
+    worker_id: Word
+    wait_seconds: Annotated[Real, Field(ge=0, le=wait_most_seconds)] = 0
+
+
+class Woken(BaseModel):
+    """Whether it was woken; and how long it is until something falls due, if that is known."""
+
+    woken: bool
+    due_seconds: float | None
+
+
+class Who(Body):
+    worker_id: Word
+
+
+class HandBack(Who):
+    kept: Annotated[list[UUID], Field(max_length=100_000, fail_fast=True)] = []  # noqa: RUF012
+
+
+class Number(BaseModel):
+    tasks: int
+
+
+class ToolSaid(Body):
+    id: Word
+    title: Text
+    agents: Annotated[list[dict[str, Json]], TOO_MANY]
+
+
+class PipelineSaid(Body):
+    name: Word
+    title: Text
+    stages: Annotated[list[dict[str, Json]], TOO_MANY]
+    params: dict[str, Json]
+    queue: Word | None = None
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)]
+    limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)] | None = None
+
+
+class BatchSaid(Body):
+    task_type: Word
+    provider: Word
+    name: Word
+    queue: Word | None = None
+    offer: dict[str, Json]
+
+
+class DagSaid(Body):
+    name: Word
+    title: Text
+    nodes: Annotated[list[dict[str, Json]], Field(max_length=5000, fail_fast=True)]
+    edges: Annotated[list[dict[str, Json]], Field(max_length=20_000, fail_fast=True)]
+    params: dict[str, Json]
+    writes: dict[Word, Literal["replace", "extends"]]
+    cutover: Literal["auto", "manual"]
+
+
+class ScheduleSaid(Body):
+    name: Word
+    cron: Word
+    timezone: Word
+    starts: Literal["task", "dag"]
+    target: dict[str, Json]
+    missed: Literal["latest", "all", "skip"]
+    at: Word | None = None
+    own_queue: Word | None = None
+
+
+class Published(Body):
+    tools: Annotated[list[ToolSaid], TOO_MANY] = []  # noqa: RUF012
+    pipelines: Annotated[list[PipelineSaid], TOO_MANY] = []  # noqa: RUF012
+    batches: Annotated[list[BatchSaid], TOO_MANY] = []  # noqa: RUF012
+    dags: Annotated[list[DagSaid], TOO_MANY] = []  # noqa: RUF012
+    schedules: Annotated[list[ScheduleSaid], TOO_MANY] = []  # noqa: RUF012
+
+
+class Declaring(Body):
+    """What an application has of its own: lifecycles as they are defined, queues, and what it offers."""
+
+    lifecycles: Annotated[list[dict[str, Json]], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
+    queues: Annotated[list[Word], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
+    published: Published = Published()
+
+
+def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
+    """The routes. Without `ears` nobody is woken here: whoever sleeps is answered when its time is over."""
+    router, turns = (
+        APIRouter(prefix="/internal", tags=["workers"], route_class=guarded, dependencies=[needs("worker")])
+        for guarded in (Guarded, GuardedTurn)
+    )
+
+    @turns.post("/turn", response_model=Turned)
+    async def turn(asked: Turn) -> JSONResponse:
+        """Settle, then claim, in one call and one commit. Not to be sent again blindly: see `hand-back`."""
+        refused, leases = await store.turn(
+            [one.settlement() for one in asked.settlements], asked.queues, asked.n, worker=asked.worker_id,
+            lasting=timedelta(seconds=asked.lease_seconds), names=asked.names, since=asked.since,
+        )  # fmt: skip
+        told = {str(task): status for task, status in refused.items()}
+        return JSONResponse({"refused": told, "leases": [dump_lease(lease) for lease in leases]})
+
+    @turns.post("/settle")
+    async def settle(asked: Annotated[list[Settling], MANY]) -> list[Settled]:
+        """End these leases, without claiming. Each has its own answer, in any order."""
+        return await store.settle(*(one.settlement() for one in asked))
+
+    @turns.post("/keep")
+    async def keep(asked: Annotated[list[Keeping], MANY]) -> list[Checkpointed]:
+        """Keep steps and move on to other states under the same lease. Each has its own answer, in any order."""
+        return await store.checkpoint(
+            *(Checkpoint(one.proof(), one.step, one.result, one.to, one.usage) for one in asked)
+        )
+
+    @router.post("/steps")
+    async def steps(asked: Held) -> list[Step]:
+        """The steps of a task that the caller holds. 409 `lease-lost` for whoever does not."""
+        return await store.held_steps(asked.proof())
+
+    @router.post("/upstream")
+    async def upstream(asked: Held) -> list[Upstream]:
+        """What a task that the caller holds has waited for. 409 `lease-lost` for whoever does not."""
+        return await store.held_upstream(asked.proof())
+
+    @turns.post("/deliver")
+    async def deliver(asked: Annotated[list[Delivering], MANY]) -> list[Settled]:
+        """End these leases well, and publish what they have put out, all or none. 422 `output-refused`."""
+        return await store.deliver(*(one.completion() for one in asked))
+
+    @router.post("/ask")
+    async def ask(asked: Asking) -> Asked:
+        """Write down what a task that the caller holds asks a person, unless it is written down."""
+        return await store.ask(asked.proof(), asked.step, asked.question, timedelta(seconds=asked.within_seconds))
+
+    @router.post("/which-wait")
+    async def which_wait(asked: Pointed) -> list[UUID]:
+        """Those of these tasks that wait for a worker, for one that was sent messages about them."""
+        return sorted(await Wakings.beside(store).which_wait(asked.tasks))
+
+    @turns.post("/record", status_code=204)
+    async def record(asked: Recorded) -> None:
+        """Write down what happened in a task that the caller holds. 409 `lease-lost` for whoever does not."""
+        await store.record(asked.proof(), asked.kind, asked.step, asked.data)
+
+    @router.post("/spend")
+    async def spend(asked: Spending) -> Grant:
+        """Take a share of a budget, or learn when to ask again. 422 `budget-unknown`."""
+        return await store.spend(asked.budget, asked.amount, told=asked.told)
+
+    @turns.post("/hello", status_code=204)
+    async def hello(asked: Hello) -> None:
+        """Say who works here and on what, at the start and then every few seconds."""
+        await store.hello(
+            asked.worker_id, label=asked.label, queues=asked.queues, names=asked.names, slots=asked.slots,
+            tasks=asked.tasks,
+        )  # fmt: skip
+
+    @router.post("/idle")
+    async def idle(asked: Sleeping) -> Woken:
+        """Say that this worker is about to sleep. With `wait_seconds`: sleep here until there may be work."""
+        due = await store.idle(asked.worker_id)
+        seconds = None if due is None else max(due.total_seconds(), 0.0)
+        if not asked.wait_seconds or ears is None:
+            return Woken(woken=False, due_seconds=seconds)
+        falls_due = seconds is not None and seconds < asked.wait_seconds
+        woken = await ears.wait(asked.worker_id, seconds if falls_due and seconds else asked.wait_seconds)
+        return Woken(woken=woken or falls_due, due_seconds=None)
+
+    @router.post("/lose")
+    async def lose(asked: Annotated[list[Held], MANY]) -> Number:
+        """Say that a process died while it was running these."""
+        return Number(tasks=await store.lose_these([one.proof() for one in asked]))
+
+    @turns.post("/hand-back")
+    async def hand_back(asked: HandBack) -> Number:
+        """Give back what this worker holds, but for these, at no cost: also what it was given and never heard of."""
+        return Number(tasks=await store.hand_back(asked.worker_id, asked.kept))
+
+    @router.post("/goodbye", status_code=204)
+    async def goodbye(asked: Who) -> None:
+        """Say that this worker is gone. Its leases stay until they are settled or expire."""
+        await store.goodbye(asked.worker_id)
+
+    @turns.post("/declare", status_code=204)
+    async def declare(asked: Declaring) -> None:
+        """Write down what an application has of its own, as a worker does at its start."""
+        own = [own_lifecycle(definition) for definition in asked.lifecycles]
+        await declare_all(store, own, asked.published.model_dump())
+        for queue in asked.queues:
+            await store.make_queue(queue)
+
+    both = APIRouter(responses=PROBLEMS)
+    both.include_router(router)
+    both.include_router(turns)
+    return both
+
+
+def own_lifecycle(definition: Mapping[str, Any]) -> Lifecycle:
+    """A lifecycle of an application. Raises DeclarationInvalid for what is none, or is not the application's."""
+    try:
+        lifecycle = Lifecycle.from_definition(definition)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise DeclarationInvalid(
+            f"It is not written as a lifecycle is: {type(error).__name__}: {error}.",
+            fix="Send what Lifecycle.definition() gives.",
+        ) from error
+    if lifecycle.name in OURS or lifecycle.effects is not None:
+        raise DeclarationInvalid(
+            f"{lifecycle.name} comes with Holdfast." if lifecycle.name in OURS else f"{lifecycle.name} has effects.",
+            fix="Over HTTP, declare lifecycles of your own, without effects: those are functions of the database.",
+        )
+    return lifecycle

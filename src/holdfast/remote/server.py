@@ -1,0 +1,225 @@
+"""Calling a server of Holdfast over HTTP: JSON there and back. What it refuses is raised as the class of the same code.
+
+Several servers before one database are as good as one: when one does not answer, or says that it cannot, the next is
+asked. What must not happen twice is sent a second time only where the first certainly never arrived.
+"""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import httpx
+
+from holdfast import errors
+from holdfast.errors import HoldfastError, KeyRefused, PayloadInvalid, RequestInvalid, ServerUnreachable, TaskBusy
+from holdfast.kernel.settings import Settings
+
+calls_at_most = 5
+longest_pause_seconds = 1.0
+silence_most = timedelta(seconds=60)
+connect_within_seconds = 5.0
+connections_kept_seconds = 2.0  # a server gives idle ones up after 5; whoever sends at that moment gets no answer
+
+AWAY = (502, 503, 504)
+NEVER_ARRIVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+BY_CODE = {
+    kind.http_code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, HoldfastError)
+}  # fmt: skip
+
+
+class Server:
+    """A server that is there, or one of several, for as long as the block lasts."""
+
+    def __init__(self, settings: Settings, http: httpx.AsyncClient) -> None:
+        self._addresses = settings.servers
+        self._http = http
+        self._turn = random.randrange(len(self._addresses))  # noqa: S311 - not all clients at one
+
+    @property
+    def address(self) -> str:
+        """Whom the next call asks first."""
+        return self._addresses[self._turn % len(self._addresses)]
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        within: timedelta = silence_most,
+    ) -> dict[str, Any]:
+        """Its answer. While there is none it is asked again: all that is asked here can be asked twice.
+
+        Raises what the server says.
+        """
+        headers = {"Idempotency-Key": key} if key else {}
+        return dict(await self.say(method, path, body, headers=headers, within=within, busy_again=True) or {})
+
+    async def say(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        within: timedelta = silence_most,
+        repeatable: bool = True,
+        busy_again: bool = False,
+        calls: int | None = None,
+    ) -> Any:
+        """The answer's JSON, asked for again of the next server while there is none, so many `calls` at most.
+
+        Not `repeatable`: only as long as the question has certainly not arrived. Raises what the server says.
+        """
+        content = None if body is None else written(body)
+        most = calls or calls_at_most
+        for call in range(1, most + 1):
+            turn = self._turn
+            try:
+                answer = await self._http.request(
+                    method,
+                    f"{self.address}{path}",
+                    content=content,
+                    headers={"Content-Type": "application/json", **(headers or {})},
+                    timeout=httpx.Timeout(within.total_seconds(), connect=connect_within_seconds),
+                )
+            except httpx.TransportError as error:
+                self._pass_on(turn)
+                if call == most or not (repeatable or isinstance(error, NEVER_ARRIVED)):
+                    raise self.unreachable(error) from error
+            except asyncio.CancelledError:  # whoever waits no longer asks another one the next time
+                self._pass_on(turn)
+                raise
+            else:
+                is_busy = code_of(answer) == TaskBusy.http_code
+                if answer.status_code not in AWAY or (is_busy and not busy_again):
+                    return checked(answer)
+                self._pass_on(turn)
+                if call == most or not repeatable:
+                    return checked(answer)
+            if call >= len(self._addresses):
+                await asyncio.sleep(min(0.1 * 2**call, longest_pause_seconds) * random.uniform(0.5, 1.0))  # noqa: S311
+        raise self.unreachable(None)  # pragma: no cover - the last call has returned or raised
+
+    def _pass_on(self, turn: int) -> None:
+        """Let the next call ask the next server, unless another call has seen to that."""
+        if self._turn == turn:
+            self._turn += 1
+
+    async def send(self, link: Mapping[str, Any], body: AsyncIterator[bytes], size: int) -> None:
+        """Bring a file by its link. Raises UrlRefused for one that is good no more, or whatever is wrong with it."""
+        headers = {**link["headers"], "Content-Length": str(size)}
+        try:
+            answer = await self._http.request(link["method"], link["url"], content=body, headers=headers)
+        except httpx.TransportError as error:
+            raise self.unreachable(error) from error
+        checked(answer, otherwise=errors.UrlRefused)
+
+    @contextlib.asynccontextmanager
+    async def fetch(self, url: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A file, as it comes."""
+        try:
+            async with self._http.stream("GET", url) as answer:
+                if answer.status_code != 200:
+                    await answer.aread()
+                    checked(answer)
+                yield answer.aiter_bytes()
+        except httpx.TransportError as error:
+            raise self.unreachable(error) from error
+
+    def unreachable(self, error: Exception | None) -> ServerUnreachable:
+        return ServerUnreachable(
+            f"{', '.join(self._addresses)}: {str(error) or type(error).__name__}.",
+            fix="Start it with `holdfast up`, or name another with HOLDFAST_API.",
+        )
+
+
+@contextlib.asynccontextmanager
+async def calling(settings: Settings) -> AsyncIterator[Server]:
+    """The server of these settings. A key is shown to that server only, not to where its links lead."""
+    key = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
+
+    own = {place_of(httpx.URL(address)) for address in settings.servers}
+
+    async def show_key(request: httpx.Request) -> None:
+        if place_of(request.url) in own:
+            request.headers.update(key)
+
+    async with httpx.AsyncClient(
+        base_url=settings.servers[0],
+        timeout=silence_most.total_seconds(),
+        event_hooks={"request": [show_key]},
+        limits=httpx.Limits(keepalive_expiry=connections_kept_seconds),
+    ) as http:
+        yield Server(settings, http)
+
+
+def place_of(url: httpx.URL) -> tuple[str, str, int | None]:
+    """Which server an address leads to, however it is written."""
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)
+
+
+def written(body: object) -> bytes:
+    """JSON as it is sent: ids and moments as text, durations as seconds. Raises PayloadInvalid."""
+    try:
+        try:
+            return json.dumps(body, default=plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:  # half a pair of surrogates: the server is to say what is wrong with it
+            return json.dumps(body, default=plain, allow_nan=False).encode()
+    except RecursionError as error:
+        raise PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.") from error
+    except (TypeError, ValueError) as error:
+        raise PayloadInvalid(
+            f"{error}.", fix="Pass strings, numbers, booleans, None, and lists and dictionaries of these."
+        ) from error
+
+
+def plain(value: object) -> object:
+    match value:
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def checked(answer: httpx.Response, otherwise: type[HoldfastError] = RequestInvalid) -> Any:
+    """The answer's JSON. Raises the error that a problem stands for; `otherwise` for one that is not ours."""
+    if answer.is_success:
+        is_json = answer.headers.get("content-type", "").startswith("application/json")
+        return answer.json() if is_json and answer.content else {}
+    try:
+        problem = dict(answer.json())
+    except ValueError:
+        problem = {}
+    detail = str(problem.get("detail") or f"{answer.status_code} {answer.reason_phrase}")
+    if answer.status_code >= 500:
+        otherwise = ServerUnreachable if answer.status_code in AWAY else HoldfastError
+    kind = BY_CODE.get(str(problem.get("code")), otherwise)
+    fields = [f"{'.'.join(map(str, one['loc']))}: {one['message']}" for one in problem.get("errors") or []]
+    if kind is KeyRefused:
+        raise KeyRefused(detail, fix="Set HOLDFAST_KEY to a key that counts there.")
+    if issubclass(kind, errors.Failure):
+        kind = otherwise
+    raise kind("\n".join([detail, *fields]))
+
+
+def code_of(answer: httpx.Response) -> str:
+    """The code of a problem; nothing for what is none."""
+    if answer.is_success:
+        return ""
+    try:
+        return str(answer.json().get("code"))
+    except (ValueError, AttributeError):
+        return ""

@@ -1,0 +1,101 @@
+"""The line over which a worker speaks: SQL to a database, or HTTP to a server that has one. The settings say which."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.kernel.opening import Opening, open_database
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.store import Store
+from holdfast.kernel.sweeper import sweep_on
+from holdfast.kernel.task import Json
+from holdfast.kernel.words import Words
+from holdfast.lifecycles import NEED_DATABASE, declare_all
+from holdfast.schedules.ticker import tick_on
+from holdfast.sdk.client import Holdfast
+from holdfast.wakeups import Wakeups
+from holdfast.wakeups.opening import hear_queue, open_wakeups, publishing
+
+
+class Declare(Protocol):
+    """Write down what an application has of its own: lifecycles, what it offers, and queues."""
+
+    async def __call__(
+        self,
+        lifecycles: Sequence[Mapping[str, Json]],
+        published: Mapping[str, Sequence[Mapping[str, Json]]],
+        queues: Sequence[str],
+    ) -> None: ...
+
+
+Chores = Callable[[Sequence[str]], Sequence[Callable[[], Coroutine[Any, Any, None]]]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """An open line: what can be said on it, how a worker is woken, and what else whoever has it does."""
+
+    place: str
+    """Where it leads, in words."""
+    words: Words
+    declare: Declare
+    wakeups: Callable[[str], Wakeups]
+    chores: Chores = lambda schedules: ()
+    """Over and over, beside the leases; told which schedules the application declares."""
+
+
+@contextlib.asynccontextmanager
+async def open_line(settings: Settings, *, connections: int, migrated: bool = False) -> AsyncIterator[Line]:
+    """The line of these settings. Raises a DatabaseError or a MigrationError."""
+    if settings.is_remote:
+        from holdfast.remote.worker import RemoteWakeups, open_remote  # only who speaks HTTP pays for what it imports
+
+        async with open_remote(settings) as remote:
+
+            def listen(worker: str) -> Wakeups:
+                return hear_queue(settings, remote.which_wait) or RemoteWakeups(remote, worker)
+
+            yield Line(", ".join(settings.servers), remote, remote.declare, listen)
+        return
+    async with open_database(settings, connections=connections, migrated=migrated) as opening:
+        yield by_database(settings, opening)
+
+
+def by_database(settings: Settings, opening: Opening) -> Line:
+    """With the database at hand. Like every process that has it, the worker sweeps, ticks and publishes wake-ups."""
+    store, publish = opening.store, publishing(settings, opening.store)
+
+    def chores(schedules: Sequence[str]) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        return lambda: sweep_on(store), lambda: tick_on(store, schedules), *publish
+
+    return Line(
+        opening.address.label,
+        store,
+        partial(declare_in, store),
+        lambda worker: open_wakeups(settings, opening, worker),
+        chores,
+    )
+
+
+async def declare_in(
+    store: Store,
+    lifecycles: Sequence[Mapping[str, Json]],
+    published: Mapping[str, Sequence[Mapping[str, Json]]],
+    queues: Sequence[str],
+) -> None:
+    await declare_all(store, [Lifecycle.from_definition(one) for one in lifecycles], published)
+    for queue in queues:
+        await store.make_queue(queue)
+
+
+def leave_out(app: Holdfast) -> list[str]:
+    """Take the tasks away that this worker cannot run, since their handlers ask the database themselves."""
+    if not app.settings.is_remote:
+        return []
+    left_out = sorted(name for name, task in app.tasks.items() if task.lifecycle in NEED_DATABASE)
+    for name in left_out:
+        del app.tasks[name]
+    return left_out

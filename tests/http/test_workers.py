@@ -1,0 +1,257 @@
+"""The words of a worker over HTTP: each is proven by the lease, and answers as the kernel does."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from holdfast.errors import DeclarationInvalid, LeaseLost, MoveRefused, RequestInvalid, ServerUnreachable
+from holdfast.kernel.lifecycle import Lifecycle, final, work
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import (
+    Cancelled,
+    Checkpoint,
+    Done,
+    Failed,
+    Later,
+    Lease,
+    Moved,
+    Outcome,
+    Partial,
+    Proof,
+    Submission,
+)
+from holdfast.kernel.words import Words
+from holdfast.lifecycles.dispatch.declaration import DISPATCH
+from holdfast.remote.server import Server
+from holdfast.remote.worker import RemoteWakeups, RemoteWorker, open_remote
+from holdfast.testing import Clock, Database
+from tests.http.conftest import client
+from tests.http.serving import serving
+from tests.promises.stage import MINUTE, submit
+
+WORKER = "w1"
+
+
+@pytest.fixture
+def words(app: FastAPI) -> RemoteWorker:
+    return RemoteWorker(Server(Settings(api="http://localhost:7777"), client(app)))
+
+
+async def taken(words: Words, n: int = 10) -> list[Lease]:
+    return (await words.turn([], ["default"], n, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
+
+
+async def test_a_lease_is_the_same_by_whatever_way_it_came(words: RemoteWorker, store: Store) -> None:
+    await submit(store, payload={"text": "grüße", "deep": [1, {"x": None}]}, priority=3)
+    (lease,) = await taken(words)
+    again = (await words.turn([(lease, Later())], ["default"], 0, lasting=MINUTE, worker=WORKER))[0]
+    assert again == {}
+    (plain,) = await store.claim(["default"], lasting=MINUTE, worker=WORKER)
+    fields = set(vars(plain)) - {"token", "expires_at", "version", "resumed", "due_at"}
+    assert {name: vars(lease)[name] for name in fields} == {name: vars(plain)[name] for name in fields}
+    assert all(isinstance(vars(plain)[name], type(value)) for name, value in vars(lease).items())
+
+
+TICKET = Lifecycle(
+    "ticket", start="OPEN", cancel="DROPPED", fail="BROKEN",
+    states=[
+        work("OPEN", to=["CHECKED", "HALF"], done="CLOSED"), work("CHECKED", to=["CLOSED"]),
+        final("CLOSED", "done"), final("HALF", "partial"), final("BROKEN", "failed"), final("DROPPED", "cancelled"),
+    ],
+)  # fmt: skip
+
+OUTCOMES: list[tuple[Outcome, str]] = [
+    (Done({"all": "well"}), "CLOSED"),
+    (Moved("CHECKED", {"looked": 1}, timedelta(seconds=1.5)), "CHECKED"),
+    (Moved("HALF", {"half": 1}), "HALF"),
+    (Later(timedelta(seconds=2), kind="poll", message="half a pair \ud800"), "OPEN"),
+    (Failed("Fatal", "no \0 \ud800", code="x", step="first"), "BROKEN"),
+    (Failed("RateLimited", "slowly", retry_after=timedelta(seconds=3), budget="vendor"), "OPEN"),
+    (Cancelled("nobody asked"), "OPEN"),
+]
+
+
+@pytest.mark.parametrize(("outcome", "state"), OUTCOMES, ids=lambda one: str(one)[:30])
+async def test_every_outcome_leads_where_it_leads_over_sql(
+    words: RemoteWorker, store: Store, outcome: Outcome, state: str
+) -> None:
+    await words.declare([TICKET.definition()], {}, ["ticket"])
+    tasks = [one.id for one in await store.submit(*[Submission("work", lifecycle="ticket")] * 2) if one.id]
+    first, second = (await words.turn([], ["ticket"], 2, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
+    await words.turn([(first, outcome)], ["ticket"], 0, lasting=MINUTE, worker=WORKER)
+    await store.settle((second, outcome))
+    by_http, by_sql = [await store.read(one) for one in (first.task_id, second.task_id)]
+    assert {by_http["state"], by_sql["state"]} == {state}
+    assert by_http["result"] == by_sql["result"]
+    notes = [(await store.events(task))[-1].data for task in tasks]
+    for note in notes:
+        (note or {}).pop("retry_at", None)
+    assert notes[0] == notes[1]
+
+
+async def test_what_a_lifecycle_refuses_is_told_for_each(words: RemoteWorker, store: Store) -> None:
+    await submit(store)
+    await submit(store)
+    first, second = await taken(words)
+    stale = Proof(second.task_id, second.attempt, uuid4())
+    refused, _ = await words.turn(
+        [(first, Partial()), (stale, Done())], ["default"], 0, lasting=MINUTE, worker=WORKER
+    )  # fmt: skip
+    assert refused == {first.task_id: "undeclared", second.task_id: "lost"}
+    (settled,) = await words.settle((second, Done(1)))
+    assert (settled.status, settled.state, settled.task_id) == ("ok", "Completed", second.task_id)
+
+
+async def test_whoever_does_not_hold_a_task_neither_reads_nor_writes_in_it(words: RemoteWorker, store: Store) -> None:
+    await submit(store)
+    (lease,) = await taken(words)
+    (kept,) = await words.checkpoint(Checkpoint(lease, "one", {"secret": 1}))
+    assert kept.status == "ok"
+    stranger = Proof(lease.task_id, lease.attempt, uuid4())
+    with pytest.raises(LeaseLost):
+        await words.held_steps(stranger)
+    with pytest.raises(LeaseLost):
+        await words.record(stranger, "seen")
+    assert (await words.checkpoint(Checkpoint(stranger, "two")))[0].status == "lost"
+    assert await words.lose_these([stranger]) == 0
+    assert await words.heartbeat([stranger], lasting=MINUTE) == {}
+    (step,) = await words.held_steps(lease)
+    assert (step.name, step.result, step.done) == ("one", {"secret": 1}, True)
+    await words.record(lease, "seen", "one", {"by": "me"})
+    beat = (await words.heartbeat([lease], lasting=MINUTE, progress={lease.task_id: {"done": 1}}))[lease.task_id]
+    assert (beat.cancel_requested, (await store.read(lease.task_id))["progress"]) == (False, {"done": 1})
+
+
+async def test_claims_whose_answer_was_lost_go_back(words: RemoteWorker, store: Store) -> None:
+    tasks = [await submit(store) for _ in range(3)]
+    (kept, *_) = await taken(words)
+    assert await words.hand_back(WORKER, [kept.task_id]) == 2
+    assert [bool((await store.read(task))["lease_expires_at"]) for task in tasks].count(True) == 1
+    assert await words.lose_these([kept]) == 1
+    known = {"work": {"priority": 3}}
+    await words.hello(WORKER, label="here", queues=["default"], names=["work"], slots=2, tasks=known)
+    assert [one.label for one in await store.workers()] == ["here"]
+    await words.goodbye(WORKER)
+    assert await store.workers() == []
+
+
+async def test_an_application_declares_what_is_its_own_and_nothing_else(words: RemoteWorker, store: Store) -> None:
+    await words.declare([TICKET.definition()], {}, ["ticket", "letters"])
+    assert {"ticket", "letters"} <= {one.name for one in await store.queues()}
+    with_effects = {**TICKET.definition(), "name": "mine", "effects": "dispatch_moved"}
+    for wrong in (DISPATCH.definition(), with_effects, {"name": "half"}, {**TICKET.definition(), "states": 7}):
+        with pytest.raises(DeclarationInvalid):
+            await words.declare([wrong], {}, [])
+    assert "mine" not in {one.name for one in await store.lifecycles()}
+
+
+async def test_budgets_are_shared_with_workers_over_http(words: RemoteWorker, store: Store) -> None:
+    await store.set_budget("vendor", 1, timedelta(minutes=1))
+    first, second = await words.spend("vendor"), await words.spend("vendor")
+    assert (first.granted, second.granted) == (True, False)
+    assert second.retry_at is not None
+    with pytest.raises(RequestInvalid):
+        await words.spend("nobody set this")
+
+
+async def test_a_key_that_is_refused_at_work_is_waited_for(words: RemoteWorker, store: Store) -> None:
+    await store.make_key("somebody", ["user"])  # from now on requests need one
+    with pytest.raises(ServerUnreachable):
+        await taken(words)
+
+
+# Sleeping
+
+
+async def test_whoever_sleeps_at_a_server_is_woken(database: Database, store: Store) -> None:
+    with serving(database) as address:
+        async with open_remote(Settings(api=address)) as words:
+            await words.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
+            wakeups = RemoteWakeups(words, WORKER)
+            assert await wakeups.wait(20), "who is new looks once, for whatever was missed"
+            while await wakeups.wait(0.5):
+                pass
+            sleeping = asyncio.create_task(wakeups.wait(60))
+            await asyncio.sleep(0.2)
+            assert not sleeping.done()
+            await submit(store)
+            assert await sleeping
+            assert wakeups.hears
+
+
+async def test_where_nobody_hears_the_time_is_slept_through(words: RemoteWorker) -> None:
+    began = asyncio.get_running_loop().time()
+    assert not await RemoteWakeups(words, WORKER).wait(0.2)
+    assert asyncio.get_running_loop().time() - began >= 0.2
+
+
+async def test_a_sleeper_is_told_when_something_falls_due(words: RemoteWorker, store: Store, clock: Clock) -> None:
+    await words.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
+    assert await words.idle(WORKER) is None
+    await submit(store, delay=timedelta(seconds=90))
+    assert await words.idle(WORKER) == timedelta(seconds=90)
+
+
+# Servers
+
+
+class Flaky(httpx.AsyncBaseTransport):
+    """Two servers, of which the one named is away in some way."""
+
+    def __init__(self, app: FastAPI, away: str, how: Any) -> None:
+        self.inner = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self.away = away
+        self.how = how
+        self.asked: list[str] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request.url.host)
+        if request.url.host == self.away:
+            if isinstance(self.how, int):
+                return httpx.Response(self.how, request=request)
+            raise self.how("away")
+        return await self.inner.handle_async_request(request)
+
+
+def two(app: FastAPI, how: Any) -> tuple[Flaky, RemoteWorker]:
+    flaky = Flaky(app, "127.0.0.1", how)
+    server = Server(Settings(api="http://127.0.0.1:1, http://localhost:2"), httpx.AsyncClient(transport=flaky))
+    server._turn = 0
+    return flaky, RemoteWorker(server)
+
+
+@pytest.mark.parametrize("how", [httpx.ConnectError, httpx.ReadError, 503, 502])
+async def test_when_one_server_is_away_the_next_is_asked(app: FastAPI, store: Store, how: Any) -> None:
+    flaky, words = two(app, how)
+    await words.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
+    assert flaky.asked == ["127.0.0.1", "localhost"]
+    await words.goodbye(WORKER)
+    assert flaky.asked[2:] == ["localhost"], "who was away is not asked first again"
+
+
+async def test_a_claim_is_not_sent_again_unless_it_never_arrived(app: FastAPI, store: Store) -> None:
+    await submit(store)
+    flaky, words = two(app, httpx.ReadError)
+    with pytest.raises(ServerUnreachable):
+        await taken(words)
+    assert flaky.asked == ["127.0.0.1"]
+    flaky, words = two(app, httpx.ConnectError)
+    assert len(await taken(words)) == 1
+
+
+async def test_what_cannot_be_written_is_refused_as_over_sql(words: RemoteWorker, store: Store) -> None:
+    await submit(store)
+    (lease,) = await taken(words)
+    for wrong in (float("nan"), object(), "a\0b", "\ud800"):
+        with pytest.raises(RequestInvalid):
+            await words.turn([(lease, Done(wrong))], ["default"], 0, lasting=MINUTE, worker=WORKER)
+    with pytest.raises(MoveRefused):
+        await store.finish(lease, Moved("Queued"))
+    assert isinstance(lease.task_id, UUID)
+    assert (await words.settle((lease, Done("fine"))))[0].status == "ok"
