@@ -49,10 +49,9 @@ def test_any_json_is_an_answer(holdfast: Keyboard, stage: Stage, written: str, m
 
 def test_what_is_no_answer_is_refused(holdfast: Keyboard, stage: Stage) -> None:
     async def two(store: Store) -> UUID:
-        from holdfast.questions import Questions
 
         lease, _ = await asked(store)
-        await Questions.beside(store).ask(lease, "other", "Other?", DAY)
+        await store.ask(lease, "other", "Other?", DAY)
         return lease.task_id
 
     task = str(stage(two))

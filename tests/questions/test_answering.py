@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.errors import AlreadyAnswered, HoldfastError, QuestionClosed, QuestionUnknown, RequestInvalid
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Later, Lease
-from holdfast.questions import Asked, Questions
+from holdfast.kernel.task import Asked, Done, Later, Lease
+from holdfast.questions import Questions
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, meet, submit, take, take_one
 
@@ -21,7 +21,7 @@ async def asked(store: Store, step: str = "publish", **options: Any) -> tuple[Le
     """A task that a worker holds, and that has just asked."""
     await submit(store, **options)
     lease = await take_one(store)
-    return lease, await Questions.beside(store).ask(lease, step, "Publish?", DAY)
+    return lease, await store.ask(lease, step, "Publish?", DAY)
 
 
 def waits(question: Asked, *steps: str) -> Later:
@@ -105,10 +105,10 @@ async def test_late_is_late_for_the_task_and_for_the_person(store: Store, clock:
     with pytest.raises(QuestionClosed, match="until"):
         await questions.answer(lease.task_id, "yes")
     again = await take_one(store)
-    assert (await questions.ask(again, "publish", "Publish?", DAY)).status == "late"
+    assert (await store.ask(again, "publish", "Publish?", DAY)).status == "late"
     clock.set(clock.now() - timedelta(seconds=1))
     await questions.answer(lease.task_id, "yes")
-    told = await questions.ask(again, "publish", "Publish?", DAY)
+    told = await store.ask(again, "publish", "Publish?", DAY)
     assert (told.status, told.answer, told.secret) == ("answered", "yes", None)
 
 
@@ -117,10 +117,10 @@ async def test_a_question_is_asked_under_the_lease_alone(store: Store, clock: Cl
     lease, first = await asked(store)
     clock.advance(seconds=61)
     await store.sweep()
-    assert (await questions.ask(lease, "publish", "Publish?", DAY)).status == "lost"
-    assert (await questions.ask(lease, "other", "Other?", DAY)).status == "lost"
+    assert (await store.ask(lease, "publish", "Publish?", DAY)).status == "lost"
+    assert (await store.ask(lease, "other", "Other?", DAY)).status == "lost"
     second = await take_one(store)
-    again = await questions.ask(second, "publish", "Publish, really?", 5 * DAY)
+    again = await store.ask(second, "publish", "Publish, really?", 5 * DAY)
     assert again == first
     assert [one.question for one in await questions.open()] == ["Publish?"]
 
@@ -163,11 +163,11 @@ async def test_what_cannot_be_asked_or_answered_is_refused(store: Store) -> None
     lease = await take_one(store)
     for step, question, within in (("", "?", DAY), ("a", "", DAY), ("a", "x" * 2001, DAY), ("a", "?", -DAY)):
         with pytest.raises(RequestInvalid):
-            await questions.ask(lease, step, question, within)
+            await store.ask(lease, step, question, within)
     for named in ({}, {"step": "a"}, {"step": "a", "owner": "bob"}):
         with pytest.raises(QuestionUnknown):
             await questions.answer(lease.task_id, 1, **named)
-    await questions.ask(lease, "a", "A?", DAY)
+    await store.ask(lease, "a", "A?", DAY)
     with pytest.raises(QuestionUnknown):
         await questions.answer(lease.task_id, 1, step="a", owner="bob")
     with pytest.raises(HoldfastError):
@@ -179,7 +179,7 @@ async def test_many_workers_and_many_answers_leave_nobody_asleep(database: Datab
     for _ in range(30):
         await submit(store)
     leases = await take(store, n=30)
-    found = await asyncio.gather(*(questions.ask(lease, "publish", "Publish?", DAY) for lease in leases))
+    found = await asyncio.gather(*(store.ask(lease, "publish", "Publish?", DAY) for lease in leases))
     await asyncio.gather(
         *(store.finish(lease, waits(question)) for lease, question in zip(leases, found, strict=True)),
         *(questions.answer(lease.task_id, number % 3) for number, lease in enumerate(leases)),

@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.objects.local import Folder
-from holdfast.questions import Questions
 from holdfast.testing import Clock, Database
 from tests.http.apps import app_over
 from tests.http.conftest import client
@@ -65,7 +64,7 @@ async def test_whoever_has_the_link_answers_once(http: httpx.AsyncClient, store:
 
 async def test_the_page_asks_and_its_form_answers(http: httpx.AsyncClient, store: Store) -> None:
     lease, _ = await asked(store)
-    bold = await Questions.beside(store).ask(lease, "bold", "<b>&\"'Bold?</b>", DAY)
+    bold = await store.ask(lease, "bold", "<b>&\"'Bold?</b>", DAY)
     assert bold.secret
     page = await http.get(f"/answers/{bold.secret}", headers=PAGE)
     assert page.headers["content-type"].startswith("text/html")

@@ -1,9 +1,8 @@
 """The kernel's functions that only look: one short method for each, of the same name. None of them takes a lock."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from holdfast.kernel import wire
@@ -14,26 +13,15 @@ from holdfast.kernel.task import (
     Ended,
     Event,
     Explanation,
-    Json,
     Link,
     Moves,
     Page,
     Queue,
     Step,
     StepEvent,
+    Upstream,
     Worker,
 )
-
-
-@dataclass(frozen=True)
-class Upstream:
-    """A task that another one waited for: how it ended (None: it has not), and what it returned."""
-
-    name: str
-    task_id: UUID
-    policy: str
-    outcome: Literal["done", "partial", "failed", "cancelled"] | None
-    result: Json
 
 
 class Looking(Calls):

@@ -113,6 +113,11 @@ class Settings(BaseModel):
         return split_addresses(self.api) or [web_address(self.host, self.port)]
 
     @property
+    def server(self) -> str:
+        """The first of them: where links lead that people are given."""
+        return self.servers[0]
+
+    @property
     def is_remote(self) -> bool:
         """Whether applications and workers here speak to a server, and have no database."""
         return bool(self.api) and not self.url

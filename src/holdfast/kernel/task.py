@@ -223,6 +223,17 @@ class Checkpointed:
 
 
 @dataclass(frozen=True)
+class Upstream:
+    """A task that another one waited for: how it ended (None: it has not), and what it returned."""
+
+    name: str
+    task_id: UUID
+    policy: str
+    outcome: Literal["done", "partial", "failed", "cancelled"] | None
+    result: Json
+
+
+@dataclass(frozen=True)
 class Asked:
     """What became of a question. `secret` is what its link ends in, while it is open."""
 

@@ -18,10 +18,8 @@ from holdfast.kernel.calls import patiently
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.leaving import Waiting
 from holdfast.kernel.running import attempt_of, called, in_loop
-from holdfast.kernel.settings import read_settings
 from holdfast.kernel.store import refuse
-from holdfast.kernel.task import Duration, Json, Later
-from holdfast.questions import Asked
+from holdfast.kernel.task import Asked, Duration, Json, Later
 
 T = TypeVar("T")
 Tell = Callable[[str], object]
@@ -139,7 +137,7 @@ async def tell_once(attempt: Attempt, name: str, tell: Tell | None, asked: Asked
         known, _ = await attempt.stored(step)
     if not known:
         with attempt.within(step) as spent:
-            await called(tell, (link(asked),), {})
+            await called(tell, (link(attempt, asked),), {})
             await attempt.keep(step, cast(Json, mark), spent)
 
 
@@ -156,6 +154,6 @@ async def leave(attempt: Attempt, name: str, question: str, asked: Asked) -> Non
     )  # fmt: skip
 
 
-def link(asked: Asked) -> str:
+def link(attempt: Attempt, asked: Asked) -> str:
     """Where a person answers: at the server that HOLDFAST_API names, by default the one on this machine."""
-    return f"{read_settings().server}/answers/{asked.secret}"
+    return f"{attempt.settings().server}/answers/{asked.secret}"

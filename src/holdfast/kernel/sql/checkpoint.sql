@@ -152,12 +152,12 @@ end $$;
 
 -- What a task waited for, for whoever holds it. Raises TK001.
 create or replace function holdfast.held_upstream(p_id uuid, p_attempt int, p_token uuid)
-returns table (name text, task_id uuid, outcome text, result jsonb)
+returns table (name text, task_id uuid, policy text, outcome holdfast.outcome, result jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform holdfast.check_held(p_id, p_attempt, p_token);
-  return query select u.name, u.task_id, u.outcome::text, u.result from holdfast.upstream(p_id) u;
+  return query select u.* from holdfast.upstream(p_id) u;
 end $$;
 
 create or replace function holdfast.check_held(p_id uuid, p_attempt int, p_token uuid) returns void
