@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -63,6 +64,8 @@ class Queue:
     async def _client(self) -> Any:
         async with self._opening:
             if self._sqs is None:
+                # Half a second of importing, which leases and tasks need not wait for.
+                await asyncio.to_thread(import_module, "aiobotocore.session")
                 self._sqs = await self._stack.enter_async_context(self._make_client())
         return self._sqs
 
