@@ -104,6 +104,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("DELETE", "/api/v1/schedules/{name}"): {"operator"},
     ("GET", "/api/v1/tasks"): READERS,
     ("POST", "/api/v1/tasks/bulk"): READERS,
+    ("GET", "/api/v1/tasks/bulk"): READERS,
     ("GET", TASK): READERS,
     ("GET", f"{TASK}/events"): READERS,
     ("GET", f"{TASK}/steps"): READERS,

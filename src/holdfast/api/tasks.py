@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field, model_validator
 
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
@@ -146,6 +146,11 @@ def routes(store: Store) -> APIRouter:
             asked.action, filters, caller.name, reason=asked.reason, cursor=asked.cursor, limit=asked.limit
         )
         return BulkAnswer(dry_run=False, **vars(did))
+
+    @router.get("/bulk", include_in_schema=False, dependencies=[needs("user", "operator")])
+    async def only_posted() -> None:
+        """Or it would be taken for the id of a task, and refused as none."""
+        raise HTTPException(405)
 
     @router.get("/{task_id}")
     async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:

@@ -126,7 +126,8 @@ def run(
     """Page after page until nothing is left; how many are done and asked for, and what was refused."""
 
     async def question(store: "Store") -> "tuple[int, int, list[Undone]]":
-        done, requested, refused, cursor = 0, 0, [], None
+        done, requested, cursor = 0, 0, None
+        refused: list[Undone] = []
         with bar(None if would.capped else would.number, quiet=quiet) as advance:
             while True:
                 page = await store.bulk(action, filters, caller(), reason=reason, cursor=cursor)
