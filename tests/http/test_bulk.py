@@ -64,3 +64,8 @@ async def test_what_makes_no_sense_or_names_no_tasks_is_refused(
     await make(store, 1)
     assert (await http.post(AT, json=asked)).status_code == 422
     assert (await store.list_tasks(live=True)).approx_count == 1
+
+
+async def test_it_is_posted_and_nothing_else(http: httpx.AsyncClient) -> None:
+    assert (await http.get(AT)).status_code == 405
+    assert (await http.get("/api/v1/tasks/1")).status_code == 422

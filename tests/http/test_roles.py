@@ -140,6 +140,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("GET", "/api/v1/tasks"): READERS,
     ("POST", "/api/v1/tasks/bulk"): READERS,
     ("POST", "/api/v1/outcomes"): READERS,
+    ("GET", "/api/v1/tasks/bulk"): READERS,
     ("GET", TASK): READERS,
     ("GET", f"{TASK}/events"): READERS,
     ("GET", f"{TASK}/steps"): READERS,

@@ -201,10 +201,10 @@ SHORT = Lifecycle(
 
 async def test_a_parent_is_cancelled_with_its_children_and_not_failed_by_them(store: Store) -> None:
     await store.declare(FAMILY)
-    made = await store.submit(Submission("work", lifecycle="family"), *(Submission("work", parent=0) for _ in range(5)))
+    made = await store.submit(Submission("work", lifecycle="family"), *(Submission("work", parent=0) for _ in range(6)))
     parent = made[0].id
     assert parent
-    pages = await all_of(store, "cancel", limit=2)  # the children are younger: they come first
+    pages = await all_of(store, "cancel", limit=2)  # the children are younger: they fill the first three
     assert await state_of(store, parent) == "CANCELLED"
     assert (await store.list_tasks(live=True)).items == []
     assert sum(page.done for page in pages) >= 3

@@ -77,14 +77,13 @@ def new_task(task: Submission) -> dict[str, Json]:
     said = {
         "task": task.name, "payload": {} if task.payload is None else task.payload, "queue": task.queue,
         "priority": task.priority, "key": task.key or uuid4().hex, "delay": task.delay, "run_at": task.run_at,
-        "max_attempts": task.max_attempts, "after": [{"task_id": one, "on_failure": policy} for one, policy in waits(task.after, task.on_failure)],
+        "max_attempts": task.max_attempts, "after": waits(task.after, task.on_failure),
         "limit_key": task.limit_key, "limit_to": task.limit_to, "time_limit": task.time_limit, "tags": list(task.tags),
     }  # fmt: skip
     return {name: value for name, value in said.items() if value is not None}
 
 
-def waits(
-    after: Sequence[UUID | int] | Mapping[UUID | int, Policy], on_failure: Policy
-) -> list[tuple[UUID | int, Policy]]:
+def waits(after: Sequence[UUID | int] | Mapping[UUID | int, Policy], on_failure: Policy) -> list[dict[str, Json]]:
     """What is waited for, each with what follows if it ends badly."""
-    return list(after.items()) if isinstance(after, Mapping) else [(one, on_failure) for one in after]
+    each = after if isinstance(after, Mapping) else dict.fromkeys(after, on_failure)
+    return [{"task_id": one, "on_failure": policy} for one, policy in each.items()]

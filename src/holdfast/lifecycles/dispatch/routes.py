@@ -49,12 +49,10 @@ class NewTask(Body):
     limit_to: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
     time_limit: Real | str | None = None
 
-    def waits(self) -> dict[UUID, Policy]:
+    def waits(self) -> dict[UUID | int, Policy]:
         """What it waits for, and what follows if that ends badly."""
-        each = (
-            one if isinstance(one, Waited) else Waited(task_id=one, on_failure=self.on_failure) for one in self.after
-        )
-        return {one.task_id: one.on_failure for one in each}
+        own = self.on_failure
+        return dict((one.task_id, one.on_failure) if isinstance(one, Waited) else (one, own) for one in self.after)
 
 
 class Made(BaseModel):
@@ -103,7 +101,7 @@ def routes(store: Store) -> APIRouter:
 
     async def check_all(tasks: Sequence[NewTask], caller: Principal) -> None:
         for upstream in {upstream for one in tasks for upstream in one.waits()}:
-            await check_visible(store, caller, upstream)
+            await check_visible(store, caller, UUID(str(upstream)))
 
     async def born(task: UUID | None) -> Made:
         assert task is not None  # noqa: S101 - only children of a repeated parent have none
