@@ -65,14 +65,14 @@ def test_a_task_is_run_to_its_end(holdfast: Engine) -> None:
 
 @pytest.mark.parametrize("task", [ingest, plain_ingest], ids=lambda task: task.name)
 def test_after_a_crash_what_is_done_is_not_done_again(holdfast: Engine, task: object) -> None:
-    run = holdfast.run(task, "a.pdf", crash_after="fetched")  # type: ignore[arg-type,var-annotated]
+    run = holdfast.run(task, "a.pdf", crash_after="fetched")  # type: ignore[call-overload]
     assert (run.result, run.attempts) == (3, 2)
     assert calls == ["fetch", "between", "count"]  # no line of the handler ran between the crash and the second attempt
 
 
 @pytest.mark.parametrize("task", [ingest, plain_ingest], ids=lambda task: task.name)
 def test_a_step_that_was_not_kept_is_done_again(holdfast: Engine, task: object) -> None:
-    run = holdfast.run(task, "a.pdf", crash_before="counted")  # type: ignore[arg-type,var-annotated]
+    run = holdfast.run(task, "a.pdf", crash_before="counted")  # type: ignore[call-overload]
     assert (run.result, run.attempts) == (3, 2)
     assert calls == ["fetch", "between", "count", "between", "count"]
 
