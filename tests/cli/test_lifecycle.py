@@ -14,10 +14,10 @@ OWN = Path(__file__).parents[2] / "examples" / "review.py"
 def test_the_declared_ones_are_listed(database: Database) -> None:
     listed = holdfast("lifecycle", "ls", HOLDFAST_URL=database.owner_url)
     assert [line.split()[0] for line in listed.stdout.splitlines()] == [
-        "name", "analysis", "batch", "batch_stop", "dispatch", "ingest", "ingest_item", "pipeline",
+        "name", "analysis", "batch", "batch_stop", "dag", "dispatch", "ingest", "ingest_item", "pipeline",
     ]  # fmt: skip
     as_json = holdfast("lifecycle", "ls", "--json", HOLDFAST_URL=database.owner_url)
-    assert len(json.loads(as_json.stdout)) == 7
+    assert len(json.loads(as_json.stdout)) == 8
 
 
 def test_one_of_ones_own_is_shown_and_drawn_without_a_database(tmp_path: Path) -> None:

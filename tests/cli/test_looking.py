@@ -94,7 +94,7 @@ def test_ls_is_newest_first_and_says_that_there_is_more(holdfast: Keyboard, stag
         (("--queue", "defualt"), "There is no queue 'defualt'. Known are: analysis, batch, default"),
         (
             ("--lifecycle", "dipsatch"),
-            "There is no lifecycle 'dipsatch'. Known are: analysis, batch, batch_stop, dispatch",
+            "There is no lifecycle 'dipsatch'. Known are: analysis, batch, batch_stop, dag, dispatch",
         ),
         (("--lifecycle", "batch"), "No task fits."),
     ],

@@ -74,7 +74,7 @@ def test_health_ready_and_the_page_answer(up: Up, database: Database) -> None:
 
 def test_the_lifecycles_are_there_in_every_form(up: Up) -> None:
     names = [item["name"] for item in up.get("/api/v1/lifecycles").json()["items"]]
-    assert names == ["analysis", "batch", "batch_stop", "dispatch", "ingest", "ingest_item", "pipeline"]
+    assert names == ["analysis", "batch", "batch_stop", "dag", "dispatch", "ingest", "ingest_item", "pipeline"]
     page = up.get("/").text
     for name in names:
         path = f"/api/v1/lifecycles/{name}"

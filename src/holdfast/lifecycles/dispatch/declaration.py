@@ -26,6 +26,7 @@ DAG = Lifecycle(
     "dag",
     start="Running",
     cancel="Canceled",
+    queue="default",  # of no meaning: no worker ever holds a run
     effects="dag_effects",
     states=[
         gather(
