@@ -223,9 +223,9 @@ def output(made: Output) -> dict[str, Json]:
 def columns(outcome: object) -> tuple[Any, ...]:
     """An outcome as outcome, to, delay, due, category, step and body. Raises RequestInvalid."""
     match outcome:
-        case Done(_, outputs) if outputs:
-            raise RequestInvalid("Outputs are published with the end of their task.", fix="Use store.deliver(...).")
-        case Done(result):
+        case Done(result, outputs):
+            if outputs:
+                raise RequestInvalid("Outputs are published with the end of their task.", fix="Use store.deliver(...).")
             return "done", None, None, None, None, None, dump(result)
         case Partial(result):
             return "partial", None, None, None, None, None, dump(result)
