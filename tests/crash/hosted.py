@@ -40,6 +40,20 @@ start_within_seconds = 90.0
 leave_within_seconds = 40.0
 
 
+async def start_database(host: Host, home: Path, log: Path) -> subprocess.Popen[bytes]:
+    """A database that is ready, until the standard input of this process closes."""
+    given = str(home), host.address, f"{NETWORK}.0/24"
+    command = [sys.executable, "-m", "tests.crash.database_host", *given]
+    process = host.start(command, log, {}, stdin=subprocess.PIPE)
+
+    async def look() -> bool:
+        running = read_postmaster(home)
+        return bool(running and running.ready)
+
+    await eventually(look, "the database to be ready", within=start_within_seconds)
+    return process
+
+
 class Hosted:
     store: Store
     """The kernel, asked over the database's socket: files reach farther than links."""
@@ -67,7 +81,7 @@ class Hosted:
     async def running(self) -> AsyncIterator[None]:
         """Everybody is there and ready."""
         try:
-            await self._start_database()
+            self._everyone.append(await start_database(self.network["db"], self.database.home, self.folder / "db.log"))
             async with pooled(Address(given=self.database.url(by_socket=True))) as pool:
                 self.store = Store(pool)
                 await self._prepare()
@@ -77,17 +91,6 @@ class Hosted:
                 yield
         finally:
             await self._close()
-
-    async def _start_database(self) -> None:
-        host = self.network["db"]
-        given = str(self.database.home), host.address, f"{NETWORK}.0/24"
-        self._start(host, "-m", "tests.crash.database_host", *given, stdin=subprocess.PIPE)
-
-        async def look() -> bool:
-            running = read_postmaster(self.database.home)
-            return bool(running and running.ready)
-
-        await eventually(look, "the database to be ready", within=start_within_seconds)
 
     async def _prepare(self) -> None:
         owner_url = self.database.owner_url(by_socket=True)
@@ -102,11 +105,9 @@ class Hosted:
 
     # Who works
 
-    def _start(
-        self, host: Host, *arguments: str, environment: dict[str, str] | None = None, stdin: int = subprocess.DEVNULL
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, host: Host, *arguments: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         log = self.folder / f"{host.name}.log"
-        process = host.start([sys.executable, *arguments], log, environment or {}, stdin=stdin)
+        process = host.start([sys.executable, *arguments], log, environment)
         self._everyone.append(process)
         return process
 
@@ -183,8 +184,7 @@ class Hosted:
         if self._keeping:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
-        database, *others = self._everyone
-        for process in others:
+        for process in self._everyone[1:]:
             process.kill()
-        for process in (*others, database):
+        for process in reversed(self._everyone):  # the database goes last, by itself
             await asyncio.to_thread(process.communicate)
