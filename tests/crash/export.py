@@ -34,7 +34,7 @@ STEPS = """
 select task_id::text as task, name as step, token::text, extract(epoch from at)::float8 as at
 from holdfast.step where done
 """
-WALLET = "select task_id::text as task, what, version from holdfast.wallet"
+WALLET = "select task_id::text as task, what, version from holdfast.storm_wallet"
 KEYS = "select key, task_id::text as task from holdfast.key"
 MOVES = "select lifecycle::int, from_state, verb, to_state, bump::int from holdfast.transition"
 FINALS = "select lifecycle::int, name from holdfast.state where actor = 'nobody'"

@@ -1,15 +1,11 @@
-"""Whoever strikes: at workers, at the database, at the network, and from within, by handlers that bring others down.
-
-The seed decides which kind of fault comes next on each front and after what pause. Each fault is one line of history:
-its kind, when it began and ended, and which processes it struck.
-"""
+"""Whoever strikes: at workers, at the database, at the network, and from within, by handlers that bring others down."""
 
 import asyncio
 import contextlib
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import asyncpg
@@ -23,6 +19,7 @@ from holdfast.sdk.task import Task
 from tests.crash import storm_app as app
 from tests.crash.client import described
 from tests.crash.fleet import Fleet
+from tests.crash.fronts import Fronts
 from tests.crash.history import History
 from tests.worker.crew import Worker
 
@@ -49,24 +46,18 @@ settle_down_seconds = 1.0
 """After an outage, what it takes until everybody is connected again; no recovery is measured until then."""
 
 
-class Nemesis:
+class Nemesis(Fronts):
+    fronts = FRONTS
+
     def __init__(self, server: Embedded, fleet: Fleet, store: Store, history: History, seed: int) -> None:
+        super().__init__(history, seed)
         self.server = server
         self.fleet = fleet
         self.store = store
-        self.history = history
-        self.seed = seed
-        self._resting = asyncio.Event()
-        self._under_way: set[asyncio.Task[bool]] = set()
         self._number = 9 * 10**6
 
     async def rage(self, seconds: float) -> None:
-        """Strike for so long; then let what is under way pass."""
-        fronts = [asyncio.create_task(self._front(name)) for name in FRONTS]
-        await asyncio.wait(fronts, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
-        self._resting.set()
-        await asyncio.gather(*fronts)
-        await asyncio.gather(*self._under_way)
+        await super().rage(seconds)
         await self._until_answered()
 
     async def hunt(self, deaths: int) -> None:
@@ -77,26 +68,6 @@ class Nemesis:
             while not await self._workers(kind, chance):  # noqa: ASYNC110 - nobody is there to be struck
                 await asyncio.sleep(0.1)
             await asyncio.sleep(self.fleet.lease_seconds + 1.5)
-
-    async def _front(self, name: str) -> None:
-        pauses, kinds = FRONTS[name]
-        strike: Callable[[str, random.Random], Awaitable[bool]] = getattr(self, f"_{name}")
-        chance = random.Random(f"{self.seed} {name}")  # noqa: S311
-        bag: list[str] = []
-        while not self._resting.is_set():
-            bag = bag or chance.sample(kinds, len(kinds))
-            kind, pause = bag.pop(), chance.uniform(*pauses)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._resting.wait(), pause)
-                return
-            for _ in range(100):
-                if self._resting.is_set() or await strike(kind, chance):
-                    break
-                await asyncio.sleep(0.1)  # nobody is there to be struck
-
-    def _say(self, kind: str, began: float, **more: Any) -> bool:
-        self.history.say("fault", kind, began=began, ended=time.time(), **more)
-        return True
 
     # Workers
 

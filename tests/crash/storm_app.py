@@ -36,10 +36,10 @@ WALLET = hf.lifecycle(
     )
 )  # fmt: skip
 WALLET_SQL = """
-create table holdfast.wallet (task_id uuid, what text, version int);
+create table holdfast.storm_wallet (task_id uuid, what text, version int);
 create function holdfast.storm_effects(moved holdfast.moved[]) returns void language plpgsql as $$
 begin
-  insert into holdfast.wallet
+  insert into holdfast.storm_wallet
   select m.task_id, coalesce(m.step, m.verb), case when m.verb = 'done' then (m.data ->> 'version')::int end
   from unnest(moved) m;
 end $$;

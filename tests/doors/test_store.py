@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ import asyncpg
 import pytest
 
 from holdfast.errors import DatabaseForbidden, DatabaseUnreachable, SchemaMissing
+from holdfast.kernel.calls import RELEASING, release_within_seconds
 from holdfast.kernel.postgres import Address, connected, is_pooler, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Later, Submission
@@ -120,6 +122,24 @@ async def test_an_answer_that_never_comes_costs_neither_the_caller_nor_the_pool(
             with pytest.raises(DatabaseUnreachable, match="No answer came in time"):
                 await take(store)
             assert await state_of(store, task) == "Running"
+
+
+async def test_whoever_stops_waiting_is_not_held_up_by_a_dead_connection(database: Database) -> None:
+    url = urlsplit(database.ground.server.url(database=database.name))
+    async with Hole("127.0.0.1", url.port or 5432) as hole:
+        address = Address(given=url.geturl().replace(f":{url.port}/", f":{hole.port}/"))
+        async with pooled(address, connections=2) as pool:
+            store = Store(pool)
+            await store.now()
+            hole.lost = hole.made
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await store.now()
+            assert await store.now(), "by another connection"
+            assert time.monotonic() - began < release_within_seconds
+            await asyncio.gather(*RELEASING)
+            assert pool.get_size() == 1, "the dead one was given up"
 
 
 async def test_a_deadlock_is_not_the_callers_worry(store: Store, database: Database) -> None:

@@ -11,8 +11,12 @@ import pytest
 
 from holdfast import Holdfast, SchemaInvalid, Transient, cancelled, current, progress, step, usage
 from holdfast.errors import StepInvalid, TaskFailed
+from holdfast.kernel.attempt import Attempt, answer_within_seconds
+from holdfast.kernel.store import Store
 from holdfast.kernel.task import Checkpoint, Checkpointed, Later
+from holdfast.sdk.desk import StoreDesk
 from holdfast.testing import Database, Engine, Ran
+from tests.promises.stage import submit, take_one
 
 
 def failure(run: Ran[Any]) -> TaskFailed:
@@ -140,6 +144,38 @@ def test_what_a_step_spent_counts_once_though_its_attempt_was_stopped_while_it_w
     with Interrupting(database) as engine:
         run = engine.run(spends)
         assert (run.result, run.steps, len(run.usage)) == (2, ["first", "second"], 2)
+
+
+class Unanswered(StoreDesk):
+    """Its link is cut while a step is on its way; and whoever runs there is told that the lease is lost."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.store = store
+
+    async def _keep(self, done: Checkpoint) -> Checkpointed:
+        self.interrupt(done.lease.task_id, None)
+        return await asyncio.Event().wait() and await super()._keep(done)
+
+
+async def test_whoever_has_lost_the_lease_waits_for_no_answer(store: Store) -> None:
+    app = Holdfast()
+    ended = asyncio.Event()
+
+    @app.task
+    async def work() -> None:
+        try:
+            await step("first", one)
+        finally:
+            ended.set()
+
+    await submit(store, "work")
+    desk, lease = Unanswered(store), await take_one(store)
+    attempt = Attempt(lease, desk, asyncio.get_running_loop())
+    running = asyncio.create_task(desk.run_attempt(app.tasks["work"], attempt))
+    await asyncio.wait([running], timeout=answer_within_seconds / 2)
+    assert ended.is_set()
+    assert await running is None
 
 
 def test_map_keeps_the_order_and_each_of_its_steps(holdfast: Engine) -> None:

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Container
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Lease, Moved
 from holdfast.testing import Clock, Database
@@ -32,16 +34,30 @@ class Polling:
         """Nothing to close."""
 
 
+class HeldUp(Store):
+    """The kernel, over a link that holds the first tasks up for most of their lease."""
+
+    was_late = False
+
+    async def turn(self, *given: Any, lasting: timedelta, **more: Any) -> tuple[dict[UUID, str], list[Lease]]:
+        refused, leases = await super().turn(*given, lasting=lasting, **more)
+        if leases and not self.was_late:
+            self.was_late = True
+            await asyncio.sleep(lasting.total_seconds() * 0.75)
+        return refused, leases
+
+
 class Bench:
     """A runner's turns, with a hand that begins nothing by itself."""
 
-    def __init__(self, store: Store, *queues: str, slots: int = 5) -> None:
+    def __init__(self, store: Store, *queues: str, slots: int = 5, lease_seconds: float = 4) -> None:
         self.store = store
         self.begun: asyncio.Queue[Lease] = asyncio.Queue()
         self.stopped: asyncio.Queue[UUID] = asyncio.Queue()
         self.ended: list[UUID] = []
+        plan = Plan("app", queues, slots=slots, poll_seconds=0.02, lease_seconds=lease_seconds)
         self.turns = Turns(
-            store, Plan("app", queues, slots=slots, poll_seconds=0.02), "bench", ["work"], Polling(),
+            store, plan, "bench", ["work"], Polling(),
             begin=self.begin,
             ended=self.ended.extend, stop=self.stopped.put_nowait, is_kept=lambda: True,
         )  # fmt: skip
@@ -121,3 +137,17 @@ async def test_a_row_that_somebody_holds_keeps_only_its_own_result_waiting(
         assert await state_of(store, held) == "Running"
         await transaction.rollback()
         await bench.until_settled(held, "Completed")
+
+
+async def test_what_was_long_on_its_way_is_given_back_and_not_begun(database: Database, store: Store) -> None:
+    async with pooled(Address(given=database.url)) as pool:
+        bench = Bench(HeldUp(pool), "default", lease_seconds=2)
+        task = await submit(store)
+        async with bench.running():
+            lease = await bench.begun.get()
+            bench.turns.settle(lease, Done())
+            await bench.until_settled(task, "Completed")
+    assert bench.begun.empty(), "the first lease was not begun"
+    events = await store.events(task)
+    assert [event.verb for event in events] == ["submit", "claim", "later", "claim", "done"]
+    assert (lease.version, lease.crashes) == (3, 0)

@@ -68,6 +68,7 @@ class Attempt:
         self.settings: Callable[[], Settings] = read_settings
         """What the application was told that this task belongs to."""
         self.cancelled = False
+        self.lost = False
         self.blamed: list[tuple[BaseException, str]] = []
         self.spent: list[Json] = []
         self.outputs: list[Output] = []
@@ -114,13 +115,14 @@ class Attempt:
         """Write a step's result down, and move on to a state; what counts is what the first to write it has written.
 
         Whoever is stopped meanwhile waits for the answer: what is kept with the step, is not to be told once more.
+        Whoever has lost the lease tells nothing more, and does not wait.
         """
         done = Checkpoint(self.lease, name, value, to, list(spent) or None)
         keeping = asyncio.ensure_future(self.desk.checkpoint(done))
         try:
             kept = await asyncio.shield(keeping)
         except asyncio.CancelledError:
-            await asyncio.wait([keeping], timeout=answer_within_seconds)
+            await asyncio.wait([keeping], timeout=0 if self.lost else answer_within_seconds)
             if keeping.cancel() or keeping.exception():
                 raise
             spent.clear()

@@ -25,6 +25,9 @@ asked_again_seconds = 0.2
 
 T = TypeVar("T")
 
+RELEASING: set[asyncio.Task[None]] = set()
+"""Connections that are being given back while nobody waits for it."""
+
 
 class Calls:
     """Calls over a pool, or over one connection whose transaction the caller commits."""
@@ -78,12 +81,23 @@ class Calls:
         async with asyncio.timeout(within):
             connection = await self._source.acquire()
             try:
-                return list(await connection.fetch(query, *arguments))
-            finally:
-                # After a cancellation the pool waits for the server's word that it has stopped. Where none comes the
-                # connection is given up, so that the place in the pool is not lost with it.
-                with contextlib.suppress(*DRIVER_ERRORS):
-                    await self._source.release(connection, timeout=release_within_seconds)
+                rows = list(await connection.fetch(query, *arguments))
+            except asyncio.CancelledError:  # whoever waits no more must not wait for this instead: leases run out
+                releasing = asyncio.create_task(self._release(connection))
+                RELEASING.add(releasing)
+                releasing.add_done_callback(RELEASING.discard)
+                raise
+            except BaseException:
+                await self._release(connection)
+                raise
+            await self._release(connection)
+            return rows
+
+    async def _release(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:
+        """Give a connection back. After a cancellation the pool waits for the server's word that it has stopped; where
+        none comes the connection is given up, so that the place in the pool is not lost with it."""
+        with contextlib.suppress(*DRIVER_ERRORS):
+            await self._source.release(connection, timeout=release_within_seconds)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:

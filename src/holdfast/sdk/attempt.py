@@ -43,7 +43,7 @@ class Run:
         if self._is_interrupted:
             return
         self._is_interrupted, self._interrupted = True, outcome
-        self.attempt.cancelled = True
+        self.attempt.cancelled, self.attempt.lost = True, outcome is None
         if self._at:
             self._at.cancel()
 

@@ -8,7 +8,8 @@ A worker that finds nothing says that it will sleep, looks once more, and then s
 falls due, or until it is time to look for itself.
 
 A runner never holds one task twice. One that comes again while an earlier lease of it is still here (its time limit
-passed, or the answer to its settling is late) goes back for a moment, and what still runs of it is stopped.
+passed, or the answer to its settling is late) goes back for a moment, and what still runs of it is stopped. Nor does it
+begin what it was given too long ago: an answer that was held up on its way brings leases that may be over.
 """
 
 import asyncio
@@ -35,6 +36,8 @@ longest_pause_seconds = 1.0
 tries_at_most = 3
 busy_seconds = 0.5
 again_after = timedelta(seconds=1)
+begin_within = 2 / 3
+"""Of a lease. What is begun later would have to stop before the next heartbeat could keep it."""
 
 Result = tuple[Proof, Outcome, int]
 """A lease, how it ended, and how often that could not be settled."""
@@ -195,11 +198,14 @@ class Turns:
             return
         self._backoff = 0.0
         self._settled(results, refused)
+        self._is_plenty = len(leases) == n
+        self._front.saw(leases, n)
+        if leases and time.monotonic() > sent + self._plan.lease_seconds * begin_within:
+            self._unsure = True  # their leases may be over, and they somebody else's: as if they had never arrived
+            leases = [lease for lease in leases if lease.task_id in self.held]
         fresh = [lease for lease in leases if lease.task_id not in self.held]
         self.held.update((lease.task_id, lease) for lease in fresh)
         self._finish_claim(n)
-        self._is_plenty = len(leases) == n
-        self._front.saw(leases, n)
         for again in leases if len(fresh) < len(leases) else ():
             if self.held[again.task_id] is not again:
                 self._stop(again.task_id)
@@ -207,7 +213,7 @@ class Turns:
         if leases:
             self._registered = False
             self._begin(fresh, sent)
-        if n and len(leases) < n and since is None:
+        if n and not self._is_plenty and since is None:
             await self._found_little()
 
     async def _deliver(self, one: Result) -> None:
