@@ -37,7 +37,7 @@ class RemoteClient:
         body = [new_task(task) for task in tasks]
         trace = {"traceparent": tasks[0].trace} if tasks[0].trace else {}
         made = await self._server.say("POST", "/dispatch/tasks/many", body, headers=trace)
-        return [Submitted(UUID(one["task_id"]), True) for one in made]
+        return [Submitted(UUID(one["task_id"]), one["created"]) for one in made]
 
     async def read(self, task_id: UUID | str) -> dict[str, Any]:
         return dict(await self._server.say("GET", f"{TASKS}/{wire.task_id(task_id)}"))

@@ -62,6 +62,13 @@ class Made(BaseModel):
     state: str
 
 
+class MadeOne(BaseModel):
+    """One of many; not `created` if an earlier call with its key has made it."""
+
+    task_id: UUID
+    created: bool
+
+
 def routes(store: Store) -> APIRouter:
     router, many = (
         APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=guarded, responses=PROBLEMS)
@@ -85,27 +92,24 @@ def routes(store: Store) -> APIRouter:
         (made,) = await store.submit(submission(asked, known, caller, key, traceparent))
         if not made.created:
             response.headers["Idempotency-Replayed"] = "true"
-        return await born(made.id)
+        assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
+        return Made(task_id=made.id, state=(await store.events(made.id))[0].to_state)
 
     @many.post("/tasks/many", status_code=201)
     async def submit_many(
         asked: Annotated[list[NewTask], Field(min_length=1, max_length=1000, fail_fast=True)],
         caller: Annotated[Principal, needs("user")],
         traceparent: TraceParent = None,
-    ) -> list[Made]:
+    ) -> list[MadeOne]:
         """Make these tasks, all or none. Each may have a `key` of its own."""
         await check_all(asked, caller)
         known = {name: await store.known_task(name) for name in {one.task for one in asked}}
         made = await store.submit(*(submission(one, known, caller, one.key, traceparent) for one in asked))
-        return [await born(one.id) for one in made]
+        return [MadeOne(task_id=one.id, created=one.created) for one in made if one.id]
 
     async def check_all(tasks: Sequence[NewTask], caller: Principal) -> None:
         for upstream in {upstream for one in tasks for upstream in one.waits()}:
             await check_visible(store, caller, UUID(str(upstream)))
-
-    async def born(task: UUID | None) -> Made:
-        assert task is not None  # noqa: S101 - only children of a repeated parent have none
-        return Made(task_id=task, state=(await store.events(task))[0].to_state)
 
     both = APIRouter()
     both.include_router(router)
