@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+import asyncpg
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, Field, model_validator
@@ -45,6 +46,7 @@ from holdfast.wakeups.publishing import Wakings
 
 wait_most_seconds = 20.0
 TOO_MANY = Field(max_length=1000, fail_fast=True)
+MISFITS = (asyncpg.exceptions.IntegrityConstraintViolationError, asyncpg.exceptions.RaiseError)
 OURS = {lifecycle.name for lifecycle in LIFECYCLES}
 
 
@@ -332,7 +334,10 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     async def declare(asked: Declaring) -> None:
         """Write down what an application has of its own, as a worker does at its start."""
         own = [own_lifecycle(definition) for definition in asked.lifecycles]
-        await declare_all(store, own, asked.published.model_dump())
+        try:
+            await declare_all(store, own, asked.published.model_dump())
+        except MISFITS as error:
+            raise DeclarationInvalid(f"{error}.", fix="Send what Holdfast.published() gives.") from error
         for queue in asked.queues:
             await store.make_queue(queue)
 
