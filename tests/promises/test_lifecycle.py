@@ -225,6 +225,10 @@ TABLES: dict[str, tuple[str, str, dict[str, Row | tuple[str, int | None]]]] = {
         "Failed": (C, "Queued Canceled", None, None),
         "Completed": (done, 100), "Dead": (failed, None), "Canceled": (cancelled, None),
     }),
+    "dag": ("Running", "default", {
+        "Running": (T, "Completed Partial Failed Canceled", None, None),
+        "Completed": (done, 100), "Partial": (partial, 100), "Failed": (failed, None), "Canceled": (cancelled, None),
+    }),
     "ingest": ("RUNNING", "ingest", {
         "RUNNING": (T, "COMPLETED PARTIAL FAILED CANCELLED", None, None),
         "COMPLETED": (done, 100), "PARTIAL": (partial, 100), "FAILED": (failed, None), "CANCELLED": (cancelled, None),

@@ -10,8 +10,8 @@ from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
+from holdfast.kernel.lists import Count, Queue, Worker
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Count, Queue, Worker
 
 QueueName = Annotated[Word, Path()]
 

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse
 from holdfast import __version__
 from holdfast.api.readiness import Ready
 from holdfast.errors import DatabaseError
-from holdfast.kernel.task import Count
+from holdfast.kernel.lists import Count
 
 PAGE = Template("""\
 <!doctype html>

@@ -12,8 +12,9 @@ from holdfast.http.fields import Body, Cancel, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.bulk import Action, Filters, Sample, Undone
+from holdfast.kernel.lists import Attempt, Link
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Attempt, Ended, Event, Explanation, Link, Step, StepEvent
+from holdfast.kernel.task import Ended, Event, Explanation, Step, StepEvent
 
 Filter = Annotated[Word | None, Query()]
 Reader = Annotated[Principal, needs("user", "operator")]

@@ -9,4 +9,4 @@ class GraphCycle(HoldfastError):
     exit_code = 2
     http_status = 409
     http_code = "cycle"
-    sqlstate = "TK040"
+    sqlstate = "TK045"

@@ -7,21 +7,8 @@ from uuid import UUID
 
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.task import (
-    Attempt,
-    Count,
-    Ended,
-    Event,
-    Explanation,
-    Link,
-    Moves,
-    Page,
-    Queue,
-    Step,
-    StepEvent,
-    Upstream,
-    Worker,
-)
+from holdfast.kernel.lists import Attempt, Count, Link, Page, Queue, Worker
+from holdfast.kernel.task import Ended, Event, Explanation, Moves, Step, StepEvent, Upstream
 
 
 class Looking(Calls):

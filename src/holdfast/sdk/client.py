@@ -26,7 +26,6 @@ from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
-from holdfast.lifecycles.ingest.declaration import INGEST_ITEM
 from holdfast.objects import objects_of
 from holdfast.providers.door import Provider
 from holdfast.sdk import enqueue
@@ -40,6 +39,7 @@ from holdfast.sdk.loading import LOADING, called_while_loading
 from holdfast.sdk.opened import Opened, no_database
 from holdfast.sdk.pipeline import Pipeline
 from holdfast.sdk.shapes import Mounted, TaskMaker
+from holdfast.sdk.shipped import Shipped
 from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
 from holdfast.sdk.tracing import starting, traceparent
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 default_queue = "default"
 
 
-class Holdfast(Graphs, Crons):
+class Holdfast(Graphs, Crons, Shipped):
     """An application: its tasks by name, and the database. Opened when it is first used, from any thread or loop."""
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
@@ -152,13 +152,6 @@ class Holdfast(Graphs, Crons):
         self.tools[tool.id] = tool
         return tool
 
-    def documents(self, kind: str = "documents") -> None:
-        """Offer to ingest documents (`POST /ingest/runs`): workers of this application do. Raises AppInvalid."""
-        from holdfast.lifecycles.ingest.documents import Documents  # only who wants it pays for what it imports
-
-        steps = Documents(lambda: self.settings)
-        self.task(name=kind, lifecycle=INGEST_ITEM.name, queue=INGEST_ITEM.queue)(steps.ingest)
-
     def pipeline(
         self, name: str, *, title: str = "", limit: Duration | None = None, retries: int = 2,
         timeout: Duration | None = None, queue: str | None = None, priority: int = 0, errors: Errors | None = None,
@@ -172,14 +165,6 @@ class Holdfast(Graphs, Crons):
         made = Pipeline(self, name, title, times[0], retries, times[1], queue, priority, errors or {})
         self.pipelines[name] = made
         return made
-
-    def newsroom(self, name: str = "newsroom") -> Pipeline:
-        """Offer the newsroom: feeds are read, sorted, softened and summed up in a brief. Raises AppInvalid."""
-        from holdfast.lifecycles.pipeline.newsroom import add_stages  # only who wants it pays for what it imports
-
-        newsroom = self.pipeline(name, title="Feeds are read, sorted, softened and summed up in a brief", timeout="15m")
-        add_stages(newsroom.stage, lambda: self.settings)
-        return newsroom
 
     def batch(
         self, task_type: str, provider: Provider, *, poll_every: Duration | None = None, limit: Duration | None = None,
@@ -198,14 +183,6 @@ class Holdfast(Graphs, Crons):
     def dataset(self, name: str) -> Dataset:
         """A dataset, to be read: `hf.dataset("prices").read()`."""
         return Dataset(self, name)
-
-    def providers(self) -> None:
-        """Offer batches with all providers that come with Holdfast (`POST /batch/tasks`). Raises AppInvalid."""
-        from holdfast.providers import shipped  # only who wants them pays for what they import
-
-        for provider in shipped(lambda: self.settings):
-            for task_type in provider.task_types:
-                self.batch(task_type, provider)
 
     @property
     def queues(self) -> list[str]:

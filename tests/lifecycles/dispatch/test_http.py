@@ -13,7 +13,7 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.objects.local import Folder
-from holdfast.testing import Database
+from holdfast.testing import Clock, Database
 from tests.http.apps import app_over
 from tests.http.conftest import client
 from tests.lifecycles.dispatch.graphs import FATAL, Running, shape
@@ -36,7 +36,7 @@ def drawn(*lines: str, **more: Any) -> dict[str, Any]:
     return {"name": "drawn", **shape(*lines), **more}
 
 
-async def test_a_graph_is_drawn_run_told_of_and_retried(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_graph_is_drawn_run_told_of_and_retried(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
     answer = await http.post("/dags", json=drawn("a -> b", "b ->ignore c", "d", tags=["x"]))
     assert answer.status_code == 201
     made = answer.json()
@@ -54,6 +54,7 @@ async def test_a_graph_is_drawn_run_told_of_and_retried(http: httpx.AsyncClient,
     early = await http.post(f"/dags/{run.id}/retry")
     assert (early.status_code, early.json()["code"]) == (409, "move-refused")
     await run.done("c d")
+    clock.advance(seconds=1)
     again = (await http.post(f"/dags/{run.id}/retry")).json()
     assert (again["retry_of"], again["nodes"]["a"]) == (made["dag_id"], made["nodes"]["a"])
     assert again["nodes"]["b"] != made["nodes"]["b"]

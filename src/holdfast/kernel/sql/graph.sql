@@ -174,5 +174,5 @@ begin
   raise exception 'They wait for each other: %.', (
       select string_agg(w.name, ' -> ' order by w.place) from (
         select p_names[v.n] as name, v.place from unnest(v_at || v_way) with ordinality v(n, place) limit 20) w)
-    using errcode = 'TK040', hint = 'Take one of these edges away.';
+    using errcode = 'TK045', hint = 'Take one of these edges away.';
 end $$;

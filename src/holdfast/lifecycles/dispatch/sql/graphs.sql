@@ -27,7 +27,7 @@ begin
 end $$;
 
 -- The nodes, each behind those it comes after, and the edges by number: [from, to, policy]. Raises TK010 for what is no graph
--- and TK040 for a circle.
+-- and TK045 for a circle.
 create or replace function holdfast.sorted_graph(p_name text, p_nodes jsonb, p_edges jsonb, out nodes jsonb, out edges jsonb)
 language plpgsql
 as $$
@@ -132,7 +132,7 @@ begin
 end $$;
 
 -- A graph that was never declared, and is run once: nodes {name, task, payload, queue, max_attempts, priority}, of which those
--- that say nothing are run as a live worker says of their task. Raises TK010 and TK040.
+-- that say nothing are run as a live worker says of their task. Raises TK010 and TK045.
 create or replace function holdfast.start_graph(
   p_name text, p_nodes jsonb, p_edges jsonb default '[]', p_writes jsonb default '{}', p_cutover text default 'auto',
   p_owner text default '', p_key text default null, p_by text default '', p_tags text[] default '{}',
