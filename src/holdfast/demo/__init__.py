@@ -5,7 +5,8 @@ waits in the inbox, a digest waits for its pages. Once a minute the orders of a 
 papers of a library are ingested, of which most are as they were, one is new, and one may be torn; and the night desk
 makes a brief, now and then of a feed that cannot be sorted whole. What it finds out about its thresholds is its own:
 the newsroom is left as it is, for you. Calls to the harbour office are transcribed in batches on this machine, and a
-few questions are answered, where the models are installed.
+few questions are answered, where the models are installed. Every few minutes the nightly graph publishes the prices of
+the fish market, and the harbour master is asked whether the beacon may be lit. By the clock a bell is rung.
 `keep_moving` starts a new round every ten seconds, as a task that starts itself again.
 """
 
@@ -13,14 +14,14 @@ import hashlib
 import random
 import time
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.util import find_spec
 from typing import Any
 from uuid import UUID
 
 from holdfast.demo import calls, papers
 from holdfast.demo.orders import write_orders
-from holdfast.errors import Fatal, RateLimited, Transient
+from holdfast.errors import Fatal, RateLimited, Transient, Unanswered
 from holdfast.kernel.running import current, progress, step, usage
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
@@ -28,10 +29,12 @@ from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.files import Promise
 from holdfast.lifecycles.analysis.intake import Intake
 from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
+from holdfast.lifecycles.dispatch.nightly import is_installed as can_make_tables
 from holdfast.lifecycles.pipeline.newsroom import is_installed
 from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, shipped_feeds
 from holdfast.objects import open_objects
 from holdfast.objects.scratch import scratch
+from holdfast.questions.asking import ask
 from holdfast.sdk.client import Holdfast
 
 hf = Holdfast()
@@ -40,6 +43,7 @@ if papers.can_ingest:
     hf.documents()
 hf.newsroom()
 night_desk = hf.newsroom("night-desk")
+nightly = hf.nightly()
 hf.providers()
 
 round_every = timedelta(seconds=10)
@@ -52,7 +56,9 @@ odd_every = 12
 called_every = 6
 cut_off_every = 18
 asked_every = 30
+published_every = 30
 can_analyse = find_spec("polars") is not None
+can_publish = can_make_tables()
 
 TEXTS = (
     "A holdfast is the root-like part by which kelp clings to the rock while the sea pulls at it from every side.",
@@ -149,6 +155,33 @@ async def answer_questions(round: int) -> str:  # noqa: A002
 
 
 @hf.task(queue="demo")
+async def publish_prices(round: int) -> str:  # noqa: A002
+    """A run of the nightly graph; every other one has a column more, which makes a generation of another schema."""
+    with_share = round // published_every % 2 == 1
+    run = await nightly.opts(key=f"demo-{round}-prices", tags=["demo"]).astart(days=3, with_share=with_share)
+    return str(run.id)
+
+
+@hf.task(queue="demo")
+async def light_beacon(round: int) -> str:  # noqa: A002
+    """A person is asked: `holdfast questions` shows it. Meanwhile nobody waits."""
+    try:
+        answer = await ask("light", f"May the beacon be lit for round {round}?", within="10m")
+    except Unanswered:
+        return "left dark: nobody answered"
+    return "lit" if answer.get("approved") else "left dark"
+
+
+@hf.task(queue="demo")
+def ring_bell(at: datetime) -> str:
+    """What the clock starts, once for each due time: `holdfast cron` shows it."""
+    return f"rung for {at:%H:%M}"
+
+
+hf.cron("*/5 * * * *", ring_bell, name="harbour-bell", timezone="Europe/Berlin", at="at")
+
+
+@hf.task(queue="demo")
 async def keep_moving(round: int) -> int:  # noqa: A002
     """Start a round of sample work, and the next one. Every start has a key: after a crash nothing is started twice."""
 
@@ -171,6 +204,9 @@ async def keep_moving(round: int) -> int:  # noqa: A002
         await transcribe_calls.opts(**tagged("calls")).astart(round, cut_off=round % cut_off_every == 0)
     if calls.can_complete and round % asked_every == 0:
         await answer_questions.opts(**tagged("questions")).astart(round)
+    if can_publish and round % published_every == 0:
+        await publish_prices.opts(**tagged("prices-task")).astart(round)
+        await light_beacon.opts(**tagged("beacon")).astart(round)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
@@ -193,6 +229,9 @@ def first_work() -> list[Submission]:
         work.append(first.submission(number, cut_off=True))
     if calls.can_complete:
         work.append(answer_questions.opts(key=f"demo-{number}-first-questions", tags=["demo"]).submission(number))
+    if can_publish:
+        work.append(publish_prices.opts(key=f"demo-{number}-first-prices", tags=["demo"]).submission(number))
+    work.append(light_beacon.opts(key=f"demo-{number}-first-beacon", tags=["demo"]).submission(number))
     return [*work, next_round()]
 
 
