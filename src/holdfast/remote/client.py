@@ -39,6 +39,14 @@ class RemoteClient:
         made = await self._server.say("POST", "/dispatch/tasks/many", body, headers=trace)
         return [Submitted(UUID(one["task_id"]), one["created"]) for one in made]
 
+    async def start_dag(
+        self, dag: str, params: Mapping[str, Json], *, key: str | None, tags: Sequence[str], trace: str | None
+    ) -> UUID:
+        """A run of a declared graph. Raises RequestInvalid or KeyConflict."""
+        headers = {"Idempotency-Key": key or uuid4().hex} | ({"traceparent": trace} if trace else {})
+        body = {"dag": dag, "params": dict(params), "tags": list(tags)}
+        return UUID((await self._server.say("POST", "/dags", body, headers=headers))["dag_id"])
+
     async def read(self, task_id: UUID | str) -> dict[str, Any]:
         return dict(await self._server.say("GET", f"{TASKS}/{wire.task_id(task_id)}"))
 

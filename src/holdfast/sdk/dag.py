@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+from uuid import UUID
 
 from pydantic import ValidationError
 
-from holdfast.errors import AppInvalid, PayloadInvalid
+from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid
 from holdfast.kernel import values
 from holdfast.kernel.durations import parse_duration
 from holdfast.kernel.failing import Errors
 from holdfast.kernel.params import parameters
+from holdfast.kernel.store import Store
 from holdfast.kernel.task import Duration, Json, Policy
+from holdfast.kernel.words import Answers
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.lifecycles.dispatch.nodes import After, Node, Nodes, longest_name, named
@@ -70,14 +73,26 @@ class Start:
         return given
 
     async def _made(self, params: Mapping[str, Json]) -> Handle[dict[str, int]]:
-        trace = traceparent()
-        run, _ = await self.dag.app.store_of(
-            lambda store: Dags.beside(store).start(
-                self.dag.name, params, owner=self.owner, key=self.key, tags=words(self.tags),
-                priority=self.priority, trace=trace,
-            )
-        )  # fmt: skip
-        return Handle(self.dag.app, run, dict[str, int])
+        trace, tags = traceparent(), words(self.tags)
+
+        async def begin(answers: Answers) -> UUID:
+            if isinstance(answers, Store):
+                run, _ = await Dags.beside(answers).start(
+                    self.dag.name, params, owner=self.owner, key=self.key, tags=tags, priority=self.priority,
+                    trace=trace,
+                )  # fmt: skip
+                return run
+            from holdfast.remote.client import RemoteClient  # only who speaks HTTP pays for what it imports
+
+            assert isinstance(answers, RemoteClient)  # noqa: S101
+            if self.owner or self.priority is not None:
+                raise RequestInvalid(
+                    f"{self.dag.name}: over HTTP a run belongs to whoever has the key, and has no priority of its own.",
+                    fix="Leave out owner and priority, or set HOLDFAST_URL.",
+                )
+            return await answers.start_dag(self.dag.name, params, key=self.key, tags=tags, trace=trace)
+
+        return Handle(self.dag.app, await self.dag.app.asked(begin), dict[str, int])
 
 
 class Dag:

@@ -1,0 +1,28 @@
+"""A graph that publishes and asks, for workers that have no database."""
+
+from holdfast import Holdfast, ask, output
+
+hf = Holdfast()
+nightly = hf.dag("harbour", writes="prices")
+
+
+@nightly.task
+def landed(day: str) -> dict[str, int]:
+    return {"cod": 40, "sole": len(day)}
+
+
+@nightly.task
+async def priced(landed: dict[str, int]) -> int:
+    output("prices", [{"species": species, "kg": kg} for species, kg in landed.items()])
+    return sum(landed.values())
+
+
+@nightly.task
+async def approved(priced: int) -> bool:
+    answer = await ask("publish", f"Publish {priced} kg?", within="1h")
+    return bool(answer["approved"])
+
+
+@hf.task
+async def start_graph(day: str) -> str:
+    return str((await nightly.opts(key=f"night-{day}").astart(day=day)).id)
