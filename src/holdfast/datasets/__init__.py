@@ -10,8 +10,6 @@ from uuid import UUID
 from holdfast.errors import DatasetNotFound
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Completion, Settled
 
 
 class Datasets(Calls):
@@ -23,10 +21,6 @@ class Datasets(Calls):
         given = (owner, wire.text(name), wire.dump([dict(one) for one in files]), by)
         row = (await self._rows(query, *given, repeatable=False))[0]
         return row["dataset_id"], row["version"]
-
-    async def deliver(self, *completions: Completion) -> list[Settled]:
-        """Complete, and publish the outputs, each with its task or not at all; as the store does."""
-        return await Store.beside(self).deliver(*completions)
 
     async def find(
         self,

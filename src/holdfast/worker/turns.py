@@ -73,6 +73,7 @@ class Turns:
         self.leaving = False
         self._results: deque[Result] = deque()
         self._calls: set[asyncio.Task[None]] = set()
+        self._deliveries: set[asyncio.Task[None]] = set()
         self._claims = 0
         self._is_plenty = False
         self._front = Front()
@@ -91,7 +92,7 @@ class Turns:
     def settle(self, proof: Proof, outcome: Outcome) -> None:
         """Send this result with the next turn; one with outputs by itself."""
         if isinstance(outcome, Done) and outcome.outputs:
-            self._send(self._deliver((proof, outcome, 0)))
+            self._send(self._deliver((proof, outcome, 0)), self._deliveries)
             return
         self._results.append((proof, outcome, 0))
         self._nudge.set()
@@ -120,9 +121,10 @@ class Turns:
                 await self._nudge.wait()
         finally:
             rest.cancel()
-            for call in self._calls:
+            calls = *self._calls, *self._deliveries
+            for call in calls:
                 call.cancel()
-            await asyncio.gather(rest, *self._calls, return_exceptions=True)
+            await asyncio.gather(rest, *calls, return_exceptions=True)
 
     def _launch(self) -> bool:
         """Begin a call, if there is one to make now."""
@@ -141,13 +143,17 @@ class Turns:
         n = max(n, 0)
         self._reserved += n
         self._claims += n > 0
-        self._send(self._turn(results, n))
+        self._send(self._turn(results, n), self._calls)
         return True
 
-    def _send(self, turn: Coroutine[Any, Any, None]) -> None:
+    def _send(self, turn: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
+        def landed(call: asyncio.Task[None]) -> None:
+            among.discard(call)
+            self._nudge.set()
+
         call = asyncio.create_task(turn)
-        self._calls.add(call)
-        call.add_done_callback(self._landed)
+        among.add(call)
+        call.add_done_callback(landed)
 
     def _take(self, n: int) -> list[Result]:
         """The oldest results, one for each task: answers are told apart by the task."""
@@ -166,10 +172,6 @@ class Turns:
         free = self._plan.slots - len(self.held) - self._reserved + len(self._results)
         may_claim = self._hungry and (self._is_plenty or not self._claims)
         return may_claim and not self.leaving and free > 0 and self._is_kept()
-
-    def _landed(self, call: asyncio.Task[None]) -> None:
-        self._calls.discard(call)
-        self._nudge.set()
 
     async def _turn(self, results: list[Result], n: int) -> None:
         """One call. What it could not send is sent again."""
@@ -225,7 +227,7 @@ class Turns:
             log.warning("outputs not published yet", extra={"task_id": str(proof.task_id), "error": str(error)})
             asyncio.get_running_loop().call_later(
                 busy_seconds * random.uniform(0.5, 1.5),  # noqa: S311
-                lambda: self._send(self._deliver(one)),
+                lambda: self._send(self._deliver(one), self._deliveries),
             )
         except MoveRefused:
             self._settled([one], {proof.task_id: "refused"})
@@ -321,7 +323,7 @@ class Turns:
 
     def _each_alone(self, results: list[Result]) -> None:
         for one in results:
-            self._send(self._turn([one], 0))
+            self._send(self._turn([one], 0), self._calls)
 
     def _wait_a_moment(self, error: Exception) -> None:
         """The database is away: try again soon, ever more slowly, and not all workers at once."""
