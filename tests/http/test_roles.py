@@ -63,6 +63,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
             "turn",
             "settle",
             "keep",
+            "see",
             "steps",
             "upstream",
             "deliver",

@@ -23,6 +23,9 @@ async def approved(priced: int) -> bool:
     return bool(answer["approved"])
 
 
+hf.cron("0 2 * * *", nightly, day="today", name="every-night")
+
+
 @hf.task
 async def start_graph(day: str) -> str:
     return str((await nightly.opts(key=f"night-{day}").astart(day=day)).id)

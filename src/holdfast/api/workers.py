@@ -41,6 +41,7 @@ from holdfast.kernel.task import (
     Upstream,
 )
 from holdfast.lifecycles import LIFECYCLES, declare_all
+from holdfast.schedules import Schedules
 from holdfast.wakeups.postgres import PostgresEars
 from holdfast.wakeups.publishing import Wakings
 
@@ -120,6 +121,10 @@ class Asking(Held):
 
 class Pointed(Body):
     tasks: Annotated[list[UUID], TOO_MANY]
+
+
+class Seen(Body):
+    schedules: Annotated[list[Word], TOO_MANY]
 
 
 class Recorded(Held):
@@ -340,6 +345,11 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
             raise DeclarationInvalid(f"{error}.", fix="Send what Holdfast.published() gives.") from error
         for queue in asked.queues:
             await store.make_queue(queue)
+
+    @router.post("/see", status_code=204)
+    async def see(asked: Seen) -> None:
+        """Say every few seconds that an application is there that declares these schedules."""
+        await Schedules.beside(store).see(asked.schedules)
 
     both = APIRouter(responses=PROBLEMS)
     both.include_router(router)

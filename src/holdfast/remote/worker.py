@@ -64,6 +64,10 @@ class RemoteWorker:
         body = {"lifecycles": list(lifecycles), "published": dict(published), "queues": list(queues)}
         await self._server.say("POST", "/internal/declare", body, within=answer_within)
 
+    async def see(self, schedules: Sequence[str]) -> None:
+        """Say that an application is there that declares these schedules. The server starts what they owe."""
+        await self._say("see", {"schedules": list(schedules)}, calls=1)
+
     async def hello(
         self,
         worker: str,

@@ -1,11 +1,13 @@
 """The line over which a worker speaks: SQL to a database, or HTTP to a server that has one. The settings say which."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from holdfast.errors import HoldfastError
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.opening import Opening, open_database
 from holdfast.kernel.settings import Settings
@@ -18,6 +20,11 @@ from holdfast.schedules.ticker import tick_on
 from holdfast.sdk.client import Holdfast
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups.opening import hear_queue, open_wakeups, publishing
+
+if TYPE_CHECKING:
+    from holdfast.remote.worker import RemoteWorker
+
+see_every_seconds = 10.0
 
 
 class Declare(Protocol):
@@ -58,10 +65,21 @@ async def open_line(settings: Settings, *, connections: int, migrated: bool = Fa
             def listen(worker: str) -> Wakeups:
                 return hear_queue(settings, remote.which_wait) or RemoteWakeups(remote, worker)
 
-            yield Line(", ".join(settings.servers), remote, remote.declare, listen)
+            def chores(schedules: Sequence[str]) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+                return [lambda: see_on(remote, schedules)] if schedules else []
+
+            yield Line(", ".join(settings.servers), remote, remote.declare, listen, chores)
         return
     async with open_database(settings, connections=connections, migrated=migrated) as opening:
         yield by_database(settings, opening)
+
+
+async def see_on(remote: "RemoteWorker", schedules: Sequence[str]) -> None:
+    """Let the server, which starts them, know that these are declared here; until cancelled."""
+    while True:
+        with contextlib.suppress(HoldfastError):
+            await remote.see(schedules)
+        await asyncio.sleep(see_every_seconds)
 
 
 def by_database(settings: Settings, opening: Opening) -> Line:
