@@ -26,6 +26,9 @@ async def approved(priced: int) -> bool:
 hf.cron("0 2 * * *", nightly, day="today", name="every-night")
 
 
-@hf.task
+@hf.task(queue="graphs")
 async def start_graph(day: str) -> str:
     return str((await nightly.opts(key=f"night-{day}").astart(day=day)).id)
+
+
+hf.cron("0 3 * * *", start_graph, at="day", name="every-morning")

@@ -46,8 +46,8 @@ async def test_a_graph_is_declared_run_and_published_over_http(crew: Crew) -> No
     assert dataset["version"] == 0, "nobody sees it before all of it is done"
     (again,) = await crew.run(graph_app.start_graph.submission("2026-11-17"))
     assert again.result == run, "the same key is the same run"
-    (schedule,) = await Schedules.beside(crew.store).read()
-    assert (schedule["name"], schedule["live"]) == ("every-night", True)
+    schedules = await Schedules.beside(crew.store).read()
+    assert [(one["name"], one["live"]) for one in schedules] == [("every-morning", True), ("every-night", True)]
     await questions.answer(question.task_id, {"approved": True})
     (ended,) = await crew.ended([UUID(run)])
     assert (ended.state, ended.result) == ("Completed", {"done": 3})

@@ -15,10 +15,11 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.api.leases import MANY, Held, LeaseSeconds, Output, lease_seconds_by_default
-from holdfast.errors import DeclarationInvalid
+from holdfast.errors import DeclarationInvalid, RequestInvalid
 from holdfast.http.access import Guarded, GuardedTurn, needs
 from holdfast.http.fields import Body, Json, Moment, Real, Text, Whole, Word, sane
 from holdfast.http.problem import PROBLEMS
+from holdfast.kernel.access import Principal
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.spoken import dump_lease
 from holdfast.kernel.store import Store
@@ -218,6 +219,7 @@ class ScheduleSaid(Body):
     target: dict[str, Json]
     missed: Literal["latest", "all", "skip"]
     at: Word | None = None
+    owner: Annotated[str, Field(max_length=200)] = ""
     own_queue: Word | None = None
 
 
@@ -336,9 +338,15 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         await store.goodbye(asked.worker_id)
 
     @turns.post("/declare", status_code=204)
-    async def declare(asked: Declaring) -> None:
+    async def declare(asked: Declaring, caller: Annotated[Principal, needs("worker")]) -> None:
         """Write down what an application has of its own, as a worker does at its start."""
         own = [own_lifecycle(definition) for definition in asked.lifecycles]
+        for schedule in asked.published.schedules:
+            if schedule.owner not in ("", caller.owner):
+                raise RequestInvalid(
+                    f"The schedule {schedule.name} would start tasks in the name of {schedule.owner}.",
+                    fix="Over HTTP, leave out the owner, or use a key of theirs.",
+                )
         try:
             await declare_all(store, own, asked.published.model_dump())
         except MISFITS as error:
