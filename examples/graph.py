@@ -21,7 +21,7 @@ def total(load: list[float]) -> float:
     return sum(load)
 
 
-@nightly.task(on_failure="ignore")
+@nightly.task(after={"outliers": "ignore"})
 def report(day: str, total: float, outliers: list[float] | None) -> str:
     checked = "unchecked" if outliers is None else f"{len(outliers)} odd"
     return f"{day}: {total:.2f} ({checked})"

@@ -55,7 +55,13 @@ def test_what_is_no_answer_is_refused(holdfast: Keyboard, stage: Stage) -> None:
         return lease.task_id
 
     task = str(stage(two))
-    for words in ((), ("--approve", "--json-value", "1"), ("--json-value", "1", "--note", "x"), ("--json-value", "{")):
+    for words in (
+        (),
+        ("--approve", "--deny"),
+        ("--approve", "--json-value", "1"),
+        ("--json-value", "1", "--note", "x"),
+        ("--json-value", "{"),
+    ):
         assert holdfast("answer", task, *words).code == 2
     assert "Name the step: other, publish." in holdfast("answer", task, "--approve").err
     assert holdfast("answer", task, "--approve", "--step", "none").code == 3

@@ -45,6 +45,28 @@ async def test_a_new_generation_is_only_what_its_tasks_wrote_or_extends_what_is_
     assert await runs.states() == ["superseded", "superseded", "superseded", "current"]
 
 
+async def test_a_slow_night_does_not_undo_the_next_one(store: Store, runs: Runs) -> None:
+    await runs.start("slow")
+    slow = await take_one(store)
+    await runs.start("quick")
+    await runs.end(tonight=ROWS)
+    await deliver(store, slow, Output("prices", "last night", rows=OTHER))
+    assert (await runs.keys(), await runs.states()) == ({"tonight": ROWS}, ["superseded", "current"])
+    newest, oldest = await runs.datasets.generations(await runs.id())
+    assert "A newer generation was current" in oldest["reason"]
+    await runs.datasets.cutover(await runs.id(), 1)
+    assert await runs.keys() == {"last night": OTHER}
+    assert newest["version"] == 2
+
+
+async def test_a_slow_run_that_extends_adds_to_what_is_current(store: Store, runs: Runs) -> None:
+    await runs.start("slow", extends=True)
+    slow = await take_one(store)
+    await publish(store, Output("prices", "tonight", rows=ROWS))
+    await deliver(store, slow, Output("prices", "last night", rows=OTHER))
+    assert await runs.keys() == {"tonight": ROWS, "last night": OTHER}
+
+
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_the_generation_of_a_run_that_ends_badly_is_never_seen(store: Store, runs: Runs, cancelled: bool) -> None:
     await publish(store, Output("prices", "old", rows=ROWS))

@@ -9,7 +9,15 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.errors import DeclarationInvalid, LeaseLost, MoveRefused, RequestInvalid, ServerUnreachable
+from holdfast.errors import (
+    DeclarationInvalid,
+    LeaseLost,
+    MoveRefused,
+    RequestInvalid,
+    RoleMissing,
+    ServerUnreachable,
+)
+from holdfast.kernel.access import Role
 from holdfast.kernel.lifecycle import Lifecycle, final, work
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
@@ -30,6 +38,7 @@ from holdfast.kernel.words import Words
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.remote.server import Server
 from holdfast.remote.worker import RemoteWakeups, RemoteWorker, open_remote
+from holdfast.schedules import Schedules
 from holdfast.testing import Clock, Database
 from tests.http.conftest import client
 from tests.http.serving import serving
@@ -149,6 +158,30 @@ async def test_an_application_declares_what_is_its_own_and_nothing_else(words: R
         with pytest.raises(DeclarationInvalid):
             await words.declare([wrong], {}, [])
     assert "mine" not in {one.name for one in await store.lifecycles()}
+
+
+async def test_a_key_declares_schedules_of_its_own_if_it_may_start_tasks(app: FastAPI, store: Store) -> None:
+    def said(name: str, owner: str = "") -> dict[str, Any]:
+        target = {"name": "report", "payload": {}}
+        one = {"name": name, "cron": "0 2 * * *", "timezone": "UTC", "starts": "task", "missed": "latest"}
+        return {"schedules": [{**one, "target": target, "owner": owner}]}
+
+    async def spoken(name: str, *roles: Role) -> RemoteWorker:
+        key = (await store.make_key(name, list(roles))).secret
+        return RemoteWorker(Server(Settings(api="http://localhost:7777"), client(app, key)))
+
+    only_works, ada, bob = await spoken("w", "worker"), *[await spoken(one, "worker", "user") for one in ("ada", "bob")]
+    chief = await spoken("chief", "worker", "operator")
+    with pytest.raises(RoleMissing, match="which start tasks"):
+        await only_works.declare([], said("nightly"), [])
+    await ada.declare([], said("nightly"), [])
+    await ada.declare([], said("nightly"), [])
+    for other in (said("nightly"), said("theirs", "ada")):
+        with pytest.raises(RequestInvalid, match="is not that of bob"):
+            await bob.declare([], other, [])
+    await chief.declare([], said("house"), [])
+    found = await Schedules.beside(store).read()
+    assert [(one["name"], one["owner"]) for one in found] == [("house", ""), ("nightly", "ada")]
 
 
 async def test_budgets_are_shared_with_workers_over_http(words: RemoteWorker, store: Store) -> None:

@@ -158,3 +158,10 @@ async def test_a_long_list_goes_on(http: httpx.AsyncClient, app: FastAPI, store:
         rest = (await root.get(f"/api/v1/questions?limit=2&cursor={first['next']}")).json()
     assert sorted(UUID(item["task_id"]) for item in first["items"] + rest["items"]) == sorted(made)
     assert rest["next"] is None
+
+
+async def test_json_is_read_as_such_whatever_it_is_called(http: httpx.AsyncClient, store: Store) -> None:
+    _, link = await asleep(store)
+    form = {"Content-Type": FORM["Content-Type"]}
+    sent = await http.post(link, content=b'{"approved": true, "note": null}', headers=form)
+    assert (sent.status_code, sent.json()["state"]) == (200, "answered")

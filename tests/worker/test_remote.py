@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import AppInvalid, RequestInvalid, ServerUnreachable, TaskCancelled, TaskFailed, TaskNotFound
+from holdfast.errors import RequestInvalid, ServerUnreachable, TaskCancelled, TaskFailed, TaskNotFound
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.task import Submission
 from holdfast.sdk.client import Holdfast
@@ -73,15 +73,15 @@ async def test_plain_code_does_so_too(client: Holdfast, staff: Crew) -> None:
 
 
 async def test_what_takes_a_database_is_refused_with_the_fix(client: Holdfast) -> None:
-    with pytest.raises(AppInvalid, match="HOLDFAST_URL"):
+    with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
         await client.tasks["add"].opts(on=object()).astart(1, 2)
     with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
         await client.tasks["ticket"].astart("moved")
     with pytest.raises(RequestInvalid, match="whoever has the key"):
         await client.tasks["add"].opts(owner="ada").astart(1, 2)
-    with pytest.raises(AppInvalid, match="HOLDFAST_URL"):
+    with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
         await client.acall(client.store_of(lambda store: store.queues()))
-    with pytest.raises(AppInvalid, match="HOLDFAST_URL"):
+    with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
         await client.asgi().open()
 
 

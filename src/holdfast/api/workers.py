@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.api.leases import MANY, Held, LeaseSeconds, Output, lease_seconds_by_default
-from holdfast.errors import DeclarationInvalid, RequestInvalid
+from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
 from holdfast.http.access import Guarded, GuardedTurn, needs
 from holdfast.http.fields import Body, Json, Moment, Real, Text, Whole, Word, sane
 from holdfast.http.problem import PROBLEMS
@@ -211,12 +211,27 @@ class DagSaid(Body):
     cutover: Literal["auto", "manual"]
 
 
+class TargetSaid(Body):
+    """The task or the graph that a schedule starts."""
+
+    name: Word
+    payload: dict[str, Json] = {}  # noqa: RUF012
+    lifecycle: Word = "dispatch"
+    queue: Word | None = None
+    priority: Annotated[Whole, Field(ge=0, le=9)] = 0
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
+    tags: Annotated[list[Word], Field(max_length=20)] = []  # noqa: RUF012
+    limit_key: Word | None = None
+    limit_to: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
+    time_limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 36500)] | None = None
+
+
 class ScheduleSaid(Body):
     name: Word
     cron: Word
     timezone: Word
     starts: Literal["task", "dag"]
-    target: dict[str, Json]
+    target: TargetSaid
     missed: Literal["latest", "all", "skip"]
     at: Word | None = None
     owner: Annotated[str, Field(max_length=200)] = ""
@@ -341,14 +356,10 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     async def declare(asked: Declaring, caller: Annotated[Principal, needs("worker")]) -> None:
         """Write down what an application has of its own, as a worker does at its start."""
         own = [own_lifecycle(definition) for definition in asked.lifecycles]
-        for schedule in asked.published.schedules:
-            if schedule.owner not in ("", caller.owner):
-                raise RequestInvalid(
-                    f"The schedule {schedule.name} would start tasks in the name of {schedule.owner}.",
-                    fix="Over HTTP, leave out the owner, or use a key of theirs.",
-                )
+        published = asked.published.model_dump()
+        await own_schedules(Schedules.beside(store), published["schedules"], caller)
         try:
-            await declare_all(store, own, asked.published.model_dump())
+            await declare_all(store, own, published)
         except MISFITS as error:
             raise DeclarationInvalid(f"{error}.", fix="Send what Holdfast.published() gives.") from error
         for queue in asked.queues:
@@ -363,6 +374,28 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     both.include_router(router)
     both.include_router(turns)
     return both
+
+
+async def own_schedules(schedules: Schedules, said: list[dict[str, Any]], caller: Principal) -> None:
+    """Schedules start tasks, so a key declares those of its owner, if it may start tasks; an operator's, anybody's.
+
+    Raises RoleMissing or RequestInvalid.
+    """
+    if not said or "operator" in caller.roles:
+        return
+    if "user" not in caller.roles:
+        raise RoleMissing(
+            "This application declares schedules, which start tasks.",
+            fix="`holdfast keys create NAME --role worker --role user` makes a key that may.",
+        )
+    known = {one["name"]: one["owner"] for one in await schedules.find([one["name"] for one in said])}
+    for one in said:
+        if one["owner"] not in ("", caller.owner) or known.get(one["name"], caller.owner) != caller.owner:
+            raise RequestInvalid(
+                f"The schedule {one['name']} is not that of {caller.owner}.",
+                fix="Give it a name of its own and no owner, or use a key of its owner's, or an operator's.",
+            )
+        one["owner"] = caller.owner
 
 
 def own_lifecycle(definition: Mapping[str, Any]) -> Lifecycle:

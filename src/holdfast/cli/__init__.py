@@ -125,7 +125,8 @@ def worker(
     from holdfast.kernel.settings import read_settings
     from holdfast.worker.plan import Plan
 
-    app = app or read_settings().app
+    settings = read_settings()
+    app = app or settings.app
     if not app:
         raise AppInvalid("Nobody said where your tasks are.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
     seconds = [parse_duration(one).total_seconds() for one in (lease, grace)]

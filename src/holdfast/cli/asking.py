@@ -54,7 +54,9 @@ def refuse_nowhere(settings: "Settings") -> None:
     if not settings.url and not settings.home.exists():
         raise FolderUnusable(
             f"There is no Holdfast database here: {settings.home.absolute()} is missing.",
-            fix="Run it where your project is, or set HOLDFAST_HOME or HOLDFAST_URL. `holdfast up` makes a new one.",
+            fix="This command asks the database, not the server at HOLDFAST_API: set HOLDFAST_URL, or run it there."
+            if settings.is_remote
+            else "Run it where your project is, or set HOLDFAST_HOME or HOLDFAST_URL. `holdfast up` makes a new one.",
         )
 
 

@@ -13,6 +13,7 @@ from holdfast.cli.asking import ask, caller
 from holdfast.cli.inbox import confirm
 from holdfast.cli.options import Json
 from holdfast.cli.tasks import say_started
+from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
     from holdfast.kernel.store import Store
@@ -25,6 +26,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="What the schedule is 
 upcoming_shown = 5
 runs_shown = 10
 lines_shown = 20
+most_filled = 10_000
 schedules_at_most = 1000
 
 
@@ -124,7 +126,7 @@ def backfill(
         printing.answer({"name": name, "dry_run": dry_run, "items": items})
         return
     if not done:
-        printing.say("Every due time there has its run.", err=True)
+        printing.say("Every due time there has its run, or is still to come.", err=True)
         return
     printing.table(("due", "task"), [(printing.shown(due), str(task or "")) for due, task in done[:lines_shown]])
     if len(done) > lines_shown:
@@ -170,6 +172,10 @@ def fill(name: str, start: str, end: str | None, *, dry_run: bool) -> list[tuple
             page = await of(store).backfill(name, since, until, by=caller(), dry_run=dry_run)
             filled += page.items
             since = page.next
+            if len(filled) > most_filled:
+                raise RequestInvalid(
+                    f"There are more than {most_filled:,} due times without a run.", fix="Name a shorter range."
+                )
         return filled
 
     return ask(question)

@@ -57,7 +57,8 @@ def list_all(
 def answer(
     task: Id,
     step: Annotated[str | None, typer.Option(help="Which question, if the task asks several.")] = None,
-    approve: Annotated[bool | None, typer.Option("--approve/--deny", help="Yes, or no.")] = None,
+    approve: Annotated[bool, typer.Option("--approve", help="Yes.")] = False,
+    deny: Annotated[bool, typer.Option("--deny", help="No.")] = False,
     note: Annotated[str | None, typer.Option(help="A note that goes with it.")] = None,
     json_value: Annotated[
         str | None, typer.Option(metavar="JSON", help="Any other answer; - reads stdin, @FILE a file.")
@@ -65,7 +66,7 @@ def answer(
     as_json: Json = False,
 ) -> None:
     """Answer what a task asks: --approve, --deny or --json-value. The task goes on at once."""
-    if (approve is None) == (json_value is None) or (note and json_value is not None):
+    if approve + deny + (json_value is not None) != 1 or (note and json_value is not None):
         raise RequestInvalid(
             "Answer in one way.", fix="Give --approve or --deny, perhaps with a --note; or --json-value."
         )

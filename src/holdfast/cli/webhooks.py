@@ -73,7 +73,7 @@ def add(
             url, name or url[:200], kinds=kinds, lifecycle=lifecycle, task_name=task, owner=owner, by=caller()
         )
 
-    made, secret = with_webhooks(make, makes=True)
+    made, secret = with_webhooks(make)
     if as_json:
         printing.answer({"id": made, "secret": secret})
         return
@@ -160,13 +160,13 @@ def redeliver(
     queued(with_webhooks(again), webhook, as_json)
 
 
-def with_webhooks(act: "Callable[[Webhooks], Awaitable[T]]", *, makes: bool = False) -> T:
+def with_webhooks(act: "Callable[[Webhooks], Awaitable[T]]") -> T:
     async def question(store: "Store") -> T:
         from holdfast.webhooks import Webhooks
 
         return await act(Webhooks.beside(store))
 
-    return ask(question, makes=makes)
+    return ask(question)
 
 
 async def find(hooks: "Webhooks", given: str) -> "Webhook":

@@ -125,8 +125,11 @@ class Settings(BaseModel):
     @field_validator("api")
     @classmethod
     def _are_web_addresses(cls, api: str) -> str:
-        for address in split_addresses(api):
-            if not address.startswith(("http://", "https://")):
+        addresses = split_addresses(api)
+        if api and not addresses:
+            raise ValueError("names no server; write https://host:port")
+        for address in addresses:
+            if not is_web_address(address):
                 raise ValueError("is no web address; write https://host:port")
         return api
 
@@ -183,6 +186,16 @@ def vendor_variable(*names: str) -> str | None:
 
 def split_addresses(api: str) -> list[str]:
     return [address.strip().rstrip("/") for address in api.split(",") if address.strip()]
+
+
+def is_web_address(address: str) -> bool:
+    """Whether it names a server: a scheme, a host, perhaps a port and a path, and nothing else."""
+    try:
+        parts = urlsplit(address)
+        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0  # what is no port raises
+    except ValueError:
+        return False
+    return bool(named) and not (parts.query or parts.fragment or "@" in parts.netloc)
 
 
 def web_address(host: str, port: int) -> str:

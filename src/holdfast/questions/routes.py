@@ -164,6 +164,7 @@ async def read_answer(request: Request) -> Any:
     is_form = request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
     await read_json(request, body_most_bytes)
     body = await request.body()
+    is_form = is_form and not body.lstrip().startswith((b"{", b"["))  # curl calls all that it sends a form
     try:
         if not is_form:
             return json.loads(body)

@@ -130,6 +130,11 @@ class Schedules(Calls):
         rows = await self._rows("select * from holdfast.read_schedules(null, $1, $2)", wire.text(after), limit)
         return [wire.load(row[0]) for row in rows]
 
+    async def find(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Those of these that there are."""
+        query = "select s.* from unnest($1::text[]) n(name) cross join lateral holdfast.read_schedules(n.name) s"
+        return [wire.load(row[0]) for row in await self._rows(query, list(names))]
+
     async def one(self, name: str) -> dict[str, Any]:
         """One of them. Raises TaskNotFound."""
         rows = await self._rows("select * from holdfast.read_schedules($1)", wire.text(name))

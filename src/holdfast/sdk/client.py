@@ -305,7 +305,7 @@ class Holdfast(Graphs, Crons, Shipped):
         return {**told, "schedules": self.published_crons()}
 
     async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
-        """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`. Raises AppInvalid."""
+        """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`. Raises RequestInvalid."""
         return await question((await self._open()).store)
 
     async def asked(self, question: Callable[[Answers], Awaitable[T]]) -> T:

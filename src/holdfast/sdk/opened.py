@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from uuid import UUID
 
-from holdfast.errors import AppInvalid
+from holdfast.errors import RequestInvalid
 from holdfast.kernel.opening import open_store
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
@@ -33,7 +33,7 @@ class Opened:
 
     @property
     def store(self) -> Store:
-        """Raises AppInvalid where the application speaks to a server."""
+        """Raises RequestInvalid where the application speaks to a server."""
         if not isinstance(self.answers, Store):
             raise no_database()
         return self.answers
@@ -79,8 +79,8 @@ class Opened:
         await self._stack.aclose()
 
 
-def no_database() -> AppInvalid:
-    return AppInvalid(
-        "This application speaks to the server at HOLDFAST_API and has no database.",
+def no_database() -> RequestInvalid:
+    return RequestInvalid(
+        "This takes the database, and the application speaks to the server at HOLDFAST_API.",
         fix="Set HOLDFAST_URL where it runs, or unset HOLDFAST_API.",
     )

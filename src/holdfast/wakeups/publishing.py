@@ -92,16 +92,18 @@ async def publish_on(wakings: Wakings, queue: Queue, every: timedelta = publish_
     async with queue:
         while True:
             try:
-                more = await publisher.publish() >= taken_at_once
+                sent = await publisher.publish()
+                more = sent >= taken_at_once
             except Exception as error:  # whatever it is, workers look for themselves meanwhile
                 if not told:
                     log.warning("wake-ups are not published; polling goes on", extra={"error": said(error)})
                 more, told = False, True
                 pause = min(pause * 2, longest_pause)
             else:
-                if told:
+                pause = every
+                if told and sent:  # with nothing to send the queue was not asked
                     log.info("wake-ups are published again")
-                pause, told = every, False
+                    told = False
             await asyncio.sleep(0 if more else jittered(pause))
 
 

@@ -19,7 +19,7 @@ begin
   end if;
   if (new.dataset_id, new.version) is distinct from (old.dataset_id, old.version)
      or (new.state <> old.state and not (old.state, new.state) in (
-       ('building', 'ready'), ('building', 'current'), ('building', 'failed'), ('building', 'rolled_back'),
+       ('building', 'ready'), ('building', 'current'), ('building', 'superseded'), ('building', 'failed'), ('building', 'rolled_back'),
        ('ready', 'current'), ('ready', 'rolled_back'), ('current', 'superseded'), ('current', 'rolled_back'),
        ('superseded', 'current'), ('rolled_back', 'current'), ('failed', 'building'), ('rolled_back', 'building')))
      or (old.completed_at is not null and (

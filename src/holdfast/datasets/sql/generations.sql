@@ -36,7 +36,8 @@ begin
           coalesce(p_by, ''));
 end $$;
 
--- The run has ended. done: its generations are current, or ready where a person is to decide; failed, partial: they failed;
+-- The run has ended. done: its generations are current, or ready where a person is to decide; one that was begun before what is
+-- current now stays behind it, unless it extends that: a slow night does not undo the next one. failed, partial: they failed;
 -- cancelled: they are rolled back. What its tasks wrote and nobody published is kept for seven days.
 create or replace function holdfast.finish_generations(p_run uuid, p_outcome text) returns void
 language plpgsql
@@ -45,7 +46,7 @@ declare
   v_one record;
   v_reason text;
 begin
-  for v_one in select v.dataset_id, v.version, v.cutover, v.made_by from holdfast.dataset_version v
+  for v_one in select v.dataset_id, v.version, v.cutover, v.extends, v.made_by from holdfast.dataset_version v
                where v.run = p_run and v.state = 'building' order by v.dataset_id loop
     perform from holdfast.dataset d where d.id = v_one.dataset_id for no key update;
     perform from holdfast.dataset_version v
@@ -59,6 +60,10 @@ begin
     if v_reason is not null then
       perform holdfast.end_generation(v_one.dataset_id, v_one.version,
                                       case p_outcome when 'cancelled' then 'rolled_back' else 'failed' end, v_reason);
+    elsif v_one.cutover = 'auto' and not v_one.extends
+          and v_one.version < (select d.version from holdfast.dataset d where d.id = v_one.dataset_id) then
+      perform holdfast.end_generation(v_one.dataset_id, v_one.version, 'superseded',
+                                      'A newer generation was current when it was complete. Cut over to it if it is the one you want.');
     elsif v_one.cutover = 'auto' then
       perform holdfast.make_current(v_one.dataset_id, v_one.version, 'published', v_one.made_by);
     else
