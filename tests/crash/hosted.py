@@ -1,6 +1,7 @@
 """Who runs on the hosts: a database, two servers, four workers and a client, each on one of its own.
 
-Workers are never started again: whatever happens to their links, they must find their way back.
+Workers are never started again: whatever happens to their links, they must find their way back. Those over HTTP have a
+key and the servers' addresses; between them and the database there is no link at all, from the beginning to the end.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -27,7 +29,7 @@ from tests.worker.crew import eventually
 SERVERS = "api1", "api2"
 WORKERS = "w1", "w2", "w3", "w4"
 HOSTS = "db", *SERVERS, *WORKERS, "client"
-PEERS = {"sql": ("db",)}
+PEERS = {"sql": ("db",), "http": SERVERS}
 """Whom workers speak to, by the way they do."""
 
 port = 7777
@@ -77,6 +79,11 @@ class Hosted:
         """Whom workers speak to."""
         return [self.network[name] for name in PEERS[self.way]]
 
+    @property
+    def addresses(self) -> list[str]:
+        """Where the servers are."""
+        return [f"http://{self.network[name].address}:{port}" for name in SERVERS]
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Everybody is there and ready."""
@@ -86,6 +93,8 @@ class Hosted:
                 self.store = Store(pool)
                 await self._prepare()
                 self._keeping = asyncio.create_task(self._keep_servers())
+                self._keep_apart()
+                await eventually(self._are_listening, "the servers to listen", within=start_within_seconds)
                 self.workers = {name: self._start_worker(self.network[name]) for name in WORKERS}
                 await eventually(self._is_ready, "everybody to be ready", within=start_within_seconds)
                 yield
@@ -102,6 +111,15 @@ class Hosted:
             await owner.execute("update holdfast.lifecycle set crash_budget = $1", crash_budget)
         self.url = self.database.url().replace("127.0.0.1", self.network["db"].address)
         self.client_key = (await self.store.make_key("client", ["user"])).secret
+        self.worker_key = (await self.store.make_key("workers", ["worker"])).secret
+
+    def _keep_apart(self) -> None:
+        """Between workers and whoever they do not speak to, let nothing arrive in either direction."""
+        others = [self.network[name] for name in ("db", *SERVERS) if name not in PEERS[self.way]]
+        for worker in (self.network[name] for name in WORKERS):
+            for other in others:
+                self.network.sever(worker, other)
+                self.network.sever(other, worker)
 
     # Who works
 
@@ -112,9 +130,11 @@ class Hosted:
         return process
 
     def _start_worker(self, host: Host) -> subprocess.Popen[bytes]:
-        options = "--app", "tests.crash.storm_app:hf", "--queue", "default", "--slots", str(slots)
+        options = "--app", "tests.crash.hosted_app:hf", "--queue", "default", "--slots", str(slots)
         lease = "--lease", f"{self.lease_seconds}s"
-        environment = {"HOLDFAST_URL": self.url, "STORM_FOLDER": str(self.histories)}
+        by_http = {"HOLDFAST_API": ",".join(self.addresses), "HOLDFAST_KEY": self.worker_key}
+        way = {"HOLDFAST_URL": self.url} if self.way == "sql" else by_http
+        environment = {**way, "STORM_FOLDER": str(self.histories)}
         return self._start(host, "-m", "holdfast", "worker", *options, *lease, environment=environment)
 
     def _start_server(self, host: Host) -> subprocess.Popen[bytes]:
@@ -135,21 +155,29 @@ class Hosted:
     async def _is_ready(self) -> bool:
         if gone := [name for name, worker in self.workers.items() if worker.poll() is not None]:
             pytest.fail(f"{gone} did not start: see {self.folder}")
-        listening = [self._is_listening(name) for name in SERVERS]
-        return len(await self.store.workers()) == len(WORKERS) and all(listening)
+        return len(await self.store.workers()) == len(WORKERS)
 
-    def _is_listening(self, name: str) -> bool:
-        """Whether the server on this host has said that it is up since it was last started."""
-        said = (self.folder / f"{name}.log").read_text() if name in self.servers else ""
-        return "Holdfast is up" in said
+    async def _are_listening(self) -> bool:
+        """Whether every server has said that it is up."""
+        said = [(self.folder / f"{name}.log").read_text() if name in self.servers else "" for name in SERVERS]
+        return all("Holdfast is up" in one for one in said)
 
     def start_client(self) -> None:
-        addresses = [f"http://{self.network[name].address}:{port}" for name in SERVERS]
-        given = str(self.histories), str(self.seed), *addresses
+        given = str(self.histories), str(self.seed), *self.addresses
         environment = {"HOLDFAST_KEY": self.client_key}
         self.client = self._start(
             self.network["client"], "-m", "tests.crash.caller", *given, environment=environment
         )  # fmt: skip
+
+    async def check_ways(self) -> None:
+        """Try from each host for a way to the database: servers must have one, workers if they speak to it."""
+        at = self.network["db"].address, str(urlsplit(self.url).port)
+        tried = {
+            name: self._start(self.network[name], "-m", "tests.crash.knock", *at, environment={})
+            for name in (*SERVERS, *WORKERS)
+        }
+        found = [name for name, process in tried.items() if await asyncio.to_thread(process.wait) == 0]
+        assert found == [*SERVERS, *(WORKERS if "db" in PEERS[self.way] else ())]
 
     def runners(self, name: str) -> list[int]:
         """The processes of a worker in which tasks run."""

@@ -1,4 +1,4 @@
-"""Whoever asks over a link that falls silent: `python -m tests.crash.silent_client`, the database in HOLDFAST_URL.
+"""Whoever asks over a link that falls silent: `python -m tests.crash.silent_client`, the other end in the environment.
 
 Says `ready`; then for each line that it reads it asks once, and says how many seconds it took until it knew.
 """
@@ -7,27 +7,50 @@ import asyncio
 import contextlib
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from holdfast.errors import DatabaseUnreachable
+from holdfast.errors import DatabaseError
 from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.settings import read_settings
+from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.store import Store
+from holdfast.remote.worker import open_remote
+
+ME = "silent"
+sleep_seconds = 20.0
 
 
-async def main() -> None:
-    async with pooled(Address(given=read_settings().url or ""), connections=1) as pool:
+async def by_database(settings: Settings) -> None:
+    """Asks for work."""
+    async with pooled(Address(given=settings.url or ""), connections=1) as pool:
         store = Store(pool)
         await store.now()
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        while await asyncio.to_thread(sys.stdin.readline):
-            began = time.monotonic()
-            with contextlib.suppress(DatabaseUnreachable):
-                await store.turn([], ["default"], lasting=timedelta(seconds=4), worker="silent")
-            sys.stdout.write(f"{time.monotonic() - began:.2f}\n")
-            sys.stdout.flush()
+        await answer(lambda: store.turn([], ["default"], lasting=timedelta(seconds=4), worker=ME))
+
+
+async def by_server(settings: Settings) -> None:
+    """Asks to be woken."""
+    async with open_remote(settings) as remote:
+        await remote.hello(ME, label=ME, queues=["default"], names=None, slots=1)
+        while await remote.sleep(ME, 1):
+            """Who is new is woken, to look for itself."""
+        await answer(lambda: remote.sleep(ME, sleep_seconds))
+
+
+async def answer(ask: Callable[[], Awaitable[object]]) -> None:
+    say("ready")
+    while await asyncio.to_thread(sys.stdin.readline):
+        began = time.monotonic()
+        with contextlib.suppress(DatabaseError):
+            await ask()
+        say(f"{time.monotonic() - began:.2f}")
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    settings = read_settings()
+    asyncio.run(by_server(settings) if settings.is_remote else by_database(settings))

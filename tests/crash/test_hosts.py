@@ -59,9 +59,11 @@ def hosted(request: pytest.FixtureRequest, network: Network) -> Iterator[Hosted]
 @pytest.mark.timeout(cut_seconds + 300)
 async def test_hosts_that_lose_sight_of_each_other_lose_nothing(hosted: Hosted) -> None:
     async with hosted.running():
+        await hosted.check_ways()
         hosted.start_client()
         await Cuts(hosted, History(hosted.histories, "cuts"), seed).rage(cut_seconds)
         healed = time.monotonic()
+        await hosted.check_ways()
         await hosted.dismiss_client(within=answer_within_seconds)
         await eventually(lambda: all_ended(hosted), "everything to end", within=calm_within_seconds)
         calm_after = time.monotonic() - healed

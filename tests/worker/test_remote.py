@@ -122,6 +122,7 @@ async def test_tasks_that_need_the_database_are_left_out_and_it_is_said(staff: C
     assert (end.result, again.result) == ("ran", "ran")
     assert "Left out, since they need the database: brief. To run them, set HOLDFAST_URL." in said
     assert staff.environment["HOLDFAST_API"] in said
+    assert "HTTP Request" not in said, "not a line for each call"
     assert (await staff.read(job))["failures"] == 0
     assert not await staff.store.outcomes([job])
 

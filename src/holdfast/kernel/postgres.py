@@ -6,7 +6,6 @@ answer, is it new enough, does it accept writes?
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,15 +16,10 @@ import asyncpg
 from holdfast.errors import DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
 from holdfast.kernel.embedded import OLDEST_POSTGRES, Embedded
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.silence import give_up_in_silence
 
 connect_timeout_seconds = 10
 statements_kept = 100
-
-silence_seconds = 5
-SILENCE = {
-    "TCP_KEEPIDLE": silence_seconds, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": silence_seconds,
-    "TCP_USER_TIMEOUT": silence_seconds * 1000,
-}  # fmt: skip
 
 # What the driver raises when the server is gone or says no. The last one is its own confusion when a connection breaks
 # between two messages.
@@ -97,23 +91,8 @@ async def connect(url: str, *, prepared: bool = False, **options: Any) -> asyncp
     """A connection that keeps prepared statements only if it is told to. Raises what the driver raises."""
     size = statements_kept if prepared else 0
     connection = await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=size, **options)
-    give_up_in_silence(connection)
+    give_up_in_silence(connection._transport.get_extra_info("socket"))
     return connection
-
-
-def give_up_in_silence(connection: asyncpg.Connection) -> None:
-    """Have the connection break when nothing comes back from the other host any more, not even a confirmation.
-
-    By default a machine keeps it for a quarter of an hour, and for two hours if nothing is sent. A server that is busy
-    still confirms what it gets: this does not limit how long a statement may take.
-    """
-    way = connection._transport.get_extra_info("socket")
-    if way.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    way.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in SILENCE.items():
-        if number := getattr(socket, option, None):  # some are known to Linux alone
-            way.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
 async def is_pooler(connection: asyncpg.Connection) -> bool:

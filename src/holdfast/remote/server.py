@@ -18,6 +18,7 @@ import httpx
 from holdfast import errors
 from holdfast.errors import HoldfastError, KeyRefused, PayloadInvalid, RequestInvalid, ServerUnreachable, TaskBusy
 from holdfast.kernel.settings import Settings
+from holdfast.kernel.silence import give_up_in_silence
 
 calls_at_most = 5
 longest_pause_seconds = 1.0
@@ -91,6 +92,7 @@ class Server:
                     content=content,
                     headers={"Content-Type": "application/json", **(headers or {})},
                     timeout=httpx.Timeout(within.total_seconds(), connect=connect_within_seconds),
+                    extensions={"trace": guard},
                 )
             except httpx.TransportError as error:
                 self._pass_on(turn)
@@ -161,6 +163,13 @@ async def calling(settings: Settings) -> AsyncIterator[Server]:
         limits=httpx.Limits(keepalive_expiry=connections_kept_seconds),
     ) as http:
         yield Server(settings, http)
+
+
+async def guard(event: str, told: Mapping[str, Any]) -> None:
+    """Let no connection outlive the host at its other end, whether that is a server's or a proxy's."""
+    if event == "connection.connect_tcp.complete":
+        with contextlib.suppress(OSError):  # it is broken already
+            give_up_in_silence(told["return_value"].get_extra_info("socket"))
 
 
 def place_of(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -84,7 +84,8 @@ begin
   v_one := holdfast.generation(p_id, version);
   if v_one.state = 'current' then
     select v.version into v_before from holdfast.dataset_version v
-    where v.dataset_id = p_id and v.state = 'superseded' order by v.stood_down desc nulls last, v.version desc limit 1;
+    where v.dataset_id = p_id and v.state = 'superseded' and v.published_at is not null
+    order by v.stood_down desc nulls last, v.version desc limit 1;
     if not found then
       perform holdfast.refuse('TK041', format('Before generation %s there is none to go back to.', version),
                               'Publish another one, or cut over to one that was rolled back.');
