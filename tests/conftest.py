@@ -151,7 +151,7 @@ def azurite(run_folder: Path) -> Iterator[dict[str, str]]:
         yield variables
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def moto(run_folder: Path) -> Iterator[dict[str, str]]:
     """The variables that lead to what speaks like Amazon."""
     with servers.shared(run_folder / "moto", amazon.start_moto) as variables:

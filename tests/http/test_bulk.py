@@ -10,7 +10,7 @@ from holdfast.kernel.store import Store
 from tests.http.conftest import client
 from tests.promises.test_bulk import fail_all, make
 
-AT = "/api/v1/tasks/bulk"
+AT = "/api/v1/bulk"
 
 
 async def test_a_client_looks_and_then_goes_from_page_to_page(http: httpx.AsyncClient, store: Store) -> None:

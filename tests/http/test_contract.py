@@ -28,7 +28,7 @@ def server(ground: Ground) -> Iterator[str]:
 
 @schema.parametrize()
 @settings(
-    max_examples=5,
+    max_examples=3,
     derandomize=True,
     database=None,
     deadline=None,

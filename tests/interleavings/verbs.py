@@ -23,6 +23,12 @@ from tests.promises.stage import MINUTE
 
 Verb = Callable[[Store, Scene], Awaitable[object]]
 
+# Many tasks in one call: two at once are tried where their scenes are.
+TRIED_ELSEWHERE = {
+    "bulk": "tests/promises/test_bulk.py",
+    "retry_dependents": "tests/lifecycles/dispatch/test_retrying.py",
+}
+
 WRITES_NOTHING = {
     "uuid7": "makes a number",
     "refuse_claim": "raises what explain says",

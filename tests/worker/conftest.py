@@ -17,9 +17,7 @@ from tests.worker.living import running_clock
 
 CORE = {
     "test_results_come_back",
-    "test_a_thousand_tasks_run_once_each",
     "test_a_task_may_start_others_and_run_programs",
-    "test_each_kind_of_failure_has_its_reaction",
     "test_a_result_that_cannot_be_kept_fails_alone",
     "test_outcomes_lead_where_the_lifecycle_says",
     "test_cancelling_raises_in_the_handler",

@@ -78,6 +78,7 @@ async def test_messages_that_come_ten_times_and_in_any_order_run_nothing_twice(c
     assert times(crew, *numbers, 99) == [1] * 7
 
 
+@pytest.mark.long
 async def test_a_queue_that_is_away_leaves_workers_polling(crew: Crew, line: Line) -> None:
     line.server.stop()
     worker = crew.start(poll_seconds=0.5)
@@ -97,6 +98,7 @@ async def test_a_queue_that_is_away_leaves_workers_polling(crew: Crew, line: Lin
     await eventually(told_again, "the listening")
 
 
+@pytest.mark.long
 async def test_what_a_killed_worker_held_is_published_anew_for_the_others(crew: Crew, line: Line) -> None:
     first = crew.start(poll_seconds=RARELY)
     (task,) = await crew.submit(Submission("hold", {"name": "door", "word": "held"}))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, StrictBool, model_validator
 
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
@@ -156,7 +156,7 @@ def routes(store: Store) -> APIRouter:
         )  # fmt: skip
         return TaskPage(**vars(page))
 
-    @router.post("/bulk", status_code=202)
+    @beside.post("/bulk", status_code=202)
     async def bulk(asked: BulkRequest, caller: Reader) -> BulkAnswer:
         """Cancel or retry many, a page at a time, each for itself. A user's are their own; `owner` is for operators."""
         mine = owned_by(caller)
@@ -175,11 +175,6 @@ def routes(store: Store) -> APIRouter:
         found = await store.outcomes([one for one in asked.ids if one in visible])
         missing = [one for one in asked.ids if one not in visible or found.get(one, ...) is None]
         return Outcomes(items=[one for one in found.values() if one], missing=missing)
-
-    @router.get("/bulk", include_in_schema=False, dependencies=[needs("user", "operator")])
-    async def only_posted() -> None:
-        """Or it would be taken for the id of a task, and refused as none."""
-        raise HTTPException(405)
 
     @router.get("/{task_id}")
     async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:

@@ -161,7 +161,8 @@ class PostgresEars:
                 channel = await self._connection.fetchval("select holdfast.channel($1)", worker)
                 await self._connection.add_listener(channel, ear.heard)
                 ear.channel = channel
-                ear.woken.set()
+                if self._hears:  # for what was missed until now; else all are woken once it is known that it hears
+                    ear.woken.set()
 
     async def _forget(self) -> None:
         """Listen no more for those who have not asked for long."""

@@ -1,0 +1,78 @@
+"""What an application offers, as its worker says it over HTTP: tools, pipelines, batches, graphs and schedules."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from holdfast.http.fields import Body, Json, Real, Text, Whole, Word
+
+TOO_MANY = Field(max_length=1000, fail_fast=True)
+
+
+class ToolSaid(Body):
+    id: Word
+    title: Text
+    agents: Annotated[list[dict[str, Json]], TOO_MANY]
+
+
+class PipelineSaid(Body):
+    name: Word
+    title: Text
+    stages: Annotated[list[dict[str, Json]], TOO_MANY]
+    params: dict[str, Json]
+    queue: Word | None = None
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)]
+    limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)] | None = None
+
+
+class BatchSaid(Body):
+    task_type: Word
+    provider: Word
+    name: Word
+    queue: Word | None = None
+    offer: dict[str, Json]
+
+
+class DagSaid(Body):
+    name: Word
+    title: Text
+    nodes: Annotated[list[dict[str, Json]], Field(max_length=5000, fail_fast=True)]
+    edges: Annotated[list[dict[str, Json]], Field(max_length=20_000, fail_fast=True)]
+    params: dict[str, Json]
+    writes: dict[Word, Literal["replace", "extends"]]
+    cutover: Literal["auto", "manual"]
+
+
+class TargetSaid(Body):
+    """The task or the graph that a schedule starts."""
+
+    name: Word
+    payload: dict[str, Json] = {}  # noqa: RUF012
+    lifecycle: Word = "dispatch"
+    queue: Word | None = None
+    priority: Annotated[Whole, Field(ge=0, le=9)] = 0
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
+    tags: Annotated[list[Word], Field(max_length=20)] = []  # noqa: RUF012
+    limit_key: Word | None = None
+    limit_to: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
+    time_limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 36500)] | None = None
+
+
+class ScheduleSaid(Body):
+    name: Word
+    cron: Word
+    timezone: Word
+    starts: Literal["task", "dag"]
+    target: TargetSaid
+    missed: Literal["latest", "all", "skip"]
+    at: Word | None = None
+    owner: Annotated[str, Field(max_length=200)] = ""
+    own_queue: Word | None = None
+
+
+class Published(Body):
+    tools: Annotated[list[ToolSaid], TOO_MANY] = []  # noqa: RUF012
+    pipelines: Annotated[list[PipelineSaid], TOO_MANY] = []  # noqa: RUF012
+    batches: Annotated[list[BatchSaid], TOO_MANY] = []  # noqa: RUF012
+    dags: Annotated[list[DagSaid], TOO_MANY] = []  # noqa: RUF012
+    schedules: Annotated[list[ScheduleSaid], TOO_MANY] = []  # noqa: RUF012
