@@ -97,10 +97,10 @@ class BulkRequest(Body):
     name: Word | None = None
     owner: Word | None = None
     tag: Word | None = None
-    live: bool | None = None
-    all: bool = False
+    live: StrictBool | None = None
+    all: StrictBool = False
     reason: Text | None = None
-    dry_run: bool = False
+    dry_run: StrictBool = False
     cursor: UUID | None = None
     limit: Annotated[Whole, Field(ge=1, le=500)] = 200
 
