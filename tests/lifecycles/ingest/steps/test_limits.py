@@ -41,7 +41,15 @@ class Endless:
 
 
 def all_readers() -> list[psutil.Process]:
-    return [process for process in psutil.Process().children() if "anyio.to_process" in process.cmdline()]
+    return [process for process in psutil.Process().children() if "anyio.to_process" in command(process)]
+
+
+def command(process: psutil.Process) -> list[str]:
+    """Nothing for one that has ended and that nobody has asked for its exit code yet."""
+    try:
+        return process.cmdline()
+    except (psutil.ZombieProcess, psutil.NoSuchProcess):
+        return []
 
 
 def open_files(process: psutil.Process) -> list[Path]:
