@@ -4,7 +4,6 @@ A folder, a real S3 server, what speaks like Azure; and a server of Holdfast bef
 """
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,13 +16,8 @@ import pytest
 from holdfast.errors import ObjectMissing, RequestInvalid, UploadTooLarge
 from holdfast.kernel.settings import Settings
 from holdfast.objects import Found, Objects, Upload, open_objects
-from holdfast.objects.local import Folder
 from holdfast.remote.objects import ServerObjects
-from holdfast.testing import Ground
-from tests.http.apps import Changing
-from tests.http.serving import serving
 from tests.objects.servers import BUCKET
-from tests.worker.living import running_clock
 
 BODY = b"a,b\n1,2\n"
 VARIABLES = {"s3": "seaweed", "azure": "azurite", "server-s3": "seaweed"}
@@ -48,15 +42,6 @@ class Place:
     async def send(self, http: httpx.AsyncClient, key: str, body: bytes = BODY, **told: Any) -> httpx.Response:
         link = await self.upload(key, body, **told)
         return await http.request(link.method, link.url, content=body, headers=link.headers)
-
-
-@pytest.fixture(scope="module")
-def behind(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Changing]]:
-    """A server, and what it has its files in: another place for each test. Time passes there, as S3 asks for."""
-    objects = Changing()
-    objects.now = Folder(tmp_path_factory.mktemp("behind")).open()
-    with running_clock(ground) as database, serving(database, objects) as address:  # type: ignore[arg-type]
-        yield address, objects
 
 
 @pytest.fixture(params=["folder", "s3", "azure", "server-folder", "server-s3"])
