@@ -229,13 +229,13 @@ def test_doctor_names_a_place_for_files_that_cannot_be_used(database: Database, 
 def test_doctor_asks_for_files_where_the_server_has_them(database: Database, tmp_path: Path) -> None:
     with serving(database) as address:
         told = {"HOLDFAST_API": address, "HOLDFAST_HOME": str(tmp_path / "home")}
-        well = holdfast("doctor", **told)
+        well = holdfast("doctor", folder=None, **told)
         assert f"ok    objects    the files of {address}" in well.stdout
         assert well.returncode == 0
-        refused = holdfast("doctor", **told, HOLDFAST_KEY="hf_secret")
+        refused = holdfast("doctor", folder=None, **told, HOLDFAST_KEY="hf_secret")
         assert "FAIL  objects    The place where files are kept cannot be used." in refused.stdout
         assert (refused.returncode, "hf_secret" in refused.stdout) == (5, False)
-    away = holdfast("doctor", **told)
+    away = holdfast("doctor", folder=None, **told)
     assert f"FAIL  servers    The server does not answer. {address} is away." in away.stdout
     assert away.returncode == 5
     assert not (tmp_path / "home").exists()

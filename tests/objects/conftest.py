@@ -31,7 +31,7 @@ def behind(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A server, and what it has its files in: another place for each test. Time passes there, as S3 asks for."""
     objects = Changing()
     objects.now = Folder(tmp_path_factory.mktemp("behind")).open()
-    with running_clock(ground) as database, serving(database, objects) as address:  # type: ignore[arg-type]
+    with running_clock(ground) as database, serving(database, objects) as address:
         yield address, objects
 
 

@@ -122,9 +122,9 @@ async def check_database(settings: Settings) -> Check:
 
 async def check_objects(settings: Settings) -> Check:
     if goes_through_server(settings):
-        place = objects_of(settings)
-        await place.keys("doctor")
-        return Check("objects", True, f"{place.label}; no place of this host's (HOLDFAST_OBJECTS is not set)")
+        servers = objects_of(settings)
+        await servers.keys("doctor")
+        return Check("objects", True, f"{servers.label}; no place of this host's (HOLDFAST_OBJECTS is not set)")
     if folder := folder_of(settings):
         place = f"the folder {folder.absolute()}"
         if not folder.exists():

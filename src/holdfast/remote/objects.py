@@ -107,7 +107,7 @@ class ServerObjects:
 
             async def send() -> None:
                 link = await link_to(server, "upload-url", promise)
-                with await in_thread(path.open, "rb") as file:
+                with await in_thread(lambda: path.open("rb")) as file:
                     await server.send(link, pieces(file), size)
 
             await until_through(send)
