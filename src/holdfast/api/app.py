@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from holdfast import __version__
-from holdfast.api import costs, docs, events, inbox, leases, lifecycles, metrics, operations, tasks, workers
+from holdfast.api import costs, docs, events, inbox, leases, lifecycles, metrics, operations, rooms, tasks, workers
 from holdfast.api import objects as files
 from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
@@ -88,6 +88,7 @@ def make_app(
     app.include_router(pipeline.routes(store, objects))
     app.include_router(pipeline.routes(store, objects, under="/admin"))
     app.include_router(tasks.routes(store))
+    app.include_router(rooms.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(inbox.routes(store))
     app.include_router(questions.routes(store))
