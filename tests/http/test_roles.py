@@ -71,6 +71,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
             "which-wait",
             "record",
             "spend",
+            "heed",
+            "rooms/{room}/{word}",
             "hello",
             "idle",
             "lose",

@@ -140,6 +140,11 @@ class Spending(Body):
     told: Moment | None = None
 
 
+class Heeding(Body):
+    budget: Word
+    until: Moment
+
+
 class Hello(Body):
     """Who works here, on what, and of each task by name its queue, max_attempts and priority."""
 
@@ -248,6 +253,11 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     async def spend(asked: Spending) -> Grant:
         """Take a share of a budget, or learn when to ask again. 422 `budget-unknown`."""
         return await store.spend(asked.budget, asked.amount, told=asked.told)
+
+    @router.post("/heed", status_code=204)
+    async def heed(asked: Heeding) -> None:
+        """A provider wants to be left alone: let nobody spend of this budget before."""
+        await store.heed(asked.budget, asked.until)
 
     @turns.post("/hello", status_code=204)
     async def hello(asked: Hello) -> None:

@@ -19,9 +19,6 @@ def run(plan: Plan, processes: int) -> None:
 def greet(serving: Serving) -> None:
     plan, names = serving.plan, serving.names
     serves = f"Worker {plan.name} serves {', '.join(plan.queues)} with {plan.slots} slots, at {serving.place}"
-    if serving.left_out:
-        needs = f"Left out, since they need the database: {shown(serving.left_out)}."
-        typer.echo(f"{needs} To run them, set HOLDFAST_URL.", err=True)
     if names:
         typer.echo(f"{serves}: {shown(names)}. Stop: Ctrl-C.", err=True)
     else:

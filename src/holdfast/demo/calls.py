@@ -46,7 +46,7 @@ def write_questions(path: Path, round_: int) -> Path:
 
 async def open_place() -> str:
     """A place for uploads."""
-    return (await Library.beside(at_hand()).open_uploads(OWNER))[0]
+    return (await at_hand(Library).open_uploads(OWNER))[0]
 
 
 async def bring_damaged(objects: Objects, place: str, round_: int) -> str:
@@ -65,5 +65,5 @@ async def bring_questions(objects: Objects, place: str, round_: int) -> str:
 
 async def begin(task_type: str, urls: list[str], *, key: str) -> str:
     """A batch with LOCAL; one for each key."""
-    made = Batches.beside(at_hand()).make(task_type, "LOCAL", urls=urls, owner=OWNER, key=key, tags=["demo"])
+    made = at_hand(Batches).make(task_type, "LOCAL", urls=urls, owner=OWNER, key=key, tags=["demo"])
     return str((await made)[0])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.kernel.running import at_hand
+from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
 from holdfast.lifecycles.ingest.library import Library
@@ -83,7 +84,7 @@ def pdf_of(pages: Sequence[Sequence[str]]) -> bytes:
 
 async def open_place() -> str:
     """A place for uploads of the library's."""
-    return (await Library.beside(at_hand()).open_uploads(OWNER))[0]
+    return (await at_hand(Library).open_uploads(OWNER))[0]
 
 
 async def bring(objects: Objects, place: str, round_: int, *, torn: bool) -> list[dict[str, str]]:
@@ -101,4 +102,4 @@ async def begin(papers: Sequence[dict[str, str]], *, key: str) -> str:
     given: dict[str, Any] = {"owner": OWNER, "tags": ["demo"]}
     run = Submission("documents", {}, INGEST.name, key=key, **given)
     items = [Submission("documents", one, INGEST_ITEM.name, parent=0, **given) for one in papers]
-    return str((await at_hand().submit(run, *items))[0].id)
+    return str((await at_hand(Store).submit(run, *items))[0].id)

@@ -19,14 +19,15 @@ from opentelemetry import trace
 from holdfast.errors import BudgetUnknown, RateLimited, StepInvalid
 from holdfast.kernel import values
 from holdfast.kernel.attempt import ATTEMPT, LOOPS, SPENT, Attempt
+from holdfast.kernel.calls import Calls
 from holdfast.kernel.output import Mode, read_output
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Json, Lease
 from holdfast.kernel.threads import as_exception, in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+C = TypeVar("C", bound=Calls)
 
 tracer = trace.get_tracer("holdfast")
 longest_note = 500
@@ -237,13 +238,10 @@ def current() -> Lease:
     return attempt.lease
 
 
-def at_hand() -> Store:
-    """The kernel, for code that a worker runs. Raises StepInvalid outside of a task, or where no database is."""
+def at_hand(room: type[C]) -> C:
+    """A room, for code that a worker runs, as that worker speaks. Raises StepInvalid outside of a task."""
     current()
-    store = cast(Attempt, ATTEMPT.get()).desk.store
-    if not isinstance(store, Store):
-        raise StepInvalid("This worker speaks to a server and has no database.", fix="Set HOLDFAST_URL where it runs.")
-    return store
+    return cast(Attempt, ATTEMPT.get()).desk.store.room(room)
 
 
 def in_loop(attempt: Attempt) -> bool:

@@ -8,12 +8,14 @@ bulk.py, about money in spending.py.
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import UUID
 
-from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
+from holdfast.errors import BudgetUnknown, LeaseLost, MoveRefused, StateUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.access import Access
 from holdfast.kernel.bulk import Bulks
+from holdfast.kernel.calls import Calls
 from holdfast.kernel.inbox import Inbox
 from holdfast.kernel.lifecycle import Lifecycle
 from holdfast.kernel.looking import Looking
@@ -38,6 +40,11 @@ from holdfast.kernel.task import (
     Swept,
     Upstream,
 )
+
+C = TypeVar("C", bound=Calls)
+
+unbounded = 1000
+"""So many units at once, and in a second, where a budget is only there to be blocked."""
 
 
 class Store(Looking, Inbox, Bulks, Access, Spending):
@@ -295,16 +302,35 @@ class Store(Looking, Inbox, Bulks, Access, Spending):
         """Let nobody spend until then. Raises BudgetUnknown."""
         await self._value("select holdfast.block_budget($1, $2)", name, until)
 
+    async def heed(self, name: str, until: datetime) -> None:
+        """Let nobody spend until then, also of what nobody has counted until now."""
+        try:
+            await self.block_budget(name, until)
+        except BudgetUnknown:
+            await self.set_budget(name, unbounded, timedelta(seconds=1 / unbounded))
+            await self.block_budget(name, until)
 
-def refuse(status: str, lease: Lease, asked: str) -> None:
+    # Besides
+
+    async def check_held(self, lease: Proof) -> None:
+        """Raises LeaseLost for whoever does not hold the task."""
+        await self._value("select holdfast.check_held($1, $2, $3)", lease.task_id, lease.attempt, lease.token)
+
+    def room(self, kind: type[C]) -> C:
+        """The functions of another room, over the same connections."""
+        return kind.beside(self)
+
+
+def refuse(status: str, lease: Proof, asked: str) -> None:
     """Raise the error that a status stands for."""
+    lifecycle = lease.lifecycle if isinstance(lease, Lease) else "of the task"
     match status:
         case "lost":
             raise lost(lease)
         case "undeclared":
             raise MoveRefused(
                 f"Task {lease.task_id}: from where it is, {asked} leads nowhere.",
-                fix=f"Declare the move in the lifecycle {lease.lifecycle}: holdfast lifecycle show {lease.lifecycle}",
+                fix=f"Declare the move in the lifecycle {lifecycle}: `holdfast lifecycle show` draws it.",
             )
         case "settle_only":
             raise MoveRefused(
@@ -312,7 +338,7 @@ def refuse(status: str, lease: Lease, asked: str) -> None:
                 fix="Settle instead: store.finish(lease, Moved('STATE')).",
             )
         case "unknown_state":
-            raise StateUnknown(f"{lease.lifecycle} has no state for {asked}.", fix="Name one that it declares.")
+            raise StateUnknown(f"The lifecycle {lifecycle} has no state for {asked}.", fix="Name one that it declares.")
 
 
 def lost(lease: Proof) -> LeaseLost:

@@ -6,9 +6,10 @@ typed by these cannot tell which. A new word is a method here, one in each of th
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from holdfast.kernel.calls import Calls
 from holdfast.kernel.task import (
     Asked,
     Beat,
@@ -29,6 +30,8 @@ from holdfast.kernel.task import (
     Submitted,
     Upstream,
 )
+
+C = TypeVar("C", bound=Calls)
 
 
 class Words(Protocol):
@@ -74,6 +77,12 @@ class Words(Protocol):
 
     async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
         """Take a share of a budget."""
+
+    async def heed(self, name: str, until: datetime) -> None:
+        """Let nobody spend of a budget until then, also of one that nobody has counted until now."""
+
+    def room(self, kind: type[C]) -> C:
+        """What handlers ask besides: the marked methods of this room can be called."""
 
     async def idle(self, worker: str) -> timedelta | None:
         """This worker is about to sleep; how long until something falls due."""

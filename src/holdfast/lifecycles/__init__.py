@@ -13,14 +13,15 @@ from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
+from holdfast.lifecycles.ingest.library import Library
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.schedules import Schedules
 
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)
 
-NEED_DATABASE = frozenset(one.name for one in (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, INGEST_ITEM))
-"""Those whose handlers ask the database themselves, as they run."""
+ROOMS = (Analyses, Batches, Jobs, Library)
+"""What their handlers ask, as they run."""
 
 
 async def declare_all(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from holdfast.errors import AccessError, DatabaseError, ServerUnreachable
+from holdfast.kernel.calls import Calls
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.spoken import dump_outcome, dump_proof, load, load_lease
 from holdfast.kernel.task import (
@@ -31,9 +32,10 @@ from holdfast.kernel.task import (
     Step,
     Upstream,
 )
+from holdfast.remote.rooms import room_over
 from holdfast.remote.server import Server, calling
 
-T = TypeVar("T")
+C = TypeVar("C", bound=Calls)
 
 answer_within = timedelta(seconds=30)
 many = 500
@@ -180,6 +182,12 @@ class RemoteWorker:
     async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
         answer = await self._say("spend", {"budget": name, "amount": amount, "told": told})
         return load(Grant, answer, times=("retry_at",))
+
+    async def heed(self, name: str, until: datetime) -> None:
+        await self._say("heed", {"budget": name, "until": until})
+
+    def room(self, kind: type[C]) -> C:
+        return room_over(kind, self._say)
 
     async def _each(self, word: str, said: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
         """The answers to many, in as many calls as it takes."""

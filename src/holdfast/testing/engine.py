@@ -56,6 +56,7 @@ class Engine(StoreDesk):
         super().__init__()
         self.database = database
         self.clock = database.clock
+        self.desk: StoreDesk = self
         self._apps: dict[int, Holdfast] = {}
         self._queues: set[str] = set()
         self._dooms: dict[UUID, Doom] = {}
@@ -211,7 +212,7 @@ class Engine(StoreDesk):
     async def _attempt(self, held: Lease) -> None:
         loop = asyncio.get_running_loop()
         doom = self._dooms.get(held.task_id)
-        attempt = DoomedAttempt(held, self, loop, doom) if doom else Attempt(held, self, loop)
+        attempt = DoomedAttempt(held, self.desk, loop, doom) if doom else Attempt(held, self.desk, loop)
         outcome = await self.run_attempt(self._tasks()[held.name], attempt)
         for _ in range(settles_at_most):
             if outcome is None:

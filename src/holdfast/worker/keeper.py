@@ -39,12 +39,11 @@ alone_at_most = 4
 
 @dataclass(frozen=True)
 class Serving:
-    """Told once it serves: what, which tasks it knows, whom it speaks to, and which tasks it must leave out."""
+    """Told once it serves: what, which tasks it knows, and whom it speaks to."""
 
     plan: Plan
     names: list[str]
     place: str
-    left_out: list[str]
 
 
 Ready = Callable[[Serving], None]
@@ -85,19 +84,19 @@ class Keeper:
             async with open_line(read_settings().model_copy(update=update), connections=4) as line:
                 self.store = line.words
                 await self._prepare(line, loaded)
-                await self._keep(first, listening, line, loaded["left_out"])
+                await self._keep(first, listening, line)
         finally:
             for child in self._spawned:
                 child.kill()
 
-    async def _keep(self, first: Child, listening: asyncio.Task[int], line: Line, left_out: list[str]) -> None:
+    async def _keep(self, first: Child, listening: asyncio.Task[int], line: Line) -> None:
         for chore in (self._beat, self._look, self._greet, *line.chores(self._schedules)):
             self._begin(self._always(chore), self._chores)
         keeping = [
             asyncio.create_task(self._mind(first, listening)),
             *(asyncio.create_task(self._mind()) for _ in range(self.processes - 1)),
         ]
-        self._on_ready(Serving(self.plan, list(self._tasks), line.place, left_out))
+        self._on_ready(Serving(self.plan, list(self._tasks), line.place))
         await asyncio.gather(*keeping)
         await asyncio.gather(*self._running_apart, return_exceptions=True)
         for task in self._chores:

@@ -15,9 +15,8 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.sweeper import sweep_on
 from holdfast.kernel.task import Json
 from holdfast.kernel.words import Words
-from holdfast.lifecycles import NEED_DATABASE, declare_all
+from holdfast.lifecycles import declare_all
 from holdfast.schedules.ticker import tick_on
-from holdfast.sdk.client import Holdfast
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups.opening import hear_queue, open_wakeups, publishing
 
@@ -107,13 +106,3 @@ async def declare_in(
     await declare_all(store, [Lifecycle.from_definition(one) for one in lifecycles], published)
     for queue in queues:
         await store.make_queue(queue)
-
-
-def leave_out(app: Holdfast) -> list[str]:
-    """Take the tasks away that this worker cannot run, since their handlers ask the database themselves."""
-    if not app.settings.is_remote:
-        return []
-    left_out = sorted(name for name, task in app.tasks.items() if task.lifecycle in NEED_DATABASE)
-    for name in left_out:
-        del app.tasks[name]
-    return left_out

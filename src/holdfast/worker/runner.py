@@ -36,7 +36,7 @@ from holdfast.sdk.task import Task
 from holdfast.sdk.tracing import export_traces, flush_traces, is_tracing
 from holdfast.worker.app import load_app
 from holdfast.worker.batches import Batches
-from holdfast.worker.line import leave_out, open_line
+from holdfast.worker.line import open_line
 from holdfast.worker.link import Link
 from holdfast.worker.plan import Plan
 from holdfast.worker.pulse import Pulse
@@ -268,7 +268,6 @@ def main() -> None:
     try:
         app = load_app(plan.app)
         own = app.published()
-        left_out = leave_out(app)
     except AppInvalid as error:
         link.send("refused", [error.detail, error.fix])
         sys.exit(2)
@@ -286,7 +285,6 @@ def main() -> None:
                 "api": settings.api,
                 "key": settings.key,
             },
-            "left_out": left_out,
         },
     )
     gc.collect()

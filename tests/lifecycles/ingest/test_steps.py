@@ -201,8 +201,9 @@ def test_who_catches_a_failure_does_not_get_past_it(holdfast: Engine) -> None:
 
     async def has_failed(name: str) -> bool:
         from holdfast.kernel.running import at_hand, current
+        from holdfast.kernel.store import Store
 
-        return any(one.name == name and one.failures for one in await at_hand().steps(current().task_id))
+        return any(one.name == name and one.failures for one in await at_hand(Store).steps(current().task_id))
 
     ran = holdfast.run(careless, FILE)
     assert ran.state == "FAILED"

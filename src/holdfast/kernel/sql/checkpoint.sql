@@ -161,7 +161,7 @@ begin
 end $$;
 
 create or replace function holdfast.check_held(p_id uuid, p_attempt int, p_token uuid) returns void
-language plpgsql stable
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   if not exists (select from holdfast.task t
@@ -186,4 +186,4 @@ end $$;
 
 grant execute on function holdfast.checkpoint(uuid[], int[], uuid[], text[], jsonb[], text[], jsonb[]),
   holdfast.record(uuid[], int[], uuid[], text[], text[], jsonb[]), holdfast.held_steps(uuid, int, uuid),
-  holdfast.held_upstream(uuid, int, uuid) to holdfast_app;
+  holdfast.held_upstream(uuid, int, uuid), holdfast.check_held(uuid, int, uuid) to holdfast_app;

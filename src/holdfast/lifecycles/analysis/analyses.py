@@ -8,6 +8,7 @@ from uuid import UUID
 
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.rooms import word
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Analyses(Calls):
         )
         return wire.known(Made, rows[0])
 
+    @word
     async def read(self, task_id: UUID, owner: str | None = None) -> dict[str, Any]:
         """All there is to tell of a task. Raises TaskNotFound, also if it is not `owner`'s."""
         found: dict[str, Any] = wire.load(await self._value("select holdfast.read_analysis($1, $2)", task_id, owner))

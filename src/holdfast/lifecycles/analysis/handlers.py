@@ -38,7 +38,7 @@ def handler(tool: Tool, objects: Callable[[], Objects]) -> Handler:
     async def analyse(tool_id: str, agents: list[str]) -> dict[str, Any]:
         """Run the agents that the task names."""
         lease = current()
-        found, store = await Analyses.beside(at_hand()).read(lease.task_id), objects()
+        found, store = await at_hand(Analyses).read(lease.task_id), objects()
         chosen = [named(tool, name) for name in agents]
         with scratch() as folder:
             inputs = await fetched(store, found, folder)

@@ -9,8 +9,9 @@ from uuid import UUID
 from holdfast.errors import TaskNotFound
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.rooms import word, word_once
 from holdfast.kernel.store import refuse
-from holdfast.kernel.task import Json, Lease
+from holdfast.kernel.task import Json, Proof
 
 Told = dict[str, Json]
 
@@ -76,6 +77,7 @@ class Batches(Calls):
 
     # For workers
 
+    @word
     async def open(self, task: UUID) -> OpenBatch | None:
         rows = await self._rows("select * from holdfast.open_batches($1)", [task])
         if not rows:
@@ -88,22 +90,26 @@ class Batches(Calls):
             jobs=jobs, now=rows[0]["now"],
         )  # fmt: skip
 
+    @word
     async def stopped_by(self, stop: UUID) -> UUID | None:
         """The batch that this task stops."""
         found: UUID | None = await self._value("select holdfast.stopped_batch($1)", stop)
         return found
 
+    @word
     async def sources(self, task: UUID) -> list[tuple[str, str]]:
         """Where the inputs are, and what people call them."""
         return [(row["uri"], row["name"]) for row in await self._rows("select * from holdfast.batch_sources($1)", task)]
 
-    async def plan(self, lease: Lease, jobs: Sequence[Plan], invalid: Sequence[Json], inputs: int) -> None:
+    @word
+    async def plan(self, lease: Proof, jobs: Sequence[Plan], invalid: Sequence[Json], inputs: int) -> None:
         """Say what the jobs are, unless somebody has. Raises LeaseLost."""
         given = (wire.dump([vars(job) for job in jobs]), wire.dump(list(invalid)), inputs)
         query = "select holdfast.plan_batch($1, $2, $3, $4, $5, $6)"
         refuse(await self._value(query, *proof(lease), *given), lease, "a plan")
 
-    async def tell(self, lease: Lease, task: UUID, *told: Told) -> tuple[bool, dict[int, JobRow]]:
+    @word_once
+    async def tell(self, lease: Proof, task: UUID, *told: Told) -> tuple[bool, dict[int, JobRow]]:
         """Say what happened to jobs of a batch; whether somebody wants it to stop, and how they stand now.
 
         Not made again when its connection is lost: what was told may have been kept. Raises LeaseLost or MoveRefused.
@@ -114,13 +120,17 @@ class Batches(Calls):
         found = [job_row(wire.load(row["job"])) for row in rows if row["job"] is not None]
         return rows[0]["status"] == "cancel", {job.number: job for job in found}
 
+    @word
     async def ended(self, task: UUID) -> tuple[list[JobRow], str | None, list[dict[str, Any]]]:
-        """All jobs, what they make of the batch, and the inputs that no job took."""
+        """All jobs, what they make of the batch, and the inputs that no job took. Raises TaskNotFound."""
         rows = await self._rows("select * from holdfast.ended_jobs($1)", task)
+        if not rows:
+            raise missing(task)
         jobs = [job_row(wire.load(row["job"])) for row in rows if row["job"] is not None]
         return jobs, rows[0]["verdict"], wire.load(rows[0]["invalid"])
 
-    async def keep_merged(self, lease: Lease, result_key: str | None, manifest_key: str) -> None:
+    @word
+    async def keep_merged(self, lease: Proof, result_key: str | None, manifest_key: str) -> None:
         """Say where the results are, put together. Raises LeaseLost."""
         query = "select holdfast.keep_merged($1, $2, $3, $4, $5)"
         refuse(await self._value(query, *proof(lease), result_key, manifest_key), lease, "results")
@@ -174,7 +184,7 @@ class Batches(Calls):
         """One of them. Raises TaskNotFound."""
         found = await self.read([task], owner, whole=whole)
         if not found:
-            raise TaskNotFound(f"No batch has the id {task}.", fix="GET /batch/tasks lists them.")
+            raise missing(task)
         return found[0]
 
     async def files(self, task: UUID) -> tuple[str | None, str | None, datetime | None, datetime]:
@@ -191,7 +201,11 @@ class Batches(Calls):
         return str(await self._value(query, *given, repeatable=False))
 
 
-def proof(lease: Lease) -> tuple[UUID, int, UUID]:
+def missing(task: UUID) -> TaskNotFound:
+    return TaskNotFound(f"No batch has the id {task}.", fix="GET /batch/tasks lists them.")
+
+
+def proof(lease: Proof) -> tuple[UUID, int, UUID]:
     return lease.task_id, lease.attempt, lease.token
 
 

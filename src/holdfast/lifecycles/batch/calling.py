@@ -14,8 +14,8 @@ from holdfast.errors import BudgetUnknown, DatabaseError, Failure, HoldfastError
 from holdfast.kernel import wire
 from holdfast.kernel.calls import asked_again_seconds, patiently
 from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.store import Store
 from holdfast.kernel.task import Json, Lease
+from holdfast.kernel.words import Words
 from holdfast.lifecycles.batch.batches import Batches, JobRow, Told
 from holdfast.lifecycles.batch.files import Files
 from holdfast.objects import Objects
@@ -26,8 +26,6 @@ log = logging.getLogger("holdfast.batch")
 T = TypeVar("T")
 
 shortest_seconds = 1.0
-unbounded = 1000
-"""So many calls at once, and in a second, where a budget is only there to be blocked."""
 PLACES: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], asyncio.Semaphore]]" = WeakKeyDictionary()
 
 
@@ -45,7 +43,7 @@ class Caller:
 
     provider: Provider
     batches: Batches
-    store: Store
+    kernel: Words
     objects: Objects
     lease: Lease
     task: UUID
@@ -72,7 +70,7 @@ class Caller:
         """Take up to so many calls out of the budget of the account; how many. Raises Slow."""
         told = self.lease.due_at if self.lease.resumed else None
         try:
-            grant = await self.store.spend(self.budget, calls, told=told)
+            grant = await self.kernel.spend(self.budget, calls, told=told)
         except BudgetUnknown:
             return calls
         except RequestInvalid:  # more than it ever holds
@@ -88,11 +86,7 @@ class Caller:
 
     async def heed(self, until: datetime) -> None:
         """The provider wants to be left alone: nobody calls this account before."""
-        try:
-            await self.store.block_budget(self.budget, until)
-        except BudgetUnknown:  # nobody has counted until now
-            await self.store.set_budget(self.budget, unbounded, timedelta(seconds=1 / unbounded))
-            await self.store.block_budget(self.budget, until)
+        await self.kernel.heed(self.budget, until)
 
     def job(self, row: JobRow) -> Job:
         """A job as the provider is told of it."""

@@ -37,7 +37,7 @@ async def run_batch(provider: Provider, objects: Objects, settings: Callable[[],
     current()
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease
-    batches = Batches.beside(at_hand())
+    batches = at_hand(Batches)
     lease = attempt.lease
     batch = await patiently(lambda: batches.open(lease.task_id))
     if batch is None:
@@ -45,7 +45,7 @@ async def run_batch(provider: Provider, objects: Objects, settings: Callable[[],
     if not batch.planned:
         await Planning(provider, batches, objects, settings, lease)(batch)
         batch = await reopened(batches, attempt)
-    caller = Caller(provider, batches, at_hand(), objects, lease, lease.task_id, batch.task_type)
+    caller = Caller(provider, batches, attempt.desk.store, objects, lease, lease.task_id, batch.task_type)
     try:
         return await Turn(attempt, caller, batch)()
     except (ObjectsUnreachable, Transient):

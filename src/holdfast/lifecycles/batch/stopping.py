@@ -27,13 +27,13 @@ async def run_stop(provider: Provider, objects: Objects) -> Outcome:
     lease = current()
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101
-    batches = Batches.beside(at_hand())
+    batches = at_hand(Batches)
     task = await patiently(lambda: batches.stopped_by(lease.task_id))
     if task is None:
         raise SchemaInvalid("Only a batch that is over makes such a task.", code="no-batch")
     batch = await patiently(lambda: batches.open(task))
     assert batch is not None  # noqa: S101 - what it stops is there
-    caller = Caller(provider, batches, at_hand(), objects, lease, task, batch.task_type)
+    caller = Caller(provider, batches, attempt.desk.store, objects, lease, task, batch.task_type)
     return await Stopping(caller, batch)()
 
 

@@ -172,7 +172,7 @@ class Documents:
 
     async def persist(self, name: str, raw: Raw, text: Text, chunks: Part, vectors: Part, entities: Part) -> UUID:
         """Write all of it to Postgres, under this lease. Raises LeaseLost."""
-        return await Library.beside(at_hand()).persist(
+        return await at_hand(Library).persist(
             current(),
             name=name,
             sha256=raw.sha256,
@@ -192,7 +192,7 @@ class Documents:
     async def is_unchanged(self, name: str, raw: Raw) -> bool:
         """Whether searchers see the same content by the same recipe already, made by another item."""
         lease = current()
-        same = await Library.beside(at_hand()).same_version(lease, name, raw.sha256, self.recipe)
+        same = await at_hand(Library).same_version(lease, name, raw.sha256, self.recipe)
         return same not in (None, lease.task_id)
 
     # Where it lies between the steps

@@ -1,21 +1,38 @@
 """The functions of documents.sql, runs.sql and search.sql, as Python: one short method for each."""
 
+import base64
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
+
+from pydantic import PlainSerializer, PlainValidator
 
 from holdfast.errors import TaskNotFound
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.rooms import word
 from holdfast.kernel.task import Proof
 
 Mode = Literal["hybrid", "text", "vector"]
 
 chunks_at_once = 200
+
+
+def numbers(text: str) -> "array[float]":
+    """Out of the text that `as_text` makes. Raises ValueError."""
+    return array("f", base64.b64decode(text, validate=True))
+
+
+def as_text(numbers: "array[float]") -> str:
+    return base64.b64encode(numbers.tobytes()).decode()
+
+
+Vectors = Annotated["array[float]", PlainValidator(numbers), PlainSerializer(as_text)]
+"""Numbers of four bytes each, one vector after the other."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +70,12 @@ class Library(Calls):
 
     # For workers
 
+    @word
     async def has_budget(self, item: UUID) -> bool:
         """Whether the run of this item has a budget."""
         return bool(await self._value("select holdfast.has_budget($1)", item))
 
+    @word
     async def may_spend(self, item: UUID) -> bool:
         """Whether the run of this item has not spent its budget."""
         return bool(await self._value("select holdfast.may_spend($1)", item))
@@ -72,7 +91,7 @@ class Library(Calls):
         passages: Sequence[Passage],
         embedder: str,
         dimensions: int,
-        vectors: "array[float]",
+        vectors: Vectors,
         entities: Sequence[Mapping[str, Any]],
     ) -> UUID:
         """Write a version of a document, in the place of what this item has written before; its document.
@@ -80,22 +99,43 @@ class Library(Calls):
         `vectors` are the numbers of all passages, one after the other. Nobody sees it before it is published. Raises
         LeaseLost.
         """
+        document = await self.persist_version(
+            lease, name, sha256, recipe, about, chunks=len(passages), dimensions=dimensions, entities=entities
+        )
+        for first in range(0, len(passages), chunks_at_once):
+            some = passages[first : first + chunks_at_once]
+            numbers = vectors[first * dimensions : (first + len(some)) * dimensions]
+            await self.persist_chunks(lease, some, embedder, dimensions, numbers)
+        return document
+
+    @word
+    async def persist_version(
+        self, lease: Proof, name: str, sha256: str, recipe: str, about: Mapping[str, Any], *, chunks: int,
+        dimensions: int, entities: Sequence[Mapping[str, Any]],
+    ) -> UUID:  # fmt: skip
+        """A version without its chunks."""
         proof = (lease.task_id, lease.attempt, lease.token)
-        given = (wire.text(name), sha256, recipe, wire.dump(dict(about)), len(passages), dimensions)
+        given = (wire.text(name), sha256, recipe, wire.dump(dict(about)), chunks, dimensions)
         document: UUID = await self._value(
             "select holdfast.persist_version($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
             *proof, *given, wire.dump(list(entities)),
         )  # fmt: skip
-        for first in range(0, len(passages), chunks_at_once):
-            some = passages[first : first + chunks_at_once]
-            numbers = vectors[first * dimensions : (first + len(some)) * dimensions].tolist()
-            await self._value(
-                "select holdfast.persist_chunks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-                *proof, [one.number for one in some], [one.starts for one in some], [one.ends for one in some],
-                [one.page for one in some], [wire.text(one.text) for one in some], embedder, dimensions, numbers,
-            )  # fmt: skip
         return document
 
+    @word
+    async def persist_chunks(
+        self, lease: Proof, chunks: Sequence[Passage], embedder: str, dimensions: int, vectors: Vectors
+    ) -> None:
+        """Some of its chunks."""
+        await self._value(
+            "select holdfast.persist_chunks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+            lease.task_id, lease.attempt, lease.token,
+            [one.number for one in chunks], [one.starts for one in chunks], [one.ends for one in chunks],
+            [one.page for one in chunks], [wire.text(one.text) for one in chunks], embedder, dimensions,
+            vectors.tolist(),
+        )  # fmt: skip
+
+    @word
     async def same_version(self, lease: Proof, name: str, sha256: str, recipe: str) -> UUID | None:
         """The version that searchers see, if it was made of this content by this recipe. Raises LeaseLost."""
         given = (lease.task_id, lease.attempt, lease.token, wire.text(name), sha256, recipe)

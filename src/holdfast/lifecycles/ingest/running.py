@@ -122,7 +122,7 @@ def is_ahead(attempt: Attempt, target: str) -> bool:
 
 async def check_budget(attempt: Attempt) -> None:
     """Raise Leaving if the run of this item has spent its budget: its owner decides."""
-    library = Library.beside(at_hand())
+    library = at_hand(Library)
     if attempt not in BUDGETED:
         BUDGETED[attempt] = await library.has_budget(attempt.lease.task_id)
     if BUDGETED[attempt] and not await library.may_spend(attempt.lease.task_id):

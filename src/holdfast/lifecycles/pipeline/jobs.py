@@ -9,8 +9,9 @@ from uuid import UUID
 from holdfast.errors import TaskNotFound
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.rooms import word
 from holdfast.kernel.store import refuse
-from holdfast.kernel.task import Json, Lease
+from holdfast.kernel.task import Json, Proof
 
 
 @dataclass(frozen=True)
@@ -45,24 +46,28 @@ class Jobs(Calls):
 
     # For workers
 
+    @word
     async def stages(self, job: UUID) -> tuple[list[Row], dict[str, Json]]:
         """The stages of a job in their order, and the settings that it goes by."""
         rows = await self._rows("select * from holdfast.read_stages($1)", job)
         found = [row_of(row["name"], row["status"], wire.load(row["declared"]), row["failures"]) for row in rows]
         return found, wire.load(rows[0]["settings"]) if rows else {}
 
-    async def adopt(self, lease: Lease) -> bool:
+    @word
+    async def adopt(self, lease: Proof) -> bool:
         """Give stages to a job that was made before its pipeline was declared; whether it has some now."""
         query = "select holdfast.adopt_job($1, $2, $3)"
         return bool(await self._value(query, lease.task_id, lease.attempt, lease.token))
 
-    async def begin(self, lease: Lease, stage: str) -> bool:
+    @word
+    async def begin(self, lease: Proof, stage: str) -> bool:
         """Say that a stage begins; False if somebody wants the job to stop. Raises LeaseLost."""
         query = "select holdfast.begin_stage($1, $2, $3, $4)"
         status = await self._value(query, lease.task_id, lease.attempt, lease.token, stage)
         refuse(status, lease, "a stage")
         return bool(status == "ok")
 
+    @word
     async def verdict(self, job: UUID) -> Verdict:
         """What the stages of a job make of it."""
         row = (await self._rows("select * from holdfast.read_verdict($1)", job))[0]
@@ -143,6 +148,6 @@ class Jobs(Calls):
 def row_of(name: str, status: str, declared: Mapping[str, Any], failures: int) -> Row:
     timeout = declared.get("timeout_seconds")
     return Row(
-        name, status, declared.get("needs") or (), declared.get("when"), bool(declared.get("required")),
+        name, status, declared.get("needs") or [], declared.get("when"), bool(declared.get("required")),
         int(declared.get("retries") or 0), timedelta(seconds=timeout) if timeout else None, failures,
     )  # fmt: skip

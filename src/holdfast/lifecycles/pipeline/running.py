@@ -53,7 +53,7 @@ async def run_job(
     current()
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease
-    jobs = Jobs.beside(at_hand())
+    jobs = at_hand(Jobs)
     rows, settings = await patiently(lambda: jobs.stages(attempt.lease.task_id))
     if not rows:
         if not await patiently(lambda: jobs.adopt(attempt.lease)):

@@ -1,0 +1,101 @@
+"""Rooms: what handlers ask of the database beyond the words of the kernel, whatever carries it.
+
+A room is a class over `Calls`. Those of its methods that are marked as a `word` are for whoever holds a lease. With the
+database at hand they are SQL; elsewhere each is a call of the same name to a server, which says it in SQL. What they
+take and what they answer is written as their annotations say, so these name types that JSON can carry.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter
+
+from holdfast.kernel.calls import Calls
+from holdfast.kernel.task import Json, Proof
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MARK = "holdfast_word_repeatable"
+LEASE = "lease"
+
+
+def word(method: F) -> F:
+    """Mark what whoever holds a lease may say. One that takes the lease calls it so."""
+    setattr(method, MARK, True)
+    return method
+
+
+def word_once(method: F) -> F:
+    """The same, for what must not be said again when its answer was lost."""
+    setattr(method, MARK, False)
+    return method
+
+
+@dataclass(frozen=True)
+class Word:
+    """A method that was marked, and how it is written as JSON."""
+
+    name: str
+    method: Callable[..., Any]
+
+    @property
+    def is_repeatable(self) -> bool:
+        return bool(getattr(self.method, MARK))
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.method)
+
+    @cached_property
+    def takes_lease(self) -> bool:
+        return LEASE in self.signature.parameters
+
+    @cached_property
+    def _kinds(self) -> dict[str, TypeAdapter[Any]]:
+        hints = get_type_hints(self.method, include_extras=True)
+        return {
+            name: adapter(hints[name], several=one.kind is one.VAR_POSITIONAL)
+            for name, one in list(self.signature.parameters.items())[1:]
+            if name != LEASE
+        }
+
+    @cached_property
+    def _answers(self) -> TypeAdapter[Any]:
+        return TypeAdapter(get_type_hints(self.method, include_extras=True)["return"])
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What it is called with, by name, without the room."""
+        bound = self.signature.bind(None, *args, **kwargs)
+        return dict(list(bound.arguments.items())[1:])
+
+    def dump(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
+        """The arguments as JSON carries them, but for the lease, which is proven apart."""
+        kinds = self._kinds
+        return {name: kinds[name].dump_python(one, mode="json") for name, one in arguments.items() if name in kinds}
+
+    async def say(self, room: Calls, lease: Proof, given: Mapping[str, Json]) -> Json:
+        """Call it with arguments out of JSON; the answer as JSON. Raises ValidationError or TypeError for what it does
+        not take, and whatever it raises."""
+        loaded = {name: self._kinds[name].validate_python(one) for name, one in given.items() if name in self._kinds}
+        if self.takes_lease:
+            loaded[LEASE] = lease
+        bound = self.signature.bind_partial(room)
+        bound.arguments.update({name: loaded[name] for name in self.signature.parameters if name in loaded})
+        return self._answers.dump_python(await self.method(*bound.args, **bound.kwargs), mode="json")
+
+    def load(self, answer: Json) -> Any:
+        """The answer again, as the method gives it."""
+        return self._answers.validate_python(answer)
+
+
+def adapter(kind: Any, *, several: bool) -> TypeAdapter[Any]:
+    return TypeAdapter(tuple[kind, ...] if several else kind)
+
+
+@cache
+def words_of(room: type[Calls]) -> Mapping[str, Word]:
+    """What can be said in a room, by name."""
+    return {name: Word(name, one) for name, one in inspect.getmembers(room) if hasattr(one, MARK)}

@@ -1,0 +1,95 @@
+"""What handlers ask over HTTP: only the words of a room, only under a lease, and as their types say."""
+
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from holdfast.kernel.rooms import words_of
+from holdfast.kernel.spoken import dump_proof
+from holdfast.kernel.store import Store
+from holdfast.kernel.task import Lease, Submission
+from holdfast.lifecycles import ROOMS
+from holdfast.lifecycles.pipeline.jobs import Jobs
+
+
+@pytest.fixture
+async def lease(store: Store) -> Lease:
+    """That of a job with one stage."""
+    stage = {"name": "read", "needs": [], "when": None, "required": True, "retries": 0, "timeout_seconds": None}
+    await Jobs.beside(store).declare(
+        "brief", title="Brief", stages=[stage], params={}, queue="default", max_attempts=3, limit=None
+    )
+    await Jobs.beside(store).make("brief", {}, owner="")
+    (lease,) = await store.claim(["default"], lasting=timedelta(minutes=1), worker="w")
+    return lease
+
+
+async def said(http: httpx.AsyncClient, place: str, held: Lease, /, **given: Any) -> httpx.Response:
+    body = json.dumps({**dump_proof(held), "given": given})
+    return await http.post(f"/internal/rooms/{place}", content=body)
+
+
+async def test_a_word_is_answered_as_the_method_answers(http: httpx.AsyncClient, store: Store, lease: Lease) -> None:
+    answer = (await said(http, "jobs/stages", lease, job=str(lease.task_id))).json()
+    stages = words_of(Jobs)["stages"]
+    assert stages.load(answer) == await Jobs.beside(store).stages(lease.task_id)
+    assert (await said(http, "jobs/begin", lease, stage="read")).json() is True
+
+
+async def test_whoever_does_not_hold_the_task_is_told_nothing(
+    http: httpx.AsyncClient, store: Store, lease: Lease
+) -> None:
+    stale = Lease(**{**vars(lease), "token": uuid4()})
+    for place, given in {"jobs/stages": {"job": str(lease.task_id)}, "jobs/begin": {"stage": "read"}}.items():
+        refused = await said(http, place, stale, **given)
+        assert (refused.status_code, refused.json()["code"]) == (409, "lease-lost")
+    (stage,), _ = await Jobs.beside(store).stages(lease.task_id)
+    assert stage.status == "pending"
+
+
+@pytest.mark.parametrize(
+    "place", ["jobs/declare", "jobs/_rows", "jobs/make", "store/cancel", "jobs/", "spending/costs"]
+)
+async def test_what_is_no_word_is_not_there(http: httpx.AsyncClient, lease: Lease, place: str) -> None:
+    assert (await said(http, place, lease)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"stage": 7}, {"stage": None}, {"stage": ["read"]}, {"stage": "\0"}, {"stage": "x" * 100_000}],
+    ids=lambda given: json.dumps(given)[:20],
+)
+async def test_what_a_word_does_not_take_is_refused(
+    http: httpx.AsyncClient, lease: Lease, given: dict[str, Any]
+) -> None:
+    assert (await said(http, "jobs/begin", lease, **given)).status_code in (409, 422)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
+async def test_no_word_breaks_over_what_it_is_given(http: httpx.AsyncClient, lease: Lease, room: type[Any]) -> None:
+    """Nonsense of each kind for every argument: refused, or answered with nothing."""
+    for word in words_of(room).values():
+        names = list(word.signature.parameters)[1:]
+        for nonsense in (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}], str(uuid4())):
+            answer = await said(http, f"{room.__name__.lower()}/{word.name}", lease, **dict.fromkeys(names, nonsense))
+            assert answer.status_code < 500, (word.name, nonsense, answer.text)
+
+
+async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: httpx.AsyncClient, store: Store) -> None:
+    until = await store.now() + timedelta(minutes=5)
+    body = {"budget": "somewhere", "until": until.isoformat()}
+    assert (await http.post("/internal/heed", json=body)).status_code == 204
+    grant = await store.spend("somewhere", 1)
+    assert not grant.granted
+    assert grant.retry_at
+    assert grant.retry_at >= until
+
+
+async def test_tasks_of_other_lifecycles_have_no_stages(http: httpx.AsyncClient, store: Store) -> None:
+    await store.submit(Submission("plain"))
+    (plain,) = await store.claim(["default"], lasting=timedelta(minutes=1), worker="w")
+    assert (await said(http, "jobs/stages", plain, job=str(plain.task_id))).json() == [[], {}]

@@ -1,0 +1,36 @@
+"""An engine whose attempts speak HTTP to a server, as a worker without a database does. All else is as it was."""
+
+import contextlib
+from collections.abc import Iterator
+
+from holdfast.kernel.settings import Settings
+from holdfast.kernel.task import Json, Lease
+from holdfast.kernel.words import Words
+from holdfast.remote.worker import open_remote
+from holdfast.sdk.desk import StoreDesk
+from holdfast.testing.engine import Engine
+from tests.http.serving import serving
+
+
+class RemoteDesk(StoreDesk):
+    """Where an attempt runs that has a server and no database."""
+
+    def __init__(self, engine: Engine, words: Words) -> None:
+        super().__init__()
+        self.engine = engine
+        self.runs = engine.runs
+        self.store = words
+
+    def show(self, lease: Lease, progress: Json) -> None:
+        self.engine.show(lease, progress)
+
+
+@contextlib.contextmanager
+def speaking_http(engine: Engine) -> Iterator[Engine]:
+    """The engine, with a server before its database."""
+    with contextlib.ExitStack() as stack:
+        settings = Settings.model_construct(api=stack.enter_context(serving(engine.database)))
+        opened = contextlib.AsyncExitStack()
+        stack.callback(lambda: engine.call(opened.aclose()))
+        engine.desk = RemoteDesk(engine, engine.call(opened.enter_async_context(open_remote(settings))))
+        yield engine
