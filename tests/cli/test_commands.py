@@ -17,6 +17,7 @@ from holdfast.cli.db import split_password
 from holdfast.kernel.migrate import ROOMS
 from holdfast.testing import Database
 from tests.doors.amazon import Line
+from tests.http.serving import serving
 
 
 def holdfast(*words: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -223,6 +224,21 @@ def test_doctor_names_a_place_for_files_that_cannot_be_used(database: Database, 
         AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="hidden",
     )  # fmt: skip
     assert (away.returncode, "FAIL  objects" in away.stdout, "hidden" in away.stdout) == (5, True, False)
+
+
+def test_doctor_asks_for_files_where_the_server_has_them(database: Database, tmp_path: Path) -> None:
+    with serving(database) as address:
+        told = {"HOLDFAST_API": address, "HOLDFAST_HOME": str(tmp_path / "home")}
+        well = holdfast("doctor", folder=None, **told)
+        assert f"ok    objects    the files of {address}" in well.stdout
+        assert well.returncode == 0
+        refused = holdfast("doctor", folder=None, **told, HOLDFAST_KEY="hf_secret")
+        assert "FAIL  objects    The place where files are kept cannot be used." in refused.stdout
+        assert (refused.returncode, "hf_secret" in refused.stdout) == (5, False)
+    away = holdfast("doctor", folder=None, **told)
+    assert f"FAIL  servers    The server does not answer. {address} is away." in away.stdout
+    assert away.returncode == 5
+    assert not (tmp_path / "home").exists()
 
 
 def test_doctor_names_settings_without_their_secrets() -> None:

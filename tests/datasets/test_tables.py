@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import Fatal, SchemaInvalid, StepInvalid
-from holdfast.objects import objects_of
+from holdfast.remote.places import objects_of
 from holdfast.tables import Table, read_table, write_table
 from holdfast.testing import Engine
 

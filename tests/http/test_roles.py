@@ -79,6 +79,13 @@ ROUTES: dict[tuple[str, str], set[str]] = {
             "hand-back",
             "goodbye",
             "declare",
+            "objects/upload-url",
+            "objects/download-url",
+            "objects/find",
+            "objects/sha256",
+            "objects/copy",
+            "objects/delete",
+            "objects/keys",
         )
     },
     ("POST", "/dispatch/tasks"): {"user"},

@@ -7,9 +7,11 @@ import httpx
 import pytest
 
 from holdfast.objects.local import Folder
-from holdfast.testing import Database
+from holdfast.testing import Database, Ground
+from tests.http.apps import Changing
 from tests.http.serving import serving
 from tests.objects import servers
+from tests.worker.living import running_clock
 
 
 @pytest.fixture
@@ -22,6 +24,15 @@ def server(database: Database, folder: Folder) -> Iterator[str]:
     """The address of a server on that folder."""
     with serving(database, folder) as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def behind(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Changing]]:
+    """A server, and what it has its files in: another place for each test. Time passes there, as S3 asks for."""
+    objects = Changing()
+    objects.now = Folder(tmp_path_factory.mktemp("behind")).open()
+    with running_clock(ground) as database, serving(database, objects) as address:
+        yield address, objects
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""What every place for objects promises: a folder, a real S3 server, and what speaks like Azure, by the same tests."""
+"""What every place for objects promises, by the same tests.
+
+A folder, a real S3 server, what speaks like Azure; and a server of Holdfast before a folder and before S3.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,11 +16,12 @@ import pytest
 from holdfast.errors import ObjectMissing, RequestInvalid, UploadTooLarge
 from holdfast.kernel.settings import Settings
 from holdfast.objects import Found, Objects, Upload, open_objects
+from holdfast.remote.objects import ServerObjects
 from tests.objects.servers import BUCKET
 
 BODY = b"a,b\n1,2\n"
-VARIABLES = {"s3": "seaweed", "azure": "azurite"}
-SCHEMES = {"s3": "s3", "azure": "az"}
+VARIABLES = {"s3": "seaweed", "azure": "azurite", "server-s3": "seaweed"}
+SCHEMES = {"s3": "s3", "azure": "az", "server-s3": "s3"}
 
 
 @dataclass
@@ -40,7 +44,7 @@ class Place:
         return await http.request(link.method, link.url, content=body, headers=link.headers)
 
 
-@pytest.fixture(params=["folder", "s3", "azure"])
+@pytest.fixture(params=["folder", "s3", "azure", "server-folder", "server-s3"])
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
     if request.param == "folder":
         called = "http" in request.fixturenames  # a server is started only for those who call it
@@ -48,10 +52,17 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
         return Place(
             "folder", request.getfixturevalue("folder"), server, datetime(2030, 1, 1, tzinfo=UTC)
         )  # where the clock stands in tests
-    for name, value in request.getfixturevalue(VARIABLES[request.param]).items():
-        monkeypatch.setenv(name, value)
-    where = f"{SCHEMES[request.param]}://{BUCKET}/{uuid4().hex}"
-    return Place(request.param, open_objects(Settings(objects=where)), "http://unused", datetime.now(UTC))
+    if request.param == "server-folder":
+        own: Objects = request.getfixturevalue("folder")
+    else:
+        for name, value in request.getfixturevalue(VARIABLES[request.param]).items():
+            monkeypatch.setenv(name, value)
+        own = open_objects(Settings(objects=f"{SCHEMES[request.param]}://{BUCKET}/{uuid4().hex}"))
+    if request.param in ("server-folder", "server-s3"):
+        address, objects = request.getfixturevalue("behind")
+        objects.now = own
+        own = ServerObjects(Settings(api=address))
+    return Place(request.param, own, "http://unused", datetime.now(UTC))
 
 
 async def test_what_a_client_sends_is_there(place: Place, http: httpx.AsyncClient) -> None:

@@ -11,7 +11,20 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 
 from holdfast import __version__
-from holdfast.api import costs, docs, events, inbox, leases, lifecycles, metrics, operations, rooms, tasks, workers
+from holdfast.api import (
+    costs,
+    docs,
+    events,
+    inbox,
+    leases,
+    lifecycles,
+    metrics,
+    operations,
+    rooms,
+    tasks,
+    worker_objects,
+    workers,
+)
 from holdfast.api import objects as files
 from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
@@ -136,6 +149,7 @@ def make_app(
 
     app.include_router(leases.routes(store))
     app.include_router(workers.routes(store, app.state.ears))
+    app.include_router(worker_objects.routes(store, objects))
     return app
 
 

@@ -14,13 +14,14 @@ from urllib.request import urlopen
 import typer
 
 from holdfast import __version__
-from holdfast.errors import Failure, HoldfastError, MigrationForbidden, ObjectsUnreachable
+from holdfast.errors import Failure, HoldfastError, MigrationForbidden, ObjectsUnreachable, ServerUnreachable
 from holdfast.kernel.embedded import Embedded, find_binaries, major_version
 from holdfast.kernel.migrate import name_of, pending
 from holdfast.kernel.postgres import connected, locate
 from holdfast.kernel.settings import PREFIX, Settings, read_settings, web_address
 from holdfast.objects import folder_of, open_objects
 from holdfast.providers import shipped
+from holdfast.remote.places import goes_through_server, objects_of
 from holdfast.wakeups.queue import queue_named, said
 
 little_disk_bytes = 1 << 30
@@ -55,6 +56,7 @@ def looks() -> Iterator[tuple[str, Callable[[], Check]]]:
     settings = read_settings()
     if settings.is_remote:
         yield "servers", lambda: check_servers(settings)
+        yield "objects", lambda: asyncio.run(check_objects(settings))
         return
     if not settings.url:
         yield "postgres", lambda: check_binaries(settings)
@@ -119,6 +121,10 @@ async def check_database(settings: Settings) -> Check:
 
 
 async def check_objects(settings: Settings) -> Check:
+    if goes_through_server(settings):
+        servers = objects_of(settings)
+        await servers.keys("doctor")
+        return Check("objects", True, f"{servers.label}; no place of this host's (HOLDFAST_OBJECTS is not set)")
     if folder := folder_of(settings):
         place = f"the folder {folder.absolute()}"
         if not folder.exists():
@@ -174,11 +180,11 @@ def check_server(settings: Settings) -> Check:
 
 
 def check_servers(settings: Settings) -> Check:
-    """With HOLDFAST_API and no HOLDFAST_URL, nothing else is needed here."""
+    """With HOLDFAST_API and no HOLDFAST_URL, no database is needed here. Raises ServerUnreachable."""
     found = {where: version_at(where) for where in settings.servers}
     said = ", ".join(f"{where} {f'runs holdfast {one}' if one else 'is away'}" for where, one in found.items())
     if not any(found.values()):
-        return Check("servers", False, said, "Start one with `holdfast up`, or correct HOLDFAST_API.", exit_code=5)
+        raise ServerUnreachable(f"{said}.", fix="Start one with `holdfast up`, or correct HOLDFAST_API.")
     return Check("servers", True, f"{said}; no database here (HOLDFAST_URL is not set)")
 
 

@@ -14,8 +14,8 @@ from holdfast.errors import Fatal, ObjectMissing, SchemaInvalid, StepInvalid
 from holdfast.kernel.attempt import ATTEMPT, Attempt
 from holdfast.kernel.settings import Settings, read_settings
 from holdfast.kernel.threads import in_thread
-from holdfast.objects import objects_of
 from holdfast.objects.scratch import scratch
+from holdfast.remote.places import objects_of
 
 if TYPE_CHECKING:
     import polars

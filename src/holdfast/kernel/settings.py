@@ -35,7 +35,10 @@ class Settings(BaseModel):
     """The folder of the embedded Postgres."""
 
     objects: str | None = None
-    """Where files are kept: `file:///folder`, `s3://bucket/prefix`, `gs://...`, `az://...`. Without it: in `home`."""
+    """Where files are kept: `file:///folder`, `s3://bucket/prefix`, `gs://...`, `az://...`.
+
+    Without it: in `home`; where there is a server and no database, with the server.
+    """
 
     host: str = "127.0.0.1"
     """The address to serve on."""

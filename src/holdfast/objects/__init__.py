@@ -5,7 +5,6 @@ servers and workers. What of its promise a link enforces by itself differs with 
 whoever takes an upload for granted copies it first, then checks the copy.
 """
 
-import functools
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -85,7 +84,10 @@ class Objects(Protocol):
         ...
 
     async def put(self, key: str, path: Path, *, content_type: str) -> Found:
-        """Keep a file under this key, in the place of what was there; whole or not at all."""
+        """Keep a file under this key, in the place of what was there; whole or not at all.
+
+        Raises UploadTooLarge where it goes through a server to a place that takes no file of that size by a link.
+        """
         ...
 
     async def delete(self, prefix: str) -> int:
@@ -103,12 +105,6 @@ def folder_of(settings: Settings) -> Path | None:
         return settings.home / "objects"
     parts = urlsplit(settings.objects)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
-@functools.lru_cache(maxsize=8)
-def objects_of(settings: Settings) -> Objects:
-    """The same, opened once for each place that this process was told of. Raises SettingInvalid."""
-    return open_objects(settings)
 
 
 def open_objects(settings: Settings) -> Objects:

@@ -8,25 +8,25 @@ docs/operations/objects.md. Nothing is asked until it is needed, so a server sta
 import asyncio
 import contextlib
 import hashlib
-import os
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid
+from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UploadTooLarge
 from holdfast.kernel.settings import vendor_variable
 from holdfast.kernel.threads import in_thread
 from holdfast.objects import Download, Found, Upload
 from holdfast.objects.names import attachment, check_key, check_link, check_upload
 from holdfast.objects.presign import Signer
 from holdfast.objects.sas import AccountSigner
+from holdfast.objects.whole import whole_file
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config
@@ -57,6 +57,9 @@ def client_options(endpoint: str | None) -> "ClientConfig":
 class Bucket:
     """What all vendors have in common; each signs in its own way."""
 
+    link_most_bytes = 5 << 40
+    """What the vendor takes by one link. With keys of one's own there is no such limit: files go in parts."""
+
     def __init__(self, store: S3Store | AzureStore | GCSStore, label: str) -> None:
         self.store = store
         self.label = label
@@ -76,6 +79,11 @@ class Bucket:
         """A link that takes this object. Raises UploadTooLarge or RequestInvalid."""
         check_link(key, content_type, lasting)
         check_upload(size, sha256, most_bytes)
+        if (size or 0) > self.link_most_bytes:
+            raise UploadTooLarge(
+                f"{size} bytes; {self.label} takes {self.link_most_bytes} by one link.",
+                fix="Split it. A worker that has HOLDFAST_OBJECTS and the bucket's keys needs no link, nor that.",
+            )
         url, headers = await self.link_in(key, content_type, size, now, lasting)
         return Upload(url, "PUT", headers, now + lasting)
 
@@ -176,6 +184,8 @@ class Bucket:
 class S3(Bucket):
     """S3, Backblaze B2, MinIO, SeaweedFS and the like: links bind type and size."""
 
+    link_most_bytes = 5 << 30
+
     def __init__(self, store: S3Store, label: str, signer: Signer, prefix: str) -> None:
         super().__init__(store, label)
         self.signer = signer
@@ -195,6 +205,8 @@ class S3(Bucket):
 
 class Azure(Bucket):
     """Azure Blob Storage: links bind no header of an upload."""
+
+    link_most_bytes = 5000 << 20
 
     def __init__(self, store: AzureStore, label: str, signer: AccountSigner, prefix: str) -> None:
         super().__init__(store, label)
@@ -291,17 +303,6 @@ def bucket_address(bucket: str, region: str, endpoint: str | None) -> str:
 
 def host_of(address: str) -> str:
     return urlsplit(address).netloc.rpartition("@")[2]
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write into, which is removed if that fails."""
-    try:
-        with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            yield file
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def in_words(error: Exception) -> str:

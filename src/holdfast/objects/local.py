@@ -24,6 +24,7 @@ from holdfast.kernel.threads import in_thread
 from holdfast.objects import Download, Found, Upload
 from holdfast.objects.names import check_key, check_link, check_upload, lasting_most
 from holdfast.objects.tickets import ASK_AGAIN, Method, Ticket, Tickets, read_secret
+from holdfast.objects.whole import whole_file
 
 SECRET = ".signing-key"  # noqa: S105 - its name
 written_at_once = 1 << 20
@@ -182,13 +183,8 @@ class Folder:
         """Raises ObjectMissing. A copy of its own: whoever writes into the file does not change the object."""
 
         def read() -> None:
-            with missing(key), self.path(key).open("rb") as source:
-                try:
-                    with open(path, "wb", opener=private) as target:
-                        shutil.copyfileobj(source, target, written_at_once)
-                except BaseException:
-                    path.unlink(missing_ok=True)
-                    raise
+            with missing(key), self.path(key).open("rb") as source, whole_file(path) as target:
+                shutil.copyfileobj(source, target, written_at_once)
 
         with unreachable():
             await in_thread(read)

@@ -16,9 +16,18 @@ from uuid import UUID
 import httpx
 
 from holdfast import errors
-from holdfast.errors import HoldfastError, KeyRefused, PayloadInvalid, RequestInvalid, ServerUnreachable, TaskBusy
+from holdfast.errors import (
+    HoldfastError,
+    KeyRefused,
+    ObjectMissing,
+    PayloadInvalid,
+    RequestInvalid,
+    ServerUnreachable,
+    TaskBusy,
+)
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.silence import give_up_in_silence
+from holdfast.remote.certificates import certificates
 
 calls_at_most = 5
 longest_pause_seconds = 1.0
@@ -39,10 +48,13 @@ BY_CODE = {
 class Server:
     """A server that is there, or one of several, for as long as the block lasts."""
 
-    def __init__(self, settings: Settings, http: httpx.AsyncClient) -> None:
+    def __init__(self, settings: Settings, http: httpx.AsyncClient, *, first: str | None = None) -> None:
         self._addresses = settings.servers
         self._http = http
-        self._turn = random.randrange(len(self._addresses))  # noqa: S311 - not all clients at one
+        if first in self._addresses:
+            self._turn = self._addresses.index(first)
+        else:
+            self._turn = random.randrange(len(self._addresses))  # noqa: S311 - not all clients at one
 
     @property
     def address(self) -> str:
@@ -120,22 +132,26 @@ class Server:
     async def send(self, link: Mapping[str, Any], body: AsyncIterator[bytes], size: int) -> None:
         """Bring a file by its link. Raises UrlRefused for one that is good no more, or whatever is wrong with it."""
         headers = {**link["headers"], "Content-Length": str(size)}
+        turn = self._turn
         try:
             answer = await self._http.request(link["method"], link["url"], content=body, headers=headers)
         except httpx.TransportError as error:
+            self._pass_on(turn)
             raise self.unreachable(error) from error
         checked(answer, otherwise=errors.UrlRefused)
 
     @contextlib.asynccontextmanager
-    async def fetch(self, url: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A file, as it comes."""
+    async def fetch(self, url: str, *, at_once: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """A file, as it comes, or in parts of a size. Raises ObjectMissing, UrlRefused, or what the server says."""
+        turn = self._turn
         try:
             async with self._http.stream("GET", url) as answer:
                 if answer.status_code != 200:
                     await answer.aread()
-                    checked(answer)
-                yield answer.aiter_bytes()
+                    checked(answer, otherwise=ObjectMissing if answer.status_code == 404 else errors.UrlRefused)
+                yield answer.aiter_bytes(at_once)
         except httpx.TransportError as error:
+            self._pass_on(turn)
             raise self.unreachable(error) from error
 
     def unreachable(self, error: Exception | None) -> ServerUnreachable:
@@ -146,8 +162,11 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def calling(settings: Settings) -> AsyncIterator[Server]:
-    """The server of these settings. A key is shown to that server only, not to where its links lead."""
+async def calling(settings: Settings, *, first: str | None = None) -> AsyncIterator[Server]:
+    """The server of these settings; of several, perhaps this one `first`, otherwise any.
+
+    A key is shown to that server only, not to where its links lead.
+    """
     key = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
 
     own = {place_of(httpx.URL(address)) for address in settings.servers}
@@ -161,8 +180,9 @@ async def calling(settings: Settings) -> AsyncIterator[Server]:
         timeout=silence_most.total_seconds(),
         event_hooks={"request": [show_key]},
         limits=httpx.Limits(keepalive_expiry=connections_kept_seconds),
+        verify=certificates(),
     ) as http:
-        yield Server(settings, http)
+        yield Server(settings, http, first=first)
 
 
 async def guard(event: str, told: Mapping[str, Any]) -> None:

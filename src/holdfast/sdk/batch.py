@@ -9,8 +9,8 @@ from holdfast.kernel.task import Outcome
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
 from holdfast.lifecycles.batch.running import run_batch
 from holdfast.lifecycles.batch.stopping import run_stop
-from holdfast.objects import objects_of
 from holdfast.providers.door import Provider
+from holdfast.remote.places import objects_of
 from holdfast.sdk.task import AsyncTask, Options, Prepared, check_task
 
 if TYPE_CHECKING:

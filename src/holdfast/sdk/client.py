@@ -26,8 +26,8 @@ from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
-from holdfast.objects import objects_of
 from holdfast.providers.door import Provider
+from holdfast.remote.places import objects_of
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.batch import Batch

@@ -14,7 +14,7 @@ from holdfast.kernel.task import Duration
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.running import run_job
 from holdfast.lifecycles.pipeline.stages import Stages, When
-from holdfast.objects import objects_of
+from holdfast.remote.places import objects_of
 from holdfast.sdk.task import AsyncTask, Options, Prepared, check_task
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from holdfast import Holdfast
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.batch.batches import Batches
-from holdfast.objects import objects_of
+from holdfast.remote.places import objects_of
 from holdfast.sdk.batch import Batch
 from holdfast.sdk.handle import Handle
 from holdfast.testing.engine import Engine

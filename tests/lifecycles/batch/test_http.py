@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import Transient
 from holdfast.kernel.postgres import Address, pooled
-from holdfast.objects import objects_of
+from holdfast.remote.places import objects_of
 from holdfast.testing.engine import Engine
 from tests.http.apps import app_over
 from tests.http.conftest import client

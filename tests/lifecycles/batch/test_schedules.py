@@ -13,12 +13,13 @@ import pytest
 
 from holdfast.batch import Provider
 from holdfast.errors import RateLimited, Transient
-from holdfast.objects import Objects, objects_of
+from holdfast.objects import Objects
 from holdfast.providers import openai
 from holdfast.providers.aws import AWS
 from holdfast.providers.local.model import Model
 from holdfast.providers.local.provider import Local
 from holdfast.providers.openai import OpenAI
+from holdfast.remote.places import objects_of
 from holdfast.sdk.client import TOLD
 from holdfast.testing.engine import Engine
 from holdfast.testing.providers import Fault, Faults, OpenAIStandIn, Server, dropped, html, lost_answer, status

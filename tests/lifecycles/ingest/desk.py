@@ -14,7 +14,8 @@ from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.lifecycles.ingest.embedders import open_embedder
 from holdfast.lifecycles.ingest.library import Library
-from holdfast.objects import Objects, objects_of
+from holdfast.objects import Objects
+from holdfast.remote.places import objects_of
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
 from tests.http.apps import app_over

@@ -12,7 +12,7 @@ from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Lease
-from holdfast.objects import objects_of
+from holdfast.remote.places import objects_of
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
 from tests.http.apps import app_over

@@ -14,8 +14,8 @@ from holdfast import Holdfast, Partial, progress, usage
 from holdfast.errors import StepInvalid
 from holdfast.kernel.task import Submission
 from holdfast.lifecycles.pipeline.jobs import Jobs
-from holdfast.objects import objects_of
 from holdfast.pipeline import keep_settings, output, problem
+from holdfast.remote.places import objects_of
 from holdfast.sdk.pipeline import Pipeline
 from holdfast.testing.engine import Engine
 

@@ -28,10 +28,11 @@ from holdfast.lifecycles.ingest.running import run_parallel_steps, run_step, ski
 from holdfast.lifecycles.ingest.steps.chunk import chunk
 from holdfast.lifecycles.ingest.steps.entities import find_entities
 from holdfast.lifecycles.ingest.steps.extract import Extracted, extract
-from holdfast.objects import Objects, objects_of
+from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
+from holdfast.remote.places import objects_of
 
 RECIPE = "1"  # raised when the same content would be cut, read or embedded otherwise
 

@@ -13,7 +13,7 @@ from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.lifecycles.pipeline.newsroom.article import Thresholds
 from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, shipped_feeds
-from holdfast.objects import objects_of
+from holdfast.remote.places import objects_of
 from holdfast.sdk.client import all_pointed_at
 from holdfast.sdk.pipeline import Pipeline
 from holdfast.testing.engine import Engine

@@ -21,10 +21,10 @@ from holdfast.kernel.running import current, output, progress
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.threads import in_thread
 from holdfast.lifecycles.dispatch.nightly.sources import write_auctions, write_landings
-from holdfast.objects import objects_of
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
+from holdfast.remote.places import objects_of
 
 if TYPE_CHECKING:
     import polars

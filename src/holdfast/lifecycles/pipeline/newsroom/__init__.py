@@ -41,10 +41,10 @@ from holdfast.lifecycles.pipeline.newsroom.page import as_html, as_markdown
 from holdfast.lifecycles.pipeline.newsroom.rewriter import open_neutralizer
 from holdfast.lifecycles.pipeline.newsroom.topics import sort_articles
 from holdfast.lifecycles.pipeline.notes import Skip, keep_settings, output, problem
-from holdfast.objects import objects_of
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
+from holdfast.remote.places import objects_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Few = Annotated[int, Field(ge=1, le=20)]
