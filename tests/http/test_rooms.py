@@ -11,15 +11,17 @@ import pytest
 from holdfast.kernel.rooms import words_of
 from holdfast.kernel.spoken import dump_proof
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Lease, Submission
+from holdfast.kernel.task import Json, Lease, Submission
 from holdfast.lifecycles import ROOMS
 from holdfast.lifecycles.pipeline.jobs import Jobs
+
+NONSENSE: tuple[Json, ...] = (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}], str(uuid4()))
 
 
 @pytest.fixture
 async def lease(store: Store) -> Lease:
     """That of a job with one stage."""
-    stage = {"name": "read", "needs": [], "when": None, "required": True, "retries": 0, "timeout_seconds": None}
+    stage: Json = {"name": "read", "needs": [], "when": None, "required": True, "retries": 0, "timeout_seconds": None}
     await Jobs.beside(store).declare(
         "brief", title="Brief", stages=[stage], params={}, queue="default", max_attempts=3, limit=None
     )
@@ -70,11 +72,11 @@ async def test_what_a_word_does_not_take_is_refused(
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
-async def test_no_word_breaks_over_what_it_is_given(http: httpx.AsyncClient, lease: Lease, room: type[Any]) -> None:
+async def test_no_word_breaks_over_what_it_is_given(http: httpx.AsyncClient, lease: Lease, room: Any) -> None:
     """Nonsense of each kind for every argument: refused, or answered with nothing."""
     for word in words_of(room).values():
         names = list(word.signature.parameters)[1:]
-        for nonsense in (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}], str(uuid4())):
+        for nonsense in NONSENSE:
             answer = await said(http, f"{room.__name__.lower()}/{word.name}", lease, **dict.fromkeys(names, nonsense))
             assert answer.status_code < 500, (word.name, nonsense, answer.text)
 

@@ -32,9 +32,9 @@ from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
 from holdfast.lifecycles.dispatch.nightly import is_installed as can_make_tables
 from holdfast.lifecycles.pipeline.newsroom import is_installed
 from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, shipped_feeds
-from holdfast.objects import open_objects
 from holdfast.objects.scratch import scratch
 from holdfast.questions.asking import ask
+from holdfast.remote.places import objects_of
 from holdfast.sdk.client import Holdfast
 
 hf = Holdfast()
@@ -122,7 +122,7 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
 
         async def bring(store: Store) -> UUID:
             await Analyses.beside(store).top_up("shop", len(agents), "demo", key=f"demo-{round}")
-            intake = Intake(store, open_objects(hf.settings))
+            intake = Intake(store, objects_of(hf.settings))
             return await intake.bring(PROFILE_MY_DATA.id, agents, files, owner="shop", key=f"demo-{round}-orders")
 
         return str(await hf.acall(hf.store_of(bring)))
@@ -132,7 +132,7 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
 async def ingest_papers(round: int, torn: bool = False) -> str:  # noqa: A002
     """A run over the papers of a library. Where they were brought is kept in steps: a crash brings no second set."""
     place = await step("place", papers.open_place)
-    told = await step("brought", papers.bring, open_objects(hf.settings), place, round, torn=torn)
+    told = await step("brought", papers.bring, objects_of(hf.settings), place, round, torn=torn)
     return await papers.begin(told, key=f"demo-{current().task_id}")
 
 
@@ -142,7 +142,7 @@ async def transcribe_calls(round: int, cut_off: bool = False) -> str:  # noqa: A
     urls = [path.as_uri() for path in calls.recordings(round)]
     if cut_off:
         place = await step("place", calls.open_place)
-        urls.append(await step("brought", calls.bring_damaged, open_objects(hf.settings), place, round))
+        urls.append(await step("brought", calls.bring_damaged, objects_of(hf.settings), place, round))
     return await calls.begin("transcription", urls, key=f"demo-{current().task_id}")
 
 
@@ -150,7 +150,7 @@ async def transcribe_calls(round: int, cut_off: bool = False) -> str:  # noqa: A
 async def answer_questions(round: int) -> str:  # noqa: A002
     """A batch of prompts for the small model on this machine."""
     place = await step("place", calls.open_place)
-    uri = await step("brought", calls.bring_questions, open_objects(hf.settings), place, round)
+    uri = await step("brought", calls.bring_questions, objects_of(hf.settings), place, round)
     return await calls.begin("completion", [uri], key=f"demo-{current().task_id}")
 
 

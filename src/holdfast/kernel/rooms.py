@@ -96,6 +96,6 @@ def adapter(kind: Any, *, several: bool) -> TypeAdapter[Any]:
 
 
 @cache
-def words_of(room: type[Calls]) -> Mapping[str, Word]:
+def words_of(room: Any) -> Mapping[str, Word]:
     """What can be said in a room, by name."""
     return {name: Word(name, one) for name, one in inspect.getmembers(room) if hasattr(one, MARK)}
