@@ -12,6 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from holdfast.api import let_go, make_app
+from holdfast.http.access import Guard
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.sweeper import sweep_on
@@ -23,17 +24,28 @@ from holdfast.testing import Database
 
 @contextlib.contextmanager
 def serving(
-    database: Database, objects: Objects | None = None, embedder: Embedder | None = None, *, sweeps: bool = False
+    database: Database,
+    objects: Objects | None = None,
+    embedder: Embedder | None = None,
+    *,
+    sweeps: bool = False,
+    guard: Callable[[Store], Guard] | None = None,
 ) -> Iterator[str]:
     """The address of a server that answers until the block ends; its files are in a folder, unless told where.
 
-    It sweeps only if it is told to: workers that have no database do not.
+    It sweeps only if it is told to: workers that have no database do not. It asks for keys unless another guard does.
     """
     with tempfile.TemporaryDirectory() as own:
-        yield from served(database, objects or Folder(Path(own)).open(), embedder, sweeps)
+        yield from served(database, objects or Folder(Path(own)).open(), embedder, sweeps, guard)
 
 
-def served(database: Database, objects: Objects, embedder: Embedder | None, sweeps: bool) -> Iterator[str]:
+def served(
+    database: Database,
+    objects: Objects,
+    embedder: Embedder | None,
+    sweeps: bool,
+    guard: Callable[[Store], Guard] | None,
+) -> Iterator[str]:
     address = Address(given=database.url)
     listening = socket.create_server(("127.0.0.1", 0))
     started = threading.Event()
@@ -42,6 +54,8 @@ def served(database: Database, objects: Objects, embedder: Embedder | None, swee
     async def serve() -> None:
         async with pooled(address, connections=5) as pool:
             app = make_app(pool, database="a test's own", objects=objects, embedder=embedder, address=address)
+            if guard:
+                app.state.guard = guard(Store(pool))
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5)
             server, loop = uvicorn.Server(config), asyncio.get_running_loop()
             sweeping = asyncio.create_task(sweep_on(Store(pool))) if sweeps else None
