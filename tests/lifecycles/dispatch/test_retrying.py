@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.errors import MoveRefused, TaskNotFound
+from holdfast.errors import GraphUnknown, MoveRefused
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Cancelled, Done, Lease, Submission
 from holdfast.testing import Database
@@ -213,7 +213,7 @@ async def test_a_run_is_retried_once_and_only_where_something_is_left(store: Sto
     assert all(isinstance(one, UUID | MoveRefused) for one in answers)
     with pytest.raises(MoveRefused, match=f"was retried as {new}"):
         await bad.dags.retry(bad.id)
-    with pytest.raises(TaskNotFound):
+    with pytest.raises(GraphUnknown):
         await bad.dags.retry(await submit(store, "no run"))
 
 
