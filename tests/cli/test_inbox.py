@@ -12,6 +12,7 @@ from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database
 from tests.cli.conftest import Keyboard, Stage
 from tests.promises.test_inbox import MISSING, fail
+from tests.promises.test_waiting import ask, refuse_schedule
 
 
 @pytest.fixture
@@ -52,6 +53,26 @@ def test_an_empty_inbox_says_so(holdfast: Keyboard, failed: list[UUID], stage: S
     assert (empty.code, empty.out, empty.err) == (0, "", "Nothing waits for a person.\n")
     assert holdfast("inbox", "ls", "--json").json == []
     assert len(holdfast("inbox", "ls", "--all").lines) == 5
+
+
+def test_what_else_waits_for_a_person_is_listed_below_the_failures(
+    holdfast: Keyboard, stage: Stage, clock: Clock
+) -> None:
+    task = stage(ask)
+    stage(lambda store: refuse_schedule(store, clock))
+    alone = holdfast("inbox").lines
+    assert [line.split()[:2] for line in alone] == [["waits", "name"], ["question", "prices"], ["schedule", "nightly"]]
+    command = alone[1].partition("  holdfast ")[2]
+    assert (command.split()[0], str(task).startswith(command.split()[1])) == ("answer", True)
+    assert holdfast(*command.split()).out == "publish is answered.\n"
+    stage(lambda store: fail(store, clock))
+    both = holdfast("inbox", "ls").lines
+    assert [line.split()[:1] for line in both] == [["newest"], both[1].split()[:1], [], ["waits"], ["schedule"]]
+    told = holdfast("inbox", "ls", "--items", "--json").json
+    assert [(one["kind"], one["name"]) for one in told] == [("failure", "work"), ("schedule", "nightly")]
+    assert told[1]["command"] == "holdfast cron show nightly"
+    assert len(holdfast("inbox", "ls", "--name", "work").lines) == 2
+    assert "No entry fits." in holdfast("inbox", "ls", "--owner", "bob").err
 
 
 def test_groups_are_listed_and_items_too(holdfast: Keyboard, failed: list[UUID], clock: Clock) -> None:

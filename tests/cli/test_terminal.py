@@ -17,6 +17,7 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Failed
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard, Stage
+from tests.lifecycles.dispatch.graphs import FATAL, Running
 from tests.promises.stage import submit, take_one
 
 EVIL_NAME = "[red]x\x1b[31m\u202e"
@@ -98,6 +99,21 @@ def test_a_list_fits_the_terminal_and_is_whole_in_a_pipe(database: Database, hol
     assert max(len(re.sub("\x1b\\[[0-9;]*m", "", line)) for line in narrow.splitlines()) <= 80
     assert "…" in narrow
     assert long in holdfast("ls").out
+
+
+def test_watch_shows_the_nodes_of_a_run_and_how_each_has_ended(database: Database, stage: Stage) -> None:
+    async def half_a_run(store: Store) -> Running:
+        run = await Running.of(store, "load -> clean", "slow")
+        await run.end(load=FATAL)
+        return run
+
+    run = stage(half_a_run)
+    watching = Terminal(database, "watch", str(run.id)).until("\u2298 clean")
+    assert "\u2717 load" in watching.shown
+    stage(lambda store: store.cancel(run.id))
+    watching.until()
+    assert watching.process.returncode == 7
+    assert "level" in watching.shown.rpartition("slow")[0].rpartition("load")[0]
 
 
 def test_watch_shows_how_it_goes_and_how_it_ended(database: Database, stage: Stage) -> None:

@@ -10,7 +10,10 @@ import pytest
 from holdfast.cli import watching
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Event, Failed, Later, Outcome, Partial, StepEvent
+from holdfast.lifecycles.dispatch.dags import NodeMove
+from holdfast.testing import Clock
 from tests.cli.conftest import Keyboard, Stage
+from tests.lifecycles.dispatch.graphs import FATAL, Running
 from tests.promises.stage import submit, take_one
 
 
@@ -95,3 +98,58 @@ async def test_every_move_is_told_once_and_in_order_while_it_moves(
     assert moves == [one.version for one in await store.events(task)]
     assert steps == [one.number for one in await store.step_events(task)]
     assert len(moves) == 21
+
+
+async def failing_run(store: Store, clock: Clock) -> tuple[UUID, UUID]:
+    """A run that has ended in part, and the node that failed."""
+    run = await Running.of(store, "load -> clean", "clean -> publish")
+    for outcomes in ({"load": Done(1)}, {"clean": FATAL}):
+        clock.advance(seconds=1)
+        await run.end(**outcomes)
+    return run.id, (await run.ids())["clean"]
+
+
+def test_of_a_run_the_moves_of_its_nodes_are_told_with_its_own(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
+    run, clean = stage(lambda store: failing_run(store, clock))
+    watched = holdfast("watch", str(run))
+    told = [line.partition("Z  ")[2] for line in watched.lines]
+    assert told == [
+        "submit  Running  attempt 1",
+        "load  submit  Queued  attempt 1",
+        "clean  submit_blocked  Blocked  attempt 1",
+        "publish  submit_blocked  Blocked  attempt 1",
+        "load  claim  Queued -> Running  attempt 1  worker worker",
+        "load  done  Running -> Completed  attempt 1  worker worker",
+        "clean  unblock  Blocked -> Queued  attempt 1",
+        "clean  claim  Queued -> Running  attempt 1  worker worker",
+        "clean  fail  Running -> Dead  attempt 1  worker worker  Fatal: no",
+        f"publish  cancel  Blocked -> Canceled  attempt 1  It waited for {clean}, which failed.",
+        "partial  Running -> Partial  attempt 1",
+        "",
+    ]
+    assert (watched.code, watched.lines[-1]) == (6, "Partial")
+    objects = [json.loads(line) for line in holdfast("watch", str(run), "--json").lines]
+    assert [one["node"] for one in objects if one["of"] == "node"] == [line.split()[0] for line in told[1:10]]
+    assert [one["of"] for one in objects if one["of"] != "node"] == ["task", "task", "end"]
+
+
+async def test_every_move_of_a_node_is_told_once_also_of_one_that_is_retried(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "soonest_seconds", 0)
+    run = await Running.of(store, "a -> b", "c")
+
+    async def work() -> None:
+        await run.end(a=FATAL)
+        await store.retry_dependents((await run.ids())["a"])
+        await run.done("a c b")
+
+    working = asyncio.create_task(work())
+    seen = [one async for glance in watching.follow(store, run.id) for one in glance.news]
+    await working
+    told = [(one.task_id, one.version) for one in seen if isinstance(one, NodeMove)]
+    assert len(told) == len(set(told))
+    assert seen[-1].to_state == "Completed"  # type: ignore[union-attr]
+    for task in (await run.ids()).values():
+        versions = [version for one, version in told if one == task]
+        assert versions == [one.version for one in await store.events(task)]

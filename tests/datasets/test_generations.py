@@ -246,12 +246,27 @@ async def test_the_columns_of_all_nodes_agree(store: Store, runs: Runs) -> None:
     await deliver(store, first, Output("prices", "a", uri="s3://a", schema=[["a", "int"], ["b", "int"]]))
     with pytest.raises(OutputRefused, match=r"generation 2 of prices: - b int, \+ c int"):
         await deliver(store, second, Output("prices", "b", uri="s3://b", schema=[["a", "int"], ["c", "int"]]))
-    await deliver(store, second, Output("prices", "b", rows=ROWS))
+    with pytest.raises(OutputRefused, match=r"generation 2 of prices: - b int, \+ c any"):
+        await deliver(store, second, Output("prices", "b", rows=[{"a": 1}, {"c": 2}]))
+    await deliver(store, second, Output("prices", "b", rows=[{"b": 1}, {"a": 2}]))
     newest, _ = await runs.datasets.generations(await runs.id())
     assert newest["changes"] == [{"column": "b", "change": "added", "after": "int"}]
     await runs.start("a", extends=True)
     with pytest.raises(OutputRefused, match="extends none"):
         await deliver(store, await take_one(store), Output("prices", "c", uri="s3://c", schema=[["z", "int"]]))
+
+
+async def test_rows_have_the_columns_of_the_tables_beside_them(store: Store, runs: Runs) -> None:
+    await publish(store, Output("prices", "x", uri="s3://x", schema=[["a", "int"]]))
+    with pytest.raises(OutputRefused, match=r"Its rows have other columns than its tables: - a int, \+ z any"):
+        await publish(store, Output("prices", "y", rows=[{"z": 1}]))
+    await publish(store, Output("prices", "y", rows=[]), Output("prices", "z", rows=[{"a": None}]))
+    await runs.start("a", "b")
+    first, second = await runs.held(2)
+    await deliver(store, first, Output("prices", "a", rows=[{"z": 1}]))
+    await deliver(store, second, Output("prices", "b", uri="s3://b", schema=[["a", "int"]]))
+    newest, *_ = await runs.datasets.generations(await runs.id())
+    assert (newest["state"], "- a int, + z any" in newest["reason"]) == ("failed", True)
 
 
 RAW = {

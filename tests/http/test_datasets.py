@@ -21,7 +21,8 @@ async def test_a_completion_publishes_and_a_reader_sees_it_whole(http: httpx.Asy
     proof = await claim(http)
     outputs = [
         {"dataset": "prices", "key": "monday", "rows": [{"price": 1}]},
-        {"dataset": "prices", "mode": "append", "uri": "s3://b/a.parquet", "row_count": 7, "schema": [["a", "int"]]},
+        {"dataset": "prices", "mode": "append", "uri": "s3://b/a.parquet", "row_count": 7,
+         "schema": [["price", "int"]]},
     ]  # fmt: skip
     for _ in range(2):
         done = await post(http, "task-complete", **proof, status="completed", outputs=outputs)
@@ -29,7 +30,7 @@ async def test_a_completion_publishes_and_a_reader_sees_it_whole(http: httpx.Asy
     other = await post(http, "task-complete", **proof, status="completed", outputs=outputs[:1])
     assert (other.status_code, other.json()["code"]) == (409, "stale-attempt")
     found = (await http.get("/datasets/prices")).json()
-    assert (found["version"], found["files"], found["row_count"], found["schema"]) == (1, 2, 8, [["a", "int"]])
+    assert (found["version"], found["files"], found["row_count"], found["schema"]) == (1, 2, 8, [["price", "int"]])
     assert [(one["key"], one["uri"], one["rows"], one["task_id"]) for one in found["items"]] == [
         ("monday", None, [{"price": 1}], str(task)), (str(task), "s3://b/a.parquet", None, str(task)),
     ]  # fmt: skip

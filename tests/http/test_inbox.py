@@ -12,6 +12,7 @@ from holdfast.kernel.store import Store
 from holdfast.testing import Clock
 from tests.http.conftest import client
 from tests.promises.test_inbox import MISSING, fail
+from tests.promises.test_waiting import ask, refuse_schedule
 
 
 async def test_the_first_page_has_groups_and_items(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
@@ -31,6 +32,33 @@ async def test_the_first_page_has_groups_and_items(http: httpx.AsyncClient, stor
     alike = await http.get("/inbox", params={"signature": group["signature"], "handled": "all"})
     assert alike.json()["approx_count"] == 3
     assert (await http.get("/inbox?handled=maybe")).status_code == 422
+
+
+async def test_what_else_waits_for_a_person_is_beside_the_failures(
+    app: FastAPI, http: httpx.AsyncClient, store: Store, clock: Clock
+) -> None:
+    await fail(store, clock, owner="ada")
+    task = await ask(store, owner="ada")
+    await refuse_schedule(store, clock, owner="bob")
+    page = (await http.get("/inbox")).json()
+    assert [(one["kind"], one["owner"]) for one in page["waiting"]] == [("question", "ada"), ("schedule", "bob")]
+    assert page["waiting"][0]["command"] == f"holdfast answer {task} --step publish --approve"
+    for query, kinds in {
+        "owner=bob": ["schedule"], "name=work": [], "handled=handled": [], "handled=all": ["question", "schedule"],
+        f"cursor={MISSING}": None,
+    }.items():  # fmt: skip
+        found = (await http.get(f"/inbox?{query}")).json()["waiting"]
+        assert (found and [one["kind"] for one in found]) == kinds
+    first = (await http.get("/inbox/waiting?limit=1")).json()
+    assert (first["items"], first["next"]) == (page["waiting"][:1], page["waiting"][0]["id"])
+    rest = await http.get("/inbox/waiting", params={"cursor": first["next"]})
+    assert rest.json() == {"items": page["waiting"][1:], "next": None}
+    assert (await http.get("/inbox/waiting?cursor=nowhere")).status_code == 422
+    ada = (await store.make_key("ada", ["user"], owner="ada")).secret
+    async with client(app, ada) as hers:
+        for query in ("", "?owner=bob"):
+            seen = (await hers.get(f"/inbox/waiting{query}")).json()["items"]
+            assert [one["owner"] for one in seen] == ["ada"]
 
 
 async def test_an_entry_is_edited_and_retried(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:

@@ -135,6 +135,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     **{(method, f"/pipeline{path}"): {"operator"} for method, path in PIPELINE_ROUTES},
     **{(method, f"/admin/pipeline{path}"): {"operator"} for method, path in PIPELINE_ROUTES},
     ("GET", "/inbox"): {"operator"},
+    ("GET", "/inbox/waiting"): READERS,
     ("GET", "/inbox/{entry_id:uuid}"): {"operator"},
     ("POST", "/inbox/{entry_id}/retry"): {"operator"},
     ("POST", "/inbox/{entry_id}/resolve"): {"operator"},

@@ -55,7 +55,8 @@ async def test_it_is_paused_resumed_run_and_forgotten(
     gone = await http.delete(AT)
     assert (gone.status_code, gone.content) == (204, b"")
     for answer in (await http.get(AT), await http.post(f"{AT}/run"), await http.delete(AT)):
-        assert (answer.status_code, answer.json()["code"]) == (404, "task-not-found")
+        assert (answer.status_code, answer.json()["code"]) == (404, "schedule-unknown")
+        assert answer.json()["title"] == "There is no such schedule."
 
 
 async def test_a_backfill_is_tried_and_then_done_once(

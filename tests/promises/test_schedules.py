@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.errors import MoveRefused, RequestInvalid, TaskNotFound
+from holdfast.errors import MoveRefused, RequestInvalid, ScheduleUnknown
 from holdfast.kernel.store import Store
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
@@ -383,9 +383,9 @@ async def test_one_that_nobody_declares_any_more_is_told_from_the_others(schedul
 async def test_of_what_is_not_there_the_error_tells_what_is(schedules: Schedules, clock: Clock) -> None:
     await declare(schedules)
     for verb in (schedules.pause, schedules.resume, schedules.remove, schedules.run_now, schedules.one):
-        with pytest.raises(TaskNotFound):
+        with pytest.raises(ScheduleUnknown):
             await verb("nigthly")
-    with pytest.raises(TaskNotFound):
+    with pytest.raises(ScheduleUnknown):
         await schedules.backfill("nigthly", START, START)
     with pytest.raises(RequestInvalid):
         await schedules.backfill("nightly", START, START - timedelta(days=1))

@@ -118,3 +118,26 @@ def test_two_schedules_of_one_name_are_refused_and_the_same_line_again_is_not() 
         own.cron("0 3 * * *", report, 1)
     own.cron("0 3 * * *", report, 1, name="another")
     assert list(own.crons) == ["report", "another"]
+
+
+def test_two_schedules_of_one_name_are_refused_on_one_line_too() -> None:
+    own = app()
+
+    def hourly(*hours: int) -> None:
+        for hour in hours:
+            own.cron(f"0 {hour} * * *", report, 1)
+
+    with pytest.raises(AppInvalid, match=r"both be called 'report'.\nGive one another name: name=..."):
+        hourly(2, 3)
+    with pytest.raises(AppInvalid, match="both"):
+        own.cron("0 2 * * *", report, 1, name="twice"), own.cron("0 2 * * *", report, 2, name="twice")
+    assert [one.cron for one in own.crons.values()] == ["0 2 * * *", "0 2 * * *"]
+
+
+def test_what_is_loaded_anew_may_have_changed() -> None:
+    own = app()
+    for file in ("schedules.py", "<stdin>"):
+        for hour in (2, 3):  # a line that was edited, and compiled again
+            code = compile(f"own.cron('0 {hour} * * *', report, 1, name={file.strip('<>')!r})", file, "exec")
+            exec(code, {"own": own, "report": report})  # noqa: S102
+    assert [one.cron for one in own.crons.values()] == ["0 3 * * *", "0 3 * * *"]

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import RequestInvalid, ServerUnreachable, TaskCancelled, TaskFailed, TaskNotFound
+from holdfast.errors import (
+    DatabaseError,
+    RequestInvalid,
+    ServerUnreachable,
+    TaskCancelled,
+    TaskFailed,
+    TaskNotFound,
+    WorkerRefused,
+)
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.task import Submission
+from holdfast.remote.worker import open_remote
 from holdfast.sdk.client import Holdfast
 from holdfast.testing import Database, Ground
 from tests.worker import app
@@ -144,6 +153,21 @@ async def test_a_key_that_does_not_count_ends_the_start(staff: Crew, tmp_path: P
         said = (await asyncio.to_thread(process.communicate, timeout=60))[1].decode()
     assert process.returncode == 2
     assert "Set HOLDFAST_KEY" in said
+
+
+async def test_a_worker_whose_key_was_revoked_says_so_and_what_to_do(staff: Crew, tmp_path: Path) -> None:
+    api = staff.environment["HOLDFAST_API"]
+    key = await staff.store.make_key("leaver", ["worker"])
+    async with open_remote(Settings(api=api, key=key.secret, home=tmp_path)) as words:
+        assert await words.which_wait([]) == set()
+        await staff.store.revoke_key(key.id)
+        with pytest.raises(WorkerRefused) as refused:
+            await words.which_wait([])
+    assert isinstance(refused.value, DatabaseError), "it is waited for like one that is away"
+    assert str(refused.value).splitlines()[1:] == [
+        f"{api} refuses the key in HOLDFAST_KEY: it was revoked, or is of another server.",
+        "Make one with `holdfast keys create NAME --role worker`, and start the worker with it.",
+    ]
 
 
 async def test_a_server_that_is_away_costs_nothing(live: Database, tmp_path: Path) -> None:

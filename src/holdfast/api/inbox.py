@@ -1,5 +1,6 @@
 """The inbox over HTTP: what failed for good, in groups and one by one, and what an operator does about it.
 
+What else waits for a person is told beside it, and answered where it belongs; a user sees of it what is their own.
 Nothing here needs an idempotency key: an entry is handled once, and whoever asks again is refused and told by whom.
 """
 
@@ -9,31 +10,43 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from holdfast.http.access import Guarded, needs
+from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Body, Moment, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
 from holdfast.kernel.access import Principal
 from holdfast.kernel.inbox import Action, Entry, Group, Handled, Handling, Refusal, Which, WholeEntry
 from holdfast.kernel.store import Store
+from holdfast.waiting import Wait, Waiting
 
 Operator = Annotated[Principal, needs("operator")]
+User = Annotated[Principal, needs("user", "operator")]
 Filter = Annotated[Word | None, Query()]
 Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
 
 groups_shown = 100
+waiting_shown = 100
 
 
 class InboxPage(BaseModel):
     """Entries, newest first, and on the first page the open ones that fit by what they have in common.
 
-    A page may be short, even empty, and still have a `next`.
+    There, too, is what else waits for a person, unless a filter asks for failures only. A page may be short, even
+    empty, and still have a `next`.
     """
 
     groups: list[Group] | None
+    waiting: list[Wait] | None
     items: list[Entry]
     next: UUID | None
     approx_count: int
     capped: bool
+
+
+class WaitingPage(BaseModel):
+    """Questions, schedules and webhooks that wait for a person."""
+
+    items: list[Wait]
+    next: str | None
 
 
 class Retry(Body):
@@ -96,6 +109,7 @@ class BulkAnswer(BaseModel):
 
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/inbox", tags=["inbox"], route_class=Guarded, responses=PROBLEMS)
+    waiting = Waiting.beside(store)
 
     @router.get("", dependencies=[needs("operator")])
     async def list_entries(
@@ -113,7 +127,21 @@ def routes(store: Store) -> APIRouter:
         which = Which(signature, category, lifecycle, name, step, owner)
         groups = await store.inbox_groups(which, limit=groups_shown) if cursor is None else None
         page = await store.inbox_items(which, handled=handled, cursor=cursor, limit=limit)
-        return InboxPage(groups=groups, **vars(page))
+        beside = None
+        if cursor is None:
+            all_kinds = which == Which(owner=owner) and handled != "handled"
+            beside = list((await waiting.waiting(owner, limit=waiting_shown)).items) if all_kinds else []
+        return InboxPage(groups=groups, waiting=beside, **vars(page))
+
+    @router.get("/waiting")
+    async def list_waiting(
+        caller: User,
+        owner: Filter = None,
+        cursor: Annotated[Text | None, Query()] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> WaitingPage:
+        """Open questions, schedules whose start is refused, webhooks that do not arrive; for a user, their own."""
+        return WaitingPage(**vars(await waiting.waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)))
 
     @router.get("/{entry_id:uuid}", dependencies=[needs("operator")])
     async def entry(entry_id: UUID) -> WholeEntry:

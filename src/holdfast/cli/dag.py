@@ -15,7 +15,7 @@ from holdfast.cli.options import Json, Timeout
 from holdfast.cli.pipeline import pairs, told_apart
 from holdfast.cli.runs import call
 from holdfast.cli.tasks import REFUSED, parse_json, read_file
-from holdfast.errors import RequestInvalid, TaskNotFound
+from holdfast.errors import GraphUnknown, RequestInvalid
 
 if TYPE_CHECKING:
     from holdfast.cli.calling import Server
@@ -181,7 +181,7 @@ def draw(
     one = next((one for one in found if one["name"] == name), None)
     if one is None:
         there = ", ".join(one["name"] for one in found) or "none; start a worker that declares one"
-        raise TaskNotFound(f"There is no graph {name!r}.", fix=f"There are: {there}.")
+        raise GraphUnknown(f"There is no graph {name!r}.", fix=f"There are: {there}.")
     text = telling.mermaid(one)
     if output is None:
         typer.echo(text)

@@ -10,14 +10,18 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.graphs import ACTORS
 from holdfast.cli.printing import MARKS, clean, readable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from holdfast.kernel.task import Explanation, Step
 
 steps_shown = 8
+nodes_shown = 20
+URGENT = ("Running", "Failed", "Dead", "Queued", "Blocked")
 
 
 class Display:
@@ -33,8 +37,10 @@ class Display:
     def __exit__(self, *_: "type[BaseException] | BaseException | TracebackType | None") -> None:
         self._live.stop()
 
-    def show(self, task: dict[str, Any], why: "Explanation", steps: "list[Step]") -> None:
-        """Draw the task as it is now."""
+    def show(
+        self, task: dict[str, Any], why: "Explanation", steps: "list[Step]", nodes: "Sequence[dict[str, Any]]" = ()
+    ) -> None:
+        """Draw the task as it is now; a run with its nodes."""
         self._spinner.update(text=head(task), style=MARKS[task["actor"]][1])
         lines: list[RenderableType] = [self._spinner, indented(readable(clean(why.sentence)), "dim")]
         if bar := progress(task["progress"]):
@@ -43,6 +49,8 @@ class Display:
             left = len(done) - steps_shown
             more = f"  and {left} before" if left > 0 else ""
             lines.append(indented(f"{'  '.join(f'✓ {name}' for name in done[-steps_shown:])}{more}", "green"))
+        if nodes:
+            lines.append(rows_of(nodes))
         self._live.update(Group(*lines))
         self._live.start()
 
@@ -56,6 +64,27 @@ def head(task: dict[str, Any]) -> Text:
     if task["max_attempts"] > 1:
         text.append(f"  attempt {task['attempt']} of {task['max_attempts']}", "dim")
     return text.append(f"  {task['id']}", "dim")
+
+
+def rows_of(nodes: "Sequence[dict[str, Any]]") -> RenderableType:
+    """A line for each node: its state and attempt. Of very many those that say most, in their order."""
+    chosen = sorted(nodes, key=lambda one: order_of(one["state"]))[:nodes_shown] if len(nodes) > nodes_shown else nodes
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for one in nodes:
+        if one in chosen:
+            sign, style = MARKS[one["outcome"] or ACTORS.get(one["state"], "worker")]
+            tries = f"attempt {one['attempt']} of {one['max_attempts']}" if one["attempt"] > 1 else ""
+            name = Text(f"{sign} {clean(one['name'])}", style)
+            grid.add_row(
+                name, Text(clean(one["state"]), style), Text(tries, "dim"), Text(clean(one["error"] or ""), "dim")
+            )
+    if len(chosen) < len(nodes):
+        grid.add_row(Text(f"  and {len(nodes) - len(chosen):,} more", "dim"))
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def order_of(state: str) -> int:
+    return URGENT.index(state) if state in URGENT else len(URGENT)
 
 
 def progress(told: Any) -> RenderableType | None:

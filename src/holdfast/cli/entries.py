@@ -2,19 +2,21 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from holdfast.cli import printing
 from holdfast.cli.asking import whereabouts
-from holdfast.cli.ids import beginning, candidates_shown
+from holdfast.cli.ids import beginning, candidates_shown, shorten
 from holdfast.cli.showing import heading, say_error, say_value, when
 from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast.kernel.inbox import Bulk, Entry, Group, WholeEntry
     from holdfast.kernel.store import Store
+    from holdfast.waiting import Wait
 
 counted_at_most = 10_000
 
@@ -63,6 +65,27 @@ def say_items(entries: "Sequence[Entry]", short: dict[UUID, str], now: datetime)
         for one in entries
     ]  # fmt: skip
     printing.table(heads, rows, elastic=("name", "about", "step", "handled", "message"))
+
+
+async def shorten_waits(store: "Store", found: "Sequence[Wait]") -> "list[Wait]":
+    """The same with commands that a person may type: as much of a task's id as tells it from every other."""
+    short = await shorten(store, [one.task_id for one in found if one.task_id])
+    return [
+        replace(one, command=one.command.replace(str(one.task_id), short.get(one.task_id, ""))) if one.task_id else one
+        for one in found
+    ]
+
+
+def say_waiting(found: "Sequence[Wait]", now: datetime) -> None:
+    heads = ("waits", "name", "since", "acts", "why", "command")
+    rows: list[tuple[printing.Part, ...]] = [
+        (
+            (one.kind, "yellow"), (one.name, "bold"), printing.age(one.since, now),
+            one.owner or one.acts if one.acts == "owner" else one.acts, one.why, one.command,
+        )
+        for one in found
+    ]  # fmt: skip
+    printing.table(heads, rows, elastic=("name", "why"))
 
 
 def say_entry(entry: "WholeEntry", now: datetime) -> None:

@@ -37,8 +37,9 @@ def in_order(moves: "list[Event]", steps: "list[StepEvent]") -> "list[Event | St
 
 
 def as_object(one: "Event | StepEvent") -> dict[str, Any]:
-    """Its JSON: `of` tells the moves of the task from the events of its steps."""
-    return {"of": "step" if hasattr(one, "step") else "task", **vars(one)}
+    """Its JSON: `of` tells the moves of the task from the events of its steps, and from the moves of a run's nodes."""
+    of = next((kind for kind in ("step", "node") if hasattr(one, kind)), "task")
+    return {"of": of, **vars(one)}
 
 
 def cells(one: "Event | StepEvent") -> tuple[printing.Part, ...]:

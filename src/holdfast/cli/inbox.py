@@ -11,7 +11,16 @@ import typer
 from holdfast.cli import printing
 from holdfast.cli.asking import INTERRUPTED, ask, caller
 from holdfast.cli.editing import edit
-from holdfast.cli.entries import find_entry, say_bulk, say_entry, say_groups, say_items, shorten_entries
+from holdfast.cli.entries import (
+    find_entry,
+    say_bulk,
+    say_entry,
+    say_groups,
+    say_items,
+    say_waiting,
+    shorten_entries,
+    shorten_waits,
+)
 from holdfast.cli.options import Json, duration
 from holdfast.cli.tasks import REFUSED, parse_json, read_json, say_started
 from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
@@ -19,6 +28,7 @@ from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
 if TYPE_CHECKING:
     from holdfast.kernel.inbox import Action, Bulk, Entry, Group, Handling, Refusal, Which, WholeEntry
     from holdfast.kernel.store import Store
+    from holdfast.waiting import Waits
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -65,9 +75,21 @@ class Asked:
         return self.older is not None or any(value is not None for value in self.filters.values())
 
 
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """Failures, as groups or by themselves; how many of them there are; and what waits beside them."""
+
+    groups: "Sequence[Group]"
+    entries: "Sequence[Entry]"
+    more: int
+    beside: "Waits"
+    short: dict[UUID, str]
+    now: datetime
+
+
 @app.callback()
 def inbox(context: typer.Context, as_json: Json = False) -> None:
-    """See what failed for good, and retry, resolve or discard it."""
+    """See what waits for a person; retry, resolve or discard what failed."""
     if not context.invoked_subcommand:
         list_all(as_json=as_json)
 
@@ -85,33 +107,51 @@ def list_all(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List what waits for a person: failures that are alike as one, the newest first."""
+    """List what waits for a person: failures that are alike as one, the newest first; then all else that waits."""
     filters = named(signature, category, lifecycle, name, step, owner)
+    narrowed = any(value for name, value in filters.items() if name != "owner")
 
-    async def question(store: "Store") -> "tuple[list[Group], Sequence[Entry], int, dict[UUID, str], datetime]":
+    async def question(store: "Store") -> "Listed":
+        from holdfast.waiting import Waiting, Waits
+
         which = await chosen(store, filters)
+        beside = Waits((), None) if narrowed else await Waiting.beside(store).waiting(owner, limit=limit)
+        if not as_json:
+            beside = dataclasses.replace(beside, items=await shorten_waits(store, beside.items))
         if not items and not everything:
             groups = await store.inbox_groups(which, limit=limit)
-            return groups, [], 0, await shorten_entries(store, [one.newest for one in groups]), await store.now()
+            short = await shorten_entries(store, [one.newest for one in groups])
+            return Listed(groups, [], 0, beside, short, await store.now())
         page = await store.inbox_items(which, handled="all" if everything else "open", limit=limit)
-        more = page.approx_count if page.next else 0
-        return [], page.items, more, await shorten_entries(store, [one.id for one in page.items]), await store.now()
+        short = await shorten_entries(store, [one.id for one in page.items])
+        return Listed([], page.items, page.approx_count if page.next else 0, beside, short, await store.now())
 
-    groups, entries, more, short, now = ask(question)
+    found = ask(question)
     if as_json:
-        printing.answer([vars(one) for one in groups or entries])
-    elif groups:
-        say_groups(groups, short, now)
-        if printing.on_terminal():
-            printing.say(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
-    elif entries:
-        say_items(entries, short, now)
-        if more > len(entries):
-            printing.say((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
+        failures = [{"kind": "failure", **vars(one)} for one in found.groups or found.entries]
+        printing.answer([*failures, *(vars(one) for one in found.beside.items)])
+    elif found.groups or found.entries or found.beside.items:
+        say_listed(found, limit)
     elif any(filters.values()):
         printing.say("No entry fits. Leave a filter out, or see them all: ", ("holdfast inbox ls", "bold"), err=True)
     else:
         printing.say("Nothing waits for a person.", err=True)
+
+
+def say_listed(found: Listed, limit: int) -> None:
+    """Failures in a table of their own, then what else waits, and how to see more."""
+    if found.groups:
+        say_groups(found.groups, found.short, found.now)
+        if printing.on_terminal():
+            printing.say(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
+    elif found.entries:
+        say_items(found.entries, found.short, found.now)
+    if (found.groups or found.entries) and found.beside.items:
+        printing.say("")
+    if found.beside.items:
+        say_waiting(found.beside.items, found.now)
+    if found.more > len(found.entries) or found.beside.next:
+        printing.say((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
 
 
 @app.command()

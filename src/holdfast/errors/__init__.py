@@ -7,6 +7,7 @@
     ├── DatabaseError
     │   ├── DatabaseUnreachable
     │   │   └── ServerUnreachable
+    │   │       └── WorkerRefused
     │   ├── TaskBusy
     │   ├── DatabaseTooOld
     │   ├── DatabaseReadOnly
@@ -41,6 +42,8 @@
     │   ├── DependencyInvalid
     │   └── CursorGone
     ├── GraphCycle
+    ├── GraphUnknown
+    ├── ScheduleUnknown
     ├── BillingError
     │   ├── CreditsInsufficient
     │   └── WalletNotFound
@@ -116,6 +119,8 @@ from holdfast.errors.files import UploadTooLarge as UploadTooLarge
 from holdfast.errors.files import UploadTypeWrong as UploadTypeWrong
 from holdfast.errors.files import UrlRefused as UrlRefused
 from holdfast.errors.graphs import GraphCycle as GraphCycle
+from holdfast.errors.graphs import GraphUnknown as GraphUnknown
+from holdfast.errors.graphs import ScheduleUnknown as ScheduleUnknown
 from holdfast.errors.outside import AlreadyAnswered as AlreadyAnswered
 from holdfast.errors.outside import QuestionClosed as QuestionClosed
 from holdfast.errors.outside import QuestionError as QuestionError
@@ -143,6 +148,7 @@ from holdfast.errors.starting import ServerFailed as ServerFailed
 from holdfast.errors.starting import ServerUnreachable as ServerUnreachable
 from holdfast.errors.starting import SettingInvalid as SettingInvalid
 from holdfast.errors.starting import TaskBusy as TaskBusy
+from holdfast.errors.starting import WorkerRefused as WorkerRefused
 
 
 class DeclarationError(HoldfastError):

@@ -1,4 +1,4 @@
-"""What keeps a graph of tasks from being run."""
+"""What keeps a graph of tasks, or a schedule, from being run."""
 
 from holdfast.errors.root import HoldfastError
 
@@ -10,3 +10,19 @@ class GraphCycle(HoldfastError):
     http_status = 409
     http_code = "cycle"
     sqlstate = "TK045"
+
+
+class GraphUnknown(HoldfastError):
+    """There is no such graph, or no such run of one."""
+
+    exit_code = 3
+    http_status = 404
+    sqlstate = "TK046"
+
+
+class ScheduleUnknown(HoldfastError):
+    """There is no such schedule."""
+
+    exit_code = 3
+    http_status = 404
+    sqlstate = "TK074"

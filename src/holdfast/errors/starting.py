@@ -36,6 +36,10 @@ class ServerUnreachable(DatabaseUnreachable):
     """The server does not answer."""
 
 
+class WorkerRefused(ServerUnreachable):
+    """The server does not let this worker in. It asks again and again; what runs runs on."""
+
+
 class TaskBusy(DatabaseError):
     """Somebody else holds this task at this moment."""
 

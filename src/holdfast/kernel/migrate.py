@@ -114,7 +114,7 @@ def read_room(name: str, folder: Path) -> Room:
 
 KERNEL = read_room("kernel", Path(__file__).parent)
 HOUSE = Path(__file__).parents[1]
-FOLDERS = [at.parent for pattern in ("*", "lifecycles/*") for at in sorted(HOUSE.glob(f"{pattern}/migrations"))]
+FOLDERS = [at.parent for pattern in ("*", "lifecycles/*") for at in sorted(HOUSE.glob(f"{pattern}/sql"))]
 # All rooms that have SQL of their own: the kernel, its neighbours, what the lifecycles bring. None of it is imported.
 ROOMS = (KERNEL, *(read_room(folder.name, folder) for folder in FOLDERS if folder.name != KERNEL.name))
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast.errors import AccessError, DatabaseError, ServerUnreachable
+from holdfast.errors import AccessError, DatabaseError, KeyRefused, WorkerRefused
 from holdfast.kernel.calls import Calls
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.spoken import dump_outcome, dump_proof, load, load_lease
@@ -202,7 +202,7 @@ class RemoteWorker:
                 "POST", f"/internal/{word}", body, repeatable=repeatable, calls=calls, within=within
             )
         except AccessError as error:
-            raise ServerUnreachable(f"{self.place}: {error.title} {error.detail}", fix=error.fix) from error
+            raise refused(self.place, error) from error
 
 
 class RemoteWakeups:
@@ -233,6 +233,16 @@ class RemoteWakeups:
 
     async def close(self) -> None:
         """Nothing is open between two waits."""
+
+
+def refused(place: str, error: AccessError) -> WorkerRefused:
+    """What a worker is to tell of it, and whoever reads that is to do."""
+    if isinstance(error, KeyRefused):
+        return WorkerRefused(
+            f"{place} refuses the key in HOLDFAST_KEY: it was revoked, or is of another server.",
+            fix="Make one with `holdfast keys create NAME --role worker`, and start the worker with it.",
+        )
+    return WorkerRefused(f"{place}: {error.title} {error.detail}", fix=error.fix)
 
 
 def settling(settlement: Settlement) -> dict[str, Json]:

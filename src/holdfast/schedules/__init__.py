@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
-from holdfast.errors import MoveRefused, RequestInvalid, TaskNotFound
+from holdfast.errors import MoveRefused, RequestInvalid, ScheduleUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
 from holdfast.schedules.times import Times
@@ -136,10 +136,10 @@ class Schedules(Calls):
         return [wire.load(row[0]) for row in await self._rows(query, list(names))]
 
     async def one(self, name: str) -> dict[str, Any]:
-        """One of them. Raises TaskNotFound."""
+        """One of them. Raises ScheduleUnknown."""
         rows = await self._rows("select * from holdfast.read_schedules($1)", wire.text(name))
         if not rows:
-            raise TaskNotFound(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
+            raise ScheduleUnknown(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
         found: dict[str, Any] = wire.load(rows[0][0])
         return found
 
@@ -149,11 +149,11 @@ class Schedules(Calls):
         return [wire.known(Run, row) for row in rows]
 
     async def pause(self, name: str, by: str = "") -> None:
-        """Let the clock start nothing of it. Raises TaskNotFound."""
+        """Let the clock start nothing of it. Raises ScheduleUnknown."""
         await self._value("select holdfast.pause_schedule($1, $2)", wire.text(name), wire.text(by))
 
     async def resume(self, name: str) -> None:
-        """Let the clock start it again; what fell due meanwhile is not run. Raises TaskNotFound."""
+        """Let the clock start it again; what fell due meanwhile is not run. Raises ScheduleUnknown."""
         for _ in range(asked_anew):
             seen = await self.one(name)
             next_at = times_of(seen).next(datetime.fromisoformat(seen["now"]))
@@ -163,7 +163,7 @@ class Schedules(Calls):
         raise MoveRefused(f"{name} is declared anew again and again.", fix="Stop whoever does, and ask again.")
 
     async def run_now(self, name: str, by: str = "") -> UUID:
-        """One run at once; its next time stays. Raises TaskNotFound, or why its target is refused."""
+        """One run at once; its next time stays. Raises ScheduleUnknown, or why its target is refused."""
         seen = await self.one(name)
         told = times_of(seen).told(datetime.fromisoformat(seen["now"]))
         query = "select holdfast.run_schedule($1, $2, $3)"
@@ -182,7 +182,7 @@ class Schedules(Calls):
     ) -> Filled:
         """A run for each due time from `start` to `end` that has none, the oldest first; up to now.
 
-        Looks at `limit` due times; the answer says where to go on. Raises TaskNotFound or RequestInvalid.
+        Looks at `limit` due times; the answer says where to go on. Raises ScheduleUnknown or RequestInvalid.
         """
         if start.tzinfo is None or end.tzinfo is None or end < start:
             raise RequestInvalid("A range goes from one time to a later one.", fix="Give both with their time zone.")
@@ -199,7 +199,7 @@ class Schedules(Calls):
         return Filled([(row["due_at"], row["task_id"]) for row in rows], found[limit] if len(found) > limit else None)
 
     async def remove(self, name: str) -> None:
-        """Forget it, but not what it has run. Raises TaskNotFound."""
+        """Forget it, but not what it has run. Raises ScheduleUnknown."""
         await self._value("select holdfast.remove_schedule($1)", wire.text(name))
 
     async def _now(self) -> datetime:

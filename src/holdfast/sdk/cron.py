@@ -4,6 +4,7 @@ import functools
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from types import CodeType
 from typing import Any, Protocol, get_args, runtime_checkable
 
 from holdfast.errors import AppInvalid, HoldfastError, RequestInvalid
@@ -34,7 +35,7 @@ class Cron:
 
     def __init__(
         self, name: str, cron: str, timezone: str, target: Target, args: Sequence[Any], kwargs: Mapping[str, Any],
-        missed: Missed, at: str | None, place: tuple[str, int],
+        missed: Missed, at: str | None, place: tuple[CodeType, int],
     ) -> None:  # fmt: skip
         self.name = name
         self.cron = cron
@@ -54,6 +55,17 @@ class Cron:
 
     def __repr__(self) -> str:
         return f"<cron {self.name}: {self.cron} {self.timezone}>"
+
+    def is_again(self, other: "Cron") -> bool:
+        """Whether the other is this one declared anew, as a notebook or a reload does, which compile the line again.
+
+        What the very same code declares twice, in a loop or two of them on a line, is one only if nothing differs.
+        """
+        (code, line), (other_code, other_line) = self.place, other.place
+        if code is other_code:
+            return line == other_line and self.published(set()) == other.published(set())
+        file = other_code.co_filename
+        return file.startswith("<") or (code.co_filename, line) == (file, other_line)
 
     def published(self, queues: set[str | None]) -> dict[str, Any]:
         """What the database is told of it; a queue among these is made. Raises AppInvalid."""
@@ -140,12 +152,12 @@ class Crons:
         if not isinstance(target, Task | Prepared) and not getattr(target, "is_dag", False):
             raise AppInvalid(f"{target!r} is nothing that can be started.", fix="Pass a function marked with @hf.task.")
         caller = sys._getframe(1)
-        place = caller.f_code.co_filename, caller.f_lineno
+        place = caller.f_code, caller.f_lineno
         called = name or (target.task.name if isinstance(target, Prepared) else target.name)
-        known = self.crons.get(called)
-        if known and known.place != place and not place[0].startswith("<"):
-            raise AppInvalid(f"Two schedules cannot both be called {called!r}.", fix="Give one another name: name=...")
         made = Cron(called, cron, timezone, target, args, kwargs, missed, at, place)
+        known = self.crons.get(called)
+        if known and not known.is_again(made):
+            raise AppInvalid(f"Two schedules cannot both be called {called!r}.", fix="Give one another name: name=...")
         self.crons[called] = made
         return made
 

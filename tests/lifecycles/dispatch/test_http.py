@@ -127,7 +127,9 @@ async def test_the_runs_of_others_are_not_there(app: FastAPI, http: httpx.AsyncC
     secret = (await store.make_key("bob", ["user"], owner="bob")).secret
     async with client(app, secret) as bob:
         for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/retry")):
-            assert (await bob.request(method, f"/dags/{run.id}{path}")).status_code == 404
+            missing = await bob.request(method, f"/dags/{run.id}{path}")
+            assert (missing.status_code, missing.json()["code"]) == (404, "graph-unknown")
+            assert missing.json()["title"] == "There is no such graph, or no such run of one."
         assert (await bob.get("/dags")).json()["items"] == []
         task = (await run.ids())["a"]
         waits = await bob.post("/dispatch/tasks", json={"task": "t", "after": [{"task_id": str(task)}]})

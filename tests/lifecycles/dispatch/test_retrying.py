@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.errors import MoveRefused, TaskNotFound
+from holdfast.errors import GraphUnknown, MoveRefused
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Cancelled, Done, Lease, Submission
 from holdfast.testing import Database
@@ -124,6 +124,33 @@ async def test_a_node_is_not_retried_out_of_its_run(store: Store) -> None:
     assert await run.states() == {"a": "Dead", "b": "Canceled", "c": "Completed"}
 
 
+async def fix(store: Store, task: UUID) -> str:
+    return (await store.explain(task)).fix
+
+
+async def test_why_names_the_retry_that_works(store: Store) -> None:
+    run = await Running.of(store, "a -> b", "b -> c", "d")
+    await run.end(a=FATAL)
+    ids = await run.ids()
+    within = f"It is a node of run {run.id}, which goes on."
+    assert await fix(store, ids["a"]) == f"{within} Run it again in it: holdfast retry {ids['a']} --dependents"
+    for because in ("b", "c"):
+        assert await fix(store, ids[because]) == (
+            f"{within} Run what ended first again in it: holdfast retry {ids['a']} --dependents"
+        )
+    again = await store.retry_dependents(ids["a"])
+    for old, new in again.items():
+        assert await fix(store, old) == f"It was retried as {new}: holdfast why {new}"
+    await run.end(a=FATAL, d=Done())
+    assert await run.state() == "Partial"
+    for node in ("a", "b", "c"):
+        assert (await fix(store, (await run.ids())[node])).endswith(f"as a new run: holdfast dag retry {run.id}")
+    assert (await fix(store, run.id)).endswith(f"as a new run: holdfast dag retry {run.id}")
+    assert await fix(store, ids["d"]) == ""
+    anew = await run.dags.retry(run.id)
+    assert await fix(store, run.id) == f"It was retried as {anew}: holdfast why {anew}"
+
+
 async def test_a_node_that_completed_or_was_replaced_is_not_retried(store: Store) -> None:
     run = await Running.of(store, "a", "b", "c")
     await run.end(a=Done(), b=FATAL)
@@ -186,7 +213,7 @@ async def test_a_run_is_retried_once_and_only_where_something_is_left(store: Sto
     assert all(isinstance(one, UUID | MoveRefused) for one in answers)
     with pytest.raises(MoveRefused, match=f"was retried as {new}"):
         await bad.dags.retry(bad.id)
-    with pytest.raises(TaskNotFound):
+    with pytest.raises(GraphUnknown):
         await bad.dags.retry(await submit(store, "no run"))
 
 

@@ -217,7 +217,8 @@ begin
   kind := case when v_found.completed_at is null and v_found.run = any (v_runs) then 'run' else 'dropped' end;
 end $$;
 
--- All files of a generation agree on their columns; the first that names them decides. Raises TK042.
+-- All files of a generation agree on their columns; the first table that names them decides. Rows have names and no types: they
+-- are compared as far as that goes, and once more when the generation is complete, with tables that came after them. Raises TK042.
 create or replace function holdfast.check_schema(p_dataset uuid, p_version int, p_output holdfast.output) returns void
 language plpgsql
 as $$
@@ -225,6 +226,19 @@ declare
   v_schema jsonb;
 begin
   if p_output.schema is null then
+    select coalesce(s.schema, (
+        select f.schema from holdfast.dataset d
+        join holdfast.dataset_file f on f.dataset_id = d.id and f.version = d.version
+        where d.id = v.dataset_id and v.extends and f.schema is not null and f.key is distinct from p_output.key and not exists (
+          select from holdfast.dataset_file n where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key) limit 1))
+      into v_schema
+    from holdfast.dataset_version v
+    left join holdfast.dataset_schema s on s.dataset_id = v.dataset_id and s.version = v.version
+    where v.dataset_id = p_dataset and v.version = p_version;
+    p_output.schema := holdfast.rows_schema(p_output.rows, v_schema);
+    if v_schema <> p_output.schema then
+      perform holdfast.refuse_schema(p_version, p_output, v_schema);
+    end if;
     return;
   end if;
   insert into holdfast.dataset_schema (dataset_id, version, schema) values (p_dataset, p_version, p_output.schema)
@@ -239,11 +253,17 @@ begin
         select from holdfast.dataset_file n where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key) limit 1;
   end if;
   if v_schema <> p_output.schema then
-    perform holdfast.refuse('TK042', format('The columns of output %s differ from those of generation %s of %s: %s.', p_output.key,
-      p_version, p_output.dataset, holdfast.say_changes(holdfast.schema_changes(v_schema, p_output.schema))),
-      'A changed schema is a new generation that extends none: let all of its tasks write the new columns.');
+    perform holdfast.refuse_schema(p_version, p_output, v_schema);
   end if;
 end $$;
+
+create or replace function holdfast.refuse_schema(p_version int, p_output holdfast.output, p_schema jsonb) returns void
+language sql
+as $$
+  select holdfast.refuse('TK042', format('The columns of output %s differ from those of generation %s of %s: %s.', p_output.key,
+    p_version, p_output.dataset, holdfast.say_changes(holdfast.schema_changes(p_schema, p_output.schema))),
+    'A changed schema is a new generation that extends none: let all of its tasks write the new columns.')
+$$;
 
 create or replace function holdfast.write_output(p_dataset uuid, p_version int, p_output holdfast.output) returns void
 language plpgsql

@@ -101,6 +101,7 @@ declare
   v_extends bool := (select v.extends from holdfast.dataset_version v where v.dataset_id = p_dataset and v.version = p_version);
   v_from int := case when v_extends then v_before else 0 end;
   v_schemas jsonb[];
+  v_differs text;
 begin
   select array_agg(distinct s.schema) into v_schemas from (
     select f.schema from holdfast.dataset_file f where f.dataset_id = p_dataset and f.version = p_version and f.schema is not null
@@ -109,9 +110,22 @@ begin
     where f.dataset_id = p_dataset and f.version = v_from and f.schema is not null and not exists (
       select from holdfast.dataset_file n
       where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key and n.mode = 'replace')) s;
+  if cardinality(v_schemas) = 1 then
+    select holdfast.say_changes(holdfast.schema_changes(v_schemas[1], c.schema)) into v_differs
+    from holdfast.dataset_file f
+    join holdfast.dataset_rows r on r.id = f.rows_id
+    cross join lateral (select holdfast.rows_schema(r.rows, v_schemas[1]) as schema) c
+    where f.dataset_id = p_dataset and f.schema is null and c.schema <> v_schemas[1] and (f.version = p_version
+      or f.version = v_from and not exists (
+        select from holdfast.dataset_file n
+        where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key and n.mode = 'replace'))
+    order by f.number limit 1;
+  end if;
   if cardinality(v_schemas) > 1 then
     return format('Its files have several schemas: %s. A changed schema is a new generation that extends none.',
                   holdfast.say_changes(holdfast.schema_changes(v_schemas[1], v_schemas[2])));
+  elsif v_differs is not null then
+    return format('Its rows have other columns than its tables: %s. A changed schema is a new generation that extends none.', v_differs);
   elsif not exists (select from holdfast.dataset_file f where f.dataset_id = p_dataset and f.version = p_version) then
     return 'Nothing was written into it.';
   end if;
@@ -169,6 +183,17 @@ $$;
 create or replace function holdfast.kept_until(p_origin text) returns timestamptz
 language sql stable
 as $$ select case when p_origin <> 'upload' then holdfast.now() + interval '30 days' end $$;
+
+-- The columns of rows, as a schema to compare with another: in its order and with its types, which rows do not have. Null if
+-- there is nothing to compare.
+create or replace function holdfast.rows_schema(p_rows jsonb, p_schema jsonb) returns jsonb
+language sql immutable
+as $$
+  select jsonb_agg(jsonb_build_array(c.name, coalesce(s.one ->> 1, 'any')) order by s.place, c.name)
+  from (select distinct k.name from jsonb_array_elements(p_rows) r cross join lateral jsonb_object_keys(r.value) k(name)) c
+  left join jsonb_array_elements(p_schema) with ordinality s(one, place) on s.one ->> 0 = c.name
+  where p_schema is not null
+$$;
 
 -- What differs between two schemas [[name, type], ...], as [{column, change: added, removed or type, before?, after?}].
 create or replace function holdfast.schema_changes(p_before jsonb, p_after jsonb) returns jsonb

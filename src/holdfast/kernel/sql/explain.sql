@@ -25,15 +25,8 @@ begin
       format('It ended as %s%s.', d.state, ': ' || holdfast.one_line(case
         when d.outcome = 'cancelled' then coalesce(d.note ->> 'reason', d.note ->> 'message', d.note ->> 'kind')
         else coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind') end)),
-      case when n.retried_as is not null then format('It was retried as %1$s: holdfast why %1$s', n.retried_as)
-           when n.id is not null and n.resolution is null then
-             format('It waits in the inbox as %s. Run it again, as a new task: holdfast inbox retry %s', n.id, d.id)
-           when d.outcome <> 'done' then format('Run it again, as a new task: holdfast retry %s', d.id)
-           else '' end
-    from holdfast.task_done d
-    left join lateral (
-      select n.id, n.resolution, n.retried_as from holdfast.inbox n where n.task_id = d.id and d.outcome = 'failed'
-      order by n.id desc limit 1) n on true
+      case when d.outcome <> 'done' then holdfast.explain_again(d.id, d.outcome, l.name) else '' end
+    from holdfast.task_done d join holdfast.lifecycle l on l.id = d.lifecycle
     where d.id = p_id;
     if not found then
       perform holdfast.refuse_missing(p_id, 'explain');
@@ -66,6 +59,58 @@ begin
       end as r
   ) r_, lateral (select (r_.r).*) r;
 end $$;
+
+-- How a task that ended badly runs again: the command that is not refused. A node of a graph runs again in its run while
+-- that goes on, together with what was cancelled because of it, and afterwards with the run.
+create or replace function holdfast.explain_again(p_id uuid, p_outcome holdfast.outcome, p_lifecycle text) returns text
+language plpgsql stable
+as $$
+declare
+  v_entry holdfast.inbox;
+  v_retried uuid;
+  v_run uuid;
+  v_cause uuid;
+begin
+  select * into v_entry from holdfast.inbox n
+  where n.task_id = p_id and p_outcome = 'failed' order by n.id desc limit 1;
+  v_retried := coalesce(v_entry.retried_as, (select i.id from holdfast.input i where i.retry_of = p_id order by i.id desc limit 1));
+  if v_retried is not null then
+    return format('It was retried as %1$s: holdfast why %1$s', v_retried);
+  elsif p_lifecycle = 'dag' then
+    return format('Run again what did not complete, as a new run: holdfast dag retry %s', p_id);
+  end if;
+  select d.downstream into v_run from holdfast.dependency d
+  where d.upstream = p_id and d.policy = 'gather'
+    and (select t.lifecycle from holdfast.tasks t where t.id = d.downstream) = 'dag'
+  order by d.downstream desc limit 1;
+  if v_run is not null and (select t.id from holdfast.task t where t.id = v_run) is null then
+    return format('It is a node of run %1$s. Run again what did not complete of that, as a new run: holdfast dag retry %1$s', v_run);
+  elsif v_run is not null and p_outcome <> 'partial' then
+    v_cause := holdfast.ended_first(p_id);
+    return format('It is a node of run %s, which goes on. Run %s again in it: holdfast retry %s --dependents', v_run,
+                  case when v_cause = p_id then 'it' else 'what ended first' end, v_cause);
+  elsif v_entry.id is not null and v_entry.resolution is null then
+    return format('It waits in the inbox as %s. Run it again, as a new task: holdfast inbox retry %s', v_entry.id, p_id);
+  end if;
+  return format('Run it again, as a new task: holdfast retry %s', p_id);
+end $$;
+
+-- The task because of which this one was cancelled or skipped, itself if it ended of its own.
+create or replace function holdfast.ended_first(p_id uuid) returns uuid
+language sql stable
+as $$
+  with recursive because(id, depth) as (
+    select p_id, 0
+    union all
+    select d.upstream, b.depth + 1 from because b
+    cross join lateral (
+      select d.upstream from holdfast.dependency d
+      where d.downstream = b.id and d.policy in ('cancel', 'skip') and d.outcome in ('failed', 'cancelled')
+        and (select q.note ->> 'kind' from holdfast.task_done q where q.id = b.id) in ('skipped', 'upstream_ended')
+      order by d.upstream limit 1) d
+  )
+  select b.id from because b order by b.depth desc limit 1
+$$;
 
 create or replace function holdfast.explain_owner(p_lifecycle smallint, p_state text, p_note jsonb, p_deadline timestamptz)
 returns holdfast.explanation

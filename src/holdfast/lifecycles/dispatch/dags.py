@@ -1,13 +1,22 @@
 """The functions of graphs.sql, retrying.sql and runs.sql, as Python: one short method for each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from holdfast.errors import TaskNotFound
+from holdfast.errors import GraphUnknown
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.task import Json
+from holdfast.kernel.task import Event, Json
+
+
+@dataclass(frozen=True)
+class NodeMove(Event):
+    """One move of a node of a run."""
+
+    node: str
+    task_id: UUID
 
 
 class Dags(Calls):
@@ -73,7 +82,7 @@ class Dags(Calls):
         return row["run"], row["created"]
 
     async def retry(self, run: UUID, by: str | None = None) -> UUID:
-        """A new run, for the nodes that did not complete. Raises TaskNotFound or MoveRefused."""
+        """A new run, for the nodes that did not complete. Raises GraphUnknown or MoveRefused."""
         answer: UUID = await self._value("select holdfast.retry_dag($1, $2)", run, by, repeatable=False)
         return answer
 
@@ -85,8 +94,17 @@ class Dags(Calls):
         return [wire.load(row[0]) for row in rows]
 
     async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
-        """One of them, with its nodes and edges. Raises TaskNotFound."""
+        """One of them, with its nodes and edges. Raises GraphUnknown."""
         found = await self.read([run], owner, nodes=True)
         if not found:
-            raise TaskNotFound(f"No run of a graph has the id {run}.", fix="GET /dags lists them.")
+            raise GraphUnknown(f"No run of a graph has the id {run}.", fix="GET /dags lists them.")
         return found[0]
+
+    async def moves(self, nodes: Sequence[Mapping[str, Any]]) -> list[NodeMove]:
+        """Every move of these nodes of a run, each node's in order."""
+        query = (
+            "select n.node, n.task_id, e.* from unnest($1::text[], $2::uuid[]) n(node, task_id)"
+            " cross join lateral holdfast.events(n.task_id) e"
+        )
+        rows = await self._rows(query, [one["name"] for one in nodes], [one["task_id"] for one in nodes])
+        return [wire.known(NodeMove, row, "data") for row in rows]

@@ -164,7 +164,7 @@ end $$;
 create or replace function holdfast.refuse_schedule(p_name text) returns void
 language sql
 as $$
-  select holdfast.refuse('TK003', format('There is no schedule %s.', quote_nullable(left(p_name, 200))),
+  select holdfast.refuse('TK074', format('There is no schedule %s.', quote_nullable(left(p_name, 200))),
     format('There are: %s.', coalesce((select string_agg(s.name, ', ' order by s.name) from (
       select s.name from holdfast.schedule s order by s.name limit 20) s), 'none; declare one with hf.cron(...)')))
 $$;

@@ -16,7 +16,7 @@ declare
 begin
   select * into v_run from holdfast.dag_run r where r.task_id = p_run for update;
   if not found then
-    perform holdfast.refuse_missing(p_run, 'retry');
+    perform holdfast.refuse('TK046', format('No run of a graph has the id %s.', p_run), 'holdfast dag ls lists them.');
   elsif v_run.retried_as is not null then
     perform holdfast.refuse('TK002', format('Run %s was retried as %s.', p_run, v_run.retried_as),
                             format('Look at that one: holdfast dag show %s', v_run.retried_as));
