@@ -9,7 +9,7 @@ import pytest
 from holdfast.objects.local import Folder
 from holdfast.testing import Database
 from tests.http.serving import serving
-from tests.objects import servers
+from tests.sharing import free_ports
 
 
 @pytest.fixture
@@ -32,4 +32,4 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 def unused_port() -> int:
-    return servers.free_ports(1)[0]
+    return free_ports(1)[0]
