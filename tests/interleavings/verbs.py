@@ -52,9 +52,10 @@ def completes(*roles: str, events: bool) -> Verb:
     return lambda store, scene: store.complete(*(Completion(getattr(scene, role), Done(1), told) for role in roles))
 
 
-def bulk(action: Action, **filters: str) -> Verb:
+def bulk(action: Action, *, name: str | None = None, state: str | None = None) -> Verb:
     """A page of what was there before: what is born meanwhile is not of this page, whether it is seen or not."""
-    return lambda store, scene: store.bulk(action, Filters(**filters), "eve", cursor=UUID(int=scene.draft.int + 1))
+    fitting = Filters(name=name, state=state)
+    return lambda store, scene: store.bulk(action, fitting, "eve", cursor=UUID(int=scene.draft.int + 1))
 
 
 VERBS: dict[str, Verb] = {
