@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from tests.sharing import free_ports
 from tests.worker.crew import Crew
-from tests.worker.servers import ServerProcess, free_ports
+from tests.worker.servers import ServerProcess
 
 from bench.app import five_steps, nothing
 from bench.frame import Bench, Place

@@ -21,7 +21,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tests.doors.amazon import KEYS, RECEIVE, Line, line_to, start_moto
-from tests.objects.servers import shared
+from tests.sharing import shared
 
 from bench.app import counted, tell_time
 from bench.frame import Bench

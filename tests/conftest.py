@@ -15,6 +15,7 @@ from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database, Ground
 from tests.doors import amazon
 from tests.objects import servers
+from tests.sharing import shared
 from tests.worker.crew import Crew
 from tests.worker.living import running_clock
 
@@ -140,21 +141,21 @@ async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
 @pytest.fixture(scope="session")
 def seaweed(run_folder: Path) -> Iterator[dict[str, str]]:
     """The variables that lead to a real S3."""
-    with servers.shared(run_folder / "seaweed", servers.start_seaweed) as variables:
+    with shared(run_folder / "seaweed", servers.start_seaweed) as variables:
         yield variables
 
 
 @pytest.fixture(scope="session")
 def azurite(run_folder: Path) -> Iterator[dict[str, str]]:
     """The variables that lead to what speaks like Azure."""
-    with servers.shared(run_folder / "azurite", servers.start_azurite) as variables:
+    with shared(run_folder / "azurite", servers.start_azurite) as variables:
         yield variables
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def moto(run_folder: Path) -> Iterator[dict[str, str]]:
     """The variables that lead to what speaks like Amazon."""
-    with servers.shared(run_folder / "moto", amazon.start_moto) as variables:
+    with shared(run_folder / "moto", amazon.start_moto) as variables:
         yield variables
 
 

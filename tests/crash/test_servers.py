@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import Database
+from tests.sharing import free_ports
 from tests.worker import app
 from tests.worker.conftest import key_to
 from tests.worker.crew import Crew
-from tests.worker.servers import ServerProcess, free_ports
+from tests.worker.servers import ServerProcess
 
 
 @pytest.fixture

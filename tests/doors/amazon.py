@@ -15,7 +15,7 @@ import httpx
 from holdfast.testing.providers.faults import Faults
 from holdfast.testing.providers.serving import Forward, Server
 from holdfast.wakeups.queue import Queue
-from tests.objects import servers
+from tests import sharing
 
 TARGET = "x-amz-target"
 SEND = {TARGET: r"\.SendMessageBatch$"}
@@ -28,12 +28,12 @@ KEYS = {
 }
 
 
-def start_moto(folder: Path) -> servers.Started:
-    (port,) = servers.free_ports(1)
+def start_moto(folder: Path) -> sharing.Started:
+    (port,) = sharing.free_ports(1)
     serve = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
-    pid = servers.spawn(folder, sys.executable, "-c", serve)
+    pid = sharing.spawn(folder, sys.executable, "-c", serve)
     url = f"http://127.0.0.1:{port}"
-    servers.wait_for(folder, pid, lambda: httpx.get(f"{url}/moto-api/", timeout=2).status_code == 200)
+    sharing.wait_for(folder, pid, lambda: httpx.get(f"{url}/moto-api/", timeout=2).status_code == 200)
     return pid, {**KEYS, "AWS_ENDPOINT_URL": url}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -22,7 +23,16 @@ refused.expected_statuses = [*refused.expected_statuses, "413"]  # a list that i
 
 @pytest.fixture(scope="module")
 def server(ground: Ground) -> Iterator[str]:
-    with ground.database() as database, serving(database) as url:
+    """Somebody follows its events all the while, so that it also does what it does between two requests.
+
+    It is a thread of this process: what it takes from the generator that Hypothesis watches fails a test.
+    """
+    with (
+        ground.database() as database,
+        serving(database) as url,
+        httpx.stream("GET", f"{url}/api/v1/events", timeout=60) as events,
+    ):
+        assert events.status_code == 200
         yield url
 
 

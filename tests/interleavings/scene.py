@@ -38,7 +38,8 @@ class Scene:
     `gatherer` waits for `held` alone. `child` is held's own, with the same worker. `dependent` is blocked by held, and
     `limited` by the place that held takes. `split` is with a worker and has one child, `last`, which is too; so is
     `asked`, which has been asked to cancel. `resting` waits for the clock, `unknown` for somebody who knows its name,
-    `ready` and `tree` for anybody. `draft` is its owner's until a time limit ends it, and `dead` has failed for good.
+    `ready` and `tree` for anybody. `draft`, the youngest, is its owner's until a time limit ends it. `dead` has failed
+    for good, and `lost`, a child of `split` too, was cancelled because of it.
     """
 
     held: Lease
@@ -55,6 +56,7 @@ class Scene:
     resting: UUID
     draft: UUID
     dead: UUID
+    lost: UUID
     entry: UUID
     key: UUID
     now: datetime
@@ -94,6 +96,7 @@ async def build(database: Database, owner: asyncpg.Connection) -> Scene:
         limited = await make("limited", limit_key="k")
         split = await take(store, at, await make("split", lifecycle="tree"))
         last = await take(store, at, await make("last", parent=split.task_id))
+        lost = await make("lost", parent=split.task_id, after=[dead])
         asked = await take(store, at, await make("asked"))
         assert await store.cancel(asked.task_id) == "requested"
         ready, tree = await make("ready"), await make("tree", lifecycle="tree", queue="default")
@@ -103,7 +106,7 @@ async def build(database: Database, owner: asyncpg.Connection) -> Scene:
         (entry,) = await store.inbox()
         return Scene(
             held, child, split, last, asked, gatherer, dependent, limited, ready, tree, unknown, resting, draft, dead,
-            entry["id"], key, at.advance(seconds=1),
+            lost, entry["id"], key, at.advance(seconds=1),
         )  # fmt: skip
 
 

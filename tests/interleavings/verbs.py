@@ -3,7 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
+from holdfast.kernel.bulk import Action, Filters
 from holdfast.kernel.inbox import Which
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import (
@@ -22,12 +24,6 @@ from tests.interleavings.scene import TREE, Scene
 from tests.promises.stage import MINUTE
 
 Verb = Callable[[Store, Scene], Awaitable[object]]
-
-# Many tasks in one call: two at once are tried where their scenes are.
-TRIED_ELSEWHERE = {
-    "bulk": "tests/promises/test_bulk.py",
-    "retry_dependents": "tests/lifecycles/dispatch/test_retrying.py",
-}
 
 WRITES_NOTHING = {
     "uuid7": "makes a number",
@@ -54,6 +50,12 @@ def cancels(role: str) -> Verb:
 def completes(*roles: str, events: bool) -> Verb:
     told = (("seen", None, {"n": 1}), ("usage", None, SPENT)) if events else ()
     return lambda store, scene: store.complete(*(Completion(getattr(scene, role), Done(1), told) for role in roles))
+
+
+def bulk(action: Action, *, name: str | None = None, state: str | None = None) -> Verb:
+    """A page of what was there before: what is born meanwhile is not of this page, whether it is seen or not."""
+    fitting = Filters(name=name, state=state)
+    return lambda store, scene: store.bulk(action, fitting, "eve", cursor=UUID(int=scene.draft.int + 1))
 
 
 VERBS: dict[str, Verb] = {
@@ -128,6 +130,12 @@ VERBS: dict[str, Verb] = {
     "act": lambda store, scene: store.act(scene.draft, "upload_urls"),
     "retry": lambda store, scene: store.retry(scene.dead, by="ada"),
     "retry, another payload": lambda store, scene: store.retry(scene.dead, None, {"edited": True}, "bob"),
+    "retry_dependents": lambda store, scene: store.retry_dependents(scene.dead, by="ada"),
+    "retry_dependents, lost": lambda store, scene: store.retry_dependents(scene.lost, by="bob"),
+    "bulk, cancel": bulk("cancel"),
+    "bulk, cancel held": bulk("cancel", name="held"),
+    "bulk, cancel queued": bulk("cancel", state="Queued"),
+    "bulk, retry": bulk("retry"),
     "inbox_retry": lambda store, scene: store.inbox_retry(scene.entry, "ada"),
     "inbox_retry, another payload": lambda store, scene: store.inbox_retry(
         scene.entry, "bob", payload={"edited": True}

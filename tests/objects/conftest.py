@@ -10,7 +10,7 @@ from holdfast.objects.local import Folder
 from holdfast.testing import Database, Ground
 from tests.http.apps import Changing
 from tests.http.serving import serving
-from tests.objects import servers
+from tests.sharing import free_ports
 from tests.worker.living import running_clock
 
 
@@ -43,4 +43,4 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 def unused_port() -> int:
-    return servers.free_ports(1)[0]
+    return free_ports(1)[0]

@@ -1,21 +1,12 @@
-"""Real servers for buckets: SeaweedFS speaks S3, Azurite speaks Azure. One of each for all processes of a run.
-
-Whoever comes first starts it, whoever leaves last ends it; a run that is killed leaves it for a quarter of an hour.
-"""
+"""Real servers for buckets: SeaweedFS speaks S3, Azurite speaks Azure. One of each for all processes of a run."""
 
 import base64
-import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
-import os
 import shutil
-import signal
-import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -25,6 +16,7 @@ import httpx
 import pytest
 
 from holdfast.objects.presign import Signer
+from tests.sharing import Started, free_ports, spawn, wait_for
 
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = base64.b64encode(b"a key for tests, known to all of them").decode()
@@ -32,44 +24,12 @@ AZURITE = Path(__file__).parents[2] / ".cache/azurite/node_modules/.bin/azurite-
 BUCKET = "holdfast-tests"
 NEW_LINE = "\n"
 
-Started = tuple[int, dict[str, str]]
-"""A process, and the variables that lead to it."""
-
-
-@contextlib.contextmanager
-def shared(folder: Path, start: Callable[[Path], Started]) -> Iterator[dict[str, str]]:
-    """The variables of the one server that all processes with this folder share."""
-    folder.mkdir(exist_ok=True)
-    note = folder / "started.json"
-    with (folder / "users.lock").open("w") as users:
-        with alone(folder):
-            fcntl.flock(users, fcntl.LOCK_SH)
-            if not note.exists():
-                note.write_text(json.dumps(start(folder)))
-        pid, variables = json.loads(note.read_text())
-        try:
-            yield variables
-        finally:
-            with alone(folder), contextlib.suppress(BlockingIOError):
-                fcntl.flock(users, fcntl.LOCK_UN)
-                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                note.unlink()
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    with (folder / "starting.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
 
 def start_seaweed(folder: Path) -> Started:
     keys = {"accessKey": "test-key", "secretKey": "test-secret"}
     config = {"identities": [{"name": "tests", "credentials": [keys], "actions": ["Admin", "Read", "Write", "List"]}]}
     (folder / "s3.json").write_text(json.dumps(config))
-    (folder / "data").mkdir()
+    data = tempfile.mkdtemp(dir=folder)
     ports = free_ports(8)
     names = [
         "master.port", "master.port.grpc", "volume.port", "volume.port.grpc",
@@ -78,7 +38,7 @@ def start_seaweed(folder: Path) -> Started:
     pid = spawn(
         folder,
         str(Path(sys.executable).with_name("weed")),
-        *("server", "-dir=data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.config=s3.json"),
+        *("server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.config=s3.json"),
         *("-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false", "-volume.max=3"),
         "-filer.localSocket=" + str(folder / "filer.sock"),
         *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
@@ -103,7 +63,7 @@ def start_azurite(folder: Path) -> Started:
     pid = spawn(
         folder,
         str(AZURITE),
-        *("--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(folder / "data")),
+        *("--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", tempfile.mkdtemp(dir=folder)),
         *("--silent", "--skipApiVersionCheck", "--disableTelemetry"),
         environment={"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"},
     )
@@ -126,29 +86,3 @@ def make_container(url: str) -> int:
     signature = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
     headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
     return httpx.put(f"{url}?restype=container", headers=headers, timeout=2).status_code
-
-
-def spawn(folder: Path, *command: str, environment: dict[str, str] | None = None) -> int:
-    """A process group of its own, whose leader is returned; nobody here waits for it."""
-    words = ["timeout", "900", *command]
-    log = (os.POSIX_SPAWN_OPEN, 1, str(folder / "log"), os.O_WRONLY | os.O_CREAT, 0o600)
-    actions: Sequence[tuple[object, ...]] = [log, (os.POSIX_SPAWN_DUP2, 1, 2)]
-    inside = ["sh", "-c", 'cd "$0" && exec "$@"', str(folder), *words]
-    return os.posix_spawnp("sh", inside, {**os.environ, **(environment or {})}, file_actions=actions, setsid=True)
-
-
-def wait_for(folder: Path, pid: int, ready: Callable[[], bool]) -> None:
-    """The server answers; otherwise it is ended, and what it said is told."""
-    for _ in range(500):
-        with contextlib.suppress(httpx.HTTPError):
-            if ready():
-                return
-        threading.Event().wait(0.05)
-    os.killpg(pid, signal.SIGKILL)
-    pytest.fail((folder / "log").read_text()[-3000:])
-
-
-def free_ports(number: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [door.getsockname()[1] for door in doors]

@@ -37,6 +37,14 @@ def test_files_stay_short_enough_to_read() -> None:
     assert {path: size for path, size in sizes.items() if size > 400} == {}
 
 
+def test_nothing_is_taken_from_the_generator_that_handlers_may_seed() -> None:
+    taken = re.compile(
+        r"^from random import(?! (?:Random|SystemRandom)$)|\brandom\.(?!Random\b|SystemRandom\b)\w+\(", re.M
+    )
+    sources = (ROOT / "src/holdfast").rglob("*.py")
+    assert [path for path in sources if path.parts[-2] != "demo" and taken.search(path.read_text())] == []
+
+
 def test_the_watchdog_needs_nothing_but_the_standard_library() -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.kernel.embedded.watchdog;"

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -52,11 +51,3 @@ class ServerProcess:
         if self._process:
             self.kill()
         self._log.close()
-
-
-def free_ports(number: int) -> list[int]:
-    listening = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in listening]
-    for one in listening:
-        one.close()
-    return ports

@@ -21,11 +21,12 @@ from holdfast.kernel.task import Submission
 from holdfast.remote.worker import open_remote
 from holdfast.sdk.client import Holdfast
 from holdfast.testing import Database, Ground
+from tests.sharing import free_ports
 from tests.worker import app
 from tests.worker.conftest import key_to, staffing
 from tests.worker.crew import Crew
 from tests.worker.living import running_clock
-from tests.worker.servers import ServerProcess, free_ports
+from tests.worker.servers import ServerProcess
 from tests.worker.test_running import command
 
 

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import logging
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
 from holdfast.datasets import Datasets
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.sweeper import sweep_on
@@ -56,4 +56,4 @@ async def forget_on(forget: Callable[[], Awaitable[int]], every: timedelta = for
             more = await forget() > 0
         except Exception as error:
             log.warning("forgetting failed", extra={"error": str(error)})
-        await asyncio.sleep(0 if more else every.total_seconds() * random.uniform(0.7, 1.3))  # noqa: S311
+        await asyncio.sleep(0 if more else every.total_seconds() * CHANCE.uniform(0.7, 1.3))

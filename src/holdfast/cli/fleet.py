@@ -8,7 +8,6 @@ import contextlib
 import ctypes
 import logging
 import os
-import random
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from watchfiles import PythonFilter, awatch
 
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.settings import read_settings
 
 log = logging.getLogger("holdfast.up")
@@ -87,7 +87,7 @@ class Fleet:
                 pause = restart_seconds[0]
             if code and not was_told:
                 log.warning("a worker ended; it is started again", extra={"exit_code": code})
-            await asyncio.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311
+            await asyncio.sleep(pause * CHANCE.uniform(0.7, 1.3))
             pause = min(pause * 2, longest)
 
     async def _run_one(self) -> tuple[int, bool]:

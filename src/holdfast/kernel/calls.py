@@ -7,7 +7,6 @@ may be half-open, so that what was asked or the answer to it never arrives.
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeVar
 
@@ -16,6 +15,7 @@ import asyncpg.pool
 
 from holdfast.errors import DatabaseError, DatabaseUnreachable
 from holdfast.kernel import wire
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.postgres import DRIVER_ERRORS
 
 calls_at_most = 8
@@ -71,7 +71,7 @@ class Calls:
             except DRIVER_ERRORS as error:
                 if call == calls_at_most or not repeatable or self._is_theirs:
                     raise wire.unreachable(error) from error
-            await asyncio.sleep(random.uniform(0, 0.02 * 2**call))  # noqa: S311
+            await asyncio.sleep(CHANCE.uniform(0, 0.02 * 2**call))
         raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
 
     async def _fetch(self, query: str, arguments: tuple[Any, ...], within: float | None) -> list[asyncpg.Record]:

@@ -8,12 +8,12 @@ read a few at a time, so that they never take all connections of a pool.
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import timedelta
 from uuid import UUID
 
 from holdfast.errors import DatabaseError, DatabaseUnreachable
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.postgres import DRIVER_ERRORS
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Move, Moves
@@ -128,4 +128,4 @@ class Feed:
         news.set()
 
     async def _rest(self, seconds: float) -> None:
-        await asyncio.sleep(random.uniform(0.5, 1) * seconds)  # noqa: S311
+        await asyncio.sleep(CHANCE.uniform(0.5, 1) * seconds)

@@ -18,7 +18,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import random
 import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from holdfast.errors import (
     MigrationFolderInvalid,
     MigrationForbidden,
 )
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.postgres import DRIVER_ERRORS, connected
 
 LOCK = 0x686F6C6466617374  # "holdfast"
@@ -263,7 +263,7 @@ async def pause(deadline: float, why: str) -> None:
         raise MigrationBusy(
             why, fix="Look into pg_stat_activity for who holds it, then run `holdfast db migrate` again."
         )
-    await asyncio.sleep(random.uniform(0.05, 0.15))  # noqa: S311
+    await asyncio.sleep(CHANCE.uniform(0.05, 0.15))
 
 
 @contextlib.contextmanager

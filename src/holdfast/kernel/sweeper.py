@@ -5,9 +5,9 @@ Each sweeps on its own, a little out of step with the others; what one has locke
 
 import asyncio
 import logging
-import random
 from datetime import timedelta
 
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Swept
 
@@ -37,7 +37,7 @@ async def sweep_on(store: Store, every: timedelta = sweep_every) -> None:
                 log.warning("sweep failed", extra={"error": str(error)})
             more, quiet = False, False
         # Jitter on every pause: after a database restart all processes would otherwise sweep in step.
-        await asyncio.sleep(0 if more else every.total_seconds() * random.uniform(0.7, 1.3))  # noqa: S311
+        await asyncio.sleep(0 if more else every.total_seconds() * CHANCE.uniform(0.7, 1.3))
 
 
 def report(swept: Swept) -> None:

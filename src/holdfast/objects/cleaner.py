@@ -6,7 +6,6 @@ comes back later; whatever was deleted twice was deleted once.
 
 import asyncio
 import logging
-import random
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -14,6 +13,7 @@ from uuid import UUID
 from holdfast.errors import HoldfastError
 from holdfast.kernel import wire
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.chance import CHANCE
 from holdfast.objects import Objects
 
 log = logging.getLogger("holdfast.cleaner")
@@ -67,4 +67,4 @@ async def clean_on(cleanups: Cleanups, objects: Objects, every: timedelta = clea
         except Exception as error:
             log.warning("cleaning failed", extra={"error": str(error)})
             more = False
-        await asyncio.sleep(0 if more else every.total_seconds() * random.uniform(0.7, 1.3))  # noqa: S311
+        await asyncio.sleep(0 if more else every.total_seconds() * CHANCE.uniform(0.7, 1.3))

@@ -7,7 +7,6 @@ whichever event loop calls, and whenever it ends, leaves nothing behind.
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,6 +20,7 @@ from holdfast.errors import (
     RequestInvalid,
     UploadTooLarge,
 )
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.spoken import load
 from holdfast.kernel.threads import in_thread
@@ -161,7 +161,7 @@ async def until_through(carry: Callable[[], Awaitable[None]]) -> None:
         except HoldfastError:
             if number == tries:
                 raise
-        await asyncio.sleep(pause_seconds * 2**number * random.uniform(0.5, 1.0))  # noqa: S311
+        await asyncio.sleep(pause_seconds * 2**number * CHANCE.uniform(0.5, 1.0))
 
 
 async def pieces(file: BinaryIO) -> AsyncIterator[bytes]:

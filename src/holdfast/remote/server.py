@@ -7,7 +7,6 @@ asked. What must not happen twice is sent a second time only where the first cer
 import asyncio
 import contextlib
 import json
-import random
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,6 +24,7 @@ from holdfast.errors import (
     ServerUnreachable,
     TaskBusy,
 )
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.silence import give_up_in_silence
 from holdfast.remote.certificates import certificates
@@ -54,7 +54,7 @@ class Server:
         if first in self._addresses:
             self._turn = self._addresses.index(first)
         else:
-            self._turn = random.randrange(len(self._addresses))  # noqa: S311 - not all clients at one
+            self._turn = CHANCE.randrange(len(self._addresses))  # not all clients at one
 
     @property
     def address(self) -> str:
@@ -121,7 +121,7 @@ class Server:
                 if call == most or not repeatable:
                     return checked(answer)
             if call >= len(self._addresses):
-                await asyncio.sleep(min(0.1 * 2**call, longest_pause_seconds) * random.uniform(0.5, 1.0))  # noqa: S311
+                await asyncio.sleep(min(0.1 * 2**call, longest_pause_seconds) * CHANCE.uniform(0.5, 1.0))
         raise self.unreachable(None)  # pragma: no cover - the last call has returned or raised
 
     def _pass_on(self, turn: int) -> None:

@@ -5,12 +5,12 @@ All may look at the same moment: a due time is run once, by whoever has the lock
 
 import asyncio
 import logging
-import random
 from collections.abc import Sequence
 from datetime import timedelta
 
 from holdfast.errors import DatabaseError, HoldfastError
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.chance import CHANCE
 from holdfast.schedules import Due, Schedules
 
 log = logging.getLogger("holdfast.schedules")
@@ -37,7 +37,7 @@ async def tick_on(store: Calls, declared: Sequence[str] = ()) -> None:
                 log.warning("schedules could not be looked at", extra={"error": str(error)})
             quiet = False
         # With jitter: all who sleep until the same due time would otherwise wake in step.
-        await asyncio.sleep(rest.total_seconds() + tick_every.total_seconds() * random.uniform(0.05, 0.3))  # noqa: S311
+        await asyncio.sleep(rest.total_seconds() + tick_every.total_seconds() * CHANCE.uniform(0.05, 0.3))
 
 
 async def tick(schedules: Schedules) -> int:

@@ -11,7 +11,6 @@ there is.
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.postgres import DRIVER_ERRORS, Address, connect
 
 log = logging.getLogger("holdfast.wakeups")
@@ -121,7 +121,7 @@ class PostgresEars:
             if self._hears:
                 pause, told = reconnect_seconds[0], False
             self._hears = False
-            await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            await asyncio.sleep(pause * CHANCE.uniform(0.5, 1.5))
             pause = min(pause * 2, longest)
 
     async def _listen_once(self) -> None:
@@ -147,7 +147,7 @@ class PostgresEars:
                     self._wake_all()
                 await self._forget()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(test_every_seconds * random.uniform(0.8, 1.2)):  # noqa: S311
+                    async with asyncio.timeout(test_every_seconds * CHANCE.uniform(0.8, 1.2)):
                         await cut.wait()
                         raise ConnectionResetError("the connection was closed")
         finally:

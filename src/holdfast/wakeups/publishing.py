@@ -9,13 +9,13 @@ long been taken would pile up behind their backs.
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
 from holdfast.kernel.calls import Calls
+from holdfast.kernel.chance import CHANCE
 from holdfast.wakeups.queue import Queue, said
 
 log = logging.getLogger("holdfast.wakeups")
@@ -109,4 +109,4 @@ async def publish_on(wakings: Wakings, queue: Queue, every: timedelta = publish_
 
 def jittered(pause: timedelta) -> float:
     """All processes lost the queue at the same moment; they need not ask at the same moment."""
-    return pause.total_seconds() * random.uniform(0.7, 1.3)  # noqa: S311
+    return pause.total_seconds() * CHANCE.uniform(0.7, 1.3)

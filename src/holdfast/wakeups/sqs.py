@@ -13,12 +13,12 @@ delete them, or take it. What was given back to the queue in Postgres is publish
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from holdfast.kernel.chance import CHANCE
 from holdfast.wakeups.queue import Message, Queue, longest_poll_seconds, said
 
 log = logging.getLogger("holdfast.wakeups")
@@ -125,7 +125,7 @@ class SqsWakeups:
                 if not self._told:
                     log.warning("wake-ups are not heard; polling goes on", extra={"error": said(error)})
                 self._hears, self._told = False, True
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                await asyncio.sleep(pause * CHANCE.uniform(0.5, 1.5))
                 pause = min(pause * 2, longest)
 
     def _is_heard(self) -> None:
@@ -230,4 +230,4 @@ class SqsWakeups:
 
 def hidden_for(message: Message) -> float:
     first, longest = hand_on_seconds
-    return float(min(first * 2 ** min(message.received - 1, 10), longest)) * random.uniform(0.75, 1.25)  # noqa: S311
+    return float(min(first * 2 ** min(message.received - 1, 10), longest)) * CHANCE.uniform(0.75, 1.25)

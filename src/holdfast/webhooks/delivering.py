@@ -6,9 +6,9 @@ dies loses nothing: what it had taken is due again after that minute.
 
 import asyncio
 import logging
-import random
 from datetime import timedelta
 
+from holdfast.kernel.chance import CHANCE
 from holdfast.remote.fetch.guard import Guard
 from holdfast.webhooks import Taken, Webhooks
 
@@ -55,7 +55,7 @@ class Deliverer:
 
     async def rest(self, pause: timedelta) -> None:
         """Wait a while, or until something that was in flight has landed."""
-        seconds = pause.total_seconds() * random.uniform(0.7, 1.3)  # noqa: S311
+        seconds = pause.total_seconds() * CHANCE.uniform(0.7, 1.3)
         if self.in_flight:
             await asyncio.wait(self.in_flight, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         else:

@@ -5,11 +5,11 @@ the call before them takes.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 from holdfast.errors import DatabaseError, TaskBusy
+from holdfast.kernel.chance import CHANCE
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -52,7 +52,7 @@ class Batches(Generic[Item, Answer]):
                 pause = min(pause * 2, longest_pause_seconds)
             except DatabaseError:
                 self._waiting = batch + self._waiting
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                await asyncio.sleep(pause * CHANCE.uniform(0.5, 1.5))
                 pause = min(pause * 2, longest_pause_seconds)
 
     async def _answer(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:

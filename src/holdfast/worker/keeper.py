@@ -9,7 +9,6 @@ schedules owe.
 import asyncio
 import contextlib
 import logging
-import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, RequestInvalid
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.settings import read_settings
 from holdfast.kernel.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
 from holdfast.sdk.attempt import RELEASED
@@ -193,7 +193,7 @@ class Keeper:
             child = None
             if not self._leaving.is_set():
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause * random.uniform(0.7, 1.3)):  # noqa: S311
+                    async with asyncio.timeout(pause * CHANCE.uniform(0.7, 1.3)):
                         await self._leaving.wait()
                 pause = min(pause * 2, longest)
 
@@ -233,7 +233,7 @@ class Keeper:
             except DatabaseError:
                 if self._leaving.is_set() and time.monotonic() - started > self.plan.lease_seconds:
                     return None  # the leases run out by themselves
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+                await asyncio.sleep(pause * CHANCE.uniform(0.5, 1.5))
                 pause = min(pause * 2, 1.0)
             except HoldfastError as error:  # refused for good; the leases run out by themselves
                 log.error("what a runner held could not be given back", extra={"error": str(error)})
@@ -275,7 +275,7 @@ class Keeper:
         """Keep the leases, three times before they would end."""
         late = False
         while True:
-            await asyncio.sleep(self.plan.lease_seconds / (12 if late else 3) * random.uniform(0.85, 1.0))  # noqa: S311
+            await asyncio.sleep(self.plan.lease_seconds / (12 if late else 3) * CHANCE.uniform(0.85, 1.0))
             try:
                 async with asyncio.timeout(self.plan.lease_seconds / 4):
                     await self._beat_once()
@@ -360,7 +360,7 @@ class Keeper:
 
     async def _greet(self) -> None:
         while True:
-            await asyncio.sleep(hello_every_seconds * random.uniform(0.8, 1.2))  # noqa: S311
+            await asyncio.sleep(hello_every_seconds * CHANCE.uniform(0.8, 1.2))
             for child in list(self.children.values()):
                 with contextlib.suppress(HoldfastError):
                     await self._hello(child)

@@ -14,7 +14,6 @@ begin what it was given too long ago: an answer that was held up on its way brin
 
 import asyncio
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.errors import DatabaseError, MoveRefused, TaskBusy
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.task import Completion, Done, Later, Lease, Outcome, Proof, Settlement
 from holdfast.kernel.words import Words
 from holdfast.sdk.attempt import instead, unsettled
@@ -226,7 +226,7 @@ class Turns:
         except DatabaseError as error:
             log.warning("outputs not published yet", extra={"task_id": str(proof.task_id), "error": str(error)})
             asyncio.get_running_loop().call_later(
-                busy_seconds * random.uniform(0.5, 1.5),  # noqa: S311
+                busy_seconds * CHANCE.uniform(0.5, 1.5),
                 lambda: self._send(self._deliver(one), self._deliveries),
             )
         except MoveRefused:
@@ -263,7 +263,7 @@ class Turns:
                 self._registered = True
                 return
         self._hungry = False
-        self._sleep_seconds = self._plan.poll_seconds * random.uniform(0.7, 1.0)  # noqa: S311
+        self._sleep_seconds = self._plan.poll_seconds * CHANCE.uniform(0.7, 1.0)
         if self._due is not None:
             self._sleep_seconds = min(self._sleep_seconds, max(self._due - time.monotonic(), 0.001))
         self._due_known = False
@@ -319,7 +319,7 @@ class Turns:
             self._results.extend(results)
             self._nudge.set()
 
-        asyncio.get_running_loop().call_later(busy_seconds * random.uniform(0.5, 1.5), again)  # noqa: S311
+        asyncio.get_running_loop().call_later(busy_seconds * CHANCE.uniform(0.5, 1.5), again)
 
     def _each_alone(self, results: list[Result]) -> None:
         for one in results:
@@ -338,7 +338,7 @@ class Turns:
             self._away, self._hungry = False, True
             self._nudge.set()
 
-        asyncio.get_running_loop().call_later(self._backoff * random.uniform(0.5, 1.0), go_on)  # noqa: S311
+        asyncio.get_running_loop().call_later(self._backoff * CHANCE.uniform(0.5, 1.0), go_on)
 
     def _let_go(self, proofs: list[Proof]) -> None:
         """Forget these leases; not a newer one of the same task."""

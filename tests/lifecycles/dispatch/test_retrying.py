@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from holdfast.errors import GraphUnknown, MoveRefused
+from holdfast.kernel.bulk import Filters
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Cancelled, Done, Lease, Submission
 from holdfast.testing import Database
 from tests.lifecycles.dispatch.graphs import FATAL, Running
-from tests.promises.stage import MINUTE, state_of, submit, take_one
+from tests.promises.stage import MINUTE, meet, state_of, submit, take_one
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +91,28 @@ async def test_retrying_at_once_makes_one_retry_of_each_dependent(store: Store) 
     await store.finish(await lease(store, bad), FATAL)
     answers = await asyncio.gather(*(store.retry_dependents(bad) for _ in range(5)))
     assert sum(child in one for one in answers) == 1
+
+
+async def test_what_has_no_inbox_entry_is_retried_once_at_once_too(store: Store, database: Database) -> None:
+    stopped, _ = await made(store, Submission("stopped"), Submission("child", after=[0]))
+    await store.cancel(stopped)
+
+    async def first(connection: asyncpg.Connection) -> None:
+        await Store(connection).retry_dependents(stopped)
+
+    again = await meet(database, first, lambda connection: Store(connection).retry_dependents(stopped))
+    assert list(again) == [stopped]  # the child has its retry
+
+
+async def test_who_retries_many_sees_what_is_retried_with_another(store: Store, database: Database) -> None:
+    stopped, child = await made(store, Submission("stopped"), Submission("child", after=[0]))
+    await store.cancel(stopped)
+
+    async def first(connection: asyncpg.Connection) -> None:
+        assert list(await Store(connection).retry_dependents(stopped)) == [stopped, child]
+
+    did = await meet(database, first, lambda connection: Store(connection).bulk("retry", Filters(), "ada"))
+    assert (did.done, did.refused) == (0, [])
 
 
 # Within a run that goes on

@@ -65,9 +65,7 @@ begin
     select c.done, c.requested, c.refused into done, requested, refused
     from holdfast.cancel_these(v_ids, p_reason, p_by) c;
   else
-    perform holdfast.lock_entries(v_ids);
-    perform from (select i.id from unnest(v_ids) i(id) order by i.id desc) i
-    cross join lateral (select from holdfast.task_done t where t.id = i.id for update) t;
+    perform holdfast.lock_ended(v_ids);
     v_ids := array(select i.id from unnest(v_ids) i(id) where not holdfast.was_retried(i.id));
     requested := 0;
     select c.done, c.refused into done, refused from holdfast.retry_these(v_ids, p_reason, p_by) c;

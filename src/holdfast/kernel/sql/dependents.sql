@@ -1,6 +1,6 @@
 -- dependents.sql: a task that ended badly runs again, and with it the tasks that were cancelled or skipped because of it.
--- Called by owners and operators. Locks the open inbox entries of the task, then what the new tasks wait for and the parents
--- that still gather, the youngest first; whoever ends meanwhile is seen, or waits.
+-- Called by owners and operators. Locks the open inbox entries of all of them by id, then them, the youngest first; then what
+-- the new tasks wait for and the parents that still gather, the youngest first; whoever ends meanwhile is seen, or waits.
 
 -- Each old task with the new one that runs instead. Among them the edges are as they were; whatever else they waited for, they
 -- wait for still, or for what was retried of it since. The first does not wait for what ended badly. A parent that still
@@ -19,9 +19,12 @@ declare
   v_parent uuid[];
   v record;
 begin
-  perform holdfast.lock_entries(array[p_id]);
   perform holdfast.check_retry(p_id, p_from_step);
   v_old := holdfast.ended_because_of(p_id);
+  perform holdfast.lock_ended(v_old);
+  -- Locked, then looked at again: what somebody has retried meanwhile is left out, and what has ended since came too late.
+  v_old := array(select i.id from unnest(holdfast.ended_because_of(p_id)) with ordinality i(id, place)
+                 where i.id = any (v_old) order by i.place);
   -- Of all that the new tasks wait for: where it is one of them its place, otherwise the task.
   select array_agg(w.place) as place, array_agg(case when w.for_place is null then w.upstream end) as waits_for,
          array_agg(w.for_place) as for_place, array_agg(w.policy) as policy

@@ -1,6 +1,6 @@
 -- retry.sql: a finished task runs again, as a new task that remembers the old one. Nothing leaves a final state.
--- Called by owners and operators. Locks the open inbox entries of the old task by id, then the old task, which never
--- changes, so that who retries many sees it; then what submit locks. Marks its inbox entries as handled.
+-- Called by owners and operators. Locks the open inbox entries of the old task by id, then the old task, then what submit
+-- locks. Marks its inbox entries as handled.
 
 -- The steps that were completed before `from_step` began are inherited, and so is the payload unless another is given.
 -- Without a `from_step` all of them are, unless the payload is another: they were made from the old one. The lifecycle's
@@ -16,12 +16,23 @@ as $$
 declare
   v_new uuid[];
 begin
-  perform holdfast.lock_entries(array[p_id]);
-  perform from holdfast.task_done t where t.id = p_id for update;  -- one after the other, if it is retried twice at once
+  perform holdfast.lock_ended(array[p_id]);
   perform holdfast.check_retry(p_id, p_from_step);
   v_new := holdfast.submit_again(array[p_id], p_payload);
   perform holdfast.link_retries(array[p_id], v_new, p_by, p_from_step, p_payload, p_note);
   return v_new[1];
+end $$;
+
+-- Lock finished tasks, which never change, so that whoever retries them at the same time sees the retry: their open inbox
+-- entries by id, since not every task has one, then the tasks themselves, the youngest first.
+create or replace function holdfast.lock_ended(p_ids uuid[]) returns void
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+  perform holdfast.lock_entries(p_ids);
+  perform from (select i.id from unnest(p_ids) i(id) order by i.id desc) i
+  cross join lateral (select from holdfast.task_done t where t.id = i.id for update) t;
 end $$;
 
 -- Refuse what has not ended, what was never there, and a step that it never came to.

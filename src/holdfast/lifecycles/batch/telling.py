@@ -1,10 +1,10 @@
 """What a turn at a batch knows of its jobs, and how it tells what happened to them."""
 
-import random
 from datetime import datetime, timedelta
 
 from holdfast.errors import Failure, RateLimited
 from holdfast.kernel.attempt import Attempt
+from holdfast.kernel.chance import CHANCE
 from holdfast.kernel.leaving import Leaving
 from holdfast.kernel.task import Cancelled, Later, Outcome
 from holdfast.lifecycles.batch.batches import JobRow, OpenBatch, Told
@@ -101,7 +101,7 @@ class Telling:
 
     def every(self) -> float:
         """How long until a job is asked about again: a little different for each, so that they spread."""
-        return self.provider.poll_every.total_seconds() * random.uniform(0.95, 1.05)  # noqa: S311
+        return self.provider.poll_every.total_seconds() * CHANCE.uniform(0.95, 1.05)
 
     def later(self) -> Outcome:
         """When the first of the open jobs is due, and what is waited for until then."""
