@@ -48,8 +48,8 @@ def memory_has_room() -> bool:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for processes and for Postgres more than they compute: two beside each other on each core."""
-    return 2 * min(os.cpu_count() or 1, 4)
+    """Tests wait for processes and for Postgres more than they compute: three beside each other on each core."""
+    return 3 * min(os.cpu_count() or 1, 4)
 
 
 @pytest.fixture(scope="session")

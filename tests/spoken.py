@@ -24,7 +24,7 @@ class Trusting(Guard):
         super().__init__(store, loopback=True)
 
     async def ask(self, request: Request) -> Principal:
-        return Principal("spoken", frozenset({"worker"}))
+        return Principal("spoken", frozenset({"worker", "user"}))
 
 
 class RemoteDesk(StoreDesk):

@@ -14,8 +14,8 @@ import pytest
 
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
-from tests.spoken import speaking_http
-from tests.worker.conftest import staffing
+from tests.http.serving import serving
+from tests.spoken import Trusting, speaking_http
 from tests.worker.crew import Crew
 
 ALWAYS = os.environ.get("HOLDFAST_TEST_TRANSPORT", "sql")
@@ -55,7 +55,10 @@ def holdfast(holdfast: Engine, transport: str) -> Iterator[Engine]:
 async def crew(live: Database, tmp_path: Path, transport: str) -> AsyncIterator[Crew]:
     """Nobody yet, on a database of their own."""
     with contextlib.ExitStack() as stack:
-        crew = await asyncio.to_thread(stack.enter_context, staffing(live, tmp_path, transport))
+        crew = stack.enter_context(contextlib.closing(Crew(live.url, tmp_path)))
+        if transport == "http":
+            served = serving(live, sweeps=True, guard=Trusting)
+            crew.speak_http(await asyncio.to_thread(stack.enter_context, served), "hf_any")
         async with live.store() as crew.store:
             yield crew
             assert await crew.store.verify() == []

@@ -11,6 +11,7 @@ from holdfast.batch import Ended, Input, Job, Provider, Result, Running
 from holdfast.kernel.attempt import ATTEMPT
 from holdfast.kernel.task import Lease
 from holdfast.lifecycles.batch.batches import Batches, JobRow, Told
+from holdfast.remote.rooms import remote_kind
 
 
 def crash() -> None:
@@ -71,13 +72,18 @@ class Watched(Provider):
 
 
 def watch_words(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
-    """A crash may come before and after each word to the database about jobs."""
-    tell, plan, merged = Batches.tell, Batches.plan, Batches.keep_merged
+    """A crash may come before and after each word to the database about jobs, whatever carries it."""
+    for kind in (Batches, remote_kind(Batches)):
+        watch_kind(monkeypatch, kind, point)
+
+
+def watch_kind(monkeypatch: pytest.MonkeyPatch, kind: Any, point: Point) -> None:
+    tell, plan, merged = kind.tell, kind.plan, kind.keep_merged
 
     async def told(self: Batches, lease: Lease, task: UUID, *said: Told) -> tuple[bool, dict[int, JobRow]]:
         verbs = " ".join(sorted({one["verb"] for one in said}))
         point(f"before {verbs}")
-        answer = await tell(self, lease, task, *said)
+        answer: tuple[bool, dict[int, JobRow]] = await tell(self, lease, task, *said)
         point(f"after {verbs}")
         return answer
 
@@ -91,6 +97,6 @@ def watch_words(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
         await merged(self, *given)
         point("after merged")
 
-    monkeypatch.setattr(Batches, "tell", told)
-    monkeypatch.setattr(Batches, "plan", planned)
-    monkeypatch.setattr(Batches, "keep_merged", put)
+    monkeypatch.setattr(kind, "tell", told)
+    monkeypatch.setattr(kind, "plan", planned)
+    monkeypatch.setattr(kind, "keep_merged", put)

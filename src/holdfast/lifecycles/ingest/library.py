@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import PlainSerializer, PlainValidator
@@ -31,8 +31,11 @@ def as_text(numbers: "array[float]") -> str:
     return base64.b64encode(numbers.tobytes()).decode()
 
 
-Vectors = Annotated["array[float]", PlainValidator(numbers), PlainSerializer(as_text)]
-"""Numbers of four bytes each, one vector after the other."""
+# Numbers of four bytes each, one vector after the other. At runtime an array takes no type.
+if TYPE_CHECKING:
+    Vectors = array[float]
+else:
+    Vectors = Annotated[array, PlainValidator(numbers), PlainSerializer(as_text)]
 
 
 @dataclass(frozen=True)
