@@ -20,6 +20,7 @@ from tests.worker.crew import Crew
 from tests.worker.living import running_clock
 
 POSTGRES_VERSIONS = (15, 16, 18)
+TRIED_FIRST = (15, 18)
 MEMORY = Path("/dev/shm")  # noqa: S108
 gigabytes_wanted = 6
 answer_within_seconds = 60.0
@@ -48,8 +49,8 @@ def memory_has_room() -> bool:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for processes and for Postgres more than they compute: three beside each other on each core."""
-    return 3 * min(os.cpu_count() or 1, 4)
+    """Tests wait for processes and for Postgres more than they compute: two on each core, and one more."""
+    return 2 * min(os.cpu_count() or 1, 4) + 1
 
 
 @pytest.fixture(scope="session")
@@ -90,9 +91,15 @@ def holdfast_ground(ground: Ground) -> Ground:
     return ground
 
 
-@pytest.fixture(params=POSTGRES_VERSIONS, ids=lambda version: f"postgres{version}")
+EACH_POSTGRES = [
+    pytest.param(one, id=f"postgres{one}", marks=[pytest.mark.long] * (one not in TRIED_FIRST))
+    for one in POSTGRES_VERSIONS
+]
+
+
+@pytest.fixture(params=EACH_POSTGRES)
 def every_ground(request: pytest.FixtureRequest, ground_of: Callable[[int], Ground]) -> Ground:
-    """The test runs once on each Postgres we promise."""
+    """The test runs once on each Postgres we promise; `make test` tries the oldest and the newest."""
     return ground_of(request.param)
 
 

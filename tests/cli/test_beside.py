@@ -88,6 +88,7 @@ def ask(database: Database, folder: Path, *words: str) -> str:
     return str(asked.stdout)
 
 
+@pytest.mark.long
 def test_code_that_is_saved_is_run(serve: Callable[..., Running], empty_database: Database, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     running = serve("dev", "app.py")

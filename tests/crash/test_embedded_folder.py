@@ -173,7 +173,10 @@ def test_as_root_no_account_is_made_and_no_permission_changed(tmp_path: Path) ->
 
 
 @only_as_root
-@pytest.mark.parametrize("closed", [False, True], ids=["open folder", "folder closed to others"])
+@pytest.mark.parametrize(
+    "closed",
+    [pytest.param(False, id="open folder", marks=pytest.mark.long), pytest.param(True, id="folder closed to others")],
+)
 def test_as_root_the_server_gets_no_power_it_does_not_need(open_folder: Path, closed: bool) -> None:
     binaries = copy_binaries(open_folder / "postgres")
     open_folder.chmod(0o700 if closed else 0o755)
@@ -196,6 +199,7 @@ def copy_binaries(target: Path) -> Path:
 
 
 @only_as_root
+@pytest.mark.long
 def test_an_ordinary_user_can_do_the_same(open_folder: Path) -> None:
     python = next(filter(None, (reachable_python(sys.executable), reachable_python("/usr/bin/python3"))), None)
     if python is None:

@@ -134,7 +134,7 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
 SMALL = Size(20, 2, (0.4, 1.0), least=3, most=5, within=240)
 LARGE = Size(200, 3, (1.0, 2.5), least=15, most=40, within=800)
 SIZES = [
-    pytest.param(SMALL, id="20 documents", marks=pytest.mark.timeout(300)),
+    pytest.param(SMALL, id="20 documents", marks=[pytest.mark.long, pytest.mark.timeout(300)]),
     pytest.param(LARGE, id="200 documents", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
 ]
 

@@ -38,7 +38,7 @@ def server(ground: Ground) -> Iterator[str]:
 
 @schema.parametrize()
 @settings(
-    max_examples=3,
+    max_examples=2,
     derandomize=True,
     database=None,
     deadline=None,

@@ -24,7 +24,7 @@ CORE = {
     "test_a_batch_is_submitted_polled_and_merged",
     "test_a_cancelled_batch_leaves_nothing_running",
     "test_a_document_goes_through_every_step_and_is_found",
-    "test_the_shipped_feeds_make_the_same_brief_each_time",
+    "test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job",
 }
 KILLS = {
     "test_another_worker_goes_on_at_the_agent_that_was_running",

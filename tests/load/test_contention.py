@@ -14,6 +14,7 @@ from tests.promises.stage import MINUTE
 tasks, claimers, batch = 20_000, 16, 50
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_sixteen_claimers_on_twenty_thousand_tasks_lose_nothing(database: Database) -> None:
     claimed: Counter[object] = Counter()

@@ -209,6 +209,7 @@ class Apart:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
 
+@pytest.mark.long
 async def test_any_size_needs_the_same_memory_and_a_kill_leaves_no_object(
     database: Database, folder: Folder, unused_port: int, http: httpx.AsyncClient
 ) -> None:

@@ -14,7 +14,7 @@ from tests.machine.opening import opened
 from tests.machine.rules import SOMETIMES, Rules
 from tests.simulation.simulation import History, play
 
-FEW_SEEDS = 2
+FEW_SEEDS = 1
 SEEDS = 10
 OPERATIONS = 5_000
 MANY_OPERATIONS = 50_000

@@ -125,7 +125,7 @@ async def finals(crew: Crew) -> list[str]:
     return [verb for task in ended for verb in await crew.verbs(task["id"]) if verb in ("done", "fail", "cancel")]
 
 
-@pytest.mark.parametrize("who", ["both", "runner", "keeper"])
+@pytest.mark.parametrize("who", ["both", *(pytest.param(one, marks=pytest.mark.long) for one in ("runner", "keeper"))])
 async def test_a_worker_that_slept_through_its_lease_changes_nothing(crew: Crew, who: str) -> None:
     first, _ = await stopped(crew, keeper=who != "runner", runners=who != "keeper")
     ends = await crew.run(*(app.add.submission(n, 1) for n in range(50)))  # by both: it is of use again

@@ -56,7 +56,7 @@ async def test_a_second_signal_hurries(crew: Crew) -> None:
     assert await cost(crew, task) == FREE
 
 
-@pytest.mark.parametrize("kind", ["sleeps", "stubborn"])
+@pytest.mark.parametrize("kind", [pytest.param("sleeps", marks=pytest.mark.long), "stubborn"])
 async def test_what_ran_apart_goes_back_at_no_further_cost(crew: Crew, kind: str) -> None:
     worker = crew.start(lease_seconds=30.0, grace_seconds=0.2)
     handler = app.sleeps if kind == "sleeps" else app.stubborn

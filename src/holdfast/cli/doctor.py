@@ -191,7 +191,7 @@ def check_servers(settings: Settings) -> Check:
 def version_at(where: str) -> str | None:
     """The version of the server there; None if there is none."""
     try:
-        with urlopen(f"{where}/health", timeout=3) as answer:  # noqa: S310
+        with urlopen(f"{where}/health", timeout=5) as answer:  # noqa: S310
             return str(json.load(answer)["version"])
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return None

@@ -22,7 +22,9 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 @pytest.mark.parametrize("killed_in", AGENTS)
-@pytest.mark.parametrize("whole", [False, True], ids=["the runner", "the whole worker"])
+@pytest.mark.parametrize(
+    "whole", [pytest.param(False, id="the runner", marks=pytest.mark.long), pytest.param(True, id="the whole worker")]
+)
 async def test_another_worker_goes_on_at_the_agent_that_was_running(
     crew: Crew, user: Desk, killed_in: str, whole: bool
 ) -> None:

@@ -29,8 +29,8 @@ from tests.lifecycles.batch.crashes import watch_words
 from tests.lifecycles.batch.schedules import Schedules, Witness
 from tests.providers.jobs import ROOT
 
-seeds_at_a_bureau = 15
-FIFTY = [range(25), range(25, 50)]
+seeds_at_a_bureau = seeds_on_this_machine = 15
+FIFTY = [range(15), pytest.param(range(15, 50), marks=pytest.mark.long)]
 seeds_in_long = 1000
 
 # A crash here stops threads, and one that is stopped in the middle of opening something leaves that to the collector.
@@ -282,7 +282,7 @@ def test_at_amazon_no_job_is_begun_twice(
 def test_on_this_machine_no_recording_is_heard_again_once_that_is_kept(
     holdfast: Engine, monkeypatch: pytest.MonkeyPatch, at_local: AtLocal
 ) -> None:
-    play(holdfast, monkeypatch, at_local, "transcription", range(50))
+    play(holdfast, monkeypatch, at_local, "transcription", range(seeds_on_this_machine))
     heard = at_local.times_heard()
     assert sum(number > 1 for number in heard) < len(heard) / 5, "only who was cut off by a crash is heard again"
 
