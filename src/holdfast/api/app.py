@@ -101,7 +101,6 @@ def make_app(
     app.include_router(pipeline.routes(store, objects))
     app.include_router(pipeline.routes(store, objects, under="/admin"))
     app.include_router(tasks.routes(store))
-    app.include_router(rooms.routes(store))
     app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
     app.include_router(inbox.routes(store))
     app.include_router(questions.routes(store))
@@ -149,6 +148,7 @@ def make_app(
 
     app.include_router(leases.routes(store))
     app.include_router(workers.routes(store, app.state.ears))
+    app.include_router(rooms.routes(store))
     app.include_router(worker_objects.routes(store, objects))
     return app
 

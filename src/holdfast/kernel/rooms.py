@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from holdfast.errors import RequestInvalid
+from holdfast.kernel import values
 from holdfast.kernel.calls import Calls
 from holdfast.kernel.task import Json, Proof
 
@@ -50,10 +52,6 @@ class Word:
         return inspect.signature(self.method)
 
     @cached_property
-    def takes_lease(self) -> bool:
-        return LEASE in self.signature.parameters
-
-    @cached_property
     def _kinds(self) -> dict[str, TypeAdapter[Any]]:
         hints = get_type_hints(self.method, include_extras=True)
         return {
@@ -77,14 +75,28 @@ class Word:
         return {name: kinds[name].dump_python(one, mode="json") for name, one in arguments.items() if name in kinds}
 
     async def say(self, room: Calls, lease: Proof, given: Mapping[str, Json]) -> Json:
-        """Call it with arguments out of JSON; the answer as JSON. Raises ValidationError or TypeError for what it does
-        not take, and whatever it raises."""
-        loaded = {name: self._kinds[name].validate_python(one) for name, one in given.items() if name in self._kinds}
-        if self.takes_lease:
-            loaded[LEASE] = lease
+        """Call it with arguments out of JSON; the answer as JSON. Raises RequestInvalid, and whatever it raises."""
         bound = self.signature.bind_partial(room)
-        bound.arguments.update({name: loaded[name] for name in self.signature.parameters if name in loaded})
+        bound.arguments.update(self._loaded(lease, given))
         return self._answers.dump_python(await self.method(*bound.args, **bound.kwargs), mode="json")
+
+    def _loaded(self, lease: Proof, given: Mapping[str, Json]) -> dict[str, Any]:
+        """The arguments in their order; what is not known here is left out. Raises RequestInvalid."""
+        found: dict[str, Any] = {}
+        for name, one in list(self.signature.parameters.items())[1:]:
+            if name == LEASE:
+                found[name] = lease
+            elif name in given:
+                try:
+                    found[name] = self._kinds[name].validate_python(given[name])
+                except ValidationError as error:
+                    raise self._unfit(f"{name}: {values.described(error)}") from error
+            elif one.default is one.empty and one.kind is not one.VAR_POSITIONAL:
+                raise self._unfit(f"{name} is missing")
+        return found
+
+    def _unfit(self, why: str) -> RequestInvalid:
+        return RequestInvalid(f"{self.name} takes something else: {why}.", fix="Run workers of the server's release.")
 
     def load(self, answer: Json) -> Any:
         """The answer again, as the method gives it."""

@@ -323,14 +323,14 @@ class Store(Looking, Inbox, Bulks, Access, Spending):
 
 def refuse(status: str, lease: Proof, asked: str) -> None:
     """Raise the error that a status stands for."""
-    lifecycle = lease.lifecycle if isinstance(lease, Lease) else "of the task"
+    lifecycle = lease.lifecycle if isinstance(lease, Lease) else "NAME"
     match status:
         case "lost":
             raise lost(lease)
         case "undeclared":
             raise MoveRefused(
                 f"Task {lease.task_id}: from where it is, {asked} leads nowhere.",
-                fix=f"Declare the move in the lifecycle {lifecycle}: `holdfast lifecycle show` draws it.",
+                fix=f"Declare the move in its lifecycle: holdfast lifecycle show {lifecycle}",
             )
         case "settle_only":
             raise MoveRefused(
@@ -338,7 +338,9 @@ def refuse(status: str, lease: Proof, asked: str) -> None:
                 fix="Settle instead: store.finish(lease, Moved('STATE')).",
             )
         case "unknown_state":
-            raise StateUnknown(f"The lifecycle {lifecycle} has no state for {asked}.", fix="Name one that it declares.")
+            raise StateUnknown(
+                f"Task {lease.task_id}: its lifecycle has no state for {asked}.", fix="Name one that it declares."
+            )
 
 
 def lost(lease: Proof) -> LeaseLost:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from holdfast.errors import StepInvalid
 from holdfast.kernel.calls import Calls
-from holdfast.kernel.rooms import Word, words_of
+from holdfast.kernel.rooms import LEASE, Word, words_of
 from holdfast.kernel.running import current
 from holdfast.kernel.spoken import dump_proof
 from holdfast.kernel.task import Json
@@ -47,7 +47,7 @@ def remote(kind: type[Calls], word: Word) -> Callable[..., Awaitable[Any]]:
 
     async def said(room: RemoteRoom, *args: Any, **kwargs: Any) -> Any:
         arguments = word.arguments(args, kwargs)
-        lease = arguments.get("lease") or current()
+        lease = arguments.get(LEASE) or current()
         body = {**dump_proof(lease), "given": word.dump(arguments)}
         return word.load(await room.say(place, body, repeatable=word.is_repeatable))
 
