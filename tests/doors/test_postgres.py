@@ -62,6 +62,7 @@ async def test_the_role_may_not_write(database: Database) -> None:
     assert "default_transaction_read_only" in error.detail
 
 
+@pytest.mark.deep
 async def test_a_standby_is_not_the_primary(tmp_path: Path) -> None:
     home = tmp_path / "standby"
     with Embedded(home):
@@ -75,11 +76,14 @@ async def test_a_standby_is_not_the_primary(tmp_path: Path) -> None:
     assert "primary" in error.fix
 
 
+FIT = {"standby": False, "read_only": False}
+
+
 def test_an_old_postgres_is_named_with_what_is_needed() -> None:
     with pytest.raises(DatabaseTooOld, match=r"It is 14\.19; Holdfast needs 15 or newer"):
-        refuse_unfit(140019, "14.19", standby=False, read_only=False)
-    refuse_unfit(150000, "15.0", standby=False, read_only=False)
-    refuse_unfit(190000, "19beta1", standby=False, read_only=False)
+        refuse_unfit({**FIT, "number": 140019, "name": "14.19"})
+    refuse_unfit({**FIT, "number": 150000, "name": "15.0"})
+    refuse_unfit({**FIT, "number": 190000, "name": "19beta1"})
 
 
 def test_holdfast_url_points_elsewhere_and_nothing_is_embedded(database: Database, tmp_path: Path) -> None:

@@ -12,16 +12,18 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import asyncpg
 import pytest
 
 from holdfast.errors import DatabaseForbidden, DatabaseUnreachable, SchemaMissing
 from holdfast.kernel.calls import RELEASING, release_within_seconds
-from holdfast.kernel.postgres import Address, connected, is_pooler, pooled
+from holdfast.kernel.postgres import Address, first_connection, hang_up, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done, Failed, Later, Submission
 from holdfast.testing import Database, Ground
+from holdfast.testing.ground import KEPT
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one, until_somebody_waits_for_a_lock
 
 
@@ -195,8 +197,8 @@ async def test_a_role_without_the_right_says_what_to_grant(database: Database) -
 
 
 @contextlib.contextmanager
-def transaction_pooler(target: str) -> Iterator[str]:
-    """pgbouncer in transaction mode before `target`, with fewer server connections than its clients have."""
+def pooler(target: str, mode: str = "transaction") -> Iterator[str]:
+    """pgbouncer in this mode before `target`, with fewer server connections than its clients have."""
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if not program:
         pytest.skip("pgbouncer is not installed")
@@ -211,7 +213,7 @@ def transaction_pooler(target: str) -> Iterator[str]:
             f"[databases]\ntest = host={server.hostname} port={server.port} dbname={server.path[1:]}"
             f" user={server.username} password={server.password}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
-            f"pool_mode = transaction\ndefault_pool_size = 3\nunix_socket_dir =\nlogfile =\npidfile =\n"
+            f"pool_mode = {mode}\ndefault_pool_size = 3\nunix_socket_dir =\nlogfile =\npidfile =\n"
         )
         config.chmod(0o644)
         command = [program, *(["-u", "nobody"] if os.getuid() == 0 else []), str(config)]
@@ -225,13 +227,14 @@ def transaction_pooler(target: str) -> Iterator[str]:
 async def answers(url: str) -> None:
     while True:
         with contextlib.suppress(DatabaseUnreachable):
-            async with connected(url) as connection:
-                assert await is_pooler(connection)
-                return
+            assert await first_connection(url) is None
+            return
 
 
-async def test_the_kernel_works_through_a_transaction_pooler(ground: Ground, database: Database) -> None:
-    with transaction_pooler(ground.server.url(database=database.name)) as url:
+@pytest.mark.deep
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+async def test_the_kernel_works_through_a_pooler(ground: Ground, database: Database, mode: str) -> None:
+    with pooler(ground.server.url(database=database.name), mode) as url:
         await answers(url)
         async with pooled(Address(given=url), connections=8) as pool:
             store = Store(pool)
@@ -249,5 +252,26 @@ async def test_the_kernel_works_through_a_transaction_pooler(ground: Ground, dat
 
 
 async def test_a_direct_connection_is_told_from_a_pooler(database: Database) -> None:
-    async with database.connect() as connection:
-        assert not await is_pooler(connection)
+    connection = await first_connection(database.url)
+    assert connection is not None
+    await hang_up(connection)
+
+
+async def test_opening_costs_one_connection_and_it_serves_the_first_call(database: Database) -> None:
+    asked = (
+        "select array_agg(pid) from pg_stat_activity where datname = current_database() and usename = 'holdfast_app'"
+        " and application_name <> $1"
+    )
+    async with pooled(Address(given=database.url)) as pool:
+        (first,) = database.ask_owner(asked, KEPT["application_name"])
+        await Store(pool).submit(Submission("work"))
+        assert database.ask_owner(asked, KEPT["application_name"]) == [first]
+
+
+async def test_arrays_are_carried_though_their_types_are_asked_for_once(database: Database) -> None:
+    for _ in range(2):
+        async with database.connect() as connection:
+            assert await connection.fetchval("select $1::uuid[] || $2::uuid[]", [UUID(int=1)], []) == [UUID(int=1)]
+            assert await connection.fetchval("select $1::text[]", ["a", None]) == ["a", None]
+            lease = await connection.fetchval("select null::holdfast.lease")
+            assert lease is None

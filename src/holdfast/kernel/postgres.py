@@ -6,9 +6,9 @@ answer, is it new enough, does it accept writes?
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import asyncpg
@@ -20,6 +20,10 @@ from holdfast.kernel.silence import give_up_in_silence
 
 connect_timeout_seconds = 10
 statements_kept = 100
+FIRST_OID_NOT_FIXED = 10_000
+"""Below this the number of a built-in type is the same on every server."""
+ROW_TYPE = b"c"
+"""The type of a catalog's rows. It differs between versions."""
 
 # What the driver raises when the server is gone or says no. The last one is its own confusion when a connection breaks
 # between two messages.
@@ -80,29 +84,46 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
         connection = await connect(url)
     try:
         with reachable(url):
-            await check_server(connection)
+            refuse_unfit(await connection.fetchrow(FITNESS))
         yield connection
     finally:
-        with contextlib.suppress(*DRIVER_ERRORS):
-            await connection.close(timeout=5)
+        await hang_up(connection)
+
+
+class TypesKnown(NamedTuple):
+    """Stands in for the lookup statement when none was sent. asyncpg reads only its name."""
+
+    name: str = "known"
+
+
+class Connection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that looks up the built-in types once per process, not once per connection.
+
+    Otherwise the arrays of the first submit cost the server 4 ms. Built-in types have the same number on every server;
+    the types of a schema are still looked up on each connection.
+    """
+
+    _builtin: ClassVar[dict[frozenset[int], list[asyncpg.Record]]] = {}
+
+    async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> tuple[Any, Any]:  # noqa: ASYNC109
+        wanted = frozenset(typeoids)
+        if max(wanted) >= FIRST_OID_NOT_FIXED:
+            return await super()._introspect_types(typeoids, timeout)  # type: ignore[no-any-return]
+        if wanted in self._builtin:
+            return self._builtin[wanted], TypesKnown()
+        types, statement = await super()._introspect_types(typeoids, timeout)
+        if not any(one["kind"] == ROW_TYPE for one in types):
+            self._builtin[wanted] = types
+        return types, statement
 
 
 async def connect(url: str, *, prepared: bool = False, **options: Any) -> asyncpg.Connection:
     """A connection that keeps prepared statements only if it is told to. Raises what the driver raises."""
     size = statements_kept if prepared else 0
+    options["connection_class"] = Connection
     connection = await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=size, **options)
     give_up_in_silence(connection._transport.get_extra_info("socket"))
     return connection
-
-
-async def is_pooler(connection: asyncpg.Connection) -> bool:
-    """Whether somebody stands between us and the server.
-
-    Behind a transaction pooler the next statement may meet another server process, where a prepared statement of the
-    same name may be somebody else's. A pooler greets its clients with a process number of its own making.
-    """
-    number = await connection.fetchval("select pg_backend_pid()")
-    return bool(number != connection.get_server_pid())
 
 
 async def leave_as_it_is(connection: asyncpg.Connection) -> None:
@@ -112,10 +133,13 @@ async def leave_as_it_is(connection: asyncpg.Connection) -> None:
 @contextlib.asynccontextmanager
 async def pooled(address: Address, *, connections: int = 10) -> AsyncIterator[asyncpg.Pool]:
     """A pool of the application's connections, opened as they are needed. Raises what `connected` raises."""
-    async with connected(address.nearest()) as connection:
-        prepared = not await is_pooler(connection)
+    first = [await first_connection(address.nearest())]
+    prepared = first[0] is not None
 
     async def connect_anew(*_: object, **options: Any) -> asyncpg.Connection:
+        kept = first.pop() if first else None
+        if kept and not kept.is_closed():
+            return kept
         if address.embedded and not address.embedded.is_ready():
             raise ConnectionRefusedError("the embedded Postgres is just being started again")
         return await connect(await asyncio.to_thread(address.nearest), prepared=prepared, **options)
@@ -124,31 +148,61 @@ async def pooled(address: Address, *, connections: int = 10) -> AsyncIterator[as
     try:
         yield pool
     finally:
+        for unused in filter(None, first):
+            await hang_up(unused)
         try:
             await asyncio.wait_for(pool.close(), 5)
         except DRIVER_ERRORS:
             pool.terminate()
 
 
-async def check_server(connection: asyncpg.Connection) -> None:
-    """Refuse a server that Holdfast cannot work on."""
-    row = await connection.fetchrow(
-        "select current_setting('server_version_num')::int as number, current_setting('server_version') as name,"
-        " pg_is_in_recovery() as standby, current_setting('transaction_read_only')::bool as read_only"
-    )
-    refuse_unfit(row["number"], row["name"], standby=row["standby"], read_only=row["read_only"])
+async def first_connection(url: str) -> asyncpg.Connection | None:
+    """A connection with prepared statements to a server that is fit; None if a pooler stands before it.
+
+    Behind a transaction pooler the next statement may meet another server process, where a prepared statement of the
+    same name may be somebody else's. A pooler greets its clients with a process number of its own making. Until that is
+    known nothing is prepared under a name, and all is asked in one transaction. Raises what `connected` raises.
+    """
+    with reachable(url):
+        connection = await connect(url, prepared=True)
+        try:
+            async with connection.transaction():
+                row = await (await connection.prepare(FITNESS, name="")).fetchrow()
+            refuse_unfit(row)
+        except asyncpg.ConnectionDoesNotExistError:  # so answers a pooler of single statements, if it is not gone
+            async with connected(url):
+                return None
+        except BaseException:
+            await hang_up(connection)
+            raise
+        if row["process"] == connection.get_server_pid():
+            return connection
+        await hang_up(connection)
+        return None
 
 
-def refuse_unfit(number: int, name: str, *, standby: bool, read_only: bool) -> None:
-    """The decision of `check_server` over what the server said of itself."""
-    if number < OLDEST_POSTGRES * 10_000:
+async def hang_up(connection: asyncpg.Connection) -> None:
+    with contextlib.suppress(*DRIVER_ERRORS):
+        await connection.close(timeout=5)
+
+
+FITNESS = (
+    "select current_setting('server_version_num')::int as number, current_setting('server_version') as name,"
+    " pg_is_in_recovery() as standby, current_setting('transaction_read_only')::bool as read_only,"
+    " pg_backend_pid() as process"
+)
+
+
+def refuse_unfit(server: Mapping[str, Any]) -> None:
+    """Refuse a server that Holdfast cannot work on, by what it answered to FITNESS."""
+    if server["number"] < OLDEST_POSTGRES * 10_000:
         raise DatabaseTooOld(
-            f"It is {name}; Holdfast needs {OLDEST_POSTGRES} or newer.",
+            f"It is {server['name']}; Holdfast needs {OLDEST_POSTGRES} or newer.",
             fix="Upgrade the server, or unset HOLDFAST_URL to use the embedded Postgres.",
         )
-    if standby:
+    if server["standby"]:
         raise DatabaseReadOnly("It is a standby.", fix="Point HOLDFAST_URL at the primary.")
-    if read_only:
+    if server["read_only"]:
         raise DatabaseReadOnly(
             "default_transaction_read_only is on.",
             fix="Point HOLDFAST_URL at a server or role that may write, or: "
