@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -16,10 +17,11 @@ from holdfast.testing.providers.faults import status
 from holdfast.wakeups import queue as queues
 from holdfast.wakeups import sqs
 from holdfast.wakeups.publishing import Wakings
-from holdfast.wakeups.queue import Queue, queue_named, region_of, task_named
+from holdfast.wakeups.queue import Message, Queue, queue_named, region_of, task_named
 from holdfast.wakeups.sqs import SqsWakeups
 from tests.doors.amazon import RECEIVE, Line
 from tests.promises.stage import MINUTE, submit
+from tests.tiers import deep_but
 from tests.worker.crew import eventually
 
 SOON = 20.0
@@ -65,6 +67,7 @@ async def test_a_message_about_a_task_that_waits_wakes(listen: Listen, line: Lin
     assert ear.hears
 
 
+@pytest.mark.deep
 async def test_a_message_is_kept_while_its_task_runs_and_deleted_when_it_has_ended(
     listen: Listen, line: Line, store: Store
 ) -> None:
@@ -96,7 +99,7 @@ async def test_the_message_of_a_worker_that_died_comes_back(listen: Listen, line
     assert (again.task_id, again.received) == (task, 2)
 
 
-@pytest.mark.parametrize("why", ["held", "ended", "later", "unheard of"])
+@pytest.mark.parametrize("why", deep_but(["ended"], ["held", "ended", "later", "unheard of"]))
 async def test_a_message_about_a_task_that_nobody_may_take_wakes_nobody_and_is_deleted(
     listen: Listen, line: Line, store: Store, why: str
 ) -> None:
@@ -142,6 +145,7 @@ async def test_a_message_that_is_of_no_use_here_is_handed_on_later_each_time(
     assert shown[-1] < 80
 
 
+@pytest.mark.deep
 async def test_who_stops_listening_gives_back_what_was_not_begun(listen: Listen, line: Line, store: Store) -> None:
     task = await submit(store)
     ear = listen(settle_after_seconds=SOON)
@@ -150,6 +154,27 @@ async def test_who_stops_listening_gives_back_what_was_not_begun(listen: Listen,
     assert await line.counted() == (0, 1)
     await ear.close()
     assert await line.counted() == (1, 0)
+
+
+class Counting(Queue):
+    received = 0
+
+    async def receive(self, **how: Any) -> list[Message]:
+        self.received += 1
+        return await super().receive(**how)
+
+
+async def test_nothing_is_received_while_nobody_waits(line: Line, store: Store) -> None:
+    async def all_wait(tasks: Sequence[UUID]) -> Sequence[UUID]:
+        return tasks
+
+    await line.send(await submit(store))
+    queue = Counting(line.queue_url)
+    ear = SqsWakeups(queue, all_wait, settle_after_seconds=SOON, poll_seconds=1)
+    async with contextlib.aclosing(Closing(ear)):
+        assert await ear.wait(SOON)
+        assert await line.counted() == (0, 1)
+        assert queue.received == 1
 
 
 async def test_doubled_messages_leave_one_in_hand(listen: Listen, line: Line, store: Store) -> None:
@@ -212,6 +237,7 @@ async def test_a_queue_that_is_away_is_told_of_once_and_heard_again(
     assert said == ["wake-ups are not heard; polling goes on", "wake-ups are heard again"]
 
 
+@pytest.mark.deep
 async def test_a_database_that_is_away_costs_no_message(line: Line, store: Store) -> None:
     """Who cannot ask takes every message for one that may matter."""
 

@@ -24,8 +24,9 @@ from holdfast.wakeups.publishing import Wakings, publish_on
 from holdfast.wakeups.queue import Queue
 from holdfast.wakeups.sqs import SqsWakeups
 from tests.doors.amazon import Line
-from tests.doors.test_store import answers, transaction_pooler
+from tests.doors.test_store import answers, pooler
 from tests.promises.stage import MINUTE, submit
+from tests.tiers import deep
 
 SOON = 20.0
 """Nothing here takes so long, unless it does not happen."""
@@ -59,6 +60,7 @@ async def heard(wakeups: Wakeups) -> None:
     async with asyncio.timeout(SOON):
         while not wakeups.hears:
             await wakeups.wait(0.01)
+        await wakeups.wait(0.01)  # whoever hears from now on is woken once, for what was missed
 
 
 Listen = Callable[[Address, asyncpg.Pool, str], Wakeups]
@@ -78,7 +80,7 @@ class PublishedWakeups(SqsWakeups):
         await super().close()
 
 
-@pytest.fixture(params=["postgres", "sqs"])
+@pytest.fixture(params=["postgres", deep("sqs")])
 def listen(request: pytest.FixtureRequest) -> Listen:
     """How each implementation is made. A new one is added here."""
     if request.param == "postgres":
@@ -220,12 +222,13 @@ async def test_a_listener_that_was_cut_off_hears_again_and_is_woken_once(
     assert await ear.wakeups.wait(SOON)
 
 
+@pytest.mark.deep
 @only_postgres
 async def test_behind_a_pooler_nothing_is_heard_and_that_is_known(
     listen: Listen, ground: Ground, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(by_postgres, "echo_within_seconds", 0.3)
-    with transaction_pooler(ground.server.url(database=database.name)) as url:
+    with pooler(ground.server.url(database=database.name)) as url:
         await answers(url)
         async with hearing(listen, url) as ear:
             await ear.doze()

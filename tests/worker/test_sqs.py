@@ -50,6 +50,7 @@ async def until_asleep(crew: Crew, line: Line) -> None:
     await eventually(look, "its listening")
 
 
+@pytest.mark.deep
 async def test_a_message_wakes_a_worker_that_seldom_looks(crew: Crew, line: Line) -> None:
     crew.start(poll_seconds=RARELY)
     await until_asleep(crew, line)
@@ -64,6 +65,7 @@ async def test_a_message_wakes_a_worker_that_seldom_looks(crew: Crew, line: Line
     await eventually(no_message, "the deleting")
 
 
+@pytest.mark.deep
 async def test_messages_that_are_all_lost_cost_the_time_until_the_next_look(crew: Crew, line: Line) -> None:
     line.faults.add("POST", "/", change({}, remove=["Messages"]), headers=RECEIVE, times=None)
     crew.start(poll_seconds=0.5)
@@ -72,6 +74,7 @@ async def test_messages_that_are_all_lost_cost_the_time_until_the_next_look(crew
     assert times(crew, 1, 2) == [1, 1]
 
 
+@pytest.mark.deep
 async def test_messages_that_come_ten_times_and_in_any_order_run_nothing_twice(crew: Crew, line: Line) -> None:
     numbers = range(6)
     await crew.store.pause_queue("default")
