@@ -1,13 +1,19 @@
 """Whatever dies, what it was running is run again soon, once, and what is innocent is not punished."""
 
+import asyncio
+import contextlib
 import signal
 import time
+from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import psutil
 import pytest
 
 from holdfast.sdk.task import Task
+from holdfast.testing import Database
+from tests.promises.stage import until_somebody_waits_for_a_lock
 from tests.worker import app
 from tests.worker.crew import Crew, Worker, eventually
 
@@ -31,6 +37,54 @@ async def test_what_a_killed_runner_ran_is_run_again_at_once(crew: Crew) -> None
         assert (end.outcome, read["attempt"], read["crashes"]) == ("done", 2, 1)
 
 
+HOLD_CLAIMS_UP = """
+create function public.hold_up() returns trigger language plpgsql as
+'begin perform pg_advisory_xact_lock_shared(7); return new; end';
+create trigger hold_up before update on holdfast.task for each row
+when (new.lease_token is not null and old.lease_token is null) execute function public.hold_up()
+"""
+
+
+@contextlib.asynccontextmanager
+async def a_last_claim(live: Database, crew: Crew, worker: Worker) -> AsyncIterator[UUID]:
+    """The task of a claim that is under way when its runner is killed and buried, and is committed at the end."""
+    async with live.connect_owner() as owner:
+        await owner.execute(HOLD_CLAIMS_UP)
+        (known,) = await eventually(crew.store.workers, "its greeting")
+        await owner.execute("select pg_advisory_lock(7)")
+        (task,) = await crew.submit(app.add.submission(1, 2))
+        await until_somebody_waits_for_a_lock(owner)
+        worker.kill(keeper=False)
+
+        async def is_buried() -> bool:
+            return known.id not in [one.id for one in await crew.store.workers()]
+
+        await eventually(is_buried, "its burial")
+        yield task
+        await owner.execute("select pg_advisory_unlock(7)")
+
+
+@pytest.mark.deep
+async def test_what_a_runner_claimed_as_it_died_is_run_at_once(live: Database, crew: Crew) -> None:
+    worker = crew.start(lease_seconds=LONG)
+    async with a_last_claim(live, crew, worker) as task:
+        pass
+    (end,) = await crew.ended([task], within=LONG / 2)
+    read = await crew.read(end.task_id)
+    assert (end.outcome, read["attempt"], read["crashes"]) == ("done", 1, 0)
+
+
+@pytest.mark.deep
+async def test_a_worker_that_leaves_gives_back_what_a_runner_claimed_as_it_died(live: Database, crew: Crew) -> None:
+    worker = crew.start(lease_seconds=LONG)
+    async with a_last_claim(live, crew, worker) as task:
+        worker.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(worker.process.wait, LONG / 2) == 0
+    read = await crew.read(task)
+    assert (read["lease_expires_at"], read["crashes"]) == (None, 0)
+
+
+@pytest.mark.deep
 async def test_a_runner_without_its_keeper_gives_its_work_back_and_ends(crew: Crew) -> None:
     worker = crew.start(lease_seconds=LONG)
     tasks = await crew.submit(
@@ -89,7 +143,10 @@ async def test_a_task_that_kills_its_worker_ends_after_three_and_harms_nobody(cr
     assert worker.process.poll() is None
 
 
-@pytest.mark.parametrize("task", [app.stepped, app.stepped_sync], ids=["async", "sync"])
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(app.stepped_sync, id="sync"), pytest.param(app.stepped, id="async", marks=pytest.mark.deep)],
+)
 async def test_what_is_done_is_not_done_again_after_a_crash(crew: Crew, task: object) -> None:
     crew.start(lease_seconds=LONG)
     sync = task is app.stepped_sync
@@ -125,6 +182,7 @@ async def finals(crew: Crew) -> list[str]:
     return [verb for task in ended for verb in await crew.verbs(task["id"]) if verb in ("done", "fail", "cancel")]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("who", ["both", *(pytest.param(one, marks=pytest.mark.long) for one in ("runner", "keeper"))])
 async def test_a_worker_that_slept_through_its_lease_changes_nothing(crew: Crew, who: str) -> None:
     first, _ = await stopped(crew, keeper=who != "runner", runners=who != "keeper")
@@ -134,6 +192,7 @@ async def test_a_worker_that_slept_through_its_lease_changes_nothing(crew: Crew,
     assert await finals(crew) == ["done"] * 51
 
 
+@pytest.mark.deep
 async def test_a_stopped_keeper_costs_a_task_no_more_than_one_crash(crew: Crew) -> None:
     worker = crew.start(lease_seconds=2.0, poll_seconds=0.1)
     (task,) = await crew.submit(app.hold.submission("go", "held"))
@@ -187,6 +246,7 @@ async def test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled(crew: Crew) 
     assert (end.outcome, read["attempt"], read["crashes"], read["failures"]) == ("done", 1, 0, 0)
 
 
+@pytest.mark.deep
 async def test_a_handler_that_will_not_be_cancelled_is_ended(crew: Crew) -> None:
     crew.start(lease_seconds=1.0)
     (task,) = await crew.submit(app.stubborn.submission("stubborn"))
@@ -196,6 +256,7 @@ async def test_a_handler_that_will_not_be_cancelled_is_ended(crew: Crew) -> None
     await crew.noted("stubborn-swallowed")
 
 
+@pytest.mark.deep
 async def test_a_handler_stuck_past_its_timeout_is_ended_and_tried_again(crew: Crew) -> None:
     crew.start(lease_seconds=LONG)
     (end,) = await crew.run(app.stuck_too_long.submission())
@@ -204,6 +265,7 @@ async def test_a_handler_stuck_past_its_timeout_is_ended_and_tried_again(crew: C
     assert (await crew.read(end.task_id))["crashes"] == 0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("hog", "seconds"), [(app.busy, 4), (app.parse, 2.5)], ids=["a loop", "a huge json.loads"])
 async def test_a_handler_that_holds_the_interpreter_does_not_cost_others_their_leases(
     crew: Crew, hog: Task[..., Any], seconds: float
@@ -221,6 +283,7 @@ async def test_a_handler_that_holds_the_interpreter_does_not_cost_others_their_l
 # Replacements
 
 
+@pytest.mark.deep
 async def test_runners_come_and_go_and_leave_nothing_open(crew: Crew) -> None:
     worker = crew.start(lease_seconds=LONG)
     before = 0

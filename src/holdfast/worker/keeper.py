@@ -34,6 +34,7 @@ look_every_seconds = 0.2
 hello_every_seconds = 5.0
 load_within_seconds = 60.0
 restart_seconds = 0.1, 10.0
+late_claims_seconds = 1.0
 alone_at_most = 4
 
 
@@ -61,10 +62,12 @@ class Keeper:
         self.processes = processes
         self.children: dict[str, Child] = {}
         self._apart: set[Child] = set()
+        self._burying: set[Child] = set()
         self._alone = asyncio.Semaphore(alone_at_most)
         self._leaving = asyncio.Event()
         self._chores: set[asyncio.Task[None]] = set()
         self._running_apart: set[asyncio.Task[None]] = set()
+        self._late: set[asyncio.Task[None]] = set()
         self._spawned: list[Child] = []
         self._tasks: dict[str, Json] = {}
         self._schedules: list[str] = []
@@ -98,7 +101,7 @@ class Keeper:
         ]
         self._on_ready(Serving(self.plan, list(self._tasks), line.place))
         await asyncio.gather(*keeping)
-        await asyncio.gather(*self._running_apart, return_exceptions=True)
+        await asyncio.gather(*self._running_apart, *self._late, return_exceptions=True)
         for task in self._chores:
             task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
@@ -219,10 +222,25 @@ class Keeper:
             if blamed:
                 await self._insist(lambda: self.store.lose_these(blamed))
                 child.begun = {}
-        kept = [UUID(task) for other in self._apart if other.worker == child.worker for task in other.begun]
         if child.alone is None:
-            await self._insist(lambda: self.store.hand_back(child.worker, kept))
+            await self._hand_back(child)
             await self._insist(lambda: self.store.goodbye(child.worker))
+            if not child.leaving:
+                self._begin(self._hand_back_late_claims(child), self._late)
+
+    async def _hand_back(self, child: Child) -> None:
+        """Give its leases back, but for those of processes that it had started for one task."""
+
+        def kept() -> list[UUID]:
+            apart = self._apart | self._burying
+            return [UUID(task) for other in apart if other.worker == child.worker for task in other.begun]
+
+        await self._insist(lambda: self.store.hand_back(child.worker, kept()))
+
+    async def _hand_back_late_claims(self, child: Child) -> None:
+        """A claim that was under way when the runner died may commit after its leases went back."""
+        await asyncio.sleep(late_claims_seconds)
+        await self._hand_back(child)
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """The answer, however long the database is away; but whoever leaves does not wait for ever."""
@@ -257,13 +275,17 @@ class Keeper:
             log.warning("a task could not be run apart", extra={"task_id": task_id, "error": str(error)})
         finally:
             self._apart.discard(child)
+            self._burying.add(child)
             child.close()
-        await self._bury(child, code)
-        left: list[Settlement] = [
-            (one.proof, Cancelled() if one.reason == "cancel" else RELEASED) for one in child.begun.values()
-        ]
-        if left:
-            await self._insist(lambda: self.store.settle(*left))
+        try:
+            await self._bury(child, code)
+            left: list[Settlement] = [
+                (one.proof, Cancelled() if one.reason == "cancel" else RELEASED) for one in child.begun.values()
+            ]
+            if left:
+                await self._insist(lambda: self.store.settle(*left))
+        finally:
+            self._burying.discard(child)
         parent.tell("over", [task_id])
 
     def _everyone(self) -> list[Child]:
