@@ -12,8 +12,10 @@ from holdfast import Fatal, Holdfast, Later, RateLimited, Transient, progress, s
 from holdfast.errors import RequestInvalid, TaskCancelled, TaskError, TaskFailed
 from holdfast.kernel.lifecycle import Lifecycle, after, final, owner, work
 from holdfast.kernel.running import current
-from holdfast.kernel.task import Moved
+from holdfast.kernel.task import Lease, Moved
+from holdfast.sdk.client import all_pointed_at
 from holdfast.testing import Engine
+from tests.worker.crew import eventually
 
 hf = Holdfast()
 calls: list[str] = []
@@ -316,8 +318,52 @@ def test_a_test_begins_with_nothing_and_leaves_nothing(holdfast: Engine) -> None
     assert hf.settings.url == holdfast.database.url
 
 
+def test_an_application_that_is_used_at_that_moment_is_at_the_test_database_too() -> None:
+    class Busy(Holdfast):
+        def close(self) -> None:
+            super().close()
+            seen.append(self.settings.url)
+
+    seen: list[str | None] = []
+    own, of_the_test = "postgresql://owner@production/shop", "postgresql://test@local/test"
+    app = Busy(own)
+    with all_pointed_at(app.settings.model_copy(update={"url": of_the_test})):
+        assert seen == [of_the_test]
+    assert seen == [of_the_test, own]
+
+
 def test_what_is_no_task_is_not_run(holdfast: Engine) -> None:
     wrong: Any = len
     for way in (holdfast.run, holdfast.start):
         with pytest.raises(TypeError, match=r"<built-in function len> is no task\. Pass a function .* @hf\.task"):
             way(wrong, "x")
+
+
+LOCK_IS_HELD = """
+select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'advisory')
+"""
+
+
+async def test_a_row_that_somebody_has_locked_for_a_moment_is_not_passed_over(
+    holdfast: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an attempt had asked for when it crashed may still be at work."""
+    handle = holdfast.start(ingest, "a.pdf")
+    lock = "select pg_advisory_xact_lock(7) from (select from holdfast.task where id = $1 for update) held"
+    looked = []
+
+    async def claim(n: int) -> list[Lease]:
+        leases = await Engine._claim(holdfast, n)
+        looked.append(len(leases))
+        if len(looked) == 3:
+            holdfast.database.ask_owner("select pg_advisory_unlock(7)")
+        return leases
+
+    monkeypatch.setattr(holdfast, "_claim", claim)
+    async with holdfast.database.connect_owner() as other:
+        holdfast.database.ask_owner("select pg_advisory_lock(7)")
+        held = asyncio.create_task(other.fetch(lock, handle.id))
+        await eventually(lambda: asyncio.to_thread(holdfast.database.ask_owner, LOCK_IS_HELD), "the lock")
+        ran = await asyncio.to_thread(holdfast.run, handle)
+        await held
+    assert (looked[:3], ran.result) == ([0, 0, 0], 3)

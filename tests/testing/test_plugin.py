@@ -12,6 +12,7 @@ pytest_plugins = ["pytester"]
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.deep
 def test_the_examples_of_the_documentation_run(pytester: pytest.Pytester) -> None:
     pages = "".join((DOCS / page).read_text() for page in ("testing.md", "concepts/steps.md"))
     files = dict(re.findall(r'```python title="(\w+\.py)"\n(.*?)```', pages, flags=re.DOTALL))

@@ -331,7 +331,8 @@ class Holdfast(Graphs, Crons, Shipped):
     async def _open(self) -> "Opened":
         opened = self._opened
         assert opened is not None  # noqa: S101 - we run in its thread
-        await opened.open(self.settings, self.declare)
+        settings = self.settings
+        await opened.open(settings, self.declare, OPEN.get(settings.url or ""))
         return opened
 
     def close(self) -> None:
@@ -345,18 +346,20 @@ class Holdfast(Graphs, Crons, Shipped):
 EVERY: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()
 FORKED: "list[Opened | None]" = []
 TOLD: list[Settings] = []
+OPEN: dict[str, Store] = {}
+"""For tests: stores that are open already, by the address of their database."""
 
 
 @contextlib.contextmanager
 def all_pointed_at(settings: Settings) -> Iterator[None]:
     """For tests: until the block ends every application here uses this database, whatever it was told."""
+    TOLD.append(settings)  # before the rest: a thread may open an application again at once
     close_all()
-    TOLD.append(settings)
     try:
         yield
     finally:
-        close_all()
         TOLD.pop()
+        close_all()
 
 
 @atexit.register
@@ -371,6 +374,7 @@ def forget_all() -> None:
         FORKED.append(app._opened)  # never collected here, which would end what the parent still uses
         app._lock = threading.Lock()
         app._opened = None
+    OPEN.clear()
 
 
 os.register_at_fork(after_in_child=forget_all)

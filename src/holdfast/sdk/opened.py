@@ -38,8 +38,10 @@ class Opened:
             raise no_database()
         return self.answers
 
-    async def open(self, settings: Settings, declare: Callable[[Store], Awaitable[None]]) -> None:
-        """Open it once. A server declares nothing for a client: its workers do."""
+    async def open(
+        self, settings: Settings, declare: Callable[[Store], Awaitable[None]], store: Store | None = None
+    ) -> None:
+        """Open it once, or take the store that is open. A server declares nothing for a client: its workers do."""
         async with self._opening:
             if self._answers is not None:
                 return
@@ -52,8 +54,10 @@ class Opened:
 
                     answers = RemoteClient(await stack.enter_async_context(calling(settings)))
                 else:
-                    answers = store = await stack.enter_async_context(open_store(settings))
+                    if store is None:
+                        store = await stack.enter_async_context(open_store(settings))
                     await declare(store)
+                    answers = store
                 self._stack = stack.pop_all()
             self.waiting, self._answers = Waiting(answers), answers
 

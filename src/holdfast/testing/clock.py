@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from holdfast.testing.ground import Database
 
 CLOCK_SQL = Path(__file__).with_name("clock.sql").read_text()
+REAL_CLOCK_SQL = """
+create or replace function holdfast.now() returns timestamptz
+language sql stable parallel safe
+as 'select pg_catalog.now()'
+"""
 
 
 class Clock:

@@ -1,7 +1,8 @@
 -- The moved clock of a test database: `holdfast.now()` reads this row, so every connection sees the time a test has set.
 create table holdfast.test_clock (
   single bool primary key default true check (single),
-  at timestamptz not null
+  at timestamptz not null,
+  run uuid  -- the test run that copied this database: no other run may restore it
 );
 insert into holdfast.test_clock (at) values ('2030-01-01 00:00:00+00');
 grant select on holdfast.test_clock to public;

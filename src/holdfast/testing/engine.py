@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-import asyncpg
-
 from holdfast.errors import HoldfastError, TaskCancelled, TaskError, TaskFailed
 from holdfast.kernel.attempt import Attempt
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Completion, Done, Ended, Lease, Outcome
@@ -26,7 +23,7 @@ from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
-from holdfast.sdk.client import EVERY, Holdfast, all_pointed_at
+from holdfast.sdk.client import EVERY, OPEN, Holdfast, all_pointed_at
 from holdfast.sdk.dag import Dag
 from holdfast.sdk.desk import StoreDesk
 from holdfast.sdk.handle import Handle
@@ -66,12 +63,11 @@ class Engine(StoreDesk):
         with contextlib.ExitStack() as stack:
             self._loop = Background()
             stack.callback(self._loop.stop)
-            opened = contextlib.AsyncExitStack()
-            stack.callback(lambda: self._loop.call(opened.aclose()))
-            pool = self._loop.call(opened.enter_async_context(pooled(Address(given=self.database.url))))
-            self.store = Store(Bridge(self._loop, pool))
+            self.store = Store(self.database.bridge())
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-test-")))
             stack.enter_context(all_pointed_at(Settings.model_construct(url=self.database.url, home=home)))
+            OPEN[self.database.url] = self.store
+            stack.callback(OPEN.pop, self.database.url)
             self._stack = stack.pop_all()
         return self
 
@@ -165,6 +161,7 @@ class Engine(StoreDesk):
                 await self._beat(running.values())
                 await self.store.sweep()
                 await tick(Schedules.beside(self.store))
+                contested = not running and self._somebody_writes()
                 claimed = await self._claim(slots - len(running))
                 for one in claimed:
                     running[asyncio.create_task(self._attempt(one))] = one
@@ -178,6 +175,9 @@ class Engine(StoreDesk):
                     pause = first_pause_seconds
                 elif running and (pause < longest_pause_seconds or not self._somebody_waits()):
                     pause = min(pause * 2, longest_pause_seconds)
+                elif contested and pause < longest_pause_seconds:
+                    await asyncio.sleep(pause)  # what is locked for a moment was passed over
+                    pause = min(pause * 1.1, longest_pause_seconds)
                 elif moving and not (awaited and await self._has_ended(awaited)) and self._move(began, running):
                     continue
                 elif not running:
@@ -262,6 +262,15 @@ class Engine(StoreDesk):
     def _somebody_waits(self) -> bool:
         return any(app.awaits for app in self._all_apps())
 
+    def _somebody_writes(self) -> bool:
+        """Whether a statement runs in this database that is not ours: of an attempt that has just crashed, say."""
+        return bool(
+            self.database.ask_owner(
+                "select exists (select from pg_stat_activity where datname = current_database() and state = 'active'"
+                " and backend_type = 'client backend' and pid <> pg_backend_pid())"
+            )
+        )
+
     # Looking
 
     async def _has_ended(self, task_id: UUID) -> bool:
@@ -288,15 +297,3 @@ class Engine(StoreDesk):
             return handle.value(ended), None
         except (TaskFailed, TaskCancelled) as error:
             return None, error
-
-
-class Bridge:
-    """The store's connections, for whichever event loop asks: they live in the engine's own."""
-
-    def __init__(self, loop: Background, pool: asyncpg.Pool) -> None:
-        self._loop = loop
-        self._pool = pool
-
-    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        rows: list[asyncpg.Record] = await self._loop.acall(self._pool.fetch(query, *arguments))
-        return rows
