@@ -1,4 +1,6 @@
 # Two commands: `make run` and `make test`. Both call `make setup` first, which is instant once it has run.
+# Tests come in tiers: `make test` is what one runs while working, `make check` adds the deep tier, `make crash` the long
+# runs; CONTRIBUTING.md says what belongs where.
 
 # The first Python on PATH that is new enough.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -6,6 +8,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 BIN := .venv/bin
 UV := $(BIN)/uv
+# Where all is broken the first thirty failures say so; the others would take hours.
+PYTEST := $(BIN)/pytest -n auto --maxfail=30
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests start processes by the hundred: modules are compiled once, not in each.
@@ -26,11 +30,15 @@ ifneq ($(shell $(BIN)/python -c 'import sys; print(sys.prefix)' 2>/dev/null),$(C
 $(shell rm -f .venv/ready)
 endif
 
-.PHONY: help setup run test lint crash mutants bench bench-peers docs lock clean packages azurite brokers
+# What is ours: a clone also holds what its user puts there.
+SOURCES := src tests bench examples
+
+.PHONY: help setup run test check lint crash mutants bench bench-peers docs lock clean packages azurite brokers
 
 help:
 	@echo 'make run     start Holdfast on http://127.0.0.1:7777'
-	@echo 'make test    every check and every test'
+	@echo 'make test    lint, types and the first tier of tests'
+	@echo 'make check   make test, then the deep tier: processes killed, all seeds and pairs, other Postgres, a browser'
 	@echo 'make setup   .venv with the locked versions (run and test do this themselves)'
 	@echo 'make lint    ruff, mypy --strict, import rules'
 	@echo 'make crash   the long fault runs; most of an hour'
@@ -42,6 +50,7 @@ help:
 	@echo 'make clean   remove what setup and the tools made; .holdfast stays'
 
 setup: .venv/weights
+	@:
 
 .venv/ready: requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo 'Holdfast needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3 $(MAKECMDGOALS)'; exit 1; }
@@ -61,17 +70,28 @@ setup: .venv/weights
 run: setup
 	@exec $(BIN)/holdfast up --demo
 
-test: setup lint packages
-	$(BIN)/pytest -n auto -m 'not long'
+test:
+	@echo "[1/3] $$(date +%T) setup"
+	@$(MAKE) --no-print-directory setup
+	@echo "[2/3] $$(date +%T) lint"
+	@$(MAKE) --no-print-directory lint
+	@echo "[3/3] $$(date +%T) tests, the first tier"
+	@$(PYTEST) -m 'not deep and not long'
+
+check: test packages
+	@echo "[deep, 1/2] $$(date +%T) what each test of the first tier may cost"
+	@$(BIN)/python -m tests.costs
+	@echo "[deep, 2/2] $$(date +%T) tests, the deep tier"
+	@$(PYTEST) -m 'deep and not long'
 
 lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The oldest Postgres we promise, a pooler to stand before it, and a browser. Without them their tests say that they are
-# skipped.
+# For the deep tier: the oldest Postgres we promise, a pooler to stand before it, and a browser. Without them their tests
+# say that they are skipped.
 packages: azurite
 	@{ test -x /usr/lib/postgresql/15/bin/postgres && test -x /usr/sbin/pgbouncer && command -v chromium >/dev/null; } \
 		|| test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || { \

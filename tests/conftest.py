@@ -1,6 +1,7 @@
 """The test ground: one Postgres server for the run, a database of its own for each test."""
 
 import contextlib
+import gc
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -9,24 +10,35 @@ from pathlib import Path
 import psutil
 import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from hypothesis import settings
 
-from holdfast.kernel.embedded import binary_folders, major_version
+from holdfast.kernel.embedded import binary_folders, major_version, read_postmaster
 from holdfast.kernel.store import Store
 from holdfast.testing import Clock, Database, Ground
+from tests.costs import Costs
 from tests.doors import amazon
+from tests.hangs import Hangs
 from tests.objects import servers
 from tests.sharing import shared
+from tests.tiers import Tiers
 from tests.worker.crew import Crew
-from tests.worker.living import running_clock
 
 POSTGRES_VERSIONS = (15, 16, 18)
-TRIED_FIRST = (15, 18)
 MEMORY = Path("/dev/shm")  # noqa: S108
 gigabytes_wanted = 6
 answer_within_seconds = 60.0
 
 
-def pytest_configure() -> None:
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are collected and stay until the end: the collector need not look at them again and again."""
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Before anything is made.
 
     Thousands of databases are made and dropped: in memory, if there is room, five times as fast as on a disk. And a
@@ -35,6 +47,12 @@ def pytest_configure() -> None:
     if "TMPDIR" not in os.environ and memory_has_room():
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None
+    # What Hypothesis finds by chance belongs into the long runs; the others are the same each time.
+    settings.register_profile("each run is the same", derandomize=config.option.markexpr != "long", database=None)
+    settings.load_profile("each run is the same")
+    config.pluginmanager.register(Tiers(config))
+    config.pluginmanager.register(Hangs(config))
+    config.pluginmanager.register(Costs(config), "costs")
     for phase in ("connect", "read", "write", "pool"):
         setattr(DEFAULT_TIMEOUT_CONFIG, phase, answer_within_seconds)
 
@@ -49,8 +67,9 @@ def memory_has_room() -> bool:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for processes and for Postgres more than they compute: two on each core, and one more."""
-    return 2 * min(os.cpu_count() or 1, 4) + 1
+    """Two per core: tests wait about half of their time. On 2 cores 3 took 199 s, 4 took 174 s, 5 took 168 s."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 2 * min(cores, 4)
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +82,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path
 
 
 @pytest.fixture(scope="session")
-def ground_of(run_folder: Path) -> Iterator[Callable[[int], Ground]]:
+def ground_of(run_folder: Path, pytestconfig: pytest.Config) -> Iterator[Callable[[int], Ground]]:
     """The server of a given Postgres version, started when first asked for."""
     bindirs = {major_version(folder): folder for folder in binary_folders()}
     grounds: dict[int, Ground] = {}
@@ -75,6 +94,8 @@ def ground_of(run_folder: Path) -> Iterator[Callable[[int], Ground]]:
             if version not in grounds:
                 folder = run_folder / f"ground-{version}"
                 grounds[version] = stack.enter_context(Ground(folder, bindir=bindirs[version]))
+                if running := read_postmaster(grounds[version].server.home):
+                    pytestconfig.pluginmanager.getplugin("costs").postmasters.append(running.pid)
             return grounds[version]
 
         yield ground
@@ -92,14 +113,15 @@ def holdfast_ground(ground: Ground) -> Ground:
 
 
 EACH_POSTGRES = [
-    pytest.param(one, id=f"postgres{one}", marks=[pytest.mark.long] * (one not in TRIED_FIRST))
-    for one in POSTGRES_VERSIONS
+    pytest.param(15, id="postgres15", marks=pytest.mark.deep),
+    pytest.param(16, id="postgres16", marks=pytest.mark.long),
+    pytest.param(18, id="postgres18"),
 ]
 
 
 @pytest.fixture(params=EACH_POSTGRES)
 def every_ground(request: pytest.FixtureRequest, ground_of: Callable[[int], Ground]) -> Ground:
-    """The test runs once on each Postgres we promise; `make test` tries the oldest and the newest."""
+    """The test runs once on each Postgres we promise: the newest first, the oldest in the deep tier."""
     return ground_of(request.param)
 
 
@@ -132,7 +154,7 @@ async def store(database: Database) -> AsyncIterator[Store]:
 @pytest.fixture
 def live(ground: Ground) -> Iterator[Database]:
     """A database on which time passes."""
-    with running_clock(ground) as database:
+    with ground.live_database() as database:
         yield database
 
 

@@ -19,7 +19,7 @@ from holdfast.lifecycles.analysis.agents.job import InputFile, Job
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = "<img src=https://evil.example/x onerror=alert(1)><script>alert(1)</script>"
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
+pytestmark = [pytest.mark.deep, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")]
 
 # Every element that has text of its own, with its colour and all backgrounds under it.
 TEXTS = """

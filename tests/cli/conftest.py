@@ -1,39 +1,17 @@
 """A person at the keyboard, in this process: `holdfast(...)` types a command, `stage(...)` sets what it will find."""
 
 import asyncio
-import contextlib
 import io
-import json
-import signal
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pytest
 
-from holdfast.cli import main
 from holdfast.kernel.store import Store
 from holdfast.testing import Database, Ground
-from tests.worker.living import running_clock
+from tests.cli.keyboard import Answer, typed_here
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came back."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
 
 
 class Keyboard(Protocol):
@@ -45,29 +23,21 @@ class Stage(Protocol):
 
 
 @pytest.fixture
-def holdfast(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keyboard]:
+def holdfast(database: Database, monkeypatch: pytest.MonkeyPatch) -> Keyboard:
     """The command, with nothing but pipes around it, on the test's own database."""
     monkeypatch.setenv("HOLDFAST_URL", database.url)
 
     def run(*words: str, stdin: str = "") -> Answer:
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        out, err, code = io.StringIO(), io.StringIO(), 0
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                main(list(words))
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 0
-        return Answer(code, out.getvalue(), err.getvalue())
+        return typed_here(*words)
 
-    before = signal.getsignal(signal.SIGINT)
-    yield run
-    signal.signal(signal.SIGINT, before)
+    return run
 
 
 @pytest.fixture(scope="module")
 def live(ground: Ground) -> Iterator[Database]:
     """A database on which time passes, for all tests of a file."""
-    with running_clock(ground) as database:
+    with ground.live_database() as database:
         yield database
 
 

@@ -17,7 +17,8 @@ from holdfast.cli.lanes import rows
 from holdfast.cli.outcomes import Known, outputs_of, say_items, words_of
 from holdfast.providers.local.provider import Local
 from holdfast.testing import Database
-from tests.cli.conftest import Answer, Keyboard
+from tests.cli.conftest import Keyboard
+from tests.cli.keyboard import Answer
 from tests.cli.test_pipeline import plain
 from tests.cli.test_terminal import Terminal
 from tests.http.serving import serving
@@ -52,6 +53,7 @@ def until(typed: Keyboard, batch: str, status: str) -> dict[str, Any]:
     pytest.fail(f"no job became {status}: {shown}")
 
 
+@pytest.mark.deep
 def test_files_are_sent_followed_to_their_end_and_saved(typed: Keyboard, folder: Path) -> None:
     done = typed("batch", "submit", "a.wav", "b.mp3", "s3://bucket/c.wav", *AT, "--save", "out")
     assert done.code == 0, done.err
@@ -104,6 +106,7 @@ def test_a_dataset_is_sent_by_its_name_and_its_files_keep_theirs(typed: Keyboard
     assert any("https://example.org/bad.wav: It crackles." in line for line in shown.lines)
 
 
+@pytest.mark.deep
 def test_a_job_that_waits_for_a_person_is_told_with_the_words_that_answer(typed: Keyboard) -> None:
     batch = typed("batch", "submit", "s3://b/lost.wav", *AT).out.strip()
     until(typed, batch, "PARKED")
@@ -159,6 +162,7 @@ def test_the_providers_are_listed_with_what_they_lack(typed: Keyboard) -> None:
     assert (refused.code, "set ATTIC_KEY" in refused.err) == (2, True)
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(Local().missing("transcription") is not None, reason="the speech model is not installed")
 @pytest.mark.timeout(180)  # a model is loaded, on a machine that may be busy
 def test_the_samples_are_heard_here_and_it_is_told_how_well(typed: Keyboard) -> None:

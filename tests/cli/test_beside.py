@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from holdfast.testing import Database
+from tests.tiers import deep_after
 
 APP = """
 from holdfast import Holdfast
@@ -102,6 +103,7 @@ def test_code_that_is_saved_is_run(serve: Callable[..., Running], empty_database
     assert ask(empty_database, tmp_path, "start", "second", "{}", "--wait").strip() == '"second"'
 
 
+@pytest.mark.deep
 def test_the_sample_work_moves_and_a_killed_worker_is_replaced(
     serve: Callable[..., Running], empty_database: Database, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_sample_work_moves_and_a_killed_worker_is_replaced(
     assert "computed" in ask(empty_database, tmp_path, "watch", task, "--json").lower()
 
 
+@pytest.mark.deep
 def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[..., Running], tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP + "1 / 0\n")
     running = serve("dev", "app.py")
@@ -130,15 +133,18 @@ def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[...,
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (["worker"], "Nobody said where your tasks are."),
-        (["worker", "--app", "nowhere:hf"], "No module named 'nowhere'"),
-        (["worker", "--app", "app.py:nothing"], "nothing is not there"),
-        (["worker", "--app", "app.py", "--lease", "soon"], "is no duration"),
-        (["up", "--app", "nowhere:hf"], "No module named 'nowhere'"),
-        (["worker", "--app", "no_guard.py"], "Put it under if __name__"),
-        (["up", "--workers", "2"], "Workers must know where your tasks are."),
-    ],
+    deep_after(
+        1,
+        [
+            (["worker"], "Nobody said where your tasks are."),
+            (["worker", "--app", "nowhere:hf"], "No module named 'nowhere'"),
+            (["worker", "--app", "app.py:nothing"], "nothing is not there"),
+            (["worker", "--app", "app.py", "--lease", "soon"], "is no duration"),
+            (["up", "--app", "nowhere:hf"], "No module named 'nowhere'"),
+            (["worker", "--app", "no_guard.py"], "Put it under if __name__"),
+            (["up", "--workers", "2"], "Workers must know where your tasks are."),
+        ],
+    ),
 )
 def test_a_worker_that_cannot_start_says_why(
     empty_database: Database, tmp_path: Path, words: list[str], said: str

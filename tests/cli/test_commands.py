@@ -2,137 +2,119 @@
 
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from holdfast import __version__
-from holdfast.cli import main
 from holdfast.cli.db import split_password
 from holdfast.kernel.migrate import ROOMS
 from holdfast.testing import Database
+from tests.cli.keyboard import run_alone
+from tests.cli.keyboard import typed_alone as holdfast
 from tests.doors.amazon import Line
 from tests.http.serving import serving
 
 
-def holdfast(*words: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return subprocess.run(
-        [sys.executable, "-m", "holdfast", *words],
-        cwd=folder, env={**clean, **environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
 def test_version() -> None:
-    assert holdfast("version").stdout == f"holdfast {__version__}\n"
-    assert json.loads(holdfast("version", "--json").stdout)["holdfast"] == __version__
+    assert run_alone("version").out == f"holdfast {__version__}\n"
+    assert json.loads(holdfast("version", "--json").out)["holdfast"] == __version__
 
 
 def test_help_names_every_command() -> None:
     done = holdfast("--help")
-    assert done.returncode == 0
+    assert done.code == 0
     panels = {"Run": "up worker init", "Tasks": "start watch cancel retry", "Look": "ls show why events",
               "Operate": "workers queues keys lifecycle db doctor version"}  # fmt: skip
     for panel, words in panels.items():
-        shown = done.stdout.partition(f"─ {panel} ─")[2].partition("╰")[0]
+        shown = done.out.partition(f"─ {panel} ─")[2].partition("╰")[0]
         assert [word for word in words.split() if f"│ {word} " not in shown] == []
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
     done = holdfast("fly")
-    assert done.returncode == 2
-    assert "No such command 'fly'" in done.stderr
-    assert done.stdout == ""
+    assert done.code == 2
+    assert "No such command 'fly'" in done.err
+    assert done.out == ""
 
 
 def test_a_mistyped_command_names_the_near_one() -> None:
-    assert "Did you mean 'watch'" in " ".join(holdfast("wacth").stderr.split())
+    assert "Did you mean 'watch'" in " ".join(holdfast("wacth").err.split())
 
 
 def test_a_wrong_setting_is_a_usage_error() -> None:
     done = holdfast("db", "url", HOLDFAST_URL="sqlite://x")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "HOLDFAST_URL" in done.stderr
+    assert (done.code, done.out) == (2, "")
+    assert "HOLDFAST_URL" in done.err
 
 
 def test_a_database_that_does_not_answer_is_exit_5() -> None:
     for words in (("db", "migrate"), ("up",), ("ls", "--json"), ("start", "send")):
         done = holdfast(*words, HOLDFAST_URL="postgresql://a:secret@127.0.0.1:1/b")
-        assert (done.returncode, done.stdout) == (5, "")
-        assert "The database does not answer." in done.stderr
-        assert "secret" not in done.stderr
-        assert "Traceback" not in done.stderr
+        assert (done.code, done.out) == (5, "")
+        assert "The database does not answer." in done.err
+        assert "secret" not in done.err
+        assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(
     "words", ["ls", "show a", "why a", "watch a", "events a", "cancel a", "retry a", "start send", "workers", "queues",
               "queues pause default", "queues resume default", "keys ls"],
 )  # fmt: skip
-def test_looking_makes_no_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
-        monkeypatch.delenv(name)
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(SystemExit) as end:
-        main(words.split())
-    signal.signal(signal.SIGINT, before)
-    assert end.value.code == 5
-    said = capsys.readouterr()
+def test_looking_makes_no_database(tmp_path: Path, words: str) -> None:
+    said = holdfast(*words.split(), folder=tmp_path)
+    assert said.code == 5
     assert (said.out, f"{tmp_path}/.holdfast" in said.err, "HOLDFAST_HOME" in said.err) == ("", True, True)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_serving_to_other_machines_needs_a_key(database: Database) -> None:
-    done = holdfast("up", HOLDFAST_HOST="0.0.0.0", HOLDFAST_URL=database.url)  # noqa: S104
-    assert done.returncode == 2
-    assert "there is no key to ask for" in done.stderr
+    done = run_alone("up", HOLDFAST_HOST="0.0.0.0", HOLDFAST_URL=database.url)  # noqa: S104
+    assert done.code == 2
+    assert "there is no key to ask for" in done.err
 
 
 def test_migrate_tells_what_it_did(empty_database: Database) -> None:
     first = holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url)
     steps = [f"applied {room.name}/{migration.name}" for room in ROOMS for migration in room.migrations]
-    assert first.stdout.splitlines() == [*steps, "applied functions"]
-    assert holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url).stdout == "The schema is up to date.\n"
+    assert first.out.splitlines() == [*steps, "applied functions"]
+    assert holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url).out == "The schema is up to date.\n"
     # The days to come have their partitions already: made while workers run, each would make them plan anew.
     assert empty_database.ask_owner("select holdfast.make_partitions()") == 0
 
 
 def test_url_of_a_server_of_ones_own(database: Database) -> None:
     done = holdfast("db", "url", HOLDFAST_URL=database.url)
-    assert (done.stdout, done.stderr) == (f"{database.url}\n", "")
+    assert (done.out, done.err) == (f"{database.url}\n", "")
 
 
 def test_psql_passes_words_and_exit_codes_on(database: Database) -> None:
-    done = holdfast("db", "psql", "-Atc", "select holdfast.now()", HOLDFAST_URL=database.url)
-    assert done.stdout == "2030-01-01 00:00:00+00\n"
-    assert holdfast("db", "psql", "-c", "select nonsense", HOLDFAST_URL=database.url).returncode == 1
+    done = run_alone("db", "psql", "-Atc", "select holdfast.now()", HOLDFAST_URL=database.url)
+    assert done.out == "2030-01-01 00:00:00+00\n"
+    assert run_alone("db", "psql", "-c", "select nonsense", HOLDFAST_URL=database.url).code == 1
 
 
+@pytest.mark.deep
 def test_the_embedded_server_has_an_owner_and_an_application(tmp_path: Path) -> None:
-    assert holdfast("db", "migrate", folder=tmp_path).returncode == 0
-    application = holdfast("db", "url", folder=tmp_path)
-    assert "://holdfast_app:" in application.stdout
-    assert "Nothing keeps this server running" in application.stderr
-    assert "://holdfast:" in holdfast("db", "url", "--owner", folder=tmp_path).stdout
+    assert run_alone("db", "migrate", folder=tmp_path).code == 0
+    application = run_alone("db", "url", folder=tmp_path)
+    assert "://holdfast_app:" in application.out
+    assert "Nothing keeps this server running" in application.err
+    assert "://holdfast:" in run_alone("db", "url", "--owner", folder=tmp_path).out
     ask = ("-Atc", "select current_user")
-    assert holdfast("db", "psql", *ask, folder=tmp_path).stdout == "holdfast_app\n"
-    assert holdfast("db", "psql", "--owner", *ask, folder=tmp_path).stdout == "holdfast\n"
-    denied = holdfast("db", "psql", "-c", "table holdfast.migration", folder=tmp_path)
-    assert "permission denied" in denied.stderr
+    assert run_alone("db", "psql", *ask, folder=tmp_path).out == "holdfast_app\n"
+    assert run_alone("db", "psql", "--owner", *ask, folder=tmp_path).out == "holdfast\n"
+    denied = run_alone("db", "psql", "-c", "table holdfast.migration", folder=tmp_path)
+    assert "permission denied" in denied.err
     assert (tmp_path / ".holdfast" / ".gitignore").read_text() == "*\n"
 
 
 def test_doctor_looks_at_everything_and_changes_nothing(empty_database: Database) -> None:
     done = holdfast("doctor", "--json", HOLDFAST_URL=empty_database.owner_url)
-    checks = {check["name"]: check for check in json.loads(done.stdout)}
-    assert done.returncode == 0
+    checks = {check["name"]: check for check in json.loads(done.out)}
+    assert done.code == 0
     assert list(checks) == ["python", "settings", "database", "objects", "providers", "server"]
     assert "schema not yet: kernel/0001_clock" in checks["database"]["finding"]
     assert empty_database.ask_owner("select to_regnamespace('holdfast')") is None
@@ -140,25 +122,26 @@ def test_doctor_looks_at_everything_and_changes_nothing(empty_database: Database
 
 def test_doctor_asks_the_providers_that_are_set_up(database: Database) -> None:
     done = holdfast("doctor", HOLDFAST_URL=database.url, OPENAI_BASE_URL="http://127.0.0.1:9/v1")
-    assert done.returncode == 1
-    assert "OPENAI: " in done.stdout
-    assert "Look at its keys and its address" in done.stdout
+    assert done.code == 1
+    assert "OPENAI: " in done.out
+    assert "Look at its keys and its address" in done.out
 
 
+@pytest.mark.deep
 def test_doctor_asks_the_queue_that_wake_ups_go_through(database: Database, line: Line) -> None:
     done = holdfast("doctor", folder=None, HOLDFAST_URL=database.url, **line.variables)
-    assert done.returncode == 0
-    assert f"{line.queue_url}, about 0 messages waiting" in "".join(done.stdout.split("\n"))
+    assert done.code == 0
+    assert f"{line.queue_url}, about 0 messages waiting" in "".join(done.out.split("\n"))
     line.server.stop()
     done = holdfast("doctor", folder=None, HOLDFAST_URL=database.url, **line.variables)
-    assert done.returncode == 1
-    assert "Workers poll meanwhile" in done.stdout
+    assert done.code == 1
+    assert "Workers poll meanwhile" in done.out
 
 
 def test_doctor_makes_no_cluster(tmp_path: Path) -> None:
-    done = holdfast("doctor", folder=tmp_path)
-    assert done.returncode == 0
-    assert "none yet in" in done.stdout
+    done = run_alone("doctor", folder=tmp_path)
+    assert done.code == 0
+    assert "none yet in" in done.out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -171,14 +154,14 @@ def test_doctor_is_not_confused_by_another_service_on_the_port(database: Databas
         threading.Thread(target=greet, daemon=True).start()
         port = str(other.getsockname()[1])
         done = holdfast("doctor", HOLDFAST_URL=database.url, HOLDFAST_PORT=port)
-    assert done.returncode == 0
-    assert f"none at http://127.0.0.1:{port}" in done.stdout
+    assert done.code == 0
+    assert f"none at http://127.0.0.1:{port}" in done.out
 
 
 def test_doctor_knows_who_may_migrate(empty_database: Database) -> None:
     done = holdfast("doctor", HOLDFAST_URL=empty_database.url)
-    assert done.returncode == 5
-    assert "may not change the schema" in done.stdout
+    assert done.code == 5
+    assert "may not change the schema" in done.out
 
 
 @pytest.mark.parametrize(
@@ -195,9 +178,9 @@ def test_the_password_does_not_show_in_the_list_of_processes(address: str, bare:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may take any port")
 def test_a_port_of_roots_is_named_as_such(database: Database) -> None:
-    done = holdfast("up", HOLDFAST_URL=database.url, HOLDFAST_PORT="80")
-    assert done.returncode == 2
-    assert "HOLDFAST_PORT=80: Permission denied." in done.stderr
+    done = run_alone("up", HOLDFAST_URL=database.url, HOLDFAST_PORT="80")
+    assert done.code == 2
+    assert "HOLDFAST_PORT=80: Permission denied." in done.err
 
 
 @pytest.mark.parametrize(
@@ -211,37 +194,37 @@ def test_a_port_of_roots_is_named_as_such(database: Database) -> None:
 )
 def test_doctor_names_what_is_wrong(environment: dict[str, str], code: int, says: str) -> None:
     done = holdfast("doctor", folder=None, **environment)
-    assert done.returncode == code
-    assert says in done.stdout
+    assert done.code == code
+    assert says in done.out
 
 
 def test_doctor_names_a_place_for_files_that_cannot_be_used(database: Database, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     closed = holdfast("doctor", HOLDFAST_URL=database.url, HOLDFAST_OBJECTS=f"file://{tmp_path}/file")
-    assert (closed.returncode, "FAIL  objects" in closed.stdout) == (5, True)
-    away = holdfast(
+    assert (closed.code, "FAIL  objects" in closed.out) == (5, True)
+    away = run_alone(
         "doctor", HOLDFAST_URL=database.url, HOLDFAST_OBJECTS="s3://mine", AWS_ENDPOINT_URL="http://127.0.0.1:1",
         AWS_ACCESS_KEY_ID="id", AWS_SECRET_ACCESS_KEY="hidden",
     )  # fmt: skip
-    assert (away.returncode, "FAIL  objects" in away.stdout, "hidden" in away.stdout) == (5, True, False)
+    assert (away.code, "FAIL  objects" in away.out, "hidden" in away.out) == (5, True, False)
 
 
 def test_doctor_asks_for_files_where_the_server_has_them(database: Database, tmp_path: Path) -> None:
     with serving(database) as address:
         told = {"HOLDFAST_API": address, "HOLDFAST_HOME": str(tmp_path / "home")}
         well = holdfast("doctor", folder=None, **told)
-        assert f"ok    objects    the files of {address}" in well.stdout
-        assert well.returncode == 0
+        assert f"ok    objects    the files of {address}" in well.out
+        assert well.code == 0
         refused = holdfast("doctor", folder=None, **told, HOLDFAST_KEY="hf_secret")
-        assert "FAIL  objects    The place where files are kept cannot be used." in refused.stdout
-        assert (refused.returncode, "hf_secret" in refused.stdout) == (5, False)
+        assert "FAIL  objects    The place where files are kept cannot be used." in refused.out
+        assert (refused.code, "hf_secret" in refused.out) == (5, False)
     away = holdfast("doctor", folder=None, **told)
-    assert f"FAIL  servers    The server does not answer. {address} is away." in away.stdout
-    assert away.returncode == 5
+    assert f"FAIL  servers    The server does not answer. {address} is away." in away.out
+    assert away.code == 5
     assert not (tmp_path / "home").exists()
 
 
 def test_doctor_names_settings_without_their_secrets() -> None:
     done = holdfast("doctor", HOLDFAST_URL="postgresql://a@127.0.0.1:1/b", HOLDFAST_KEY="hf_secret")
-    assert "ok    settings   HOLDFAST_KEY, HOLDFAST_URL" in done.stdout
-    assert "hf_secret" not in done.stdout
+    assert "ok    settings   HOLDFAST_KEY, HOLDFAST_URL" in done.out
+    assert "hf_secret" not in done.out

@@ -8,7 +8,8 @@ import pytest
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Submission
 from holdfast.testing import Clock
-from tests.cli.conftest import Answer, Keyboard, Stage
+from tests.cli.conftest import Keyboard, Stage
+from tests.cli.keyboard import Answer
 from tests.promises.stage import submit, take, take_one
 
 

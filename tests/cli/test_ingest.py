@@ -47,6 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return papers
 
 
+@pytest.mark.deep
 def test_a_folder_is_ingested_and_only_what_changed_is_ingested_again(typed: Keyboard, folder: Path) -> None:
     first = typed("ingest", "papers", "--wait")
     assert first.code == 0, first.err

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 
@@ -35,6 +37,7 @@ def test_a_folder_that_cannot_be_made_is_a_usage_error(holdfast: Keyboard, tmp_p
     assert (refused.code, "Traceback" in refused.err) == (2, False)
 
 
+@pytest.mark.deep
 def test_its_tasks_run(holdfast: Keyboard, tmp_path: Path, database: Database) -> None:
     holdfast("init", str(tmp_path))
     worker = subprocess.Popen(
@@ -51,6 +54,7 @@ def test_its_tasks_run(holdfast: Keyboard, tmp_path: Path, database: Database) -
     assert counted.json == {"be": 2, "not": 1, "or": 1, "to": 2}
 
 
+@pytest.mark.deep
 def test_its_test_passes(holdfast: Keyboard, tmp_path: Path) -> None:
     holdfast("init", str(tmp_path / "project"))
     # Without a folder of its own it would first clear away what earlier runs of these tests have left.

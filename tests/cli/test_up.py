@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.kernel.embedded import Embedded, is_watched, read_postmaster
 from holdfast.kernel.embedded.folder import locked
-from holdfast.testing import Database
+from holdfast.testing import Database, Ground
 
 
 def start_up(folder: Path, **environment: str) -> subprocess.Popen[str]:
@@ -54,24 +54,27 @@ class Up:
         return self.process.communicate(timeout=30)[1]
 
 
-@pytest.fixture
-def up(tmp_path: Path, database: Database) -> Iterator[Up]:
-    up = Up(tmp_path, HOLDFAST_URL=database.url)
-    yield up
-    up.stop()
+@pytest.fixture(scope="module")
+def up(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for all that only look."""
+    with ground.database() as database:
+        up = Up(tmp_path_factory.mktemp("up"), HOLDFAST_URL=database.url)
+        yield up
+        assert "Stopped." in up.stop()
 
 
-def test_health_ready_and_the_page_answer(up: Up, database: Database) -> None:
+def test_health_ready_and_the_page_answer(up: Up) -> None:
     assert up.get("/health").json()["status"] == "ok"
     ready = up.get("/ready").json()
     assert (ready["status"], ready["database_time"]) == ("ready", "2030-01-01T00:00:00Z")
     page = up.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "Ready." in page.text
-    assert database.name in page.text
+    assert "/test_" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
+@pytest.mark.deep
 def test_the_lifecycles_are_there_in_every_form(up: Up) -> None:
     names = [item["name"] for item in up.get("/api/v1/lifecycles").json()["items"]]
     assert names == ["analysis", "batch", "batch_stop", "dag", "dispatch", "ingest", "ingest_item", "pipeline"]
@@ -96,6 +99,7 @@ def test_errors_are_problems(up: Up) -> None:
     assert wrong.json()["title"] == "Method Not Allowed"
 
 
+@pytest.mark.deep
 def test_the_embedded_server_comes_and_goes_with_it(tmp_path: Path) -> None:
     up = Up(tmp_path)
     assert f"embedded in {tmp_path}/.holdfast" in up.banner
@@ -109,6 +113,7 @@ def test_the_embedded_server_comes_and_goes_with_it(tmp_path: Path) -> None:
     server.wait(30)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly(tmp_path: Path, database: Database, number: int) -> None:
     up = Up(tmp_path, HOLDFAST_URL=database.url)
@@ -116,6 +121,7 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, database: Database, number: in
     assert up.process.returncode == 0
 
 
+@pytest.mark.deep
 def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
     with start_up(tmp_path) as starting:
         while not (tmp_path / ".holdfast" / "watchdog.lock").exists():
@@ -128,6 +134,7 @@ def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
         threading.Event().wait(0.01)
 
 
+@pytest.mark.deep
 def test_ctrl_c_while_the_start_hangs_ends_it_at_once(tmp_path: Path) -> None:
     home = tmp_path / ".holdfast"
     home.mkdir()
@@ -142,6 +149,7 @@ def test_ctrl_c_while_the_start_hangs_ends_it_at_once(tmp_path: Path) -> None:
     os.close(stuck)
 
 
+@pytest.mark.deep
 def test_it_finds_an_embedded_server_that_had_to_move(tmp_path: Path) -> None:
     up = Up(tmp_path)
     server, watchdog, port = server_in(tmp_path / ".holdfast")
@@ -165,6 +173,7 @@ def server_in(home: Path) -> tuple[psutil.Process, psutil.Process, int]:
     return psutil.Process(running.pid), watchdog, running.port
 
 
+@pytest.mark.deep
 def test_a_taken_port_is_passed_over_and_named(tmp_path: Path, database: Database) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -174,6 +183,7 @@ def test_a_taken_port_is_passed_over_and_named(tmp_path: Path, database: Databas
         up.stop()
 
 
+@pytest.mark.deep
 def test_two_servers_share_one_database(tmp_path: Path) -> None:
     one, two = Up(tmp_path), Up(tmp_path)
     assert one.url != two.url
@@ -182,6 +192,7 @@ def test_two_servers_share_one_database(tmp_path: Path) -> None:
     two.stop()
 
 
+@pytest.mark.deep
 def test_readiness_follows_the_database_and_health_does_not(tmp_path: Path) -> None:
     up = Up(tmp_path)
     server, watchdog, _ = server_in(tmp_path / ".holdfast")
@@ -198,6 +209,7 @@ def test_readiness_follows_the_database_and_health_does_not(tmp_path: Path) -> N
     up.stop()
 
 
+@pytest.mark.deep
 def test_logs_are_json_lines_without_a_terminal(tmp_path: Path, empty_database: Database) -> None:
     up = Up(tmp_path, HOLDFAST_URL=empty_database.owner_url)
     lines = [json.loads(line) for line in up.stop().splitlines() if line.startswith("{")]

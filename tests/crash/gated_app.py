@@ -15,6 +15,7 @@ hf = Holdfast()
 
 
 @hf.task
-def deadly() -> None:
+async def deadly() -> None:
+    """Not in a thread: it starts before the runner can stop it, so a wrong start always leaves a note."""
     note("deadly")
     os._exit(7)

@@ -48,6 +48,7 @@ async def test_nobody_gets_in_without_the_password(home: Path) -> None:
     assert_gone(home)
 
 
+@pytest.mark.deep
 async def test_the_socket_is_used_where_its_path_fits_and_the_port_where_not(tmp_path: Path) -> None:
     short, long = tmp_path / "a", tmp_path / ("long" * 30) / ("x" * 60)
     for home, by_socket in ((short, len(str(short)) < 80), (long, False)):
@@ -58,6 +59,7 @@ async def test_the_socket_is_used_where_its_path_fits_and_the_port_where_not(tmp
         assert_gone(home)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["comma, space, größe", 'it\'s "quoted" back\\slash per%20cent'])
 async def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     home = tmp_path / name
@@ -68,6 +70,7 @@ async def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     eventually(lambda: not is_watched(home))
 
 
+@pytest.mark.deep
 def test_the_address_stays_unless_its_port_is_taken(home: Path) -> None:
     with Embedded(home) as server:
         first = server.url()
@@ -83,6 +86,7 @@ def test_the_address_stays_unless_its_port_is_taken(home: Path) -> None:
     assert_gone(home)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("version", [15, 16, 18])
 async def test_any_postgres_we_promise_can_be_embedded(home: Path, version: int) -> None:
     bindir = next((folder for folder in binary_folders() if major_version(folder) == version), None)
@@ -97,6 +101,7 @@ async def test_any_postgres_we_promise_can_be_embedded(home: Path, version: int)
     assert_gone(home)
 
 
+@pytest.mark.deep
 def test_data_of_another_version_is_refused_with_both_named(home: Path) -> None:
     with Embedded(home):
         pass
@@ -112,6 +117,7 @@ def newest_binaries() -> Path:
     return find_binaries(Path("/nonexistent"))
 
 
+@pytest.mark.deep
 def test_a_server_that_cannot_start_says_why_at_once(home: Path) -> None:
     with pytest.raises(ServerFailed, match="shared_buffers"), Embedded(home, settings={"shared_buffers": "nonsense"}):
         pass
@@ -120,6 +126,7 @@ def test_a_server_that_cannot_start_says_why_at_once(home: Path) -> None:
     assert_gone(home)
 
 
+@pytest.mark.deep
 def test_a_failure_nobody_thought_of_is_told_too(home: Path) -> None:
     (home / "postgres.log").mkdir(parents=True)
     with pytest.raises(ServerFailed, match="IsADirectoryError"), Embedded(home):
@@ -135,6 +142,7 @@ def test_missing_binaries_are_told_with_the_fix(home: Path, monkeypatch: pytest.
     os.close(holders)
 
 
+@pytest.mark.deep
 def test_lost_passwords_are_told(home: Path) -> None:
     with Embedded(home) as server:
         (home / "pgpass").unlink()
@@ -157,6 +165,7 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.deep
 @only_as_root
 def test_as_root_no_account_is_made_and_no_permission_changed(tmp_path: Path) -> None:
     private = tmp_path / "private"
@@ -172,6 +181,7 @@ def test_as_root_no_account_is_made_and_no_permission_changed(tmp_path: Path) ->
     assert {folder: folder.stat().st_mode for folder in modes} == modes
 
 
+@pytest.mark.deep
 @only_as_root
 @pytest.mark.parametrize(
     "closed",
@@ -241,6 +251,7 @@ def reachable_python(path: str) -> str | None:
     return path if done.returncode == 0 else None
 
 
+@pytest.mark.deep
 @only_as_root
 def test_root_does_not_write_where_others_may_have_laid_links(open_folder: Path) -> None:
     home = open_folder / ".holdfast"
@@ -265,6 +276,7 @@ def test_a_folder_of_another_user_is_refused_even_to_root(open_folder: Path) -> 
         pass
 
 
+@pytest.mark.deep
 def test_a_cluster_without_its_version_is_left_as_it_is(home: Path) -> None:
     with Embedded(home) as server:
         before = server.url()
@@ -279,6 +291,7 @@ def test_a_cluster_without_its_version_is_left_as_it_is(home: Path) -> None:
     assert_gone(home)
 
 
+@pytest.mark.deep
 def test_a_second_hold_needs_a_second_embedded(home: Path) -> None:
     with Embedded(home) as server:
         with pytest.raises(RuntimeError, match="held already"):

@@ -32,6 +32,7 @@ from tests.crash.holders import (
 )
 
 
+@pytest.mark.deep
 async def test_several_processes_share_one_server_that_stops_with_the_last(home: Path, hold: Hold) -> None:
     first, second = hold(), hold()
     url = first.wait_until_held()
@@ -45,6 +46,7 @@ async def test_several_processes_share_one_server_that_stops_with_the_last(home:
     assert await read(url) == [1]
 
 
+@pytest.mark.deep
 def test_five_processes_that_start_at_once_make_one_server(home: Path, hold: Hold) -> None:
     holders = [hold() for _ in range(5)]
     assert len({holder.wait_until_held() for holder in holders}) == 1
@@ -66,6 +68,7 @@ async def test_kill_9_of_each_holder_in_turn_hurts_no_other(home: Path, hold: Ho
     assert await read(url) == [0, 1, 2]
 
 
+@pytest.mark.deep
 async def test_a_killed_watchdog_is_replaced_and_the_server_with_it(home: Path, hold: Hold) -> None:
     holder = hold()
     url = holder.wait_until_held()
@@ -79,6 +82,7 @@ async def test_a_killed_watchdog_is_replaced_and_the_server_with_it(home: Path, 
     assert_gone(home)
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 def test_no_server_is_left_when_everybody_else_is_killed_at_once(home: Path, hold: Hold) -> None:
     holder = hold()
@@ -100,6 +104,7 @@ async def test_a_killed_postmaster_is_revived_at_the_same_address(home: Path, ho
         assert postmaster_of(home) != server
 
 
+@pytest.mark.deep
 async def test_watchdog_and_postmaster_killed_together_come_back(home: Path, hold: Hold) -> None:
     url = hold().wait_until_held()
     await write(url, 1)
@@ -108,6 +113,7 @@ async def test_watchdog_and_postmaster_killed_together_come_back(home: Path, hol
     eventually(lambda: len(rulers_of(home)) == 2)
 
 
+@pytest.mark.deep
 async def test_all_killed_at_once_the_next_start_recovers(home: Path, hold: Hold) -> None:
     holder = hold()
     url = holder.wait_until_held()
@@ -118,6 +124,7 @@ async def test_all_killed_at_once_the_next_start_recovers(home: Path, hold: Hold
     assert await read(url) == [1]
 
 
+@pytest.mark.deep
 async def test_a_server_left_behind_is_adopted_by_the_next_start(home: Path, hold: Hold, tmp_path: Path) -> None:
     """As where the kernel does not tell: this watchdog's server outlives it, because `setpriv` knows no such option."""
     blind = tmp_path / "bin" / "setpriv"
@@ -142,6 +149,7 @@ async def test_a_server_left_behind_is_adopted_by_the_next_start(home: Path, hol
     assert_gone(home)
 
 
+@pytest.mark.deep
 def test_leaving_and_coming_back_at_once_never_meets_a_stopping_server(home: Path) -> None:
     for _ in range(15):
         with Embedded(home) as server:
@@ -153,6 +161,7 @@ def test_leaving_and_coming_back_at_once_never_meets_a_stopping_server(home: Pat
     assert_gone(home)
 
 
+@pytest.mark.deep
 def test_one_server_by_whatever_link_its_folder_is_reached(home: Path, hold: Hold, tmp_path: Path) -> None:
     url = hold().wait_until_held()
     (tmp_path / "link").symlink_to(tmp_path)
@@ -160,6 +169,7 @@ def test_one_server_by_whatever_link_its_folder_is_reached(home: Path, hold: Hol
         assert server.owner_url() == url
 
 
+@pytest.mark.deep
 def test_a_start_killed_in_the_middle_leaves_nothing_half_made(home: Path, hold: Hold) -> None:
     started = threading.Event()
     holder = hold()
@@ -171,6 +181,7 @@ def test_a_start_killed_in_the_middle_leaves_nothing_half_made(home: Path, hold:
     assert hold().wait_until_held()
 
 
+@pytest.mark.deep
 def test_a_stranger_with_the_dead_servers_number_is_no_obstacle(home: Path) -> None:
     with Embedded(home):
         leftover = (home / "postgres" / "postmaster.pid").read_text().splitlines()
@@ -187,6 +198,7 @@ def test_a_stranger_with_the_dead_servers_number_is_no_obstacle(home: Path) -> N
         stranger.kill()
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows whose the backends are")
 async def test_a_backend_that_only_computes_does_not_stand_in_the_way(home: Path, hold: Hold) -> None:
     holder = hold()

@@ -41,6 +41,7 @@ def kill_postgres(home: Path) -> None:
                 process.kill()
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 async def test_a_follower_goes_on_after_a_crash_that_gives_numbers_out_again(home: Path) -> None:
     with Embedded(home, settings=LAZY) as server:

@@ -7,11 +7,13 @@ import termios
 from pathlib import Path
 
 import psutil
+import pytest
 
 from holdfast.kernel.task import Submission
 from tests.worker.crew import Crew, eventually
 
 
+@pytest.mark.deep
 async def test_what_was_to_run_alone_is_not_begun_once_its_keeper_is_dead(crew: Crew) -> None:
     worker = await asyncio.to_thread(crew.start, app="tests.crash.gated_app:hf")
     await crew.submit(Submission("deadly"))

@@ -43,6 +43,7 @@ async def crew(live: Database, tmp_path: Path, servers: list[ServerProcess]) -> 
         crew.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("tasks", "deaths"), [(200, 2), pytest.param(5000, 10, marks=pytest.mark.long)])
 @pytest.mark.timeout(600)
 async def test_workers_without_a_database_finish_while_servers_are_killed(

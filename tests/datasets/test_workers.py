@@ -1,10 +1,13 @@
 """Real workers publish what their tasks put out, beside tasks that put out nothing."""
 
+import pytest
+
 from holdfast.datasets import Datasets
 from tests.datasets import app
 from tests.worker.crew import Crew
 
 
+@pytest.mark.deep
 async def test_workers_publish_each_output_once_and_settle_the_others_beside(crew: Crew) -> None:
     crew.start(app="tests.datasets.app", processes=2, slots=10)
     ended = await crew.run(*(task.submission(number) for number in range(30) for task in (app.collect, app.plain)))
@@ -14,6 +17,7 @@ async def test_workers_publish_each_output_once_and_settle_the_others_beside(cre
     assert found["version"] == 30
 
 
+@pytest.mark.deep
 async def test_what_cannot_be_published_ends_the_task_with_the_reason(crew: Crew) -> None:
     crew.start(app="tests.datasets.app")
     await crew.run(app.columns.submission("date"))

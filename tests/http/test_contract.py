@@ -8,6 +8,10 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.checks import load_all_checks
+from schemathesis.core.result import Ok
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from holdfast.api import make_app
@@ -36,16 +40,32 @@ def server(ground: Ground) -> Iterator[str]:
         yield url
 
 
-@schema.parametrize()
-@settings(
-    max_examples=2,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
-def test_every_route_keeps_its_contract(case: Any, server: str) -> None:
-    if case.operation.path == "/api/v1/events":
-        case.query["wait"] = "false"  # or it would never end
-    # What fits the document may still be refused: a queue that is not there, a lease that is not held.
-    case.call_and_validate(base_url=server, excluded_checks=[positive_data_acceptance], timeout=20)
+OPERATIONS = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+FEW = settings(max_examples=2, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("phase", [pytest.param("fuzzing"), pytest.param("coverage", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+def test_every_route_keeps_its_contract(operation: Any, phase: str, server: str) -> None:
+    """By chance, and in the deep tier at the edges of every field.
+
+    What is sent is made here, where `schema.parametrize` makes it at collection, in every process of a run.
+    """
+
+    def keeps(case: Any) -> None:
+        if case.operation.path == "/api/v1/events":
+            case.query["wait"] = "false"  # or it would never end
+        # What fits the document may still be refused: a queue that is not there, a lease that is not held.
+        case.call_and_validate(base_url=server, excluded_checks=[positive_data_acceptance], timeout=20)
+
+    load_all_checks()
+    phases = schema.config.phases
+    phases.fuzzing.enabled, phases.coverage.enabled = phase == "fuzzing", phase == "coverage"
+    build_operation_test(
+        config=schema.config,
+        operation=operation,
+        test_func=keeps,
+        given_kwargs={},
+        feedback=FeedbackSources(),
+        explicit_settings=FEW,
+    )()

@@ -103,6 +103,7 @@ async def hear(url: str, **query: str) -> list[Heard]:
         return [heard async for heard in listen(client, url, wait="false", **query) if heard.event]
 
 
+@pytest.mark.deep
 async def test_no_move_is_lost_or_doubled_over_reconnects_and_restarts(database: Database) -> None:
     chance = random.Random(7)  # noqa: S311
     got: list[tuple[str, int]] = []

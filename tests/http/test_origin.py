@@ -69,6 +69,7 @@ async def test_no_page_of_another_site_is_told_that_it_may_read(http: httpx.Asyn
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
+@pytest.mark.deep
 async def test_bound_elsewhere_the_names_it_was_told_count(database: Database, store: Store, tmp_path: Path) -> None:
     objects = Folder(tmp_path)
     key = await store.make_key("ada", ["user"])

@@ -18,6 +18,7 @@ from tests.http.test_roles import MISSING, ROUTES
 from tests.promises.stage import submit, take_one
 
 
+@pytest.mark.deep
 async def test_without_a_database_every_route_is_503(tmp_path: Path) -> None:
     pool = await asyncpg.create_pool("postgresql://nobody@127.0.0.1:1/none", min_size=0, max_size=50)
     async with pool, client(make_app(pool, database="gone", objects=Folder(tmp_path).open())) as http:

@@ -92,6 +92,8 @@ async def check_queued(world: World, verbs: Sequence[str], seen: Outcome, *, lat
     """All of them have happened, in some order; unless one of them leaves out what is locked."""
     wrong = await world.owner.fetch("select * from holdfast.verify()")
     assert not wrong, told(verbs, seen, [], late, f"lines up first; {wrong}")
+    if any("DEADLOCK" in answer for answer in seen.answers):
+        return  # that it may be was checked before; who is broken off has done nothing and asks again
     orders = []
     for order in permutations(range(len(verbs))):
         orders.append(await world.serially(verbs, order, late=late))

@@ -41,6 +41,7 @@ async def test_sixteen_claimers_on_twenty_thousand_tasks_lose_nothing(database: 
     assert database.ask_owner("select count(*) from holdfast.event") == 3 * tasks
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(180)
 async def test_a_storm_of_graphs_cancels_failures_and_lost_workers_leaves_nothing_stuck(database: Database) -> None:
     """Submits onto live tasks, settles in any order, cancels and sweeps, all at once; then everything drains."""

@@ -98,7 +98,7 @@ def settle(held: list[asyncpg.Record], outcome: str) -> tuple[list[UUID], list[i
 
 @pytest.mark.timeout(240)
 async def test_hot_statements_touch_a_bounded_number_of_pages(every_ground: Ground) -> None:
-    with every_ground.database() as database:
+    with every_ground.fresh_database() as database:
         await measure(database)
 
 

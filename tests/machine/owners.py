@@ -129,14 +129,11 @@ class Owners(Stage):
 
     def retry_task(self, task: UUID, step: str | None) -> None:
         life = self.model.lives[task]
-        if task in self.model.seen.live:
+        if task in self.model.seen.live or life.machine.name == "ingest":  # which is nothing without what it gathers
             self.refused(MoveRefused, self.store.retry, task, step)
             return
         if step and step not in {name for name, _ in life.log}:
             self.refused(StepUnknown, self.store.retry, task, step)
-            return
-        if life.machine.name == "ingest":
-            self.refused(DependencyInvalid, self.store.retry, task, step)
             return
         new = self.do(self.store.retry, task, step)
         kept = life.completed_before(step)

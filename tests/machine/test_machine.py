@@ -22,9 +22,11 @@ from holdfast.testing import Ground
 from tests.machine.opening import Opened, opened
 from tests.machine.pools import Pool
 from tests.machine.rules import BEGINNING, RULES, Rule, Rules
+from tests.tiers import deep
 
 STEPS = 50
 EXAMPLES = 20
+MANY_EXAMPLES = 200
 
 
 class Player(Rules, RuleBasedStateMachine):
@@ -72,8 +74,11 @@ Machine: Any = type(
 )
 
 
-@pytest.mark.timeout(300)
-def test_no_history_breaks_a_promise(ground: Ground, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("examples", [deep(EXAMPLES), pytest.param(MANY_EXAMPLES, marks=pytest.mark.long)])
+def test_no_history_breaks_a_promise(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, examples: int
+) -> None:
     set_hypothesis_home_dir(tmp_path)  # nothing is written into the repository
     # Hypothesis would reduce a failure for five minutes.
     monkeypatch.setattr("hypothesis.internal.conjecture.engine.MAX_SHRINKING_SECONDS", 90, raising=False)
@@ -83,7 +88,7 @@ def test_no_history_breaks_a_promise(ground: Ground, monkeypatch: pytest.MonkeyP
         run_state_machine_as_test(
             make,
             settings=settings(
-                max_examples=EXAMPLES,
+                max_examples=examples,
                 stateful_step_count=STEPS,
                 deadline=None,
                 database=None,
@@ -93,4 +98,4 @@ def test_no_history_breaks_a_promise(ground: Ground, monkeypatch: pytest.MonkeyP
                 phases=[Phase.generate, Phase.shrink],
             ),
         )
-    assert tally["steps"] >= EXAMPLES * STEPS / 2
+    assert tally["steps"] >= examples * STEPS / 2

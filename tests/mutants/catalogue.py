@@ -240,7 +240,8 @@ SIMULATED = [
         f"{SQL}/settle.sql",
         "and d.result is not distinct from i.body",
         "",
-        "simulation",
+        "promises",
+        ("tests/promises/test_leases.py::test_the_winning_settle_repeated_gets_the_same_answer_and_does_nothing",),
     ),
     Mutant(
         "wish to cancel forgotten",
@@ -287,7 +288,7 @@ INTERLEAVED = [
         "limit p_n for update of t skip locked), false)",
         "limit p_n), false)",
         "interleavings",
-        beside("settle, later"),
+        beside("settle, moved"),
     ),
     Mutant(
         "no second look",
@@ -389,7 +390,7 @@ WITH_PROCESSES = [
         "for child in self._everyone() if not child.is_stopped()]",
         "for child in self._everyone()]",
         "processes",
-        (f"{CRASHES}::test_a_worker_that_slept_through_its_lease_changes_nothing[runner]",),
+        (f"{CRASHES}::test_a_worker_that_slept_through_its_lease_changes_nothing[sql-runner]",),
     ),
     Mutant(
         "nobody to blame",
@@ -404,10 +405,19 @@ WITH_PROCESSES = [
         "nothing handed back",
         "Who runs beside a task that had to be ended by force waits for the end of its lease, and pays for it.",
         f"{WORKER}/keeper.py",
-        "            await self._insist(lambda: self.store.hand_back(child.worker, kept))\n",
+        "        await self._insist(lambda: self.store.hand_back(child.worker, kept()))\n",
         "",
         "processes",
         (f"{CRASHES}::test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled",),
+    ),
+    Mutant(
+        "late claim kept",
+        "What a runner claimed as it died waits for the end of its lease, and pays for it.",
+        f"{WORKER}/keeper.py",
+        "            if not child.leaving:\n                self._begin(self._hand_back_late",
+        "            if child.leaving:\n                self._begin(self._hand_back_late",
+        "processes",
+        (f"{CRASHES}::test_what_a_runner_claimed_as_it_died_is_run_at_once",),
     ),
     Mutant(
         "begun untold",
@@ -470,7 +480,7 @@ WITH_PROCESSES = [
         "if not self.lease.resumed:",
         "if self.lease.resumed:",
         "processes",
-        (f"{CRASHES}::test_what_is_done_is_not_done_again_after_a_crash[async]",),
+        (f"{CRASHES}::test_what_is_done_is_not_done_again_after_a_crash[sql-async]",),
     ),
 ]
 

@@ -11,7 +11,6 @@ from holdfast.testing import Database, Ground
 from tests.http.apps import Changing
 from tests.http.serving import serving
 from tests.sharing import free_ports
-from tests.worker.living import running_clock
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def behind(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A server, and what it has its files in: another place for each test. Time passes there, as S3 asks for."""
     objects = Changing()
     objects.now = Folder(tmp_path_factory.mktemp("behind")).open()
-    with running_clock(ground) as database, serving(database, objects) as address:
+    with ground.live_database() as database, serving(database, objects) as address:
         yield address, objects
 
 

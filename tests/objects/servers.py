@@ -38,7 +38,8 @@ def start_seaweed(folder: Path) -> Started:
     pid = spawn(
         folder,
         str(Path(sys.executable).with_name("weed")),
-        *("server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.config=s3.json"),
+        *(f"-logdir={folder}", "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+        *("-filer", "-s3", "-s3.config=s3.json"),
         *("-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false", "-volume.max=3"),
         "-filer.localSocket=" + str(folder / "filer.sock"),
         *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),

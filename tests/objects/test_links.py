@@ -4,8 +4,7 @@ import asyncio
 import hashlib
 import socket
 import stat
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from holdfast.kernel.store import Store
 from holdfast.objects import Upload
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock
+from tests.crash.holders import eventually
 
 KEY = "users/ada/tasks/7/inputs/table.csv"
 BODY = b"a,b\n1,2\n"
@@ -57,11 +57,6 @@ async def send(http: httpx.AsyncClient, link: Upload, body: Any = BODY, **header
 
 def problem(answer: httpx.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
-
-
-def wait_until(so: Callable[[], bool]) -> None:
-    while not so():
-        threading.Event().wait(0.005)
 
 
 def left(folder: Folder) -> list[Path]:
@@ -224,10 +219,10 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
     def break_off() -> None:
         with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20) as line:
             line.sendall(head.encode() + b"x" * (2 << 20))
-            wait_until(lambda: bool(left(folder)))
+            eventually(lambda: left(folder))
 
     await asyncio.to_thread(break_off)
-    await asyncio.to_thread(wait_until, lambda: not left(folder))
+    await asyncio.to_thread(eventually, lambda: not left(folder))
     assert await folder.keys("users") == []
     assert (await send(http, link, b"y" * size)).status_code == 200
 

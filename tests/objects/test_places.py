@@ -18,6 +18,7 @@ from holdfast.kernel.settings import Settings
 from holdfast.objects import Found, Objects, Upload, open_objects
 from holdfast.remote.objects import ServerObjects
 from tests.objects.servers import BUCKET
+from tests.tiers import deep
 
 BODY = b"a,b\n1,2\n"
 VARIABLES = {"s3": "seaweed", "azure": "azurite", "server-s3": "seaweed"}
@@ -44,7 +45,7 @@ class Place:
         return await http.request(link.method, link.url, content=body, headers=link.headers)
 
 
-@pytest.fixture(params=["folder", "s3", "azure", "server-folder", "server-s3"])
+@pytest.fixture(params=["folder", deep("s3"), deep("azure"), "server-folder", deep("server-s3")])
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
     if request.param == "folder":
         called = "http" in request.fixturenames  # a server is started only for those who call it

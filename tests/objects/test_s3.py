@@ -17,6 +17,8 @@ from holdfast.objects.cloud import bucket_address
 from holdfast.objects.presign import Signer
 from tests.objects.servers import BUCKET
 
+pytestmark = pytest.mark.deep  # each needs a bucket
+
 BODY = b"a,b\n1,2\n"
 
 

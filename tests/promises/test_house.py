@@ -32,11 +32,6 @@ def test_no_room_is_called_by_a_name_that_says_nothing() -> None:
     assert not [path for path in paths if path.stem.lower() in BANNED_NAMES]
 
 
-def test_files_stay_short_enough_to_read() -> None:
-    sizes = {path: path.read_text().count("\n") for path in (ROOT / "src").rglob("*.py")}
-    assert {path: size for path, size in sizes.items() if size > 400} == {}
-
-
 def test_nothing_is_taken_from_the_generator_that_handlers_may_seed() -> None:
     taken = re.compile(
         r"^from random import(?! (?:Random|SystemRandom)$)|\brandom\.(?!Random\b|SystemRandom\b)\w+\(", re.M

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.errors import LeaseLost
+from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import (
     Cancelled,
@@ -228,6 +229,8 @@ async def test_a_process_reads_the_rows_of_a_newer_release(store: Store, databas
     database.ask_owner("alter type holdfast.lease add attribute newer int")
     old = database.ask_owner("select pg_get_functiondef('holdfast.lease_tasks'::regproc)")
     database.ask_owner(old.replace("is not null, i.trace\n", "is not null, i.trace, 7\n"))
-    lease = await take_one(store)
-    refused, leases = await store.turn([(lease, Done())], ["default"], lasting=MINUTE, worker="w")
-    assert (refused, [one.name for one in leases]) == ({}, ["b"])
+    async with pooled(Address(given=database.url)) as pool:
+        new = Store(pool)
+        lease = await take_one(new)
+        refused, leases = await new.turn([(lease, Done())], ["default"], lasting=MINUTE, worker="w")
+        assert (refused, [one.name for one in leases]) == ({}, ["b"])

@@ -143,6 +143,7 @@ async def test_three_starters_at_once_end_well_on_every_postgres(every_ground: G
             )
 
 
+@pytest.mark.deep
 async def test_three_processes_at_once_end_well_on_every_postgres(every_ground: Ground) -> None:
     with every_ground.empty_database() as database:
         environment = {**os.environ, "HOLDFAST_URL": database.owner_url}

@@ -110,6 +110,7 @@ def test_retries_of_the_client_are_seen(amazon: Amazon, transcribe: Any) -> None
     assert amazon.begun(uri) == ["lost"]
 
 
+@pytest.mark.deep
 def test_the_jobs_ever_begun_outlive_a_restart_and_moto_does_not(amazon: Amazon, transcribe: Any) -> None:
     uri = amazon.record("s3://calls/kept.wav")
     begin(transcribe, "kept", uri)

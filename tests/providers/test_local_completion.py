@@ -27,6 +27,7 @@ def provider() -> Iterator[Local]:
     asyncio.run(provider.close())
 
 
+@pytest.mark.deep
 @needs("completion")
 async def test_prompts_are_completed_and_counted(provider: Local, tmp_path: Path) -> None:
     bodies: dict[str, dict[str, Any]] = {

@@ -58,6 +58,7 @@ async def heard(provider: Local, objects: Folder, *paths: Path) -> list[Result]:
     return [found[one.key] for one in inputs]
 
 
+@pytest.mark.deep
 async def test_the_samples_are_heard(provider: Local, objects: Folder) -> None:
     found = await heard(provider, objects, *(path for path, _ in samples()))
     said = " ".join(text for _, text in samples())
@@ -70,6 +71,7 @@ async def test_the_samples_are_heard(provider: Local, objects: Folder) -> None:
         assert one.usage == Usage("moonshine-tiny-en", cost_cents=Decimal(0))
 
 
+@pytest.mark.deep
 async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folder, tmp_path: Path) -> None:
     path, said = samples()[2]
     original = sound(path)
@@ -84,6 +86,7 @@ async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folde
         assert one.output["seconds"] == pytest.approx(len(original) / RATE, abs=0.02), name
 
 
+@pytest.mark.deep
 async def test_a_long_recording_keeps_its_times(provider: Local, objects: Folder, tmp_path: Path) -> None:
     parts = [sound(samples()[number][0]) for number in (2, 5)]
     silence = np.zeros(4 * RATE)
@@ -117,6 +120,7 @@ async def test_what_is_no_recording_fails_alone_and_silence_is_no_failure(
     assert "cut off" in str(found["no-samples"].error)
 
 
+@pytest.mark.deep
 async def test_a_model_that_is_killed_in_a_recording_hears_it_the_second_time(
     provider: Local, objects: Folder, tmp_path: Path
 ) -> None:

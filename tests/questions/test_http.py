@@ -8,7 +8,6 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock, Database
@@ -22,9 +21,8 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded", **PAGE}
 
 
 @pytest.fixture
-async def app(database: Database, tmp_path: Path) -> AsyncIterator[FastAPI]:
-    async with pooled(Address(given=database.url), connections=5) as pool:
-        yield app_over(pool, Folder(tmp_path / "objects").open())
+def app(database: Database, tmp_path: Path) -> FastAPI:
+    return app_over(database.bridge(), Folder(tmp_path / "objects").open())
 
 
 @pytest.fixture

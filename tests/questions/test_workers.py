@@ -1,10 +1,13 @@
 """Real workers ask, die, and go on."""
 
+import pytest
+
 from holdfast.questions import Questions
 from tests.questions import app
 from tests.worker.crew import Crew, eventually
 
 
+@pytest.mark.deep
 async def test_a_task_that_waits_takes_no_slot_and_survives_its_worker(crew: Crew) -> None:
     crew.open("die")
     crew.start(app="tests.questions.app", slots=1)

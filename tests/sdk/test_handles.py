@@ -189,7 +189,7 @@ def test_closing_ends_every_wait(holdfast: Engine) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while not hf.awaits:
+    while waiting.is_alive() and not hf.awaits:
         pass
     hf.close()
     waiting.join()
@@ -209,10 +209,11 @@ def test_closing_leaves_nobody_waiting_for_a_lock(holdfast: Engine) -> None:
     app = Holdfast()
     task = app.task(name="held")(add.function)
     task.start(0, 0)
-    with psycopg.connect(holdfast.database.url) as other, ThreadPoolExecutor() as threads:
+    # The lock is let go before the threads are waited for.
+    with ThreadPoolExecutor() as threads, psycopg.connect(holdfast.database.url) as other:
         other.execute("""select holdfast.submit('held', '{"a": 1, "b": 1}', key => 'k')""")  # taken, not committed
         call = threads.submit(lambda: task.opts(key="k").start(1, 1))
-        while not other.execute("select 1 from pg_locks where not granted").fetchone():
+        while not call.done() and not other.execute("select 1 from pg_locks where not granted").fetchone():
             pass
         app.close()
         with pytest.raises(DatabaseUnreachable, match="was closed"):

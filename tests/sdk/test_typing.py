@@ -26,6 +26,7 @@ def said(rejected: set[int]) -> list[str]:
     return [LINES[number - 1].strip() for number in sorted(rejected ^ WRONG)]
 
 
+@pytest.mark.deep
 def test_mypy_rejects_the_wrong_lines_and_no_others() -> None:
     found = check(
         "mypy", "--config-file=", "--strict", "--no-error-summary", "--output=json", "--cache-dir=.mypy_cache"
@@ -33,6 +34,7 @@ def test_mypy_rejects_the_wrong_lines_and_no_others() -> None:
     assert said({json.loads(line)["line"] for line in found.splitlines()}) == []
 
 
+@pytest.mark.deep
 def test_pyright_rejects_the_wrong_lines_and_no_others() -> None:
     pytest.importorskip("basedpyright")
     found = json.loads(check("basedpyright", "--outputjson", "--level", "error"))["generalDiagnostics"]

@@ -65,6 +65,9 @@ BUGS = {
 }  # fmt: skip
 
 
+QUICK = {"a place is not given on", "waits end a moment late", "effects told twice"}
+"""Enough for the first tier: what is tested here are the tests."""
+
 # These come to light only after thousands of operations.
 SLOW = {
     "a heartbeat keeps nothing",
@@ -78,7 +81,12 @@ SLOW = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("function", "was", "is_now"),
-    [pytest.param(*bug, id=name, marks=[pytest.mark.long] if name in SLOW else []) for name, bug in BUGS.items()],
+    [
+        pytest.param(
+            *bug, id=name, marks=[pytest.mark.deep] * (name not in QUICK) + [pytest.mark.long] * (name in SLOW)
+        )
+        for name, bug in BUGS.items()
+    ],
 )
 def test_a_bug_breaks_a_history(ground: Ground, function: str, was: str, is_now: str) -> None:
     with opened(ground, Counter()) as stage:

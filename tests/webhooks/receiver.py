@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -19,7 +18,9 @@ class Receiver:
         self.port = port
         self.came: list[tuple[str, dict[str, str], bytes]] = []
         self.answers: dict[str, list[Answer]] = {}
-        self.slow_seconds: dict[str, float] = {}
+        self.silent: set[str] = set()
+        """Where no answer comes while the test lasts."""
+        self.over = threading.Event()
 
     def url(self, path: str = "/hook") -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -35,16 +36,21 @@ class Receiver:
         return [Webhook(secret).verify(body, headers) for headers, body in self.at(path)]
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 200  # deliveries come all at once; whoever finds the queue full tries again after a second
+
+
 @contextlib.contextmanager
 def receiving() -> Iterator[Receiver]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Handler)
     Handler.receivers[server.server_address[1]] = receiver = Receiver(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield receiver
     finally:
+        receiver.over.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -57,7 +63,8 @@ class Handler(BaseHTTPRequestHandler):
         receiver = self.receivers[self.server.server_address[1]]  # type: ignore[index]
         body = self.rfile.read(int(self.headers["Content-Length"]))
         receiver.came.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-        time.sleep(receiver.slow_seconds.get(self.path, 0))
+        if self.path in receiver.silent:
+            receiver.over.wait()
         answers = receiver.answers.get(self.path)
         answer = answers.pop(0) if answers else 200
         status, headers = answer if isinstance(answer, tuple) else (answer, {})

@@ -188,7 +188,7 @@ async def test_a_slow_endpoint_holds_up_nobody_but_itself(
 ) -> None:
     await webhooks.add(receiver.url("/slow"), "slow")
     await webhooks.add(receiver.url("/fast"), "fast")
-    receiver.slow_seconds["/slow"] = 1.0
+    receiver.silent.add("/slow")
     ended = [await end(store) for _ in range(delivering.in_flight_each + 4)]
     while len(receiver.ids("/fast")) < len(ended):
         await server.turn()
@@ -203,7 +203,7 @@ async def test_an_endpoint_that_never_answers_is_given_up_on(
     await webhooks.add(receiver.url(), "mine")
     await webhooks.test((await webhooks.all())[0].id)
     (taken,) = await webhooks.take(1, each=1)
-    receiver.slow_seconds["/hook"] = 0.5
+    receiver.silent.add("/hook")
     sent = await send(taken, HERE, within_seconds=0.1)
     assert (sent.status, sent.error) == (None, "No answer came within 0 seconds.")
     assert await webhooks.end(taken, sent) == "pending"

@@ -1,6 +1,6 @@
 """Workers over SQL and over HTTP: a promise is kept by both, or it is none.
 
-`make test` keeps the core of them over HTTP too; `make crash` all.
+`make test` keeps some of them over HTTP too, `make check` their core, `make crash` all.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import pytest
 from holdfast.testing import Database, Ground
 from tests.http.serving import serving
 from tests.worker.crew import Crew
-from tests.worker.living import running_clock
 
 CORE = {
     "test_results_come_back",
@@ -22,6 +21,10 @@ CORE = {
     "test_outcomes_lead_where_the_lifecycle_says",
     "test_cancelling_raises_in_the_handler",
     "test_progress_is_seen_while_it_runs",
+}
+DEEP_CORE = {
+    "test_what_a_runner_claimed_as_it_died_is_run_at_once",
+    "test_a_worker_that_leaves_gives_back_what_a_runner_claimed_as_it_died",
     "test_a_lease_that_is_lost_stops_its_task_and_no_other",
     "test_what_a_killed_runner_ran_is_run_again_at_once",
     "test_what_is_done_is_not_done_again_after_a_crash",
@@ -31,8 +34,9 @@ CORE = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "transport" in metafunc.fixturenames:
-        later = () if metafunc.definition.originalname in CORE else (pytest.mark.long,)
-        metafunc.parametrize("transport", ["sql", pytest.param("http", marks=later)], scope="module")
+        name = metafunc.definition.originalname
+        tier = () if name in CORE else (pytest.mark.deep,) if name in DEEP_CORE else (pytest.mark.long,)
+        metafunc.parametrize("transport", ["sql", pytest.param("http", marks=tier)], scope="module")
 
 
 @contextlib.contextmanager
@@ -70,7 +74,7 @@ async def crew(live: Database, tmp_path: Path, transport: str) -> AsyncIterator[
 def office(ground: Ground, tmp_path_factory: pytest.TempPathFactory, transport: str) -> Iterator[tuple[Database, Crew]]:
     """One worker for all tests of a file that do it no harm."""
     folder = tmp_path_factory.mktemp("office")
-    with running_clock(ground) as database, staffing(database, folder, transport) as crew:
+    with ground.live_database() as database, staffing(database, folder, transport) as crew:
         crew.start()
         yield database, crew
 

@@ -116,7 +116,8 @@ class Crew:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         for worker in self.workers:
-            worker.process.communicate()
+            with worker.process:  # waits for its end, not for that of an orphan that holds its pipe open
+                worker.process.kill()
         psutil.wait_procs(everyone, timeout=10)
 
     def open(self, gate: str) -> None:

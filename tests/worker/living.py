@@ -6,21 +6,9 @@ from pathlib import Path
 
 from holdfast.kernel.settings import Settings
 from holdfast.objects import open_objects
-from holdfast.testing import Database, Ground
+from holdfast.testing import Database
 from tests.http.serving import serving
 from tests.worker.crew import Crew
-
-REAL_CLOCK = (
-    "create or replace function holdfast.now() returns timestamptz language sql stable parallel safe"
-    " as 'select pg_catalog.now()'"
-)
-
-
-@contextlib.contextmanager
-def running_clock(ground: Ground) -> Iterator[Database]:
-    with ground.database() as database:
-        database.ask_owner(REAL_CLOCK)
-        yield database
 
 
 @contextlib.contextmanager

@@ -3,6 +3,8 @@
 import signal
 from uuid import UUID
 
+import pytest
+
 from holdfast.kernel.task import Proof
 from holdfast.testing import Database
 from tests.worker import app
@@ -31,6 +33,7 @@ async def test_a_lease_that_is_lost_stops_its_task_and_no_other(crew: Crew, live
     assert (len(crew.notes("near")), worker.runners()) == (1, runners)
 
 
+@pytest.mark.deep
 async def test_a_runner_whose_keeper_hangs_stops_what_nobody_keeps(crew: Crew) -> None:
     first = crew.start()
     await crew.submit(app.cooperative.submission("held"))

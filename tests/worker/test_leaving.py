@@ -36,6 +36,7 @@ async def test_short_tasks_end_and_long_ones_go_back(crew: Crew) -> None:
         assert await cost(crew, task) == FREE, n
 
 
+@pytest.mark.deep
 async def test_a_second_signal_hurries(crew: Crew) -> None:
     worker = crew.start(lease_seconds=30.0, grace_seconds=600.0)
     (task,) = await crew.submit(app.cooperative.submission("long"))
@@ -56,6 +57,7 @@ async def test_a_second_signal_hurries(crew: Crew) -> None:
     assert await cost(crew, task) == FREE
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", [pytest.param("sleeps", marks=pytest.mark.long), "stubborn"])
 async def test_what_ran_apart_goes_back_at_no_further_cost(crew: Crew, kind: str) -> None:
     worker = crew.start(lease_seconds=30.0, grace_seconds=0.2)

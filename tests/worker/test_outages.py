@@ -40,6 +40,7 @@ def disconnect(database: Database) -> int:
     )
 
 
+@pytest.mark.deep
 async def test_lost_connections_cost_nothing(live: Database, crew: Crew) -> None:
     crew.start(lease_seconds=10.0, slots=10)
     tasks = await crew.submit(
@@ -59,6 +60,7 @@ async def test_lost_connections_cost_nothing(live: Database, crew: Crew) -> None
     assert all(len(crew.notes(f"slow-{n}")) == 1 for n in range(60))
 
 
+@pytest.mark.deep
 async def test_a_server_that_restarts_costs_nothing(apart: tuple[Embedded, Crew]) -> None:
     server, crew = apart
     crew.start(lease_seconds=20.0)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,12 +21,12 @@ from holdfast.kernel.settings import Settings
 from holdfast.kernel.task import Submission
 from holdfast.remote.worker import open_remote
 from holdfast.sdk.client import Holdfast
+from holdfast.sdk.handle import Handle
 from holdfast.testing import Database, Ground
 from tests.sharing import free_ports
 from tests.worker import app
 from tests.worker.conftest import key_to, staffing
 from tests.worker.crew import Crew
-from tests.worker.living import running_clock
 from tests.worker.servers import ServerProcess
 from tests.worker.test_running import command
 
@@ -34,7 +35,7 @@ from tests.worker.test_running import command
 def office(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, Crew]]:
     """One worker for all tests here, over HTTP."""
     folder = tmp_path_factory.mktemp("office")
-    with running_clock(ground) as database, staffing(database, folder, "http") as crew:
+    with ground.live_database() as database, staffing(database, folder, "http") as crew:
         crew.start()
         yield database, crew
 
@@ -63,14 +64,15 @@ async def test_an_application_starts_tasks_and_waits_for_them(client: Holdfast) 
 
 
 async def test_plain_code_does_so_too(client: Holdfast, staff: Crew) -> None:
-    def plainly() -> None:
+    def start() -> Handle[Any]:
         held = client.tasks["cooperative"].opts(key="once", tags=["x"]).start("held")
         assert client.tasks["cooperative"].opts(key="once", tags=["x"]).start("held") == held
-        assert held.why().reason in ("leased", "no_worker")
+        return held
+
+    def end(held: Handle[Any]) -> None:
+        assert held.why().reason == "leased"
         with pytest.raises(TimeoutError):
             held.result(timeout=0.2)
-        while not staff.notes("held"):
-            pass
         assert held.cancel("no need") == "requested"
         with pytest.raises(TaskCancelled):
             held.result(timeout=30)
@@ -79,7 +81,9 @@ async def test_plain_code_does_so_too(client: Holdfast, staff: Crew) -> None:
         with pytest.raises(TaskNotFound):
             client.handle("01b8dac5-b400-730f-8c80-71bbed710aed").result(timeout=5)
 
-    await asyncio.to_thread(plainly)
+    held = await asyncio.to_thread(start)
+    await staff.noted("held")
+    await asyncio.to_thread(end, held)
 
 
 async def test_what_takes_a_database_is_refused_with_the_fix(client: Holdfast) -> None:
@@ -121,6 +125,7 @@ def plain() -> str:
 """
 
 
+@pytest.mark.deep
 async def test_tasks_of_other_lifecycles_run_there_too(staff: Crew, tmp_path: Path) -> None:
     file = tmp_path / "kinds.py"
     file.write_text(TWO_KINDS)
@@ -138,6 +143,7 @@ async def test_tasks_of_other_lifecycles_run_there_too(staff: Crew, tmp_path: Pa
     assert "HTTP Request" not in said, "not a line for each call"
 
 
+@pytest.mark.deep
 async def test_a_worker_whose_server_is_not_there_says_so(tmp_path: Path) -> None:
     crew = Crew("", tmp_path)
     crew.speak_http(f"http://127.0.0.1:{free_ports(1)[0]}", "hf_none")
@@ -147,6 +153,7 @@ async def test_a_worker_whose_server_is_not_there_says_so(tmp_path: Path) -> Non
     assert "The server does not answer." in said
 
 
+@pytest.mark.deep
 async def test_a_key_that_does_not_count_ends_the_start(staff: Crew, tmp_path: Path) -> None:
     crew = Crew("", tmp_path)
     crew.speak_http(staff.environment["HOLDFAST_API"], "hf_none")
@@ -171,6 +178,7 @@ async def test_a_worker_whose_key_was_revoked_says_so_and_what_to_do(staff: Crew
     ]
 
 
+@pytest.mark.deep
 async def test_a_server_that_is_away_costs_nothing(live: Database, tmp_path: Path) -> None:
     """The only one: what runs runs on, what ended waits to be settled, and no lease is lost."""
     server = ServerProcess(live.owner_url, tmp_path, free_ports(1)[0])

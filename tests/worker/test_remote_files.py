@@ -51,6 +51,7 @@ async def hosts(live: Database, tmp_path: Path) -> AsyncIterator[Hosts]:
             assert await crew.store.verify() == []
 
 
+@pytest.mark.deep
 async def test_a_worker_without_a_place_writes_where_the_server_reads(hosts: Hosts) -> None:
     crew = hosts.crew
     crew.start(app="tests.worker.files_app", slots=4)

@@ -31,6 +31,7 @@ async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
             assert await crew.store.verify() == []
 
 
+@pytest.mark.deep
 async def test_a_graph_is_declared_run_and_published_over_http(crew: Crew) -> None:
     crew.start(app="tests.worker.graph_app", slots=2)
     (started,) = await crew.run(graph_app.start_graph.submission("2026-11-17"))

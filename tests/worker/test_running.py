@@ -35,6 +35,7 @@ async def test_a_task_may_start_others_and_run_programs(staff: Crew) -> None:
     assert end.result == 3
 
 
+@pytest.mark.deep
 async def test_several_processes_share_the_work(crew: Crew) -> None:
     crew.start(processes=2, slots=1)
     tasks = await crew.submit(*(app.hold.submission("both", "shared") for _ in range(2)))
@@ -44,6 +45,7 @@ async def test_several_processes_share_the_work(crew: Crew) -> None:
     assert len(set(pids)) == 2
 
 
+@pytest.mark.deep
 async def test_a_task_that_nobody_knows_waits_for_somebody_who_does(crew: Crew, tmp_path: Path) -> None:
     crew.start()
     (task,) = await crew.submit(Submission("strange", {"word": "hello"}))
@@ -61,6 +63,7 @@ async def test_a_task_that_nobody_knows_waits_for_somebody_who_does(crew: Crew, 
     assert end.result == "hellohello"
 
 
+@pytest.mark.deep
 async def test_the_command_runs_the_tasks_of_a_file(crew: Crew, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

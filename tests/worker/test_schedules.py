@@ -15,6 +15,7 @@ from tests.worker.crew import Crew, eventually
 LAST_YEAR = "date_trunc('year', holdfast.now() at time zone 'Asia/Tokyo') at time zone 'Asia/Tokyo'"
 
 
+@pytest.mark.deep
 async def test_what_a_worker_declares_is_started_and_run_by_workers_once(crew: Crew, live: Database) -> None:
     schedules = Schedules.beside(crew.store)
     for _ in range(2):

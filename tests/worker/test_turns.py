@@ -2,20 +2,23 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Container
+from collections.abc import AsyncIterator, Container, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Lease, Moved
+from holdfast.kernel.task import Done, Lease, Moved, Settlement
 from holdfast.testing import Clock, Database
+from holdfast.wakeups import Wakeups
 from holdfast.worker.plan import Plan
 from holdfast.worker.turns import Turns
 from tests.promises.stage import declare_polled, state_of, submit
+from tests.worker.crew import eventually
 
 
 class Polling:
@@ -34,6 +37,38 @@ class Polling:
         """Nothing to close."""
 
 
+class Woken(Polling):
+    """Somebody who looks when the test says so."""
+
+    def __init__(self) -> None:
+        self.asleep, self.woken = asyncio.Event(), asyncio.Event()
+
+    async def wait(self, seconds: float) -> bool:
+        self.asleep.set()
+        await self.woken.wait()
+        return True
+
+
+class LateAnswer(Store):
+    """The kernel, over a link on which the first answer to a result waits for the test."""
+
+    is_late = True
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        super().__init__(pool)
+        self.is_kept, self.arrives = asyncio.Event(), asyncio.Event()
+
+    async def turn(
+        self, settlements: Sequence[Settlement], *given: Any, **more: Any
+    ) -> tuple[dict[UUID, str], list[Lease]]:
+        answer = await super().turn(settlements, *given, **more)
+        if settlements and self.is_late:
+            self.is_late = False
+            self.is_kept.set()
+            await self.arrives.wait()
+        return answer
+
+
 class HeldUp(Store):
     """The kernel, over a link that holds the first tasks up for most of their lease."""
 
@@ -50,14 +85,21 @@ class HeldUp(Store):
 class Bench:
     """A runner's turns, with a hand that begins nothing by itself."""
 
-    def __init__(self, store: Store, *queues: str, slots: int = 5, lease_seconds: float = 4) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *queues: str,
+        slots: int = 5,
+        lease_seconds: float = 4,
+        wakeups: Wakeups | None = None,
+    ) -> None:
         self.store = store
         self.begun: asyncio.Queue[Lease] = asyncio.Queue()
         self.stopped: asyncio.Queue[UUID] = asyncio.Queue()
         self.ended: list[UUID] = []
         plan = Plan("app", queues, slots=slots, poll_seconds=0.02, lease_seconds=lease_seconds)
         self.turns = Turns(
-            store, plan, "bench", ["work"], Polling(),
+            store, plan, "bench", ["work"], wakeups or Polling(),
             begin=self.begin,
             ended=self.ended.extend, stop=self.stopped.put_nowait, is_kept=lambda: True,
         )  # fmt: skip
@@ -75,9 +117,25 @@ class Bench:
             turning.cancel()
             await asyncio.gather(turning, return_exceptions=True)
 
+    async def begun_again(self, task: UUID, clock: Clock) -> Lease:
+        """The next that is begun. What came too soon goes back for a second, and time passes only by the clock."""
+
+        async def look() -> Lease | None:
+            is_free = (await self.store.read(task))["lease_expires_at"] is None  # a lease must not pass
+            if self.begun.empty() and is_free:
+                clock.advance(seconds=1)
+                await self.store.sweep()
+            return None if self.begun.empty() else self.begun.get_nowait()
+
+        found = await eventually(look, "its beginning")
+        assert found
+        return found
+
     async def until_settled(self, task: UUID, state: str) -> None:
-        while await state_of(self.store, task) != state:
-            pass
+        async def is_there() -> bool:
+            return await state_of(self.store, task) == state
+
+        await eventually(is_there, state)
 
 
 @pytest.fixture
@@ -90,7 +148,7 @@ async def test_a_task_whose_limit_passed_is_not_run_twice_at_once(bench: Bench, 
     async with bench.running():
         task = await submit(store, lifecycle="polled")
         bench.turns.settle(await bench.begun.get(), Moved("IN_PROGRESS"))
-        old = await bench.begun.get()
+        old = await bench.begun_again(task, clock)
         await store.heartbeat([old], lasting=timedelta(hours=24))
         clock.advance(hours=20)
         await store.heartbeat([old], lasting=timedelta(hours=24))
@@ -99,11 +157,7 @@ async def test_a_task_whose_limit_passed_is_not_run_twice_at_once(bench: Bench, 
         assert await bench.stopped.get() == task, "what still runs of it is stopped"
         assert bench.begun.empty(), "and not begun again beside it"
         bench.turns.drop(old)
-        while bench.begun.empty():
-            if (await store.read(task))["lease_expires_at"] is None:  # else its lease must not pass
-                clock.advance(seconds=1)
-                await store.sweep()
-        new = await bench.begun.get()
+        new = await bench.begun_again(task, clock)
         assert (new.task_id, new.timed_out) == (task, True)
         bench.turns.settle(new, Done())
         await bench.until_settled(task, "COMPLETED")
@@ -111,12 +165,36 @@ async def test_a_task_whose_limit_passed_is_not_run_twice_at_once(bench: Bench, 
     assert bench.turns.held == {}
 
 
-async def test_a_late_word_of_an_old_lease_does_not_end_the_new_one(bench: Bench, store: Store) -> None:
+async def test_what_comes_again_before_its_result_is_answered_is_begun_a_moment_later(
+    database: Database, store: Store, clock: Clock
+) -> None:
+    await declare_polled(store)
+    link, wakeups = LateAnswer(database.bridge()), Woken()
+    bench = Bench(link, "polled", wakeups=wakeups)
+    task = await submit(store, lifecycle="polled")
     async with bench.running():
-        await submit(store, lifecycle="polled")
+        first = await bench.begun.get()
+        await wakeups.asleep.wait()
+        bench.turns.settle(first, Moved("IN_PROGRESS"))
+        await link.is_kept.wait()
+        wakeups.woken.set()
+        assert await bench.stopped.get() == task, "it came again"
+        assert bench.begun.empty(), "and was not begun, as if the first lease still ran"
+        link.arrives.set()
+        new = await bench.begun_again(task, clock)
+        bench.turns.settle(new, Done())
+        await bench.until_settled(task, "COMPLETED")
+    assert [event.verb for event in await store.events(task)].count("claim") == 3
+    read = await store.read(task)
+    assert (read["attempt"], read["crashes"], bench.turns.held) == (1, 0, {})
+
+
+async def test_a_late_word_of_an_old_lease_does_not_end_the_new_one(bench: Bench, store: Store, clock: Clock) -> None:
+    async with bench.running():
+        task = await submit(store, lifecycle="polled")
         first = await bench.begun.get()
         bench.turns.settle(first, Moved("IN_PROGRESS"))
-        second = await bench.begun.get()
+        second = await bench.begun_again(task, clock)
         bench.turns.drop(first)
         assert bench.turns.held == {second.task_id: second}
 

@@ -1,5 +1,7 @@
 """A worker that runs for long needs no more than one that has just begun."""
 
+import pytest
+
 from holdfast.kernel.store import Store
 from holdfast.testing import Clock
 from tests.worker import app
@@ -8,6 +10,7 @@ from tests.worker.crew import Crew
 MEGABYTE = 1024 * 1024
 
 
+@pytest.mark.deep
 async def test_memory_and_files_stay_flat(crew: Crew) -> None:
     worker = crew.start(slots=50)
     (runner,) = worker.runners()

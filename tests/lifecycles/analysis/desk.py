@@ -11,7 +11,6 @@ from uuid import UUID
 import httpx
 from fastapi import FastAPI
 
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Json, Lease
@@ -140,13 +139,13 @@ class Desk:
 @contextlib.asynccontextmanager
 async def desk_at(engine: Engine, settings: Settings) -> AsyncIterator[Desk]:
     """A server on the engine's database, with its files where the settings say."""
-    async with pooled(Address(given=engine.database.url), connections=10) as pool:
-        store, objects = Store(pool), open_objects(settings)
-        await hf.declare(store)
-        app = app_over(pool, objects)
-        async with client(app) as http:
-            yield Desk(app, http, store, objects, engine)
-            assert await store.verify() == []
+    pool = engine.database.bridge()
+    store, objects = Store(pool), open_objects(settings)
+    await hf.declare(store)
+    app = app_over(pool, objects)
+    async with client(app) as http:
+        yield Desk(app, http, store, objects, engine)
+        assert await store.verify() == []
 
 
 @contextlib.asynccontextmanager

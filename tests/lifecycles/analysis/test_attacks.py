@@ -200,6 +200,7 @@ async def test_a_wrong_upload_can_be_replaced_by_a_new_link(desk: Desk) -> None:
     assert (await desk.downloads(task))["lines/lines.json"]["lines"] == 3
 
 
+@pytest.mark.deep
 async def test_a_bomb_is_a_file_of_the_wrong_format(desk: Desk) -> None:
     bomb = gzip.compress(b"a,b\n" + b"1,2\n" * 50_000_000, 9)
     task = await desk.create(["unified-profiler"], tool="profile-my-data")

@@ -12,7 +12,8 @@ from holdfast.testing import Ground
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.desk import TABLE, Desk, desk_at, sha256
 from tests.objects.servers import BUCKET
-from tests.worker.living import running_clock
+
+pytestmark = pytest.mark.deep  # each needs a bucket
 
 SERVERS = {"s3": "seaweed", "az": "azurite"}
 
@@ -23,7 +24,7 @@ async def bucket(
 ) -> AsyncIterator[Desk]:
     for name, value in request.getfixturevalue(SERVERS[request.param]).items():
         monkeypatch.setenv(name, value)
-    with running_clock(ground) as live, Engine(live) as engine:
+    with ground.live_database() as live, Engine(live) as engine:
         settings = Settings.model_construct(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
         with all_pointed_at(settings):
             async with desk_at(engine, settings) as desk, httpx.AsyncClient() as desk.outside:

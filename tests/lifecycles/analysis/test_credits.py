@@ -13,6 +13,7 @@ from holdfast.kernel.store import Store
 from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed
 from holdfast.lifecycles.analysis.intake import Intake
 from tests.lifecycles.analysis.desk import Desk, desk_of, lasting
+from tests.tiers import deep
 
 
 async def ledger(desk: Desk, query: str, *arguments: object) -> Any:
@@ -113,31 +114,32 @@ async def test_what_costs_nothing_needs_no_wallet(desk: Desk) -> None:
         assert (await ada.read(task))["status"] == "COMPLETED"
 
 
-async def test_of_two_hundred_at_once_credits_for_fifty_queue_fifty(desk: Desk) -> None:
-    async with desk_of(desk, "ada", amount=100) as ada:
-        tasks = [await ada.uploaded(["lines"]) for _ in range(200)]
-        watching = asyncio.create_task(never_negative(desk))
+@pytest.mark.parametrize(("many", "paid"), [(24, 6), deep((200, 50))])
+async def test_of_many_at_once_as_many_queue_as_there_are_credits_for(desk: Desk, many: int, paid: int) -> None:
+    async with desk_of(desk, "ada", amount=2 * paid) as ada:
+        tasks = [await ada.uploaded(["lines"]) for _ in range(many)]
+        watching = asyncio.create_task(never_negative(desk, 2 * paid))
         answers = await asyncio.gather(*(ada.process(task) for task in tasks))
         watching.cancel()
-        assert Counter(answer.status_code for answer in answers) == {202: 50, 402: 150}
+        assert Counter(answer.status_code for answer in answers) == {202: paid, 402: many - paid}
         assert not watching.done() or watching.cancelled()
         states = Counter([(await ada.read(task))["status"] for task in tasks])
-        assert states == {"QUEUED": 50, "UPLOADING": 150}
-        assert await ada.wallet() == {"balance": 0, "reserved": 100, "spent": 0}
+        assert states == {"QUEUED": paid, "UPLOADING": many - paid}
+        assert await ada.wallet() == {"balance": 0, "reserved": 2 * paid, "spent": 0}
         desk.work()
-        assert await ada.wallet() == {"balance": 0, "reserved": 0, "spent": 100}
+        assert await ada.wallet() == {"balance": 0, "reserved": 0, "spent": 2 * paid}
         charged = "select count(*) from holdfast.ledger where kind = 'charge' and account = 'spent'"
-        assert await ledger(desk, charged) == 50
+        assert await ledger(desk, charged) == paid
 
 
-async def never_negative(desk: Desk) -> None:
+async def never_negative(desk: Desk, whole: int) -> None:
     """Look as often as can be: at no commit is anything below zero, or more in all than there was."""
     while True:
         row = await ledger(desk, "select (balance, reserved, balance + reserved + spent)::text from holdfast.wallet")
         balance, reserved, everything = map(int, row.strip("()").split(","))
         assert balance >= 0
         assert reserved >= 0
-        assert everything == 100
+        assert everything == whole
 
 
 async def test_who_reserves_waits_for_who_is_about_to(desk: Desk) -> None:

@@ -9,6 +9,7 @@ from holdfast.kernel.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.desk import Desk, desk_at
+from tests.tiers import deep_after
 from tests.worker.crew import Crew, eventually
 
 AGENTS = ["lines", "size"]
@@ -21,7 +22,7 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
         yield desk
 
 
-@pytest.mark.parametrize("killed_in", AGENTS)
+@pytest.mark.parametrize("killed_in", deep_after(1, AGENTS))
 @pytest.mark.parametrize(
     "whole", [pytest.param(False, id="the runner", marks=pytest.mark.long), pytest.param(True, id="the whole worker")]
 )
@@ -52,6 +53,7 @@ async def test_another_worker_goes_on_at_the_agent_that_was_running(
     assert set(await user.downloads(task)) == {"lines/lines.json", "size/size.json", "size/more/name.json"}
 
 
+@pytest.mark.deep
 async def test_who_is_cancelled_in_code_that_cannot_stop_harms_no_other(crew: Crew, user: Desk) -> None:
     crew.start(app="tests.lifecycles.analysis.app:hf")
     other = await user.queued(["lines"])

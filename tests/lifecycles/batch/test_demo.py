@@ -11,6 +11,7 @@ from holdfast.lifecycles.batch.planning import read_prompts
 from holdfast.testing.engine import Engine
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not calls.can_transcribe, reason="the speech model is not installed")
 @pytest.mark.timeout(180)  # a model is loaded, on a machine that may be busy
 def test_calls_are_transcribed_and_one_that_is_cut_off_is_told(holdfast: Engine) -> None:

@@ -189,6 +189,7 @@ def test_a_stop_that_nobody_but_a_user_made_stops_nothing(office: Office) -> Non
     assert not office.bureau.ledger[0].cancelled
 
 
+@pytest.mark.deep
 def test_at_the_limit_results_that_cannot_be_fetched_are_given_up(open_office: Open) -> None:
     office = open_office(polls=1)
     office.bureau.before["fetch"] = [Transient("down")] * 10_000

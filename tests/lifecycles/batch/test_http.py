@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from holdfast.errors import Transient
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.remote.places import objects_of
 from holdfast.testing.engine import Engine
 from tests.http.apps import app_over
@@ -21,10 +20,10 @@ ASKED = {"task_type": "transcription", "provider": "bureau", "urls": TWO}
 
 @pytest.fixture
 async def http(office: Office, holdfast: Engine) -> AsyncIterator[httpx.AsyncClient]:
-    async with pooled(Address(given=holdfast.database.url), connections=5) as pool:
-        app = app_over(pool, objects_of(office.hf.settings))
-        async with client(app) as http:
-            yield http
+    pool = holdfast.database.bridge()
+    app = app_over(pool, objects_of(office.hf.settings))
+    async with client(app) as http:
+        yield http
 
 
 async def test_a_batch_is_made_watched_and_its_results_are_fetched(http: httpx.AsyncClient, office: Office) -> None:

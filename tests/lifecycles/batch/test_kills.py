@@ -11,6 +11,7 @@ import pytest
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.testing.providers import Faults, OpenAIStandIn, Server, delay
 from tests.lifecycles.batch.watched_app import complete, hf
+from tests.tiers import deep_after
 from tests.worker.crew import Crew, eventually
 
 APP = "tests.lifecycles.batch.watched_app:hf"
@@ -44,7 +45,7 @@ async def crew(crew: Crew, faults: Faults) -> AsyncIterator[Crew]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", deep_after(1, [signal.SIGKILL, signal.SIGSTOP]))
 async def test_another_worker_goes_on_and_begins_nothing_twice(
     crew: Crew, stand_in: OpenAIStandIn, faults: Faults, how: signal.Signals
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_dataset_is_taken_in_the_version_that_it_had(office: Office) -> None:
     assert office.batch(ran.handle.id)["provider_state"]["dataset_ids"] == [str(first)]
 
 
+@pytest.mark.deep
 def test_ten_thousand_inputs_are_one_batch(open_office: Any) -> None:
     office: Office = open_office(inputs_per_job=1000, polls=1)
     urls = [f"https://example.org/{'long-name-' * 5}{n}.wav" for n in range(10_000)]

@@ -74,6 +74,7 @@ def test_the_view_says_what_the_answer_says(office: Office, holdfast: Any) -> No
     assert json.loads(seen) == office.batch(ran.handle.id)["provider_state"]
 
 
+@pytest.mark.deep
 def test_a_batch_of_many_jobs_is_told_in_one_answer(open_office: Any) -> None:
     office: Office = open_office(inputs_per_job=1, polls=1)
     handle = office.start([f"https://example.org/{n}.wav" for n in range(60)])

@@ -144,6 +144,7 @@ class Nth:
             crash()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("repeats_submit", [False, True])
 def test_a_crash_at_any_line_begins_no_job_twice(
     open_office: Open, monkeypatch: pytest.MonkeyPatch, repeats_submit: bool

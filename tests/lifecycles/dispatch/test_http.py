@@ -8,7 +8,6 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Done
 from holdfast.lifecycles.dispatch.dags import Dags
@@ -20,9 +19,8 @@ from tests.lifecycles.dispatch.graphs import FATAL, Running, shape
 
 
 @pytest.fixture
-async def app(database: Database, tmp_path: Path) -> AsyncIterator[FastAPI]:
-    async with pooled(Address(given=database.url), connections=5) as pool:
-        yield app_over(pool, Folder(tmp_path / "objects").open())
+def app(database: Database, tmp_path: Path) -> FastAPI:
+    return app_over(database.bridge(), Folder(tmp_path / "objects").open())
 
 
 @pytest.fixture
@@ -111,6 +109,7 @@ async def test_what_is_no_graph_is_refused(body: dict[str, Any], told: str, http
     assert told in answer.text
 
 
+@pytest.mark.deep
 async def test_five_thousand_nodes_go_in_one_request(http: httpx.AsyncClient, store: Store) -> None:
     nodes = [{"name": f"n{n}", "task": "part", "payload": {"n": n}} for n in range(5000)]
     edges = [{"from": f"n{n}", "to": "n4999"} for n in range(4999)]

@@ -2,6 +2,8 @@
 
 from uuid import UUID
 
+import pytest
+
 from holdfast.demo import ingest_papers
 from holdfast.lifecycles.ingest.library import Library
 from holdfast.testing.engine import Engine
@@ -9,6 +11,7 @@ from holdfast.testing.engine import Engine
 GOOD = ["charter.pdf", "harbour-log.docx", "kelp.md", "lighthouses.html", "tides.txt"]
 
 
+@pytest.mark.deep
 def test_the_papers_of_the_demo_are_ingested_and_ingested_again(holdfast: Engine) -> None:
     library = Library.beside(holdfast.store)
 

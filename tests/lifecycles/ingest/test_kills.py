@@ -20,6 +20,7 @@ from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app
 from tests.lifecycles.ingest.desk import Desk, desk_at
 from tests.lifecycles.ingest.ledger import Ledger, watch
+from tests.tiers import deep_after
 from tests.worker.crew import Crew, eventually
 
 ONE_BY_ONE = ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED")
@@ -98,6 +99,7 @@ async def test_what_was_kept_is_not_run_again_and_what_was_lost_is(desk: Desk, b
     await check_done(desk, run, item, Counter(app.RAN), lost, attempts=2)
 
 
+@pytest.mark.deep
 async def test_documents_survive_a_crash_at_every_boundary(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,8 +132,8 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 KILLS: list[tuple[str, bool, tuple[str, ...]]] = [
-    ("begin CONTENT_EXTRACTED", True, ("CONTENT_EXTRACTED",)),
     ("begin EMBEDDED", False, ("EMBEDDED",)),
+    ("begin CONTENT_EXTRACTED", True, ("CONTENT_EXTRACTED",)),
     ("end ENTITY_EXTRACTED", True, ("ENTITY_EXTRACTED",)),
     ("end PERSISTED", False, ("PERSISTED",)),
 ]
@@ -139,8 +141,8 @@ KILLS: list[tuple[str, bool, tuple[str, ...]]] = [
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    ("moment", "whole", "lost"), KILLS,
-    ids=[f"{moment}, {'worker' if whole else 'runner'}" for moment, whole, _ in KILLS],
+    ("moment", "whole", "lost"),
+    deep_after(1, [pytest.param(*kill, id=f"{kill[0]}, {'worker' if kill[1] else 'runner'}") for kill in KILLS]),
 )  # fmt: skip
 async def test_another_process_goes_on_at_the_step_that_was_running(
     crew: Crew, user: Desk, moment: str, whole: bool, lost: tuple[str, ...]

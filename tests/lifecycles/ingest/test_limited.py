@@ -126,6 +126,7 @@ async def test_what_was_paid_for_before_the_silence_is_not_paid_for_again(
     assert (await slow_desk.run(run))["cost_cents"] == pytest.approx(sum(one["tokens_in"] for one in paid))
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(180)
 async def test_a_worker_with_one_slot_goes_on_with_other_work(
     live: Database, server: EmbeddingServer, tmp_path: Path

@@ -147,6 +147,7 @@ async def test_two_versions_in_one_call_leave_the_newer(stage: Stage) -> None:
     assert await stage.is_whole()
 
 
+@pytest.mark.deep
 async def test_searchers_see_one_version_at_every_moment(stage: Stage, clock: Clock) -> None:
     await stage.published("tides 0")
     over = asyncio.Event()

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from holdfast.kernel.postgres import Address, pooled
 from holdfast.kernel.settings import Settings
 from holdfast.kernel.store import Store
 from holdfast.kernel.task import Lease
@@ -83,10 +82,10 @@ def statuses(job: dict[str, Any]) -> dict[str, str]:
 @contextlib.asynccontextmanager
 async def desk_at(engine: Engine, settings: Settings) -> AsyncIterator[Desk]:
     """A server on the engine's database, with its files where the settings say."""
-    async with pooled(Address(given=engine.database.url), connections=5) as pool:
-        store = Store(pool)
-        await hf.declare(store)
-        app = app_over(pool, objects_of(settings))
-        async with client(app) as http:
-            yield Desk(app, http, store, engine)
-            assert await store.verify() == []
+    pool = engine.database.bridge()
+    store = Store(pool)
+    await hf.declare(store)
+    app = app_over(pool, objects_of(settings))
+    async with client(app) as http:
+        yield Desk(app, http, store, engine)
+        assert await store.verify() == []

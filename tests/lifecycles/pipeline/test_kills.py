@@ -7,6 +7,7 @@ import pytest
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from tests.lifecycles.pipeline.app import NAMES
 from tests.lifecycles.pipeline.watched_app import hf, watched
+from tests.tiers import deep_after
 from tests.worker.crew import Crew
 
 APP = "tests.lifecycles.pipeline.watched_app:hf"
@@ -19,7 +20,7 @@ async def crew(crew: Crew) -> Crew:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("how", ["killed", "leaves"])
+@pytest.mark.parametrize("how", deep_after(1, ["killed", "leaves"]))
 async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, how: str) -> None:
     times: dict[str, Any] = {"lease_seconds": 2.0}
     if how == "leaves":

@@ -148,6 +148,7 @@ def test_only_the_kinds_that_are_asked_for_are_suggested_and_run(suggest: Run) -
     assert rows[0]["price"].startswith("€")
 
 
+@pytest.mark.deep
 def test_options_change_what_is_suggested(suggest: Run) -> None:
     table = dirty()
     assert ("outliers", "level") not in kinds(suggest(table, min_share=0.01))

@@ -189,6 +189,7 @@ def test_texts_that_hardly_repeat_are_compared_by_length(compare: Run) -> None:
     assert (remark["kind"], remark["level"], remark["compared"]) == ("text", "strong", "length")
 
 
+@pytest.mark.deep
 def test_options_change_what_counts_and_what_is_compared(compare: Run) -> None:
     now, before = table(1, higher=4), table(2)
     assert column(compare(now, before, psi_some=0.5, psi_strong=0.9), "speed")["level"] == "none"

@@ -307,6 +307,7 @@ print(work("large") - small)
 """
 
 
+@pytest.mark.deep
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     line = "{0},2024-01-{1:02},{2},some words that fill the line and are all different {0}\n"
     for name, rows in (("small", 20_000), ("large", 300_000)):

@@ -335,6 +335,7 @@ def test_nothing_is_left_behind(make_job: MakeJob) -> None:
 field = st.text(st.sampled_from('ab1 ",;\n\t|é.-0'), max_size=6)
 
 
+@pytest.mark.deep
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(2, 4).flatmap(lambda width: st.lists(st.lists(field, min_size=width, max_size=width), min_size=1)))
 def test_what_was_written_as_csv_comes_back(make_job: MakeJob, tmp_path: Path, rows: list[list[str]]) -> None:

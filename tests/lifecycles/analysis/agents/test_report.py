@@ -99,6 +99,7 @@ def test_hostile_values_stay_text(hostile_report: str) -> None:
     assert "long" * 100 not in seen.text
 
 
+@pytest.mark.deep
 @given(st.text(), st.text())
 def test_any_text_comes_out_as_it_went_in_and_does_nothing_else(name: str, said: str) -> None:
     page = kit.page(

@@ -16,6 +16,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> list[Paper]:
     return papers(80, 7, tmp_path_factory.mktemp("papers"))
 
 
+@pytest.mark.deep
 async def test_every_paper_is_read_or_refused_as_it_says(library: list[Paper], desk: Desk) -> None:
     codes = set()
     for paper in library:

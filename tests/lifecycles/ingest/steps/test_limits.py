@@ -67,6 +67,7 @@ def endless(tmp_path: Path) -> Iterator[Endless]:
     os.close(endless.descriptor)
 
 
+@pytest.mark.deep
 async def test_a_file_that_takes_too_long_is_refused_and_its_reader_ended(desk: Desk, endless: Endless) -> None:
     with pytest.raises(SchemaInvalid, match="longer than 1 seconds") as caught:
         await (await endless.read(within=timedelta(seconds=1)))
@@ -83,6 +84,7 @@ async def test_whoever_cancels_ends_the_reader(desk: Desk, endless: Endless) -> 
     assert endless.readers() == []
 
 
+@pytest.mark.deep
 async def test_a_reader_that_is_killed_is_transient(desk: Desk, endless: Endless) -> None:
     reading = await endless.read()
     endless.readers()[0].kill()
@@ -105,6 +107,7 @@ def page(text: str) -> str:
     return f"<html><body><p>{text}</p></body></html>"
 
 
+@pytest.mark.deep
 async def test_a_reader_that_died_while_it_waited_costs_nothing(desk: Desk) -> None:
     await desk.read(page("One"))
     readers = all_readers()
@@ -122,6 +125,7 @@ async def test_a_reader_that_keeps_its_memory_is_replaced(desk: Desk) -> None:
     assert set(all_readers()) < set(before)
 
 
+@pytest.mark.deep
 async def test_a_file_that_takes_too_much_memory_is_refused(desk: Desk) -> None:
     path = desk.put("word " * 4_000_000)
     with pytest.raises(SchemaInvalid, match="more than 16 MiB of memory") as caught:
@@ -134,6 +138,7 @@ async def test_a_text_that_is_too_long_is_refused(desk: Desk) -> None:
     assert (await desk.refusal("word " * 4_000_001, "long.txt")).code == "too-long"
 
 
+@pytest.mark.deep
 async def test_more_files_than_processes_are_read_side_by_side(desk: Desk, tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.html" for number in range(8)]
     for path in paths:

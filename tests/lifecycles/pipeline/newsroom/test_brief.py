@@ -162,6 +162,7 @@ def test_the_summary_counts_and_names_the_title_most_others_speak_of() -> None:
     }
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed here")
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("scheme", ["light", "dark"])

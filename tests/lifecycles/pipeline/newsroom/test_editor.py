@@ -9,6 +9,7 @@ from holdfast.lifecycles.pipeline.newsroom.article import Article, Thresholds
 from holdfast.lifecycles.pipeline.newsroom.brief import as_html, as_markdown, assemble
 from holdfast.lifecycles.pipeline.newsroom.neutralize import soften
 from tests.lifecycles.pipeline.newsroom.print_shop import shipped_articles
+from tests.tiers import deep_after
 
 HEADLINES = [
     ("SHOCKING U-turn: Premier caves in to radical fringe!", "U-turn: Premier gives way to minority"),
@@ -90,7 +91,7 @@ def test_what_is_meant_literally_stays(sentence: str) -> None:
     assert soften(Article("a", "Beacon", "Title", sentence), 0.5).text == sentence
 
 
-@pytest.mark.parametrize("word", ["absurd ", "absurd, ", "utterly ", "slammed! ", "What a ", "throw "])
+@pytest.mark.parametrize("word", deep_after(1, ["slammed! ", "absurd ", "absurd, ", "utterly ", "What a ", "throw "]))
 @pytest.mark.timeout(30)
 def test_a_long_text_of_one_word_takes_seconds(word: str) -> None:
     soften(Article("a", "Beacon", "Title", word * (60_000 // len(word))), 0.0)

@@ -22,6 +22,8 @@ from tests.lifecycles.pipeline.newsroom.chat_server import KEY, ChatServer, chat
 from tests.lifecycles.pipeline.newsroom.print_shop import item, rss
 from tests.remote.site import Site, serving
 
+pytestmark = pytest.mark.deep  # the sorter is trained in each process
+
 ALL_ON: dict[str, Any] = {"enable_evaluation": True, "enable_auto_optimize": True}
 STORM = "A storm has flooded the harbour of the capital, and the navy brought two hundred people to higher ground."
 CUP = "The rowers of Lunne have won the cup by two lengths, and their coach jumped into the fjord in his suit."

@@ -11,6 +11,8 @@ from holdfast.lifecycles.pipeline.newsroom.feeds import without_duplicates
 from holdfast.lifecycles.pipeline.newsroom.topics import OTHER, TOPICS, guess, learn, samples, sort_articles
 from tests.lifecycles.pipeline.newsroom.print_shop import article, shipped_articles
 
+pytestmark = pytest.mark.deep  # the sorter is trained in each process
+
 SHIPPED = {
     "Council wastes another fortune on the absurd “vanity pier”": "politics",
     "Parliament passes harbour fees by three votes": "politics",
