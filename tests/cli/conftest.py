@@ -46,6 +46,8 @@ def typed(holdfast: Keyboard, live: Database, server: str, monkeypatch: pytest.M
     """The command, with the file's own server and its database."""
     monkeypatch.setenv("HOLDFAST_API", server)
     monkeypatch.setenv("HOLDFAST_URL", live.url)
+    # What stands still for a moment here does so because the machine is slow, and nobody asks why.
+    monkeypatch.setattr("holdfast.cli.polling.wonder_after_seconds", 60.0)
     return holdfast
 
 

@@ -22,6 +22,7 @@ from holdfast.errors import RequestInvalid, UrlRefused
 from holdfast.kernel.settings import Settings
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
+from tests.crash.holders import eventually
 from tests.http.serving import serving
 from tests.worker.living import staffed
 
@@ -74,15 +75,16 @@ def test_what_failed_is_told_with_its_reason_and_the_inbox(typed: Keyboard, fold
 
 
 def test_a_spent_budget_is_told_and_can_be_raised(typed: Keyboard, folder: Path) -> None:
-    waits = typed("ingest", "papers", "--name-prefix", "new/", "--budget", "0", "--wait", "--timeout", "3s")
-    (run,) = (one for one in typed("runs", "--json").json if one["budget_cents"] == 0 and one["item_count_waiting"])
+    run = typed("ingest", "papers", "--name-prefix", "new/", "--budget", "0").out.strip()
+    eventually(lambda: typed("runs", "show", run, "--json").json["item_count_waiting"] == 2)
+    waits = typed("runs", "watch", run, "--timeout", "1s")
     assert waits.code == 124, waits.err
-    assert f"Allow more: holdfast runs budget {run['run_id']} CENTS" in waits.err
-    assert f"Follow it: holdfast runs watch {run['run_id']}" in waits.err
-    assert "2 documents wait" in typed("runs", "show", run["run_id"]).err
-    raised = typed("runs", "budget", run["run_id"], "none")
+    assert f"Allow more: holdfast runs budget {run} CENTS" in waits.err
+    assert f"Follow it: holdfast runs watch {run}" in waits.err
+    assert "2 documents wait" in typed("runs", "show", run).err
+    raised = typed("runs", "budget", run, "none")
     assert (raised.code, raised.out) == (0, "It has spent 0 cents.\n")
-    assert typed("runs", "watch", run["run_id"]).code == 0
+    assert typed("runs", "watch", run).code == 0
 
 
 def test_a_run_is_cancelled_and_watching_it_says_so(typed: Keyboard, folder: Path) -> None:
@@ -93,10 +95,7 @@ def test_a_run_is_cancelled_and_watching_it_says_so(typed: Keyboard, folder: Pat
     assert (again.code, again.json["effect"]) == (4, "too_late")
 
 
-def test_who_waits_for_a_queue_that_stands_still_is_told_why(
-    typed: Keyboard, folder: Path, live: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("holdfast.cli.polling.wonder_after_seconds", 0.0)
+def test_who_waits_for_a_queue_that_stands_still_is_told_why(typed: Keyboard, folder: Path, live: Database) -> None:
     live.ask_owner("select holdfast.pause_queue('ingest_item', 'ada')")
     try:
         done = typed("ingest", "papers/kelp.md", "--force", "--wait", "--timeout", "1s")

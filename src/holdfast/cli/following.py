@@ -46,6 +46,8 @@ async def wait_and_tell(
     else:
         say_end(now, unchanged)
         say_failed(now, failed)
+        if now["status"] not in OUTCOMES and (why := await reason(server, now)):
+            printing.say(why, err=True)
     outcome = OUTCOMES.get(now["status"])
     return EXIT_CODES[outcome] if outcome else TIMED_OUT
 
