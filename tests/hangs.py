@@ -53,3 +53,7 @@ class Hangs:
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
         with self.guard(self.default_seconds):
             yield
+
+    def pytest_unconfigure(self) -> None:
+        """Python itself waits for the threads that are left."""
+        faulthandler.dump_traceback_later(self.grace_seconds, exit=True, file=self.stderr)

@@ -7,17 +7,21 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 
+CHANCE = random.SystemRandom()
 GUARD = Path(__file__).with_name("guard.py")
+ready_within_seconds = 60.0
 Started = tuple[int, dict[str, str]]
 """A process, and the variables that lead to it."""
 
@@ -48,16 +52,26 @@ def spawn(folder: Path, *command: str, environment: dict[str, str] | None = None
 
 def wait_for(folder: Path, pid: int, ready: Callable[[], bool]) -> None:
     """The server answers; otherwise it is ended, and what it said is told."""
-    for _ in range(1200):
-        with contextlib.suppress(httpx.HTTPError):
-            if ready():
-                return
-        threading.Event().wait(0.05)
-    os.killpg(pid, signal.SIGKILL)
-    pytest.fail((folder / "log").read_text()[-3000:])
+    over = time.monotonic() + ready_within_seconds
+    try:
+        while time.monotonic() < over:
+            with contextlib.suppress(httpx.HTTPError):
+                if ready():
+                    return
+            threading.Event().wait(0.05)
+        pytest.fail((folder / "log").read_text()[-3000:])
+    except BaseException:
+        os.killpg(pid, signal.SIGKILL)
+        raise
 
 
 def free_ports(number: int) -> list[int]:
+    """Below those that the kernel hands out by itself: nobody else gets one before it is used."""
+    free: list[int] = []
     with contextlib.ExitStack() as stack:
-        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [door.getsockname()[1] for door in doors]
+        while len(free) < number:
+            port = CHANCE.randrange(20_000, 32_000)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                free.append(port)
+    return free

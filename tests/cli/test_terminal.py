@@ -1,5 +1,6 @@
 """At a real terminal: colour, columns that fit, a display that moves; and nothing that others wrote steers it."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -37,6 +38,7 @@ class Terminal:
             env={**clean, "HOLDFAST_URL": database.url, "TERM": "xterm-256color"},
         )  # fmt: skip
         os.close(theirs)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.shown = ""
 
     def until(self, words: str | None = None) -> "Terminal":
@@ -48,7 +50,7 @@ class Terminal:
                 piece = b""
             if not piece:
                 break
-            self.shown += piece.decode(errors="replace")
+            self.shown += self._decoder.decode(piece)
         if words is None:
             self.process.wait(30)
             os.close(self._ours)

@@ -54,7 +54,10 @@ class Holder:
         return self.process.stdout.readline().decode().strip() or pytest.fail(self.process.stderr.read().decode())
 
     def leave(self) -> None:
-        self.process.communicate()
+        try:
+            self.process.communicate(timeout=60)
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         self.process.kill()

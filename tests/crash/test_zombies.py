@@ -5,11 +5,13 @@ which keeps the old proofs. Only the lease's end is not waited for: the clock is
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,9 +72,14 @@ async def test_eighty_old_proofs_are_worth_nothing_once_others_have_it(
     await judge(store, database, told, before, taken)
 
 
-def start_zombie(url: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def start_zombie(url: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.crash.zombie", url, "10"]
-    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as zombie:
+        try:
+            yield zombie
+        finally:
+            zombie.kill()  # one that is stopped would never end
 
 
 @pytest.mark.parametrize("complete", [True, False], ids=["completed", "held"])

@@ -28,6 +28,7 @@ async def test_cutovers_and_rollbacks_show_nobody_a_mix(
     await publish(store, *whole("two"))
     dataset = await runs.id()
     over = asyncio.Event()
+    read_now: asyncio.Queue[int] = asyncio.Queue()
     seen: list[set[int]] = []
 
     async def watch() -> int:
@@ -43,22 +44,31 @@ async def test_cutovers_and_rollbacks_show_nobody_a_mix(
                 assert found["files"] == FILES
                 versions.add(version)
                 reads += 1
+                read_now.put_nowait(version)
         seen.append(versions)
         return reads
 
+    async def until_read(version: int) -> None:
+        while await read_now.get() != version:
+            """Read before the change."""
+
     async def change() -> None:
         try:
+            await until_read(2)
             for number in range(times):
                 if number % 2 == 0:
                     assert (await runs.datasets.rollback(dataset))["current_version"] == 1
                 else:
                     assert (await runs.datasets.cutover(dataset, 2))["before"] == 1
+                if number % 4 == 0:  # the others come as close to each other as they can
+                    await until_read(1)
         finally:
             over.set()
 
-    reads = asyncio.gather(*(watch() for _ in range(READERS)))
-    await change()
-    assert sum(await reads) > times / 4
+    async with asyncio.TaskGroup() as group:
+        readers = [group.create_task(watch()) for _ in range(READERS)]
+        await change()
+    assert sum(reader.result() for reader in readers) > times / 4
     assert set().union(*seen) == {1, 2}
     assert await runs.owner.fetchval("select count(*) from holdfast.dataset_cutover") == times + 2
 

@@ -70,13 +70,14 @@ def served(
             if sweeping:
                 sweeping.cancel()
 
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     try:
-        started.wait(30)
+        assert started.wait(60), "the server did not start"
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         for stop in stops:
             stop()
-        thread.join(30)
+        thread.join(60)
         listening.close()
+    assert not thread.is_alive(), "the server did not stop"

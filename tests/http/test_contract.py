@@ -56,7 +56,7 @@ def test_every_route_keeps_its_contract(operation: Any, phase: str, server: str)
         if case.operation.path == "/api/v1/events":
             case.query["wait"] = "false"  # or it would never end
         # What fits the document may still be refused: a queue that is not there, a lease that is not held.
-        case.call_and_validate(base_url=server, excluded_checks=[positive_data_acceptance], timeout=20)
+        case.call_and_validate(base_url=server, excluded_checks=[positive_data_acceptance], timeout=60)
 
     load_all_checks()
     phases = schema.config.phases

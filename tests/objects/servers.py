@@ -48,7 +48,7 @@ def start_seaweed(folder: Path) -> Started:
     signer = Signer(f"{url}/{BUCKET}", "us-east-1", keys["accessKey"], keys["secretKey"])
     for key in ("", "first"):  # a bucket can be made before there is room for an object
         put = signer.presign("PUT", key, now=datetime.now(UTC), lasting=timedelta(minutes=5))
-        wait_for(folder, pid, lambda put=put: httpx.put(put, timeout=2).status_code == 200)  # type: ignore[misc]
+        wait_for(folder, pid, lambda put=put: httpx.put(put, timeout=2).status_code in (200, 409))  # type: ignore[misc]
     return pid, {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": keys["accessKey"],
@@ -69,7 +69,7 @@ def start_azurite(folder: Path) -> Started:
         environment={"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"},
     )
     url = f"http://127.0.0.1:{port}/{ACCOUNT}"
-    wait_for(folder, pid, lambda: make_container(f"{url}/{BUCKET}") == 201)
+    wait_for(folder, pid, lambda: make_container(f"{url}/{BUCKET}") in (201, 409))
     return pid, {
         "AZURE_STORAGE_ENDPOINT": url,
         "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,

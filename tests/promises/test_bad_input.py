@@ -328,7 +328,7 @@ async def test_plain_sql_gets_an_error_of_ours(world: World) -> None:
     long = "(select string_agg(md5(i::text), '') from generate_series(1, 1000) i)"
     before = world.everything()
     async with world.database.connect() as connection:
-        await connection.execute("set statement_timeout = '1s'")
+        await connection.execute("set statement_timeout = '60s'")
         for call in RAW:
             with pytest.raises(asyncpg.PostgresError) as caught:
                 await connection.fetch("select holdfast." + call.format(lease=lease, long=long))

@@ -74,6 +74,7 @@ async def cut_off(database: Database, migrating: asyncio.Task[list[str]], where:
     )
     while not database.ask_owner(query):
         await asyncio.wait([migrating], timeout=0.02)
+        assert not migrating.done(), "it was over before it could be cut off"
 
 
 async def test_migrating_step_by_step_equals_a_fresh_schema(ground: Ground, library: Room) -> None:
@@ -259,6 +260,7 @@ async def test_a_migration_gives_way_to_those_who_use_the_table(empty_database: 
         waiting = asyncio.create_task(migrate(empty_database.owner_url, [KERNEL, library]))
         while not await other.fetchval("select count(*) from pg_locks where not granted and locktype = 'relation'"):
             await asyncio.wait([waiting], timeout=0.02)
+            assert not waiting.done()
         assert await other.fetchval("select count(*) from holdfast.shelf") == 1000  # behind the migration, yet served
         assert not waiting.done()
         await transaction.commit()

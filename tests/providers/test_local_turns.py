@@ -119,8 +119,9 @@ async def poll_until_ended(provider: Local, one: object) -> bool:
 
 
 async def test_a_cancelled_poll_leaves_a_model_that_gets_done_alive(
-    provider: Local, objects: Folder, write: Write
+    provider: Local, objects: Folder, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(processes, "left_to_itself", timedelta(minutes=1))
     one, inputs = job("transcription", objects), write("say one")
     await provider.submit(one, inputs)
     polling = asyncio.create_task(provider.poll(one))
@@ -260,9 +261,11 @@ def test_a_model_ends_with_a_worker_that_is_killed(tmp_path: Path, left: str) ->
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as parent:
         assert parent.stdout is not None
-        pid, heir = map(int, parent.stdout.readline().split())
-        model = psutil.Process(pid)
-        parent.kill()
+        try:
+            pid, heir = map(int, parent.stdout.readline().split())
+            model = psutil.Process(pid)
+        finally:
+            parent.kill()
         try:
             gone, alive = psutil.wait_procs([model], timeout=20)
         finally:

@@ -70,6 +70,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[Site]:
 
         def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
             connection, peer = super().get_request()
+            connection.settimeout(60)
             return (tls.wrap_socket(connection, server_side=True) if tls else connection), peer
 
         def handle_error(self, request: object, client_address: object) -> None:
@@ -77,10 +78,10 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[Site]:
 
     with Server(("0.0.0.0", 0), Handler) as server:  # noqa: S104 - loopback has many addresses
         site = Site(server)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
             yield site
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(60)

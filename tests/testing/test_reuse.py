@@ -61,7 +61,10 @@ async def what_is_in(database: Database) -> dict[str, str]:
     return {one.quoted: one.digest for one in snapshot.relations}
 
 
-async def test_the_next_test_finds_what_the_first_one_found(spares: SpareDatabases) -> None:
+async def test_the_next_test_finds_what_the_first_one_found(
+    spares: SpareDatabases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.testing.reuse.sessions_end_within_ms", 60_000)
     with spares.borrow() as first:
         found = await what_is_in(first)
         async with first.store() as store:
@@ -270,7 +273,7 @@ def test_it_is_used_a_limited_number_of_times(spares: SpareDatabases) -> None:
 def test_time_passes_in_a_live_database(ground: Ground) -> None:
     with ground.live_database() as database:
         assert database.ask_owner("select holdfast.now() = pg_catalog.now()")
-        assert database.ask_owner("select holdfast.make_partitions()") == 0
+        assert database.ask_owner("select holdfast.make_partitions()") in (0, 1), "one more after midnight"
 
 
 def test_a_fresh_database_is_nobody_elses(ground: Ground) -> None:

@@ -45,14 +45,14 @@ class Server(ThreadingHTTPServer):
 def receiving() -> Iterator[Receiver]:
     server = Server(("127.0.0.1", 0), Handler)
     Handler.receivers[server.server_address[1]] = receiver = Receiver(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
         yield receiver
     finally:
         receiver.over.set()
         server.shutdown()
-        thread.join()
+        thread.join(60)
         server.server_close()
 
 

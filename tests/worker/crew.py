@@ -50,8 +50,13 @@ class Worker:
                 cwd=ROOT, env={**os.environ, **crew.environment}, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip
         assert self.process.stdout
-        if not self.process.stdout.readline():
-            self.process.communicate()
+        try:
+            is_ready = self.process.stdout.readline()
+        except BaseException:  # this test is given up
+            self.process.kill()
+            raise
+        if not is_ready:
+            self.process.wait(30)
             pytest.fail(self.log.read_text())
         self.keeper = psutil.Process(self.process.pid)
         self._seen: set[psutil.Process] = set()
@@ -103,8 +108,8 @@ class Crew:
         self.environment |= {"HOLDFAST_API": api, "HOLDFAST_KEY": key}
 
     def start(self, *, app: str = "tests.worker.app", processes: int = 1, **plan: Any) -> Worker:
-        """A worker that is ready. Times are short, unless they are given."""
-        times = {"lease_seconds": 5.0, "grace_seconds": 1.0, "cancel_seconds": 0.5, "poll_seconds": 1.0}
+        """A worker that is ready. It loses nothing if the machine stands still for a few seconds."""
+        times = {"lease_seconds": 12.0, "grace_seconds": 1.0, "poll_seconds": 1.0}
         worker = Worker(self, Plan(app, **{**times, **plan}), processes)
         self.workers.append(worker)
         return worker
@@ -141,7 +146,7 @@ class Crew:
     async def submit(self, *tasks: Submission) -> list[UUID]:
         return [one.id for one in await self.store.submit(*tasks) if one.id]
 
-    async def ended(self, ids: Iterable[UUID], within: float = 30) -> list[Ended]:
+    async def ended(self, ids: Iterable[UUID], within: float = 90) -> list[Ended]:
         """How these tasks ended, in their order."""
         wanted = list(ids)
 

@@ -15,7 +15,7 @@ async def until_stopped(crew: Crew, word: str) -> None:
     async def look() -> bool:
         return bool(crew.notes(f"{word}-finally"))
 
-    await eventually(look, f"the stop of {word!r}", within=15)
+    await eventually(look, f"the stop of {word!r}")
 
 
 async def test_a_lease_that_is_lost_stops_its_task_and_no_other(crew: Crew, live: Database) -> None:

@@ -16,7 +16,7 @@ async def cost(crew: Crew, task: object) -> dict[str, object]:
 
 
 async def test_short_tasks_end_and_long_ones_go_back(crew: Crew) -> None:
-    worker = crew.start(lease_seconds=30.0, slots=5, grace_seconds=1.5, processes=2)
+    worker = crew.start(lease_seconds=30.0, slots=5, grace_seconds=1.5, cancel_seconds=0.5, processes=2)
     short, long, plain, deaf = await crew.submit(
         app.note_slowly.submission("short"), app.hold.submission("go", "long"), app.hold_sync.submission("go", "plain"),
         app.sleeps.submission("deaf"),
@@ -60,7 +60,7 @@ async def test_a_second_signal_hurries(crew: Crew) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", [pytest.param("sleeps", marks=pytest.mark.long), "stubborn"])
 async def test_what_ran_apart_goes_back_at_no_further_cost(crew: Crew, kind: str) -> None:
-    worker = crew.start(lease_seconds=30.0, grace_seconds=0.2)
+    worker = crew.start(lease_seconds=30.0, grace_seconds=0.2, cancel_seconds=0.5)
     handler = app.sleeps if kind == "sleeps" else app.stubborn
     (task,) = await crew.submit(handler.submission("apart"))
     await crew.noted("apart")

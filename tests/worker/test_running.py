@@ -1,8 +1,10 @@
 """A started task runs and its result comes back, whatever it returns and however it fails."""
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,17 @@ from tests.worker import app
 from tests.worker.crew import ROOT, Crew, eventually
 
 
-def command(crew: Crew, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def command(crew: Crew, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker as a user starts one; it ends with the block."""
+    with subprocess.Popen(
         [sys.executable, "-m", "holdfast", "worker", *words],
         cwd=ROOT, env={**os.environ, **crew.environment}, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 async def test_results_come_back(staff: Crew) -> None:

@@ -118,7 +118,7 @@ async def test_a_queue_that_is_away_leaves_workers_polling(crew: Crew, line: Lin
 @pytest.mark.long
 async def test_what_a_killed_worker_held_is_published_anew_for_the_others(crew: Crew, line: Line) -> None:
     """Its listening may outlive it and take the new message; then another one is published half a minute later."""
-    first = crew.start(poll_seconds=2 * RARELY)
+    first = crew.start(poll_seconds=2 * RARELY, lease_seconds=5.0)
     (task,) = await crew.submit(Submission("hold", {"name": "door", "word": "held"}))
     await crew.noted("held")
     crew.start(poll_seconds=2 * RARELY)

@@ -19,8 +19,8 @@ class Witness:
         self.cleaned_up = False
 
     def work(self, cleaning: float) -> None:
-        self.begun.set()
         try:
+            self.begun.set()
             while True:
                 time.sleep(0.001)
         except asyncio.CancelledError:

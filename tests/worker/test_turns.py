@@ -219,7 +219,7 @@ async def test_a_row_that_somebody_holds_keeps_only_its_own_result_waiting(
 
 async def test_what_was_long_on_its_way_is_given_back_and_not_begun(database: Database, store: Store) -> None:
     async with pooled(Address(given=database.url)) as pool:
-        bench = Bench(HeldUp(pool), "default", lease_seconds=2)
+        bench = Bench(HeldUp(pool), "default", lease_seconds=6)
         task = await submit(store)
         async with bench.running():
             lease = await bench.begun.get()

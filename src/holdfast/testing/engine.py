@@ -7,6 +7,7 @@ clock is moved to when there will be: the end of a pause, a delay or a lost leas
 import asyncio
 import contextlib
 import tempfile
+import time
 from collections.abc import Coroutine, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -40,6 +41,7 @@ longest = timedelta(days=400)
 slots = 200
 first_pause_seconds = 0.002
 longest_pause_seconds = 0.05
+locked_at_most_seconds = 10.0
 settles_at_most = 3
 APPROVED = {"approved": True, "note": None}
 
@@ -155,13 +157,15 @@ class Engine(StoreDesk):
         """Until this task has ended and nothing else is due; or until there is nothing more to do at all."""
         began = self.clock.now()
         running: dict[asyncio.Task[None], Lease] = {}
-        pause = first_pause_seconds
+        pause, patient_until = first_pause_seconds, time.monotonic() + locked_at_most_seconds
         try:
             while True:
                 await self._beat(running.values())
                 await self.store.sweep()
                 await tick(Schedules.beside(self.store))
                 contested = not running and self._somebody_writes()
+                if not contested:
+                    patient_until = time.monotonic() + locked_at_most_seconds
                 claimed = await self._claim(slots - len(running))
                 for one in claimed:
                     running[asyncio.create_task(self._attempt(one))] = one
@@ -175,7 +179,7 @@ class Engine(StoreDesk):
                     pause = first_pause_seconds
                 elif running and (pause < longest_pause_seconds or not self._somebody_waits()):
                     pause = min(pause * 2, longest_pause_seconds)
-                elif contested and pause < longest_pause_seconds:
+                elif contested and time.monotonic() < patient_until:
                     await asyncio.sleep(pause)  # what is locked for a moment was passed over
                     pause = min(pause * 1.1, longest_pause_seconds)
                 elif moving and not (awaited and await self._has_ended(awaited)) and self._move(began, running):

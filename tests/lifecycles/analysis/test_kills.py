@@ -29,7 +29,7 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
 async def test_another_worker_goes_on_at_the_agent_that_was_running(
     crew: Crew, user: Desk, killed_in: str, whole: bool
 ) -> None:
-    worker = crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=2.0 if whole else 30.0)
+    worker = crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=6.0 if whole else 30.0)
     task = await user.queued(AGENTS)
     for agent in AGENTS[: AGENTS.index(killed_in)]:
         crew.open(agent)
@@ -55,7 +55,7 @@ async def test_another_worker_goes_on_at_the_agent_that_was_running(
 
 @pytest.mark.deep
 async def test_who_is_cancelled_in_code_that_cannot_stop_harms_no_other(crew: Crew, user: Desk) -> None:
-    crew.start(app="tests.lifecycles.analysis.app:hf")
+    crew.start(app="tests.lifecycles.analysis.app:hf", cancel_seconds=0.5)
     other = await user.queued(["lines"])
     await crew.noted("lines")
     task = await user.create(["stuck"], tool="stubborn")

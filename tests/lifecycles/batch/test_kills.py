@@ -50,7 +50,7 @@ async def test_another_worker_goes_on_and_begins_nothing_twice(
     crew: Crew, stand_in: OpenAIStandIn, faults: Faults, how: signal.Signals
 ) -> None:
     held = [faults.add(method, path, delay(3600)) for method, path in CALLS.values()]
-    first = crew.start(app=APP, slots=len(held), lease_seconds=2.0)
+    first = crew.start(app=APP, slots=len(held), lease_seconds=6.0)
     prompts = crew.folder / "prompts.txt"
     prompts.write_text("one\ntwo\nthree\n")
     asked = complete.submission(urls=[prompts.as_uri()], models=["stand-in"])

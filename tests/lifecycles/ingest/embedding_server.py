@@ -86,13 +86,13 @@ def embedding_server() -> Iterator[EmbeddingServer]:
     app.add_api_route("/v1/embeddings", made.answer, methods=["POST"], response_model=None)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, date_header=False))
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[listening])))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     try:
         yield made
     finally:
         loop.call_soon_threadsafe(made.released.set)
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
         loop.close()
         listening.close()

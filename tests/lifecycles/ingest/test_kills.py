@@ -149,14 +149,14 @@ async def test_another_process_goes_on_at_the_step_that_was_running(
 ) -> None:
     ledger = Ledger(crew.ledger)
     crew.environment["HALTS"] = moment
-    worker = crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=3.0)
+    worker = crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=6.0 if whole else 30.0)
     name = user.write("shores.md", "# Shores\n\nThis page is about limpets.\n")
     run, item = await begun(user, name)
     await eventually(stands_at(user, ledger, item, moment, lost), moment, within=60)
     worker.kill(keeper=whole)
     crew.open(moment)
     if whole:
-        crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=3.0)
+        crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=30.0)
 
     async def has_ended() -> bool:
         return bool((await user.run(run))["status"] != "RUNNING")

@@ -22,7 +22,7 @@ async def crew(crew: Crew) -> Crew:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", deep_after(1, ["killed", "leaves"]))
 async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, how: str) -> None:
-    times: dict[str, Any] = {"lease_seconds": 2.0}
+    times: dict[str, Any] = {"lease_seconds": 6.0}
     if how == "leaves":
         times = {"lease_seconds": 30.0, "cancel_seconds": 20.0}
     worker = crew.start(app=APP, slots=len(NAMES), **times)

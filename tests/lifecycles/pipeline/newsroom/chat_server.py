@@ -52,12 +52,12 @@ def chat_server() -> Iterator[ChatServer]:
     app.add_api_route("/v1/chat/completions", made.answer, methods=["POST"], response_model=None)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, date_header=False))
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[listening])))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[listening])), daemon=True)
     thread.start()
     try:
         yield made
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
         loop.close()
         listening.close()
