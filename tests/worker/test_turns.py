@@ -90,7 +90,7 @@ class Bench:
         store: Store,
         *queues: str,
         slots: int = 5,
-        lease_seconds: float = 4,
+        lease_seconds: float = 30,
         wakeups: Wakeups | None = None,
     ) -> None:
         self.store = store
