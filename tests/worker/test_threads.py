@@ -1,8 +1,11 @@
 """A plain function in a thread of its own can be stopped, once, and is waited for."""
 
 import asyncio
+import importlib
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +66,45 @@ async def test_what_is_no_error_of_ours_comes_back_as_one() -> None:
 
     with pytest.raises(threads.Exited, match="SystemExit: 3"):
         await in_thread(leave)
+
+
+class Import:
+    """A module that is imported slowly: how far that is."""
+
+    begun, may_go_on = threading.Event(), threading.Event()
+
+
+SLOW_MODULE = """
+from tests.worker.test_threads import Import
+Import.begun.set()
+Import.may_go_on.wait(60)
+is_whole = True
+"""
+
+
+async def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "imported_slowly.py").write_text(SLOW_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(threads, "remind_seconds", 0.02)
+    interruptions = []
+    interrupt = threads.Call.interrupt
+
+    def counted(call: threads.Call) -> None:
+        interrupt(call)
+        interruptions.append(call)
+        if len(interruptions) == 3:
+            Import.may_go_on.set()
+
+    monkeypatch.setattr(threads.Call, "interrupt", counted)
+
+    def imports_and_works() -> None:
+        importlib.import_module("imported_slowly")
+        while True:
+            time.sleep(0.001)
+
+    call = asyncio.create_task(in_thread(imports_and_works))
+    assert await asyncio.to_thread(Import.begun.wait, 60)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert sys.modules.pop("imported_slowly").is_whole

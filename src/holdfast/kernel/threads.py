@@ -2,13 +2,15 @@
 
 A thread cannot be killed, but an exception can be put into it, which arises between two of its lines of Python. Whoever
 waits in C code (a long sleep, one bad regular expression) does not notice until it is back; then only the end of the
-process helps, which is the keeper's business.
+process helps, which is the keeper's business. A thread that imports a module is left alone until that is done: an
+extension in C whose import was broken off cannot be imported again in this process.
 """
 
 import asyncio
 import contextlib
 import contextvars
 import ctypes
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 remind_seconds = 1.0
+IMPORTLIB = "<frozen importlib._bootstrap>"
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -61,7 +64,7 @@ class Call(threading.Thread):
 
     def interrupt(self) -> None:
         with self._ending:
-            if not self._ended and not self._interrupted and self.ident:
+            if not self._ended and not self._interrupted and self.ident and not is_importing(self.ident):
                 kind = ctypes.py_object(self._interruption())
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), kind)
 
@@ -85,6 +88,13 @@ class Call(threading.Thread):
     def _settle(self, settle: Callable[[Any], None], value: object) -> None:
         if not self.answer.done():
             settle(value)
+
+
+def is_importing(thread: int) -> bool:
+    frame = sys._current_frames().get(thread)
+    while frame and frame.f_code.co_filename != IMPORTLIB:
+        frame = frame.f_back
+    return frame is not None
 
 
 class Exited(Exception):
