@@ -1,14 +1,17 @@
 """A database that a test has used serves the next one only if nothing tells it from a new copy."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from holdfast.errors import DatabaseUnreachable
+from holdfast.kernel.postgres import connect
 from holdfast.kernel.task import Done, Failed, Submission
 from holdfast.testing import Database, Ground
 from holdfast.testing.ground import SpareDatabases, uses_at_most
@@ -200,6 +203,30 @@ async def test_who_outlives_a_test_does_not_write_into_the_next_one(spares: Spar
             await store.submit(Submission("late"))
         with pytest.raises(DatabaseUnreachable, match="over"):
             await bridge.execute("select holdfast.submit('late')")
+        assert again.ask_owner("select count(*) from holdfast.task") == 0
+
+
+async def test_who_still_waits_for_a_connection_when_the_test_ends_is_refused(
+    spares: SpareDatabases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, opens = threading.Event(), threading.Event()
+
+    async def open_slowly(*given: Any, **more: Any) -> asyncpg.Connection:
+        opens.set()
+        await asyncio.to_thread(may_open.wait, 60)
+        return await connect(*given, **more)
+
+    with spares.borrow() as database:
+        for one in database._kept:
+            database.ground.background.call(one.close())
+        monkeypatch.setattr("holdfast.testing.ground.connect", open_slowly)
+        late = asyncio.create_task(database.bridge().execute("select holdfast.submit('late')"))
+        assert await asyncio.to_thread(opens.wait, 60)
+    with spares.borrow() as again:
+        assert again is database
+        may_open.set()
+        with pytest.raises(DatabaseUnreachable, match="over"):
+            await late
         assert again.ask_owner("select count(*) from holdfast.task") == 0
 
 

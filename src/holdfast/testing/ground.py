@@ -45,6 +45,12 @@ KEPT = {"application_name": "kept for the next test"}
 restore_within_seconds = 20
 
 
+CONNECTION_LOST = (
+    OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+)  # fmt: skip
+
+
 class Ground:
     """The server of a test run. Open it as a context; any number of processes may open the same folder."""
 
@@ -111,7 +117,15 @@ class Ground:
         self.background.call(self._ask("execute", statement))
 
     async def _ask(self, method: str, statement: str, *arguments: object) -> Any:
-        if self._owner is None or self._owner.is_closed():  # a test may end all sessions of the server
+        """Ask as the owner. A test may end all sessions of the server, so it is asked once more."""
+        with contextlib.suppress(*CONNECTION_LOST):
+            return await self._ask_once(method, statement, *arguments)
+        if self._owner:
+            self._owner.terminate()
+        return await self._ask_once(method, statement, *arguments)
+
+    async def _ask_once(self, method: str, statement: str, *arguments: object) -> Any:
+        if self._owner is None or self._owner.is_closed():
             self._owner = await connect(self.server.owner_url("postgres", by_socket=True))
         return await getattr(self._owner, method)(statement, *arguments)
 
@@ -246,8 +260,9 @@ class Database:
         return self._pool
 
     async def _connect_kept(self, *_: object, **options: Any) -> asyncpg.Connection:
-        self._kept.append(await connect(self.url, prepared=True, server_settings=KEPT, **options))
-        return self._kept[-1]
+        connection = await connect(self.url, prepared=True, server_settings=KEPT, **options)
+        self._kept.append(connection)
+        return connection
 
     def ask_owner(self, query: str, *arguments: object) -> Any:
         """One value, asked as the owner from synchronous code."""
@@ -323,6 +338,9 @@ class Bridge:
         return str(await self._background.acall(self._ask("execute", query, *arguments)))
 
     async def _ask(self, method: str, query: str, *arguments: Any) -> Any:
-        if self.is_closed:
-            raise DatabaseUnreachable("The test that opened it is over.", fix="End what a test starts before it ends.")
-        return await getattr(await self._pool(), method)(query, *arguments)
+        async with (await self._pool()).acquire() as connection:
+            if self.is_closed:  # opening a connection takes a while, and the test may have ended meanwhile
+                raise DatabaseUnreachable(
+                    "The test that opened it is over.", fix="End what a test starts before it ends."
+                )
+            return await getattr(connection, method)(query, *arguments)
