@@ -61,6 +61,8 @@ class Tiers:
         terminal = self.plugins.get_plugin("terminalreporter")
         if report.failed and terminal:
             message = getattr(getattr(report.longrepr, "reprcrash", None), "message", "").partition("\n")[0]
+            if report.when not in ("setup", "call", "teardown"):
+                message = "its process ended"
             terminal.write(f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s) {message}"[:300] + "\n")
 
     @pytest.hookimpl(optionalhook=True)
@@ -70,9 +72,11 @@ class Tiers:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         if config.option.markexpr == FIRST_TIER and self.left_out["deep"]:
+            number = f"{self.left_out['deep']:,} test{'' if self.left_out['deep'] == 1 else 's'}"
+            kinds = ": killed processes, all seeds and pairs of calls, Postgres 15, a browser"
             terminalreporter.write_line(
-                f"That was the first tier. `make check` adds the deep tier, {self.left_out['deep']:,} tests:"
-                " killed processes, all seeds and pairs of calls, Postgres 15, a browser."
+                f"That was the first tier. `make check` adds the deep tier, {number}"
+                f"{' of those chosen here' if config.option.file_or_dir else kinds}."
             )
 
 
