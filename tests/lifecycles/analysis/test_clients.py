@@ -115,6 +115,7 @@ def test_a_failure_is_told_with_its_exit_code(server: str, table: str, tmp_path:
 
 
 @pytest.mark.deep
+@pytest.mark.usefixtures("server")  # whose worker declares the tool
 def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table: str, tmp_path: Path) -> None:
     with serving(live, open_objects(Settings(objects=f"file://{tmp_path}/objects"))) as alone:
         live.ask_owner("select holdfast.pause_queue('analysis', 'ada')")
