@@ -78,9 +78,10 @@ test:
 	@echo "[3/3] $$(date +%T) tests, the first tier"
 	@$(PYTEST) -m 'not deep and not long'
 
-check: test packages
+# Packages arrive while costs are measured: only the deep tier needs them.
+check: test
 	@echo "[deep, 1/2] $$(date +%T) what each test of the first tier may cost"
-	@$(BIN)/python -m tests.costs
+	@$(MAKE) --no-print-directory packages & $(BIN)/python -m tests.costs && wait
 	@echo "[deep, 2/2] $$(date +%T) tests, the deep tier"
 	@$(PYTEST) -m 'deep and not long'
 
