@@ -46,7 +46,7 @@ def typed(holdfast: Keyboard, live: Database, server: str, monkeypatch: pytest.M
     """The command, with the file's own server and its database."""
     monkeypatch.setenv("HOLDFAST_API", server)
     monkeypatch.setenv("HOLDFAST_URL", live.url)
-    # What stands still for a moment here does so because the machine is slow, and nobody asks why.
+    # A pause here means a slow machine and not a stuck task: the command must not print a reason for it.
     monkeypatch.setattr("holdfast.cli.polling.wonder_after_seconds", 60.0)
     return holdfast
 

@@ -138,7 +138,7 @@ class Snapshot:
     async def restore(
         self, connection: asyncpg.Connection, *, run: UUID, database: str, fingerprint: str, kept: list[int]
     ) -> bool:
-        """Whether the database is what it was again, and nobody but this session and those kept is in it.
+        """Restore the database. False if more than rows changed, or if sessions other than those kept are connected.
 
         Deletes nothing unless this session is in the database of that name and finds the run's mark there.
         """

@@ -159,7 +159,7 @@ class SqsWakeups:
             waiting = await self._ask(fresh)
             if any(task in waiting for task in fresh):
                 self._woken.set()
-                self._wanted.clear()  # a receive that nobody waits for would hide its messages from other workers
+                self._wanted.clear()  # an unneeded receive would hide its messages from other workers
             useless += self._drop([task for task in fresh if task not in waiting and task not in self._held])
         await self._queue.delete(useless)
 
