@@ -18,7 +18,7 @@ import uvloop
 
 from bench import table, waits
 from bench.frame import Bench, describe, kept
-from holdfast.kernel.embedded import Embedded
+from holdfast.postgres.embedded import Embedded
 
 MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "sizes", "crashes", "statements", "clone", "start",
                 "profiles", "search", "polls", "transports", "wakeups")  # fmt: skip

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from holdfast import Holdfast, step
 from holdfast.batch import Ended, Input, Job, Provider, Result, Running
-from holdfast.kernel.running import current
+from holdfast.execution.context import current
 
 hf = Holdfast()
 ledger = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT) if "LEDGER" in os.environ else -1

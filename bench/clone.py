@@ -13,8 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from bench.frame import Bench
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.task import Done, Submission
+from holdfast.engine.task import Done, Submission
+from holdfast.postgres.migrate import migrate
 from holdfast.testing import Database, Ground
 
 times = 5

@@ -15,7 +15,7 @@ from tests.worker.crew import Crew, Worker, eventually
 from bench.app import counted
 from bench.frame import Bench
 from bench.worker import SIZED, asleep, crew_on, emptied, fill, hire, patience_seconds
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
 
 LONG, LONG_SECONDS = 20, 2.0
 

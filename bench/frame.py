@@ -20,11 +20,11 @@ import asyncpg
 import psutil
 
 from bench import waits
-from holdfast.kernel.embedded import Embedded
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import connect, connected
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.lifecycles import declare_all
+from holdfast.postgres.connections import connect, connected
+from holdfast.postgres.embedded import Embedded
+from holdfast.postgres.migrate import migrate
 
 HERE = Path(__file__).parent
 TEMPLATE = "bench_template"

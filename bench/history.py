@@ -17,7 +17,7 @@ import asyncpg
 
 from bench.frame import Bench, Place, Spent, processor, servers, spending
 from bench.kernel import drain_fused, fill
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 
 FINISHED = 1_000_000
 DAYS = 7

@@ -12,9 +12,9 @@ import asyncpg
 
 from bench import limits
 from bench.frame import Bench, Spent, servers, spending
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Settlement, Submission
-from holdfast.worker.front import Front
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Settlement, Submission
+from holdfast.worker.claim_cursor import Front
 
 BATCHES = {1: 500, 10: 3_000, 100: 10_000, 500: 10_000}
 AT_ONCE = 1000

@@ -13,8 +13,8 @@ import asyncpg
 
 from bench.frame import Bench, servers, spending
 from bench.kernel import AT_ONCE, fill
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Lease
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Lease
 
 HELD = (0, 2_000, 10_000, 20_000)
 BEATING = 10_000

@@ -14,8 +14,8 @@ from tests.worker.crew import eventually
 
 from bench.frame import Bench, Place
 from bench.worker import crew_on, hire, patience_seconds
-from holdfast.kernel.postgres import connected
 from holdfast.lifecycles.batch.batches import Batches
+from holdfast.postgres.connections import connected
 
 JOBS = (100, 1_000, 10_000)
 look_every_seconds = 0.05

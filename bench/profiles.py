@@ -30,9 +30,9 @@ CHILD = """
 import json, resource, sys, time
 from pathlib import Path
 import polars as pl
-from holdfast.lifecycles.analysis.agents.job import InputFile, Job
-from holdfast.lifecycles.analysis.agents.profiler import profile
-from holdfast.lifecycles.analysis.agents.reading import open_table
+from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.apps.agents.profiler import profile
+from holdfast.apps.agents.reading import open_table
 what, path, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 folder.mkdir()
 job = Job(InputFile(path, path.name), folder)

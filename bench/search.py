@@ -23,12 +23,12 @@ from typing import get_args
 
 from bench.frame import Bench, Place
 from bench.ranking import fused, gain, recall, reciprocal
-from holdfast.kernel.settings import read_settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
-from holdfast.lifecycles.ingest.embedders import Embedder, open_embedder
+from holdfast.apps.documents.embedders import Embedder, open_embedder
+from holdfast.apps.documents.steps.chunk import chunk
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.lifecycles.ingest.library import Library, Mode, Passage
-from holdfast.lifecycles.ingest.steps.chunk import chunk
+from holdfast.settings import read_settings
 
 SET = Path(__file__).with_suffix("")
 MEASURES = {"nDCG@10": gain, "recall@10": recall, "MRR@10": reciprocal}

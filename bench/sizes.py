@@ -1,12 +1,12 @@
 """How many tasks at once, in how large lists, in how many calls: drains by one worker, varied one at a time.
 
-What `holdfast.worker.plan` has by default is chosen by these; slots are the user's to choose, by what a task needs.
+What `holdfast.worker.config` has by default is chosen by these; slots are the user's to choose, by what a task needs.
 """
 
 from bench.app import nothing
 from bench.frame import Bench
 from bench.worker import DEFAULTS, staffed
-from holdfast.kernel.task import Submission
+from holdfast.engine.task import Submission
 
 PLAN = {"slots": 1000, "batch": DEFAULTS.batch, "calls": DEFAULTS.calls}
 VARIED = {"slots": (20, 100, 500), "batch": (50, 100, 200, 1000), "calls": (1, 3, 4)}

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from bench.frame import Bench
-from holdfast.kernel.embedded import Embedded, is_watched
+from holdfast.postgres.embedded import Embedded, is_watched
 
 
 async def measure(bench: Bench) -> None:

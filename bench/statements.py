@@ -7,8 +7,8 @@ import time
 
 from bench.frame import Bench
 from bench.kernel import LEASE
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Submission
 
 
 async def measure(bench: Bench) -> None:

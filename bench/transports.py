@@ -20,7 +20,7 @@ from tests.worker.servers import ServerProcess
 from bench.app import five_steps, nothing
 from bench.frame import Bench, Place
 from bench.worker import SIZED, Clocked, asleep, crew_on, hire, latency, using
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
 
 TRANSPORTS = ("SQL", "HTTP")
 

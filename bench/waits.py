@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
 
 look_every_seconds = 0.01
 flush_seconds = 1.5

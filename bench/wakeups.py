@@ -26,7 +26,7 @@ from tests.sharing import shared
 from bench.app import counted, tell_time
 from bench.frame import Bench
 from bench.worker import crew_on, hire, patience_seconds, using
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
 from holdfast.testing.providers.faults import change
 
 TASKS = 200

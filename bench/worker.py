@@ -22,10 +22,10 @@ from bench import limits
 from bench.app import five_steps, hf, nothing, tell_time
 from bench.frame import Bench, Place, processor
 from bench.kernel import AT_ONCE
-from holdfast.kernel.postgres import Address, connected, pooled
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
-from holdfast.worker.plan import Plan
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
+from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.worker.config import Plan
 
 DEFAULTS = Plan("")
 SIZED = {"slots": 2000, "batch": 500}

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from holdfast import Fatal, Holdfast
 from holdfast.batch import CannotCancel, Ended, Input, Job, Provider, Result, Running, Usage
-from holdfast.kernel.settings import Settings
 from holdfast.objects import open_objects
+from holdfast.settings import Settings
 
 
 class TypingPool(Provider):

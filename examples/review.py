@@ -7,10 +7,10 @@
 import asyncio
 from datetime import timedelta
 
+from holdfast.engine.lifecycle.model import Lifecycle, after, final, owner, work
+from holdfast.engine.opening import open_store
+from holdfast.engine.task import Moved, Submission
 from holdfast.errors import MoveRefused
-from holdfast.kernel.lifecycle import Lifecycle, after, final, owner, work
-from holdfast.kernel.opening import open_store
-from holdfast.kernel.task import Moved, Submission
 
 REVIEW = Lifecycle(
     "review",

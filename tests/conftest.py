@@ -12,8 +12,8 @@ import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import settings
 
-from holdfast.kernel.embedded import binary_folders, major_version, read_postmaster
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.postgres.embedded import binary_folders, major_version, read_postmaster
 from holdfast.testing import Clock, Database, Ground
 from tests.costs import Costs
 from tests.doors import amazon

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from fastapi import Request
 
+from holdfast.engine.backend import Words
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.task import Json, Lease
 from holdfast.http.access import Guard
-from holdfast.kernel.access import Principal
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Json, Lease
-from holdfast.kernel.words import Words
-from holdfast.remote.worker import open_remote
+from holdfast.remote.worker_backend import open_remote
 from holdfast.sdk.desk import StoreDesk
+from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.http.serving import serving
 

@@ -25,7 +25,7 @@ import psycopg
 from bench.peers.brokers import BROKERS, BrokerMissing
 from bench.peers.registry import Peer
 from bench.peers.tally import Tallies
-from holdfast.kernel.embedded import Embedded, is_watched
+from holdfast.postgres.embedded import Embedded, is_watched
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".bench"  # not .cache, which building the documentation empties

@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from holdfast.approvals.asking import ask
+    from holdfast.engine.task import Later, Moved, Partial
     from holdfast.errors import Fatal, RateLimited, SchemaInvalid, TaskCancelled, TaskFailed, Transient
-    from holdfast.kernel.running import cancelled, current, output, progress, spend, step, usage
-    from holdfast.kernel.task import Later, Moved, Partial
-    from holdfast.questions.asking import ask
+    from holdfast.execution.context import cancelled, current, output, progress, spend, step, usage
     from holdfast.sdk.client import Holdfast
     from holdfast.sdk.handle import Handle
     from holdfast.sdk.task import Task
@@ -42,16 +42,16 @@ __all__ = [
     "usage",
 ]
 
-ROOMS = {
+MODULES = {
     "errors": ("Fatal", "RateLimited", "SchemaInvalid", "TaskCancelled", "TaskFailed", "Transient"),
-    "kernel.running": ("cancelled", "current", "output", "progress", "spend", "step", "usage"),
-    "kernel.task": ("Later", "Moved", "Partial"),
-    "questions.asking": ("ask",),
+    "execution.context": ("cancelled", "current", "output", "progress", "spend", "step", "usage"),
+    "engine.task": ("Later", "Moved", "Partial"),
+    "approvals.asking": ("ask",),
     "sdk.client": ("Holdfast",),
     "sdk.handle": ("Handle",),
     "sdk.task": ("Task",),
 }
-HOMES = {name: room for room, names in ROOMS.items() for name in names}
+MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -59,6 +59,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("holdfast")
-    if name in HOMES:
-        return getattr(import_module(f"holdfast.{HOMES[name]}"), name)
+    if name in MODULE_OF:
+        return getattr(import_module(f"holdfast.{MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

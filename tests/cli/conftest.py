@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.testing import Database, Ground
 from tests.cli.keyboard import Answer, typed_here
 

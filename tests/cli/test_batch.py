@@ -12,10 +12,10 @@ import pytest
 import typer
 from rich.console import Console
 
+from holdfast.apps.providers.local.provider import Local
 from holdfast.cli.inputs import find_inputs, guess_type
 from holdfast.cli.lanes import rows
 from holdfast.cli.outcomes import Known, outputs_of, say_items, words_of
-from holdfast.providers.local.provider import Local
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.cli.keyboard import Answer

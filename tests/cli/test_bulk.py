@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.testing import Clock
 from tests.cli.conftest import Keyboard, Stage
 from tests.promises.test_bulk import fail_all, let_pass, make

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import __version__
 from holdfast.cli.db import split_password
-from holdfast.kernel.migrate import ROOMS
+from holdfast.postgres.migrate import PACKAGES
 from holdfast.testing import Database
 from tests.cli.keyboard import run_alone
 from tests.cli.keyboard import typed_alone as holdfast
@@ -78,7 +78,7 @@ def test_serving_to_other_machines_needs_a_key(database: Database) -> None:
 
 def test_migrate_tells_what_it_did(empty_database: Database) -> None:
     first = holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url)
-    steps = [f"applied {room.name}/{migration.name}" for room in ROOMS for migration in room.migrations]
+    steps = [f"applied {package.name}/{migration.name}" for package in PACKAGES for migration in package.migrations]
     assert first.out.splitlines() == [*steps, "applied functions"]
     assert holdfast("db", "migrate", HOLDFAST_URL=empty_database.owner_url).out == "The schema is up to date.\n"
     # The days to come have their partitions already: made while workers run, each would make them plan anew.
@@ -116,7 +116,7 @@ def test_doctor_looks_at_everything_and_changes_nothing(empty_database: Database
     checks = {check["name"]: check for check in json.loads(done.out)}
     assert done.code == 0
     assert list(checks) == ["python", "settings", "database", "objects", "providers", "server"]
-    assert "schema not yet: kernel/0001_clock" in checks["database"]["finding"]
+    assert "schema not yet: engine/0001_clock" in checks["database"]["finding"]
     assert empty_database.ask_owner("select to_regnamespace('holdfast')") is None
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.testing import Clock
 from tests.cli.conftest import Keyboard, Stage
 from tests.cli.keyboard import Answer

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock

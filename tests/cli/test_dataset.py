@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.task import Output
+from holdfast.engine.task import Output
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.datasets.stage import publish

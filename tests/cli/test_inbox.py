@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.inbox import WholeEntry
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.inbox import WholeEntry
 from holdfast.testing import Clock, Database
 from tests.cli.conftest import Keyboard, Stage
 from tests.promises.test_inbox import MISSING, fail

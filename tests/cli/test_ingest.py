@@ -19,7 +19,7 @@ from holdfast.cli.funnel import rows
 from holdfast.cli.ingest import bring
 from holdfast.cli.sources import Document, find_sources
 from holdfast.errors import RequestInvalid, UrlRefused
-from holdfast.kernel.settings import Settings
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.crash.holders import eventually

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Lease
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Lease
 from holdfast.testing import Clock, Database
 from tests.cli.conftest import Keyboard, Stage
 from tests.promises.stage import submit, take_one

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.testing import Clock
 from tests.cli.conftest import Keyboard, Stage
 from tests.promises.stage import submit, take

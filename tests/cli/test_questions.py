@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from tests.cli.conftest import Keyboard, Stage
 from tests.questions.test_answering import DAY, asked, waits
 

@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.apps.documents.embedders import Embedder, open_embedder
 from holdfast.cli.search import alike, excerpt, marked
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Submission
-from holdfast.lifecycles.ingest.embedders import Embedder, open_embedder
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Checkpoint, Submission
 from holdfast.lifecycles.ingest.library import Library, Passage
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard, Stage
 from tests.http.serving import serving

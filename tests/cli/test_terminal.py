@@ -14,8 +14,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Failed
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Failed
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard, Stage
 from tests.lifecycles.dispatch.graphs import FATAL, Running

@@ -16,8 +16,8 @@ import httpx
 import psutil
 import pytest
 
-from holdfast.kernel.embedded import Embedded, is_watched, read_postmaster
-from holdfast.kernel.embedded.folder import locked
+from holdfast.postgres.embedded import Embedded, is_watched, read_postmaster
+from holdfast.postgres.embedded.folder import locked
 from holdfast.testing import Database, Ground
 
 
@@ -213,4 +213,4 @@ def test_readiness_follows_the_database_and_health_does_not(tmp_path: Path) -> N
 def test_logs_are_json_lines_without_a_terminal(tmp_path: Path, empty_database: Database) -> None:
     up = Up(tmp_path, HOLDFAST_URL=empty_database.owner_url)
     lines = [json.loads(line) for line in up.stop().splitlines() if line.startswith("{")]
-    assert {"event": "schema changed", "applied": "kernel/0001_clock"}.items() <= lines[0].items()
+    assert {"event": "schema changed", "applied": "engine/0001_clock"}.items() <= lines[0].items()

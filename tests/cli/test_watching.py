@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from holdfast.cli import watching
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Event, Failed, Later, Outcome, Partial, StepEvent
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Event, Failed, Later, Outcome, Partial, StepEvent
 from holdfast.lifecycles.dispatch.dags import NodeMove
 from holdfast.testing import Clock
 from tests.cli.conftest import Keyboard, Stage

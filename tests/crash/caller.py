@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx
 
-from holdfast.kernel.settings import read_settings
-from holdfast.kernel.task import Submission
+from holdfast.engine.task import Submission
 from holdfast.sdk.task import Task
+from holdfast.settings import read_settings
 from tests.crash import storm_app as app
 from tests.crash.client import Client, described
 

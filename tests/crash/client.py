@@ -18,9 +18,9 @@ from uuid import UUID
 
 import httpx
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission, Submitted
 from holdfast.errors import DatabaseError
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission, Submitted
 from holdfast.sdk.task import Task
 from tests.crash import storm_app as app
 from tests.crash.history import History

@@ -6,7 +6,7 @@ Whoever comes from that network is asked for a password.
 import sys
 from pathlib import Path
 
-from holdfast.kernel.embedded import Embedded
+from holdfast.postgres.embedded import Embedded
 from tests.crash.export import SETTINGS
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-from holdfast.kernel.embedded import Embedded
+from holdfast.postgres.embedded import Embedded
 
 with Embedded(Path(sys.argv[2]), bindir=Path(sys.argv[3])) as server:
     print(server.owner_url(), flush=True)  # noqa: T201

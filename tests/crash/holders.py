@@ -11,10 +11,10 @@ from typing import Protocol
 import psutil
 import pytest
 
-from holdfast.kernel.embedded import find_binaries, read_postmaster
-from holdfast.kernel.embedded import holder as holder_module
-from holdfast.kernel.embedded.folder import Plan
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
+from holdfast.postgres.embedded import find_binaries, read_postmaster
+from holdfast.postgres.embedded import holder as holder_module
+from holdfast.postgres.embedded.folder import Plan
 
 SOURCE = holder_module.SOURCE
 HOLDER = Path(__file__).with_name("holder_process.py")

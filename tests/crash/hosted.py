@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from holdfast.kernel.embedded import Embedded, read_postmaster
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import Address, connected, pooled
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.lifecycles import declare_all
+from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.embedded import Embedded, read_postmaster
+from holdfast.postgres.migrate import migrate
 from tests.crash.hosts import NETWORK, Host, Network
 from tests.crash.storm_app import WALLET, WALLET_SQL
 from tests.worker.crew import eventually

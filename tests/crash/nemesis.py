@@ -11,10 +11,10 @@ from typing import Any
 import asyncpg
 import psutil
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError
-from holdfast.kernel.embedded import Embedded, read_postmaster
-from holdfast.kernel.postgres import DRIVER_ERRORS, connect
-from holdfast.kernel.store import Store
+from holdfast.postgres.connections import DRIVER_ERRORS, connect
+from holdfast.postgres.embedded import Embedded, read_postmaster
 from holdfast.sdk.task import Task
 from tests.crash import storm_app as app
 from tests.crash.client import described

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.store import Store
+from holdfast.postgres.connections import Address, pooled
 
 answer_within_seconds = 4.0
 

@@ -13,9 +13,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Checkpoint, Done, Lease, Outcome
 from holdfast.errors import DatabaseError
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Done, Lease, Outcome
 from tests.crash.history import History
 from tests.crash.patience import patient_store
 

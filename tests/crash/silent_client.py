@@ -10,11 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.settings import Settings, read_settings
-from holdfast.kernel.store import Store
-from holdfast.remote.worker import open_remote
+from holdfast.postgres.connections import Address, pooled
+from holdfast.remote.worker_backend import open_remote
+from holdfast.settings import Settings, read_settings
 
 ME = "silent"
 sleep_seconds = 20.0

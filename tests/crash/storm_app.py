@@ -13,8 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from holdfast import Holdfast, Transient, step
-from holdfast.kernel.lifecycle import Backoff, Lifecycle, final, work
-from holdfast.kernel.running import cancelled, current
+from holdfast.engine.lifecycle.model import Backoff, Lifecycle, final, work
+from holdfast.execution.context import cancelled, current
 from tests.crash.history import History
 
 hf = Holdfast()

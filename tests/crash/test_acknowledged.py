@@ -4,12 +4,12 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from holdfast.kernel.embedded import Embedded
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import connected
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Ended
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Ended
 from holdfast.lifecycles import declare_all
+from holdfast.postgres.connections import connected
+from holdfast.postgres.embedded import Embedded
+from holdfast.postgres.migrate import migrate
 from tests.crash.holders import postmaster_of
 from tests.promises.stage import submit, take
 from tests.worker.crew import eventually

@@ -15,10 +15,17 @@ import psutil
 import pytest
 
 from holdfast.errors import BinariesMissing, FolderUnusable, ServerFailed
-from holdfast.kernel.embedded import Embedded, binary_folders, find_binaries, is_watched, major_version, read_postmaster
-from holdfast.kernel.embedded import holder as holder_module
-from holdfast.kernel.embedded.folder import locked
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
+from holdfast.postgres.embedded import (
+    Embedded,
+    binary_folders,
+    find_binaries,
+    is_watched,
+    major_version,
+    read_postmaster,
+)
+from holdfast.postgres.embedded import holder as holder_module
+from holdfast.postgres.embedded.folder import locked
 from tests.crash.holders import (
     AS_NOBODY,
     HOLDER,

@@ -13,8 +13,8 @@ import asyncpg
 import psutil
 import pytest
 
-from holdfast.kernel.embedded import Embedded, read_postmaster
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
+from holdfast.postgres.embedded import Embedded, read_postmaster
 from tests.crash.holders import (
     AS_NOBODY,
     Hold,

@@ -8,12 +8,12 @@ import asyncpg
 import psutil
 import pytest
 
-from holdfast.kernel.embedded import Embedded
-from holdfast.kernel.feed import Feed
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import Address, connected, pooled
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.feed import Feed
 from holdfast.lifecycles import declare_all
+from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.embedded import Embedded
+from holdfast.postgres.migrate import migrate
 from tests.crash.holders import eventually, processes_of, watchdog_of
 from tests.promises.stage import submit
 

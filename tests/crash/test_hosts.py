@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from holdfast.kernel.postgres import connected
+from holdfast.postgres.connections import connected
 from tests.crash.checker import verdict
 from tests.crash.cuts import KINDS, Cuts
 from tests.crash.export import export

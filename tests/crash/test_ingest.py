@@ -20,9 +20,9 @@ import asyncpg
 import psutil
 import pytest
 
-from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.objects.scratch import scratch
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest.desk import Desk, desk_at

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from holdfast.kernel.task import Submission
+from holdfast.engine.task import Submission
 from tests.worker.crew import Crew, eventually
 
 

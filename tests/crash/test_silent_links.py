@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.embedded import Embedded
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import Address, connected, pooled
-from holdfast.kernel.silence import silence_seconds
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.embedded import Embedded
+from holdfast.postgres.keepalive import silence_seconds
+from holdfast.postgres.migrate import migrate
 from tests.crash.holders import assert_gone
 from tests.crash.hosted import start_database, start_within_seconds
 from tests.crash.hosts import Host, Network, NotAllowed

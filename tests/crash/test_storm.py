@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import DatabaseError
-from holdfast.kernel.postgres import DRIVER_ERRORS, connected
+from holdfast.postgres.connections import DRIVER_ERRORS, connected
 from tests.crash.holders import Holder, assert_gone, rulers_of, words_of
 
 storm_seconds = 60

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.embedded import Embedded
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import Address, connected, pooled
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.lifecycles import declare_all
+from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.embedded import Embedded
+from holdfast.postgres.migrate import migrate
 from tests.crash.checker import verdict
 from tests.crash.export import SETTINGS, export
 from tests.crash.figures import Figures, figures

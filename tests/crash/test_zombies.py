@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Lease
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Lease
 from holdfast.testing import Clock, Database
 from tests.crash.zombie import try_everything
 from tests.promises.stage import submit, take

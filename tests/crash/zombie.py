@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Cancelled, Checkpoint, Completion, Done, Failed, Later, Lease, Outcome
 from holdfast.errors import LeaseLost
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Checkpoint, Completion, Done, Failed, Later, Lease, Outcome
+from holdfast.postgres.connections import Address, pooled
 
 MINUTE = timedelta(minutes=1)
 ENDS: Sequence[Outcome] = (Done("late"), Failed("Fatal", "late"), Later(), Cancelled())

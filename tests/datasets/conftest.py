@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.datasets import Datasets
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.testing import Database
 from tests.datasets.stage import EFFECTS, RUN, Runs
 

@@ -7,9 +7,9 @@ from uuid import UUID
 import asyncpg
 
 from holdfast.datasets import Datasets
-from holdfast.kernel.lifecycle import Lifecycle, final, gather
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Completion, Done, Lease, Output, Proof, Settled, Submission
+from holdfast.engine.lifecycle.model import Lifecycle, final, gather
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Completion, Done, Lease, Output, Proof, Settled, Submission
 from tests.promises.stage import MINUTE, submit, take_one
 
 RUN = Lifecycle(

@@ -6,9 +6,9 @@ import contextlib
 import pytest
 
 from holdfast.datasets import Datasets
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Output, Submission
 from holdfast.errors import DatasetNotFound, GenerationIncomplete, OutputRefused
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Output, Submission
 from holdfast.testing import Clock, Database
 from tests.datasets.stage import Runs, deliver, publish
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one

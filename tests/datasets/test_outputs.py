@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Completion, Done, Failed, Later, Output, Proof
 from holdfast.errors import DatasetNotFound, OutputRefused, PayloadTooLarge, RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Completion, Done, Failed, Later, Output, Proof
 from holdfast.testing import Clock, Database
 from tests.datasets.stage import Runs, deliver, publish
 from tests.promises.stage import MINUTE, meet, state_of, submit, take_one

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from holdfast.datasets import Datasets
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Output
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Output
 from holdfast.testing import Database
 from tests.datasets.stage import Runs, publish
 from tests.tiers import deep

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.errors import DatabaseError, DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
-from holdfast.kernel import postgres
-from holdfast.kernel.embedded import Embedded, is_watched, read_postmaster
-from holdfast.kernel.postgres import connected, locate, refuse_unfit
-from holdfast.kernel.settings import Settings
+from holdfast.postgres import connections
+from holdfast.postgres.connections import connected, locate, refuse_unfit
+from holdfast.postgres.embedded import Embedded, is_watched, read_postmaster
+from holdfast.settings import Settings
 from holdfast.testing import Database, Ground
 
 
@@ -32,7 +32,7 @@ async def test_nothing_listens_there() -> None:
 
 
 async def test_it_listens_but_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "connect_timeout_seconds", 0.2)
+    monkeypatch.setattr(connections, "connect_timeout_seconds", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         error = await refusal(f"postgresql://a@127.0.0.1:{mute.getsockname()[1]}/b")
     assert "no answer within 0.2 s" in error.detail

@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later, Submission
 from holdfast.testing import Clock, Database
 from holdfast.testing.providers.faults import rewrite
 from holdfast.wakeups.publishing import Publisher, Unsent, Wakings, publish_on

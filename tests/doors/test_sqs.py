@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done
 from holdfast.errors import SettingInvalid
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done
+from holdfast.settings import Settings
 from holdfast.testing.providers.faults import status
 from holdfast.wakeups import queue as queues
 from holdfast.wakeups import sqs

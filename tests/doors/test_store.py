@@ -17,12 +17,12 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.store import calls
+from holdfast.engine.store.calls import RELEASING
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.errors import DatabaseForbidden, DatabaseUnreachable, SchemaMissing
-from holdfast.kernel import calls
-from holdfast.kernel.calls import RELEASING
-from holdfast.kernel.postgres import Address, first_connection, hang_up, pooled
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later, Submission
+from holdfast.postgres.connections import Address, first_connection, hang_up, pooled
 from holdfast.testing import Database, Ground
 from holdfast.testing.ground import KEPT
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one, until_somebody_waits_for_a_lock

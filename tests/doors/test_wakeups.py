@@ -13,9 +13,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from holdfast.kernel.postgres import Address, connect, pooled
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later, Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later, Submission
+from holdfast.postgres.connections import Address, connect, pooled
 from holdfast.testing import Database, Ground
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups import postgres as by_postgres

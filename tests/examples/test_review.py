@@ -2,8 +2,8 @@
 
 from examples.review import REVIEW
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.testing import Clock
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.testing import Database
 from tests.http.serving import serving
 from tests.promises.stage import state_of, submit

@@ -10,9 +10,9 @@ import asyncpg
 from fastapi import FastAPI
 
 from holdfast.api import make_app
-from holdfast.kernel.feed import Feed
-from holdfast.kernel.store import Store
-from holdfast.lifecycles.ingest.embedders import Embedder
+from holdfast.apps.documents.embedders import Embedder
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.feed import Feed
 from holdfast.objects import Objects
 
 

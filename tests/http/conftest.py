@@ -7,8 +7,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.access import Role
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Role
 from holdfast.objects.local import Folder
 from holdfast.testing import Database
 from tests.http.apps import app_over

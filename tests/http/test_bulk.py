@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from tests.http.conftest import client
 from tests.promises.test_bulk import fail_all, make
 

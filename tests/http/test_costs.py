@@ -6,8 +6,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.testing import Clock
 from tests.http.conftest import client
 from tests.promises.stage import submit, take, take_one

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Output
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Output
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock
 from tests.datasets.stage import publish

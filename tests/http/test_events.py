@@ -18,13 +18,13 @@ from fastapi import FastAPI
 
 from holdfast.api import events, make_app
 from holdfast.cli.up import bind
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.feed import Feed
+from holdfast.engine.task import Submission
 from holdfast.http.access import Guard
-from holdfast.kernel.feed import Feed
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.settings import web_address
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
 from holdfast.objects.local import Folder
+from holdfast.postgres.connections import Address, pooled
+from holdfast.settings import web_address
 from holdfast.testing import Database
 from tests.promises.stage import submit
 from tests.promises.test_feed import TASKS_EACH, WRITERS, transaction, write

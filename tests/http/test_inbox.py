@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.testing import Clock
 from tests.http.conftest import client
 from tests.promises.test_inbox import MISSING, fail

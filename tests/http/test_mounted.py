@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast import Holdfast
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.postgres.connections import Address, pooled
 from holdfast.testing import Database
 from holdfast.testing.ground import KEPT
 from tests.http.conftest import client, keys

@@ -7,11 +7,11 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast.api import make_app
+from holdfast.engine.store.commands import Store
 from holdfast.errors import SettingInvalid
 from holdfast.http.access import refuse_open_server
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.store import Store
 from holdfast.objects.local import Folder
+from holdfast.postgres.connections import Address, pooled
 from holdfast.testing import Database
 from tests.http.conftest import client
 

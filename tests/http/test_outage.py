@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from holdfast.api import make_app
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.objects.local import Folder
 from holdfast.testing import Database
 from tests.http.conftest import client

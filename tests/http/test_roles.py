@@ -8,8 +8,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.testing import Clock
 from tests.http.conftest import client, keys
 from tests.promises.stage import submit, take_one

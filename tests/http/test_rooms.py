@@ -8,10 +8,10 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from holdfast.kernel.rooms import words_of
-from holdfast.kernel.spoken import dump_proof
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Json, Lease, Submission
+from holdfast.engine.codec import dump_proof
+from holdfast.engine.lease_rpc import words_of
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Json, Lease, Submission
 from holdfast.lifecycles import ROOMS
 from holdfast.lifecycles.pipeline.jobs import Jobs
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock

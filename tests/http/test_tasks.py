@@ -7,8 +7,8 @@ from uuid import UUID
 import httpx
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Done
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Checkpoint, Done
 from holdfast.testing import Clock
 from tests.promises.stage import MINUTE, submit, take_one
 

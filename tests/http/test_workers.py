@@ -9,19 +9,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.errors import (
-    DeclarationInvalid,
-    LeaseLost,
-    MoveRefused,
-    RequestInvalid,
-    RoleMissing,
-    ServerUnreachable,
-)
-from holdfast.kernel.access import Role
-from holdfast.kernel.lifecycle import Lifecycle, final, work
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import (
+from holdfast.engine.backend import Words
+from holdfast.engine.lifecycle.model import Lifecycle, final, work
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Role
+from holdfast.engine.task import (
     Cancelled,
     Checkpoint,
     Done,
@@ -34,11 +26,19 @@ from holdfast.kernel.task import (
     Proof,
     Submission,
 )
-from holdfast.kernel.words import Words
+from holdfast.errors import (
+    DeclarationInvalid,
+    LeaseLost,
+    MoveRefused,
+    RequestInvalid,
+    RoleMissing,
+    ServerUnreachable,
+)
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.remote.server import Server
-from holdfast.remote.worker import RemoteWakeups, RemoteWorker, open_remote
+from holdfast.remote.worker_backend import RemoteWakeups, RemoteWorker, open_remote
 from holdfast.schedules import Schedules
+from holdfast.settings import Settings
 from holdfast.testing import Clock, Database
 from tests.http.conftest import client
 from tests.http.serving import serving

@@ -34,7 +34,7 @@ TWO_FAMILIES = {
     "submit_many, parent split after gatherer",
 }
 """These lock a task of each of two families, and may be broken off beside a list of tasks of both: a list locks
-its tasks before their parents. Whoever is broken off asks again (kernel/calls.py)."""
+its tasks before their parents. Whoever is broken off asks again (engine/store/calls.py)."""
 
 LISTS = {"complete, list", "bulk, cancel"}
 

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import asyncpg
 
-from holdfast.kernel.lifecycle import Lifecycle, clock, final, gather, work
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Failed, Lease, Moved, Submission
+from holdfast.engine.lifecycle.model import Lifecycle, clock, final, gather, work
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Failed, Lease, Moved, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, submit
 

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import pytest
 
-from holdfast.kernel.migrate import KERNEL
+from holdfast.postgres.migrate import ENGINE
 from holdfast.testing import Database
 from tests.interleavings.checks import (
     BY_THE_CLOCK,
@@ -109,7 +109,7 @@ async def test_every_function_that_writes_is_in_a_pair(world: World) -> None:
         "select distinct p.proname from pg_proc p where p.pronamespace = 'holdfast'::regnamespace"
         " and p.provolatile = 'v' and has_function_privilege('holdfast_app', p.oid, 'execute')"
     )
-    kernel = "".join([*KERNEL.functions.values(), *(step.sql for step in KERNEL.migrations)])
+    kernel = "".join([*ENGINE.functions.values(), *(step.sql for step in ENGINE.migrations)])
     written = {row["proname"] for row in granted if f"function holdfast.{row['proname']}(" in kernel}
     paired = {verb.split(",")[0] for verb in [*VERBS, *PARTITIONS]}
     assert written == paired | WRITES_NOTHING.keys()

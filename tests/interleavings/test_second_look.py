@@ -2,8 +2,8 @@
 
 import asyncio
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, submit, take
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.kernel.bulk import Action, Filters
-from holdfast.kernel.inbox import Which
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import (
+from holdfast.engine.store.bulk import Action, Filters
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.inbox import Which
+from holdfast.engine.task import (
     Cancelled,
     Checkpoint,
     Completion,

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import asyncpg
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import HoldfastError
-from holdfast.kernel.store import Store
 from holdfast.testing import Database
 from tests.interleavings.scene import Scene, build
 from tests.interleavings.verbs import PARTITIONS, VERBS

@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later, Lease, Outcome, Settlement, Submission
 from holdfast.errors import TaskBusy
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later, Lease, Outcome, Settlement, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Set
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.kernel.lifecycle import Lifecycle
+from holdfast.engine.lifecycle.model import Lifecycle
 from tests.machine.model import Model
 from tests.machine.seen import Row, Seen
 

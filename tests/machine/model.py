@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.task import Cancelled, Done, Failed, Later, Lease, Moved, Outcome, Partial, Settled
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.task import Cancelled, Done, Failed, Later, Lease, Moved, Outcome, Partial, Settled
 from tests.machine.seen import WITH_EFFECTS, Row, Seen, proof, said
 
 

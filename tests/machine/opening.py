@@ -7,8 +7,8 @@ from typing import Any
 
 import uvloop
 
-from holdfast.kernel.postgres import connect
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.postgres.connections import connect
 from holdfast.testing import Ground
 from tests.machine.seen import Window
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.engine.task import Policy, Submission
 from holdfast.errors import DependencyInvalid, KeyConflict, MoveRefused, StepUnknown, TaskExpired, VerbUnknown
-from holdfast.kernel.task import Policy, Submission
 from tests.machine.model import Call, leads
 from tests.machine.seen import Row
 from tests.machine.stage import MANY, Stage

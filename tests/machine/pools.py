@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from hypothesis import strategies as st
 
-from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial, Policy, Submission
+from holdfast.engine.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial, Policy, Submission
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from holdfast.kernel.task import Submission
+from holdfast.engine.task import Submission
 from tests.machine import pools as some
 from tests.machine.clockwork import Clockwork
 from tests.machine.pools import Pool

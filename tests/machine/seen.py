@@ -11,8 +11,8 @@ from uuid import UUID
 
 import asyncpg
 
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.task import Lease
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.task import Lease
 from holdfast.lifecycles import LIFECYCLES
 from tests.promises.stage import POLLED
 

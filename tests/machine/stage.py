@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Lease, Moved, Outcome, Submission
 from holdfast.errors import HoldfastError
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Lease, Moved, Outcome, Submission
 from tests.machine import laws
 from tests.machine.bucket import Bucket
 from tests.machine.journal import Entry

@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Checkpoint, Failed, Later, Lease, Submission
 from holdfast.errors import DependencyInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Failed, Later, Lease, Submission
 from holdfast.testing import Clock
 from tests.promises.stage import declare_polled
 

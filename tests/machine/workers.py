@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.kernel.task import Checkpoint, Failed, Lease, Outcome, Settled
+from holdfast.engine.task import Checkpoint, Failed, Lease, Outcome, Settled
 from tests.machine.model import Call, leads
 from tests.machine.seen import proof
 from tests.machine.stage import WORKER, Stage

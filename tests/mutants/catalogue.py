@@ -476,7 +476,7 @@ WITH_PROCESSES = [
     Mutant(
         "steps run again",
         "What was done before a crash is done once more after it.",
-        "src/holdfast/kernel/attempt.py",
+        "src/holdfast/execution/attempt.py",
         "if not self.lease.resumed:",
         "if self.lease.resumed:",
         "processes",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-SQL = "src/holdfast/kernel/sql"
+SQL = "src/holdfast/engine/sql"
 WORKER = "src/holdfast/worker"
 ANALYSIS = "src/holdfast/lifecycles/analysis"
 INGEST = "src/holdfast/lifecycles/ingest"

@@ -19,12 +19,12 @@ import pytest
 
 from holdfast.api import make_app
 from holdfast.errors import ObjectsUnreachable, SettingInvalid, UrlRefused
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.settings import Settings
 from holdfast.objects import local, open_objects
 from holdfast.objects.cloud import Bucket
 from holdfast.objects.local import Folder
-from holdfast.objects.tickets import Ticket, read_secret
+from holdfast.objects.signed_links import Ticket, read_secret
+from holdfast.postgres.connections import Address, pooled
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.http.conftest import client
 
@@ -172,7 +172,7 @@ SERVER = """
 import asyncio, sys, uvicorn
 from pathlib import Path
 from holdfast.api import make_app
-from holdfast.kernel.postgres import Address, pooled
+from holdfast.postgres.connections import Address, pooled
 from holdfast.objects.local import Folder
 
 async def serve(url, folder, port):

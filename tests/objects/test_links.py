@@ -14,8 +14,8 @@ import httpx
 import pytest
 from itsdangerous import URLSafeSerializer
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid, UploadTooLarge
-from holdfast.kernel.store import Store
 from holdfast.objects import Upload
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock

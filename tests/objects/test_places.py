@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from holdfast.errors import ObjectMissing, RequestInvalid, UploadTooLarge
-from holdfast.kernel.settings import Settings
 from holdfast.objects import Found, Objects, Upload, open_objects
 from holdfast.remote.objects import ServerObjects
+from holdfast.settings import Settings
 from tests.objects.servers import BUCKET
 from tests.tiers import deep
 

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from holdfast.errors import ObjectsUnreachable, SettingInvalid
-from holdfast.kernel.settings import Settings
 from holdfast.objects import Objects, Upload, open_objects
 from holdfast.objects.cloud import bucket_address
 from holdfast.objects.presign import Signer
+from holdfast.settings import Settings
 from tests.objects.servers import BUCKET
 
 pytestmark = pytest.mark.deep  # each needs a bucket

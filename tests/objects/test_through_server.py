@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from holdfast.api import worker_objects
+from holdfast.engine.store.commands import Store
 from holdfast.errors import ObjectsUnreachable, RequestInvalid, UploadTooLarge
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.local import Folder
 from holdfast.remote import objects as remote
 from holdfast.remote.objects import ServerObjects
 from holdfast.remote.places import objects_of
 from holdfast.remote.server import calling
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.http.apps import Changing
 from tests.http.conftest import keys

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from holdfast.kernel.lifecycle import Backoff
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Lease, Submission
+from holdfast.engine.lifecycle.model import Backoff
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Lease, Submission
 from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.testing import Database
 

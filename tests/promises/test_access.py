@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
 from holdfast.errors import KeyUnknown, RequestInvalid
-from holdfast.kernel.access import Principal
-from holdfast.kernel.store import Store
 from holdfast.testing import Database
 
 

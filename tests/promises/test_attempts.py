@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.kernel.lifecycle import Backoff, Lifecycle, final, work
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later
+from holdfast.engine.lifecycle.model import Backoff, Lifecycle, final, work
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, declare_polled, state_of, submit, take, take_one
 

@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from holdfast import errors
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Cancelled, Done, Failed, Later, Lease, Moved, Partial, Submission
 from holdfast.errors import DependencyInvalid, HoldfastError, RequestInvalid, TaskError
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Done, Failed, Later, Lease, Moved, Partial, Submission
 from holdfast.testing import Database
 
 MINUTE = timedelta(minutes=1)

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from holdfast import Holdfast, RateLimited, spend
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Failed
 from holdfast.errors import BudgetUnknown, RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Failed
 from holdfast.testing import Clock, Database, Engine
 from tests.promises.stage import submit, take_one
 

@@ -7,11 +7,11 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.lifecycle.model import Lifecycle, after, final, gather, work
+from holdfast.engine.store.bulk import Action, Did, Filters
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Submission
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.bulk import Action, Did, Filters
-from holdfast.kernel.lifecycle import Lifecycle, after, final, gather, work
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import meet, state_of, submit, take, take_one
 from tests.promises.test_inbox import owner

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Cancelled, Done, Failed, Later, Moved, Outcome
 from holdfast.errors import TaskNotFound
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, place, state_of, submit, take, take_one

@@ -6,7 +6,7 @@ from uuid import RFC_4122, UUID
 import asyncpg
 import pytest
 
-from holdfast.kernel.migrate import migrate
+from holdfast.postgres.migrate import migrate
 from holdfast.testing import Clock, Database, Ground
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.costs import Cost, Grouping
+from holdfast.engine.task import Done, Json, Lease, StepEvent
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.migrate import KERNEL
-from holdfast.kernel.spending import Cost, Grouping
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Json, Lease, StepEvent
+from holdfast.postgres.migrate import ENGINE
 from holdfast.testing import Clock, Database, Engine
 from tests.promises.stage import submit, take_one
 
@@ -236,7 +236,7 @@ async def test_what_was_recorded_before_is_taken_along(store: Store, database: D
     await store.finish(lease, Done())
     everything = "select json_agg(u order by task_id, number, place)::text from holdfast.usage u"
     before = database.ask_owner(everything)
-    (migration,) = [step for step in KERNEL.migrations if step.name.endswith("_usage")]
+    (migration,) = [step for step in ENGINE.migrations if step.name.endswith("_usage")]
     async with database.connect_owner() as owner:
         await owner.execute(f"drop table holdfast.usage, holdfast.price; {migration.sql}")
     assert database.ask_owner(everything) == before

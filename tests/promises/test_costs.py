@@ -9,10 +9,10 @@ import asyncpg
 import pytest
 
 from holdfast import Holdfast, step, usage
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.costs import Cost
+from holdfast.engine.task import Checkpoint, Completion, Done, Failed, Json, Lease, Submission
 from holdfast.errors import LeaseLost, RequestInvalid, StepInvalid
-from holdfast.kernel.spending import Cost
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Completion, Done, Failed, Json, Lease, Submission
 from holdfast.testing import Clock, Database, Engine
 from tests.promises.stage import submit, take, take_one
 

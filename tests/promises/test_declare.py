@@ -11,10 +11,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from holdfast.engine.lifecycle.model import Backoff
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Moved, Submission
 from holdfast.errors import DeclarationConflict, StateUnknown
-from holdfast.kernel.lifecycle import Backoff
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Moved, Submission
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing import Clock, Database
 from tests.promises.test_bad_input import groups

@@ -7,8 +7,8 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Lease, Policy, Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Lease, Policy, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one, until_somebody_waits_for_a_lock
 

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdfast.kernel.drawing import in_words, matrix, mermaid, svg
-from holdfast.kernel.lifecycle import Display, Lifecycle, after, blocked, clock, final, gather, owner, work
+from holdfast.engine.lifecycle.model import Display, Lifecycle, after, blocked, clock, final, gather, owner, work
+from holdfast.engine.lifecycle.render import in_words, matrix, mermaid, svg
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.lifecycles.dispatch.declaration import DISPATCH

@@ -7,10 +7,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from holdfast.engine.lifecycle.model import Lifecycle, after, blocked, final, owner, work
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Submission
 from holdfast.errors import DeclarationInvalid
-from holdfast.kernel.lifecycle import Lifecycle, after, blocked, final, owner, work
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take_one
 

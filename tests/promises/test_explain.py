@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later, Submission
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.testing import Clock
 from tests.promises.stage import MINUTE, submit, take_one
 

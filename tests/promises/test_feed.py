@@ -9,10 +9,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.feed import Feed
+from holdfast.engine.task import Cancelled, Later, Move, Submission
 from holdfast.errors import CursorGone, RequestInvalid
-from holdfast.kernel.feed import Feed
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Later, Move, Submission
 from holdfast.testing import Clock, Database, Ground
 from tests.promises.stage import MINUTE, submit, take_one
 

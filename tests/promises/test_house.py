@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.kernel.settings import Settings
+from holdfast.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 BANNED_NAMES = {"utils", "helpers", "common", "manager", "misc", "base"}
@@ -42,7 +42,7 @@ def test_nothing_is_taken_from_the_generator_that_handlers_may_seed() -> None:
 
 def test_the_watchdog_needs_nothing_but_the_standard_library() -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.kernel.embedded.watchdog;"
+        "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.postgres.embedded.watchdog;"
         "print(*{name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names) - {'__main__'})"
     )
     command = [sys.executable, "-I", "-S", "-c", script, str(ROOT / "src")]

@@ -10,10 +10,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.inbox import Entry, Which
+from holdfast.engine.task import Failed
 from holdfast.errors import MoveRefused, RequestInvalid, StepUnknown, TaskNotFound
-from holdfast.kernel.inbox import Entry, Which
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Failed
 from holdfast.testing import Clock, Database
 from tests.promises.stage import submit, until_somebody_waits_for_a_lock
 

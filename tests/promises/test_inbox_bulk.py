@@ -6,9 +6,9 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.inbox import Bulk, Which
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.inbox import Bulk, Which
-from holdfast.kernel.store import Store
 from holdfast.testing import Clock
 from tests.promises.test_inbox import MISSING, fail, ids, owner, steps
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Submission
 from holdfast.errors import KeyConflict
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Submission
 from holdfast.testing import Database
 from tests.promises.stage import submit, take_one
 

@@ -7,10 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.errors import LeaseLost
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import (
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import (
     Cancelled,
     Checkpoint,
     Done,
@@ -23,6 +21,8 @@ from holdfast.kernel.task import (
     Settlement,
     Submission,
 )
+from holdfast.errors import LeaseLost
+from holdfast.postgres.connections import Address, pooled
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import DeclarationInvalid
-from holdfast.kernel.lifecycle import (
+from holdfast.engine.lifecycle.model import (
     Backoff,
     Display,
     Lifecycle,
@@ -24,6 +23,7 @@ from holdfast.kernel.lifecycle import (
     owner,
     work,
 )
+from holdfast.errors import DeclarationInvalid
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing import Database
 

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.engine.lifecycle.model import Lifecycle, after, final, work
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Later, Partial
 from holdfast.errors import LeaseLost, RequestInvalid, TaskExpired
-from holdfast.kernel.lifecycle import Lifecycle, after, final, work
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Later, Partial
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing import Clock, Database
 from tests.promises.stage import declare_polled, place, state_of, submit, take, take_one

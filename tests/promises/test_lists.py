@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.durations import parse_duration
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later, Submission
 from holdfast.testing import Clock
 from tests.promises.stage import declare_polled, submit, take, take_one
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.logs import ForMachines, ForPeople, log_with
+from holdfast.engine.logs import ForMachines, ForPeople, log_with
 
 
 @pytest.fixture(params=[ForMachines, ForPeople])

@@ -11,10 +11,10 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Cancelled, Checkpoint, Done, Failed, Later, Lease, Moved, Outcome, Partial
 from holdfast.errors import HoldfastError
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed, Later, Lease, Moved, Outcome, Partial
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.testing import Database
 from tests.promises.stage import MINUTE, POLLED, lease_of, place

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.errors import QueueUnknown
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Later, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, submit, take, take_one
 

@@ -11,10 +11,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.lifecycle.model import Lifecycle, clock, final, gather, work
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Lease, Moved, Submission
 from holdfast.errors import RequestInvalid, TaskBusy
-from holdfast.kernel.lifecycle import Lifecycle, clock, final, gather, work
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Lease, Moved, Submission
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take_one, until_somebody_waits_for_a_lock
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import MoveRefused, RequestInvalid, ScheduleUnknown
-from holdfast.kernel.store import Store
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock, Database, Ground

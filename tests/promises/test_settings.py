@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from holdfast.errors import SettingInvalid
-from holdfast.kernel.settings import Settings, read_settings
+from holdfast.settings import Settings, read_settings
 
 
 def test_everything_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Failed
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Failed
 from holdfast.testing import Database
 from tests.promises.stage import submit, take_one
 

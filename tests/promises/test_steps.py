@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Checkpoint, Done, Failed
 from holdfast.errors import LeaseLost, MoveRefused, RequestInvalid, StateUnknown, StepUnknown
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Done, Failed
 from holdfast.testing import Clock
 from tests.promises.stage import state_of, submit, take_one
 

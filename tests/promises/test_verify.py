@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed
 from holdfast.testing import Clock, Database
 from tests.promises.stage import submit, take_one
 

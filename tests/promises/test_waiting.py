@@ -5,13 +5,13 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.approvals import Questions
+from holdfast.attention import Wait, Waiting
+from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.questions import Questions
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock, Database, Ground
-from holdfast.waiting import Wait, Waiting
 from holdfast.webhooks import Sent, Webhooks
 from tests.promises.stage import submit, take_one
 

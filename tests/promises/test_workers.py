@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Later
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Later
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one
 

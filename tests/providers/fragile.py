@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from holdfast.apps.providers.local.serving import Alive, Answer, serve
 from holdfast.errors import Fatal
-from holdfast.providers.local.serving import Alive, Answer, serve
 
 
 def load() -> Answer:

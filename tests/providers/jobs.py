@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.apps.providers.local.provider import Local
+from holdfast.lifecycles.batch.provider import Ended, Input, Job, Provider, Result, Running
 from holdfast.objects import Objects
-from holdfast.providers.door import Ended, Input, Job, Provider, Result, Running
-from holdfast.providers.local.provider import Local
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from holdfast.apps.providers.openai import OpenAI
+from holdfast.lifecycles.batch.provider import Ended, Input, Job, Result, Running
 from holdfast.objects import Objects
-from holdfast.providers.door import Ended, Input, Job, Result, Running
-from holdfast.providers.openai import OpenAI
 from holdfast.testing.providers import Faults, OpenAIStandIn, Server
 
 

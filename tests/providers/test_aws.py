@@ -12,11 +12,11 @@ from uuid import uuid4
 import boto3  # type: ignore[import-untyped]
 import pytest
 
+from holdfast.apps.providers.aws import AWS
+from holdfast.engine.task import Json
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
-from holdfast.kernel.task import Json
+from holdfast.lifecycles.batch.provider import CannotCancel, Ended, Input, Job, Result, Running
 from holdfast.objects.local import Folder
-from holdfast.providers.aws import AWS
-from holdfast.providers.door import CannotCancel, Ended, Input, Job, Result, Running
 from holdfast.testing.providers import Fault, delay, dropped, html, lost_answer, rewrite, status, truncated
 from holdfast.testing.providers.aws import GET, START, Amazon
 
@@ -422,7 +422,7 @@ def test_what_is_missing_is_named_and_nobody_is_asked(amazon: Amazon, monkeypatc
     before = len(amazon.faults.requests())
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", amazon.url)
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
-    monkeypatch.setattr("holdfast.providers.aws.MACHINE", Path("/nowhere"))
+    monkeypatch.setattr("holdfast.apps.providers.aws.MACHINE", Path("/nowhere"))
     assert AWS().missing("transcription") is None
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert "both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in (AWS().missing("transcription") or "")

@@ -10,10 +10,10 @@ from typing import Any
 import psutil
 import pytest
 
+from holdfast.apps.providers.local.chat import fitted, wrong_with
+from holdfast.apps.providers.local.provider import Local
+from holdfast.lifecycles.batch.provider import Input, Usage
 from holdfast.objects.local import Folder
-from holdfast.providers.door import Input, Usage
-from holdfast.providers.local.chat import fitted, wrong_with
-from holdfast.providers.local.provider import Local
 from tests.providers.jobs import all_of, job, needs
 
 HELLO = [{"role": "user", "content": "Say hello."}]

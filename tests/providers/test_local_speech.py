@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from holdfast.apps.providers.local import audio
+from holdfast.apps.providers.local.audio import RATE, read_recording
+from holdfast.apps.providers.local.pieces import cut
+from holdfast.apps.providers.local.provider import Local
+from holdfast.apps.providers.local.words import samples, word_error_rate
 from holdfast.errors import Fatal, SchemaInvalid
+from holdfast.lifecycles.batch.provider import Input, Result, Usage
 from holdfast.objects.local import Folder
-from holdfast.providers.door import Input, Result, Usage
-from holdfast.providers.local import audio
-from holdfast.providers.local.audio import RATE, read_recording
-from holdfast.providers.local.pieces import cut
-from holdfast.providers.local.provider import Local
-from holdfast.providers.local.words import samples, word_error_rate
 from tests.providers.jobs import all_of, finish, job, needs, results
 from tests.providers.recordings import Samples, at_rate, tone, wav, write
 from tests.worker.crew import eventually

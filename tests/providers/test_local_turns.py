@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.apps.providers.local import model as processes
+from holdfast.apps.providers.local import provider as local
+from holdfast.apps.providers.local.model import Crashed, Model, Process
+from holdfast.apps.providers.local.provider import Local
 from holdfast.errors import Fatal, SchemaInvalid, Transient
+from holdfast.lifecycles.batch.provider import Ended, Input, Running
 from holdfast.objects.local import Folder
-from holdfast.providers.door import Ended, Input, Running
-from holdfast.providers.local import model as processes
-from holdfast.providers.local import provider as local
-from holdfast.providers.local.model import Crashed, Model, Process
-from holdfast.providers.local.provider import Local
 from tests.providers.jobs import ROOT, all_of, finish, job, needs, results
 from tests.remote.site import serving
 from tests.worker.crew import eventually
@@ -237,7 +237,7 @@ def test_addresses_that_nobody_here_reads_are_refused_at_once(uri: str) -> None:
 PARENT = """
 import asyncio, os, sys
 from datetime import timedelta
-from holdfast.providers.local.model import Model
+from holdfast.apps.providers.local.model import Model
 async def main():
     model = Model("tests.providers.fragile", silence_most=timedelta(seconds=60))
     asking = asyncio.ensure_future(model.ask({"path": sys.argv[1]}))

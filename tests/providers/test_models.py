@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.apps.providers.local import weights as installing
+from holdfast.apps.providers.local.provider import Local
+from holdfast.apps.providers.local.weights import SMOLLM2, Weights, WeightsUnavailable, install
 from holdfast.cli import main
-from holdfast.providers.door import Input
-from holdfast.providers.local import weights as installing
-from holdfast.providers.local.provider import Local
-from holdfast.providers.local.weights import SMOLLM2, Weights, WeightsUnavailable, install
+from holdfast.lifecycles.batch.provider import Input
 from tests.providers.jobs import needs
 
 CONTENT = b"weights " * 1000
@@ -175,7 +175,7 @@ def test_the_command_is_instant_where_the_weights_are(capsys: pytest.CaptureFixt
 
 
 def test_the_models_are_told_of_without_loading_them() -> None:
-    script = "import sys; from holdfast.providers.local.provider import Local; Local().missing('completion');"
+    script = "import sys; from holdfast.apps.providers.local.provider import Local; Local().missing('completion');"
     script += "print([name for name in ('numpy', 'moonshine_voice', 'xllamacpp', 'httpx') if name in sys.modules])"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

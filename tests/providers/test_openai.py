@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.apps.providers.openai import OpenAI
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
+from holdfast.lifecycles.batch.provider import CannotTell, Ended, Input, Running, Usage
 from holdfast.objects.local import Folder
-from holdfast.providers.door import CannotTell, Ended, Input, Running, Usage
-from holdfast.providers.openai import OpenAI
 from holdfast.testing.providers import (
     Fault,
     OpenAIStandIn,

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.apps.providers.openai import OpenAI
 from holdfast.errors import Fatal, RateLimited, Transient
+from holdfast.lifecycles.batch.provider import Running, Usage
 from holdfast.objects.local import Folder
-from holdfast.providers.door import Running, Usage
-from holdfast.providers.openai import OpenAI
 from holdfast.testing.providers import Fault, OpenAIStandIn, Server, delay, dropped, lost_answer, rewrite, status
 from tests.providers.openai_jobs import Engine, Place, engine_for, prompts, standing_in
 

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from holdfast.apps.providers.transport import Line, Patience, Transport
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
-from holdfast.providers.transport import Line, Patience, Transport
 from holdfast.testing.providers import (
     Fault,
     Faults,

@@ -7,10 +7,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from holdfast.approvals import Questions
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Asked, Done, Later, Lease
 from holdfast.errors import AlreadyAnswered, HoldfastError, QuestionClosed, QuestionUnknown, RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Asked, Done, Later, Lease
-from holdfast.questions import Questions
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, meet, submit, take, take_one
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Transient, ask, step
+from holdfast.approvals import Questions
 from holdfast.errors import (
     AlreadyAnswered,
     QuestionClosed,
@@ -17,8 +18,7 @@ from holdfast.errors import (
     TaskFailed,
     Unanswered,
 )
-from holdfast.kernel.leaving import Waiting
-from holdfast.questions import Questions
+from holdfast.execution.suspend import Waiting
 from holdfast.testing import Engine
 
 YES = {"approved": True, "note": None}

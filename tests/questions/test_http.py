@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock, Database
 from tests.http.apps import app_over

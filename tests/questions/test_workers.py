@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.questions import Questions
+from holdfast.approvals import Questions
 from tests.questions import app
 from tests.worker.crew import Crew, eventually
 

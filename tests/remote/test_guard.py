@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Fatal, Transient
-from holdfast.kernel.settings import Settings
 from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.guard import Guard
+from holdfast.settings import Settings
 from tests.remote.conftest import HERE, Fetching
 from tests.remote.site import Site, serving
 

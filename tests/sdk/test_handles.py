@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from holdfast import Fatal, Handle, Holdfast, step
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Ended
 from holdfast.errors import DatabaseUnreachable, RequestInvalid, TaskCancelled, TaskFailed, TaskNotFound
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Ended
 from holdfast.testing import Engine
 
 hf = Holdfast()

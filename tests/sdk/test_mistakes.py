@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 
 from holdfast import Holdfast, RateLimited, step
+from holdfast.engine.task import Done, Later, Moved
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, TaskFailed
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.task import Done, Later, Moved
 from holdfast.sdk.loading import loading
+from holdfast.settings import Settings
 from holdfast.testing import Engine, Ran
 
 

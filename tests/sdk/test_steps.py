@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, SchemaInvalid, Transient, cancelled, current, progress, step, usage
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Checkpoint, Checkpointed, Later
 from holdfast.errors import StepInvalid, TaskFailed
-from holdfast.kernel.attempt import Attempt
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Checkpointed, Later
+from holdfast.execution.attempt import Attempt
 from holdfast.sdk.desk import StoreDesk
 from holdfast.testing import Database, Engine, Ran
 from tests.promises.stage import submit, take_one
@@ -160,7 +160,7 @@ class Unanswered(StoreDesk):
 
 
 async def test_whoever_has_lost_the_lease_waits_for_no_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.kernel.attempt.answer_within_seconds", 60.0)
+    monkeypatch.setattr("holdfast.execution.attempt.answer_within_seconds", 60.0)
     app = Holdfast()
     ended = asyncio.Event()
 

@@ -14,8 +14,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast import Holdfast, Later, Partial, Transient, step, usage
+from holdfast.engine.task import Submission
 from holdfast.errors import AppInvalid, PayloadInvalid, PayloadTooLarge, RequestInvalid, TaskFailed
-from holdfast.kernel.task import Submission
 from holdfast.testing import Engine
 from tests.sdk import future
 

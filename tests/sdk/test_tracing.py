@@ -6,8 +6,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from holdfast import Holdfast, Transient, current, step
-from holdfast.kernel import running
-from holdfast.sdk import tracing
+from holdfast.execution import context, tracing
 from holdfast.testing import Engine
 
 hf = Holdfast()
@@ -26,7 +25,7 @@ def test_one_trace_leads_from_the_start_through_every_attempt(
     spans = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    for module in (tracing, running):
+    for module in (tracing, context):
         monkeypatch.setattr(module, "tracer", provider.get_tracer("test"))
     run = holdfast.run(twice)
     assert run.outcome == "done"

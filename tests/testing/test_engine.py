@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import Fatal, Holdfast, Later, RateLimited, Transient, progress, step, usage
+from holdfast.engine.lifecycle.model import Lifecycle, after, final, owner, work
+from holdfast.engine.task import Lease, Moved
 from holdfast.errors import RequestInvalid, TaskCancelled, TaskError, TaskFailed
-from holdfast.kernel.lifecycle import Lifecycle, after, final, owner, work
-from holdfast.kernel.running import current
-from holdfast.kernel.task import Lease, Moved
+from holdfast.execution.context import current
 from holdfast.sdk.client import all_pointed_at
 from holdfast.testing import Engine
 from tests.worker.crew import eventually

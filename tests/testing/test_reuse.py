@@ -10,9 +10,9 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from holdfast.engine.task import Done, Failed, Submission
 from holdfast.errors import DatabaseUnreachable
-from holdfast.kernel.postgres import connect
-from holdfast.kernel.task import Done, Failed, Submission
+from holdfast.postgres.connections import connect
 from holdfast.testing import Database, Ground
 from holdfast.testing.ground import SpareDatabases, uses_at_most
 from holdfast.testing.reuse import Snapshot, rows_restored_at_most

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.remote.fetch.guard import Guard
 from holdfast.webhooks import Webhooks
 from holdfast.webhooks.delivering import Deliverer

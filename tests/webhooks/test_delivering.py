@@ -10,9 +10,9 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed
 from holdfast.errors import LifecycleUnknown, RequestInvalid, WebhookUnknown
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed
 from holdfast.remote.fetch.guard import Guard
 from holdfast.testing import Clock, Database
 from holdfast.webhooks import Sent, Webhooks, delivering

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Fatal, Holdfast, RateLimited, SchemaInvalid, Transient, progress, step, usage
-from holdfast.kernel.lifecycle import Backoff, Lifecycle, final, work
-from holdfast.kernel.running import cancelled, current
-from holdfast.kernel.task import Later, Moved, Partial
+from holdfast.engine.lifecycle.model import Backoff, Lifecycle, final, work
+from holdfast.engine.task import Later, Moved, Partial
+from holdfast.execution.context import cancelled, current
 
 hf = Holdfast()
 

@@ -15,10 +15,10 @@ from uuid import UUID
 import psutil
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Ended, Submission
 from holdfast.errors import DatabaseError
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Ended, Submission
-from holdfast.worker.plan import Plan
+from holdfast.worker.config import Plan
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.kernel.settings import Settings
 from holdfast.objects import open_objects
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.http.serving import serving
 from tests.worker.crew import Crew

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.task import Proof
+from holdfast.engine.task import Proof
 from holdfast.testing import Database
 from tests.worker import app
 from tests.worker.crew import Crew, eventually

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Lease
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Lease
 from holdfast.testing import Clock
-from holdfast.worker import front
-from holdfast.worker.front import Front
+from holdfast.worker import claim_cursor
+from holdfast.worker.claim_cursor import Front
 from tests.promises.stage import MINUTE, submit, take
 
 
@@ -30,7 +30,7 @@ async def test_who_finds_enough_goes_on_from_there(store: Store) -> None:
     assert line.since() == min((lease.due_at, lease.task_id) for lease in leases)
     line.saw([], 0)
     assert line.since() is not None, "who asked for nothing has seen nothing"
-    now += 2 * front.look_again_seconds
+    now += 2 * claim_cursor.look_again_seconds
     assert line.since() is None, "something older may have come back"
     assert line.since() is not None
 

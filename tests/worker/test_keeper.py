@@ -7,13 +7,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Proof
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Proof
 from holdfast.testing import Database
-from holdfast.worker import keeper as module
+from holdfast.worker import supervisor as module
 from holdfast.worker.child import Child
-from holdfast.worker.keeper import Keeper
-from holdfast.worker.plan import Plan
+from holdfast.worker.config import Plan
+from holdfast.worker.supervisor import Keeper
 from tests.promises.stage import MINUTE, submit
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from holdfast.kernel.embedded import Embedded, read_postmaster
-from holdfast.kernel.migrate import migrate
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
+from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.embedded import Embedded, read_postmaster
+from holdfast.postgres.migrate import migrate
 from holdfast.testing import Database
 from tests.worker import app
 from tests.worker.crew import Crew

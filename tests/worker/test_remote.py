@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine.task import Submission
 from holdfast.errors import (
     DatabaseError,
     RequestInvalid,
@@ -17,11 +18,10 @@ from holdfast.errors import (
     TaskNotFound,
     WorkerRefused,
 )
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.task import Submission
-from holdfast.remote.worker import open_remote
+from holdfast.remote.worker_backend import open_remote
 from holdfast.sdk.client import Holdfast
 from holdfast.sdk.handle import Handle
+from holdfast.settings import Settings
 from holdfast.testing import Database, Ground
 from tests.sharing import free_ports
 from tests.worker import app

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.datasets import Datasets
 from holdfast.errors import ObjectsUnreachable
-from holdfast.kernel.settings import Settings
 from holdfast.objects.local import Folder
+from holdfast.settings import Settings
 from holdfast.tables import Table, read_table
 from holdfast.testing import Database
 from tests.http.serving import serving

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.approvals import Questions
 from holdfast.datasets import Datasets
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.settings import Settings
-from holdfast.questions import Questions
 from holdfast.schedules import Schedules
 from holdfast.sdk.client import Holdfast
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.worker import graph_app
 from tests.worker.conftest import staffing

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.task import Submission
+from holdfast.engine.task import Submission
 from tests.worker import app
 from tests.worker.crew import ROOT, Crew, eventually
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.task import Submission
+from holdfast.engine.task import Submission
 from holdfast.testing.providers.faults import change
 from holdfast.wakeups.publishing import Wakings, publish_on
 from holdfast.wakeups.queue import Queue

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel import threads
-from holdfast.kernel.threads import in_thread
+from holdfast.execution import threads
+from holdfast.execution.threads import in_thread
 
 
 class Witness:

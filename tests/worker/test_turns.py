@@ -10,13 +10,13 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.kernel.postgres import Address, pooled
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Lease, Moved, Settlement
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Lease, Moved, Settlement
+from holdfast.postgres.connections import Address, pooled
 from holdfast.testing import Clock, Database
 from holdfast.wakeups import Wakeups
-from holdfast.worker.plan import Plan
-from holdfast.worker.turns import Turns
+from holdfast.worker.claim_loop import Turns
+from holdfast.worker.config import Plan
 from tests.promises.stage import declare_polled, state_of, submit
 from tests.worker.crew import eventually
 

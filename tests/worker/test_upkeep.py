@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.testing import Clock
 from tests.worker import app
 from tests.worker.crew import Crew

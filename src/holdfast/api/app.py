@@ -16,11 +16,11 @@ from holdfast.api import (
     docs,
     events,
     inbox,
+    lease_rpc,
     leases,
     lifecycles,
     metrics,
     operations,
-    rooms,
     tasks,
     worker_objects,
     workers,
@@ -28,25 +28,25 @@ from holdfast.api import (
 from holdfast.api import objects as files
 from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
+from holdfast.approvals import routes as questions
+from holdfast.apps.documents.embedders import Embedder
 from holdfast.datasets import routes as datasets
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.feed import Feed
+from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatabaseError, KeyRefused
 from holdfast.http.access import Guard, Guarded
 from holdfast.http.measured import Measured
 from holdfast.http.origin import LOOPBACK, OriginCheck
 from holdfast.http.problem import PROBLEMS, answer_errors
-from holdfast.kernel.access import Principal
-from holdfast.kernel.feed import Feed
-from holdfast.kernel.postgres import Address
-from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis import routes as analysis
 from holdfast.lifecycles.batch import routes as batch
 from holdfast.lifecycles.dispatch import graph_routes as graphs
 from holdfast.lifecycles.dispatch import routes as dispatch
 from holdfast.lifecycles.ingest import routes as ingest
-from holdfast.lifecycles.ingest.embedders import Embedder
 from holdfast.lifecycles.pipeline import routes as pipeline
 from holdfast.objects import Objects
-from holdfast.questions import routes as questions
+from holdfast.postgres.connections import Address
 from holdfast.schedules import routes as schedules
 from holdfast.wakeups.postgres import PostgresEars
 from holdfast.webhooks import routes as webhooks
@@ -148,7 +148,7 @@ def make_app(
 
     app.include_router(leases.routes(store))
     app.include_router(workers.routes(store, app.state.ears))
-    app.include_router(rooms.routes(store))
+    app.include_router(lease_rpc.routes(store))
     app.include_router(worker_objects.routes(store, objects))
     return app
 

@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
+from holdfast.approvals import Questions
+from holdfast.backoff import CHANCE
 from holdfast.datasets import Datasets
-from holdfast.kernel.chance import CHANCE
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.sweeper import sweep_on
+from holdfast.engine.store.commands import Store
+from holdfast.engine.sweeper import sweep_on
 from holdfast.objects import Objects
 from holdfast.objects.cleaner import Cleanups, clean_on
-from holdfast.questions import Questions
 from holdfast.remote.fetch.guard import Guard
 from holdfast.schedules.ticker import tick_on
+from holdfast.settings import Settings
 from holdfast.wakeups.opening import publishing
 from holdfast.webhooks import Webhooks
 from holdfast.webhooks.delivering import deliver_on

@@ -12,12 +12,12 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.costs import Cost, Grouping, Price
+from holdfast.engine.store.keys import Principal
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Moment, Word
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.spending import Cost, Grouping, Price
-from holdfast.kernel.store import Store
 
 Reader = Annotated[Principal, needs("user", "operator")]
 Filter = Annotated[Word | None, Query()]

@@ -21,13 +21,13 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 from starlette.types import Send
 
+from holdfast.engine.store import encode
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.feed import Feed
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.task import Move
 from holdfast.errors import CursorGone, DatabaseError, KeyRefused, LifecycleUnknown, RequestInvalid
 from holdfast.http.access import Guard, Guarded, check_visible, needs, owned_by
-from holdfast.kernel import wire
-from holdfast.kernel.access import Principal
-from holdfast.kernel.feed import Feed
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Move
 
 moves_at_once = 200
 quiet = timedelta(seconds=15)
@@ -164,7 +164,7 @@ async def understand(topics: str, caller: Principal, store: Store) -> tuple[list
     """The lifecycles and tasks that are meant. Raises LifecycleUnknown, TaskNotFound or RequestInvalid."""
     given = dict.fromkeys(topic.strip() for topic in topics.split(",") if topic.strip())
     lifecycles = [topic for topic in given if not topic.startswith("task:")]
-    tasks = [wire.task_id(topic.removeprefix("task:")) for topic in given if topic.startswith("task:")]
+    tasks = [encode.task_id(topic.removeprefix("task:")) for topic in given if topic.startswith("task:")]
     if len(tasks) > tasks_at_most:
         raise RequestInvalid(f"{len(tasks)} tasks are too many.", fix=f"Follow {tasks_at_most} at most, or lifecycles.")
     declared = {lifecycle.name for lifecycle in await store.lifecycles()} if lifecycles else set()

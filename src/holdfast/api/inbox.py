@@ -10,13 +10,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from holdfast.attention import Wait, Waiting
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.inbox import Action, Entry, Group, Handled, Handling, Refusal, Which, WholeEntry
+from holdfast.engine.store.keys import Principal
 from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Body, Moment, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.inbox import Action, Entry, Group, Handled, Handling, Refusal, Which, WholeEntry
-from holdfast.kernel.store import Store
-from holdfast.waiting import Wait, Waiting
 
 Operator = Annotated[Principal, needs("operator")]
 User = Annotated[Principal, needs("user", "operator")]

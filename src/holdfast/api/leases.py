@@ -11,13 +11,9 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
-from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt, TaskError
-from holdfast.http.access import Guarded, GuardedLong, needs
-from holdfast.http.fields import Body, Json, Moment, Real, Whole, Word, sane
-from holdfast.http.problem import PROBLEMS
-from holdfast.kernel import task
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import (
+from holdfast.engine import task
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import (
     Beat,
     Category,
     Checkpoint,
@@ -29,6 +25,10 @@ from holdfast.kernel.task import (
     Proof,
     Settled,
 )
+from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt, TaskError
+from holdfast.http.access import Guarded, GuardedLong, needs
+from holdfast.http.fields import Body, Json, Moment, Real, Whole, Word, sane
+from holdfast.http.problem import PROBLEMS
 
 lease_seconds_by_default = 30.0
 LeaseSeconds = Annotated[Real, Field(gt=0, le=86400, description="How long the lease lasts unless it is extended")]

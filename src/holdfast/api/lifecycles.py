@@ -5,12 +5,12 @@ from typing import Any, Literal
 from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
+from holdfast.engine.lifecycle import render
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store.commands import Store
 from holdfast.errors import LifecycleUnknown
 from holdfast.http.access import Guarded, needs
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel import drawing
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.store import Store
 
 Format = Literal["json", "matrix", "mermaid", "svg"]
 
@@ -42,11 +42,11 @@ def routes(store: Store) -> APIRouter:
                 return lifecycle.definition()
             case "svg":
                 policy = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
-                return Response(drawing.svg(lifecycle), media_type="image/svg+xml", headers=policy)
+                return Response(render.svg(lifecycle), media_type="image/svg+xml", headers=policy)
             case "mermaid":
-                return Response(drawing.mermaid(lifecycle), media_type="text/plain")
+                return Response(render.mermaid(lifecycle), media_type="text/plain")
             case "matrix":
-                return Response(drawing.matrix(lifecycle), media_type="text/plain")
+                return Response(render.matrix(lifecycle), media_type="text/plain")
 
     return router
 

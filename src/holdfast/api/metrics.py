@@ -9,9 +9,9 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from holdfast.engine.store.commands import Store
 from holdfast.http.access import Guarded, needs
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.store import Store
 
 HELP = {
     "queue_depth": "Tasks that are due and wait for a worker, up to 10,000",

@@ -16,13 +16,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.api.app import let_go, make_app
 from holdfast.api.chores import chores
+from holdfast.apps.documents.embedders import embedder_at_hand
+from holdfast.engine.opening import open_database
 from holdfast.errors import DatabaseError
 from holdfast.http.problem import refusal
-from holdfast.kernel.opening import open_database
-from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import open_objects
 from holdfast.sdk.client import Holdfast
-from holdfast.sdk.opened import no_database
+from holdfast.sdk.session import no_database
 
 
 class Mounted:

@@ -16,10 +16,10 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import ObjectMissing, UploadIncomplete
 from holdfast.http.access import Guarded
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.store import Store
 from holdfast.objects import Objects
 from holdfast.objects.local import Folder
 from holdfast.objects.names import attachment

@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.store.records import Count, Queue, Worker
 from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Word
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.lists import Count, Queue, Worker
-from holdfast.kernel.store import Store
 
 QueueName = Annotated[Word, Path()]
 

@@ -16,8 +16,8 @@ from fastapi.responses import HTMLResponse
 
 from holdfast import __version__
 from holdfast.api.readiness import Ready
+from holdfast.engine.store.records import Count
 from holdfast.errors import DatabaseError
-from holdfast.kernel.lists import Count
 
 PAGE = Template("""\
 <!doctype html>

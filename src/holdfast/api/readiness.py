@@ -9,7 +9,7 @@ import asyncpg
 from pydantic import BaseModel
 
 from holdfast.errors import DatabaseUnreachable
-from holdfast.kernel.postgres import DRIVER_ERRORS
+from holdfast.postgres.connections import DRIVER_ERRORS
 
 ready_timeout_seconds = 5
 

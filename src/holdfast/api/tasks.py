@@ -7,14 +7,14 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, StrictBool, model_validator
 
+from holdfast.engine.store.bulk import Action, Filters, Sample, Undone
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.store.records import Attempt, Link
+from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Text, Whole, Word
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.bulk import Action, Filters, Sample, Undone
-from holdfast.kernel.lists import Attempt, Link
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Ended, Event, Explanation, Step, StepEvent
 
 Filter = Annotated[Word | None, Query()]
 Reader = Annotated[Principal, needs("user", "operator")]

@@ -10,11 +10,11 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Real, Text, Whole
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.store import Store
 from holdfast.objects import Found, Objects
 from holdfast.objects.names import lasting_most
 

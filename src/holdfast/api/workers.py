@@ -1,4 +1,4 @@
-"""What `holdfast worker` says where it speaks HTTP: one route for each word of `kernel.words`, for the role worker.
+"""What `holdfast worker` says where it speaks HTTP: one route for each word of `engine.backend`, for the role worker.
 
 Whoever holds a lease proves it with its token, here as everywhere. A worker that sleeps asks `idle` and is answered
 when there may be work for it; for all that sleep here, one connection listens.
@@ -16,15 +16,11 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.api.leases import MANY, Held, LeaseSeconds, Output, lease_seconds_by_default
 from holdfast.api.said import TOO_MANY, Published
-from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
-from holdfast.http.access import Guarded, GuardedTurn, needs
-from holdfast.http.fields import Body, Json, Moment, Real, Whole, Word, sane
-from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.spoken import dump_lease
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import (
+from holdfast.engine.codec import dump_lease
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.task import (
     Asked,
     Cancelled,
     Checkpoint,
@@ -42,6 +38,10 @@ from holdfast.kernel.task import (
     Step,
     Upstream,
 )
+from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
+from holdfast.http.access import Guarded, GuardedTurn, needs
+from holdfast.http.fields import Body, Json, Moment, Real, Whole, Word, sane
+from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.schedules import Schedules
 from holdfast.wakeups.postgres import PostgresEars

@@ -84,7 +84,7 @@ def up(
 ) -> None:
     """Start Holdfast: the database (unless HOLDFAST_URL names one), the server, and workers. Ctrl-C stops it."""
     from holdfast.cli.up import run_demo, run_with
-    from holdfast.kernel.settings import read_settings
+    from holdfast.settings import read_settings
 
     settings = read_settings()
     if demo:
@@ -100,7 +100,7 @@ def dev(
 ) -> None:
     """Run your tasks while you write them: database, server and a worker that starts anew when a file is saved."""
     from holdfast.cli.up import run_dev
-    from holdfast.kernel.settings import read_settings
+    from holdfast.settings import read_settings
 
     run_dev(read_settings(), file, slots)
 
@@ -120,10 +120,10 @@ def worker(
     With HOLDFAST_API and HOLDFAST_KEY, and without HOLDFAST_URL, it speaks to that server and needs no database.
     """
     from holdfast.cli.worker import run
+    from holdfast.durations import parse_duration
     from holdfast.errors import AppInvalid
-    from holdfast.kernel.durations import parse_duration
-    from holdfast.kernel.settings import read_settings
-    from holdfast.worker.plan import Plan
+    from holdfast.settings import read_settings
+    from holdfast.worker.config import Plan
 
     settings = read_settings()
     app = app or settings.app

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from holdfast.kernel.settings import Settings
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
+    from holdfast.settings import Settings
 
 INTERRUPTED = 130
 
@@ -27,9 +27,9 @@ def ask(question: "Callable[[Store], Awaitable[T]]", *, makes: bool = False) -> 
 
     Raises a DatabaseError or a MigrationError.
     """
-    from holdfast.kernel.opening import open_store
-    from holdfast.kernel.settings import read_settings
+    from holdfast.engine.opening import open_store
     from holdfast.lifecycles import declare_all
+    from holdfast.settings import read_settings
 
     settings = read_settings()
     if not makes or settings.is_remote:
@@ -62,9 +62,9 @@ def refuse_nowhere(settings: "Settings") -> None:
 
 def whereabouts() -> str:
     """Which database is asked, in words and without a password."""
-    from holdfast.kernel.embedded import Embedded
-    from holdfast.kernel.postgres import Address
-    from holdfast.kernel.settings import read_settings
+    from holdfast.postgres.connections import Address
+    from holdfast.postgres.embedded import Embedded
+    from holdfast.settings import read_settings
 
     settings = read_settings()
     return (Address(given=settings.url) if settings.url else Address(embedded=Embedded(settings.home))).label

@@ -73,11 +73,11 @@ def submit(
 
     holdfast batch submit s3://bucket/monday.wav --provider aws
     """
+    from holdfast.apps.providers.local.words import samples as shipped_samples
     from holdfast.cli.bars import Bars
     from holdfast.cli.inputs import find_inputs, guess_type, upload
     from holdfast.cli.outcomes import Known, samples_in
     from holdfast.cli.sources import Document
-    from holdfast.providers.local.words import samples as shipped_samples
 
     sources = find_inputs(files or (), task_type)
     if samples:

@@ -14,8 +14,8 @@ from holdfast.cli.options import Json
 from holdfast.cli.tasks import REFUSED
 
 if TYPE_CHECKING:
-    from holdfast.kernel.bulk import Action, Filters, Look, Undone
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.bulk import Action, Filters, Look, Undone
+    from holdfast.engine.store.commands import Store
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -93,7 +93,7 @@ def handle(
     as_json: bool,
 ) -> None:
     """Look, ask, do it page by page, and tell."""
-    from holdfast.kernel.bulk import Filters
+    from holdfast.engine.store.bulk import Filters
 
     filters = Filters(**given)  # type: ignore[arg-type]
     if filters.are_none and not everything:

@@ -15,8 +15,8 @@ from holdfast.cli.ids import shorten
 from holdfast.cli.options import Json, duration
 
 if TYPE_CHECKING:
-    from holdfast.kernel.spending import Cost, FamilyCost, Price
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.costs import Cost, FamilyCost, Price
 
 app = typer.Typer(invoke_without_command=True)
 

@@ -16,7 +16,7 @@ from holdfast.cli.tasks import say_started
 from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
     from holdfast.schedules import Run, Schedules
 
 app = typer.Typer(invoke_without_command=True)

@@ -19,9 +19,9 @@ app = typer.Typer(help="The database: its address, a shell in it, its schema.", 
 @app.command()
 def url(owner: Owner = False, as_json: Json = False) -> None:
     """Print the database's address, password included."""
-    from holdfast.kernel.embedded import Embedded
-    from holdfast.kernel.postgres import locate
-    from holdfast.kernel.settings import read_settings
+    from holdfast.postgres.connections import locate
+    from holdfast.postgres.embedded import Embedded
+    from holdfast.settings import read_settings
 
     settings = read_settings()
     lasting = bool(settings.url) or Embedded(settings.home).is_in_use()
@@ -35,9 +35,9 @@ def url(owner: Owner = False, as_json: Json = False) -> None:
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(context: typer.Context, owner: Owner = False) -> None:
     """Open psql in the database; what follows is passed on to it (-c 'select 1')."""
-    from holdfast.kernel.embedded import binary_folders
-    from holdfast.kernel.postgres import locate
-    from holdfast.kernel.settings import read_settings
+    from holdfast.postgres.connections import locate
+    from holdfast.postgres.embedded import binary_folders
+    from holdfast.settings import read_settings
 
     settings = read_settings()
     bundled, installed = [str(folder) for folder in binary_folders()], os.get_exec_path()
@@ -60,9 +60,9 @@ def psql(context: typer.Context, owner: Owner = False) -> None:
 @app.command()
 def migrate(as_json: Json = False) -> None:
     """Bring the schema up to date. Safe to run at any time, by many at once."""
-    from holdfast.kernel.opening import bring_up_to_date
-    from holdfast.kernel.postgres import locate
-    from holdfast.kernel.settings import read_settings
+    from holdfast.engine.opening import bring_up_to_date
+    from holdfast.postgres.connections import locate
+    from holdfast.settings import read_settings
 
     with locate(read_settings()) as address:
         applied = asyncio.run(bring_up_to_date(address))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from holdfast.kernel.task import Explanation, Step
+    from holdfast.engine.task import Explanation, Step
 
 steps_shown = 8
 nodes_shown = 20

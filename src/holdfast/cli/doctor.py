@@ -14,14 +14,14 @@ from urllib.request import urlopen
 import typer
 
 from holdfast import __version__
+from holdfast.apps.providers import shipped
 from holdfast.errors import Failure, HoldfastError, MigrationForbidden, ObjectsUnreachable, ServerUnreachable
-from holdfast.kernel.embedded import Embedded, find_binaries, major_version
-from holdfast.kernel.migrate import name_of, pending
-from holdfast.kernel.postgres import connected, locate
-from holdfast.kernel.settings import PREFIX, Settings, read_settings, web_address
 from holdfast.objects import folder_of, open_objects
-from holdfast.providers import shipped
+from holdfast.postgres.connections import connected, locate
+from holdfast.postgres.embedded import Embedded, find_binaries, major_version
+from holdfast.postgres.migrate import name_of, pending
 from holdfast.remote.places import goes_through_server, objects_of
+from holdfast.settings import PREFIX, Settings, read_settings, web_address
 from holdfast.wakeups.queue import queue_named, said
 
 little_disk_bytes = 1 << 30

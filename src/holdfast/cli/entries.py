@@ -14,9 +14,9 @@ from holdfast.cli.showing import heading, say_error, say_value, when
 from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast.kernel.inbox import Bulk, Entry, Group, WholeEntry
-    from holdfast.kernel.store import Store
-    from holdfast.waiting import Wait
+    from holdfast.attention import Wait
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.inbox import Bulk, Entry, Group, WholeEntry
 
 counted_at_most = 10_000
 

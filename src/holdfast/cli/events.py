@@ -9,8 +9,8 @@ from holdfast.cli.ids import Id, find
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
-    from holdfast.kernel.store import Store
-    from holdfast.kernel.task import Event, StepEvent
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.task import Event, StepEvent
 
 ARROW = "->"
 
@@ -44,7 +44,7 @@ def as_object(one: "Event | StepEvent") -> dict[str, Any]:
 
 def cells(one: "Event | StepEvent") -> tuple[printing.Part, ...]:
     """When, what, where, attempt, worker, note."""
-    from holdfast.kernel.task import Event
+    from holdfast.engine.task import Event
 
     note, when = note_of(one.data), printing.shown(one.at)
     if not isinstance(one, Event):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from watchfiles import PythonFilter, awatch
 
-from holdfast.kernel.chance import CHANCE
-from holdfast.kernel.settings import read_settings
+from holdfast.backoff import CHANCE
+from holdfast.settings import read_settings
 
 log = logging.getLogger("holdfast.up")
 

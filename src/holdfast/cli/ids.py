@@ -12,7 +12,7 @@ from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast.cli.calling import Server
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, or the beginning of it.")]
 

@@ -26,9 +26,9 @@ from holdfast.cli.tasks import REFUSED, parse_json, read_json, say_started
 from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast.kernel.inbox import Action, Bulk, Entry, Group, Handling, Refusal, Which, WholeEntry
-    from holdfast.kernel.store import Store
-    from holdfast.waiting import Waits
+    from holdfast.attention import Waits
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.inbox import Action, Bulk, Entry, Group, Handling, Refusal, Which, WholeEntry
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -112,7 +112,7 @@ def list_all(
     narrowed = any(value for name, value in filters.items() if name != "owner")
 
     async def question(store: "Store") -> "Listed":
-        from holdfast.waiting import Waiting, Waits
+        from holdfast.attention import Waiting, Waits
 
         which = await chosen(store, filters)
         beside = Waits((), None) if narrowed else await Waiting.beside(store).waiting(owner, limit=limit)
@@ -319,7 +319,7 @@ def close_one(asked: Asked) -> None:
 
 async def chosen(store: "Store", filters: dict[str, str | None]) -> "Which":
     """The filters, with the id of an entry turned into its signature."""
-    from holdfast.kernel.inbox import Which
+    from holdfast.engine.store.inbox import Which
 
     given = filters["signature"]
     if given:

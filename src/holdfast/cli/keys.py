@@ -12,8 +12,8 @@ from holdfast.cli.options import Json
 from holdfast.errors import KeyUnknown, RequestInvalid
 
 if TYPE_CHECKING:
-    from holdfast.kernel.access import Key, Role
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.keys import Key, Role
 
 app = typer.Typer(help="Keys to the server: create, list, revoke.", no_args_is_help=True)
 

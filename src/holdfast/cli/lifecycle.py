@@ -18,7 +18,7 @@ from holdfast.cli.options import Json
 from holdfast.errors import DeclarationInvalid, LifecycleUnknown
 
 if TYPE_CHECKING:
-    from holdfast.kernel.lifecycle import Lifecycle
+    from holdfast.engine.lifecycle.model import Lifecycle
 
 app = typer.Typer(help="Lifecycles: list, show, draw, declare, verify.", no_args_is_help=True)
 
@@ -41,10 +41,10 @@ def list_all(as_json: Json = False) -> None:
 @app.command()
 def show(name: Name, as_json: Json = False) -> None:
     """Show who acts in each state, and which verb leads where."""
-    from holdfast.kernel import drawing
+    from holdfast.engine.lifecycle import render
 
     lifecycle = find(name)
-    typer.echo(json.dumps(lifecycle.definition(), indent=2) if as_json else drawing.matrix(lifecycle).rstrip("\n"))
+    typer.echo(json.dumps(lifecycle.definition(), indent=2) if as_json else render.matrix(lifecycle).rstrip("\n"))
 
 
 @app.command()
@@ -55,11 +55,11 @@ def draw(
     state: Annotated[str | None, typer.Option(help="Mark this state as the current one (svg).")] = None,
 ) -> None:
     """Draw a lifecycle."""
-    from holdfast.kernel import drawing
+    from holdfast.engine.lifecycle import render
 
     lifecycle = find(name)
     try:
-        picture = drawing.mermaid(lifecycle) if form == "mermaid" else drawing.svg(lifecycle, state)
+        picture = render.mermaid(lifecycle) if form == "mermaid" else render.svg(lifecycle, state)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if output:
@@ -100,7 +100,7 @@ def find(name: str) -> "Lifecycle":
 
 def load(name: str) -> "Lifecycle":
     """The lifecycle under that name in a file or a module. Raises LifecycleUnknown or DeclarationInvalid."""
-    from holdfast.kernel.lifecycle import Lifecycle
+    from holdfast.engine.lifecycle.model import Lifecycle
 
     place, _, attribute = name.rpartition(":")
     try:

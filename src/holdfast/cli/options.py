@@ -8,8 +8,8 @@ import typer
 
 def duration(text: str) -> timedelta:
     """A duration as people write it. A usage error says how."""
+    from holdfast.durations import parse_duration
     from holdfast.errors import RequestInvalid
-    from holdfast.kernel.durations import parse_duration
 
     try:
         return parse_duration(text)

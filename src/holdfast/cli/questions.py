@@ -13,8 +13,8 @@ from holdfast.cli.tasks import read_json
 from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
-    from holdfast.kernel.store import Store
-    from holdfast.questions import Answered, Question
+    from holdfast.approvals import Answered, Question
+    from holdfast.engine.store.commands import Store
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -35,7 +35,7 @@ def list_all(
     """List the questions that wait for an answer, the oldest first."""
 
     async def question(store: "Store") -> "tuple[list[Question], datetime]":
-        from holdfast.questions import Questions
+        from holdfast.approvals import Questions
 
         return await Questions.beside(store).open(owner, limit=limit), await store.now()
 
@@ -73,7 +73,7 @@ def answer(
     value: Any = {"approved": approve, "note": note} if json_value is None else read_json(json_value)
 
     async def question(store: "Store") -> "Answered":
-        from holdfast.questions import Questions
+        from holdfast.approvals import Questions
 
         return await Questions.beside(store).answer(await find(store, task), value, step=step, by=caller())
 

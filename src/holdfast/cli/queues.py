@@ -11,8 +11,8 @@ from holdfast.cli.asking import ask, caller
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
-    from holdfast.kernel.lists import Queue
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.records import Queue
 
 app = typer.Typer(invoke_without_command=True)
 

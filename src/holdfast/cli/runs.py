@@ -127,7 +127,7 @@ def cancel(
 def call(question: "Callable[[Server], Awaitable[T]]") -> T:
     """Ask the server of the settings something. Raises what it says."""
     from holdfast.cli.calling import calling
-    from holdfast.kernel.settings import read_settings
+    from holdfast.settings import read_settings
 
     settings = read_settings()
 

@@ -16,10 +16,10 @@ from holdfast.cli.listing import how_far
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
-    from holdfast.kernel.lists import Attempt, Link
-    from holdfast.kernel.spending import FamilyCost
-    from holdfast.kernel.store import Store
-    from holdfast.kernel.task import Explanation, Step
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.costs import FamilyCost
+    from holdfast.engine.store.records import Attempt, Link
+    from holdfast.engine.task import Explanation, Step
 
 most_rows = 30
 longest_value = 2000

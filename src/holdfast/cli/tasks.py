@@ -18,7 +18,7 @@ from holdfast.errors import PayloadInvalid
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
 
 REFUSED = 4
 STUCK = ("no_worker", "unknown_task", "queue_paused")
@@ -45,7 +45,7 @@ def start(
 
     Prints the id; with --wait the result, and the exit code says how it ended.
     """
-    from holdfast.kernel.task import Submission
+    from holdfast.engine.task import Submission
 
     value = read_json(payload)
 

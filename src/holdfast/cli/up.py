@@ -20,18 +20,18 @@ import uvicorn
 
 from holdfast.api import let_go, make_app
 from holdfast.api.chores import chores
+from holdfast.apps.documents.embedders import embedder_at_hand
 from holdfast.cli.fleet import CANNOT_START, Fleet
+from holdfast.engine.logs import configure_logs
+from holdfast.engine.opening import bring_up_to_date
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
 from holdfast.http.access import is_loopback, refuse_open_server
-from holdfast.kernel.logs import configure_logs
-from holdfast.kernel.opening import bring_up_to_date
-from holdfast.kernel.postgres import Address, locate, pooled
-from holdfast.kernel.settings import Settings, web_address
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
-from holdfast.lifecycles.ingest.embedders import embedder_at_hand
 from holdfast.objects import Objects, open_objects
+from holdfast.postgres.connections import Address, locate, pooled
+from holdfast.settings import Settings, web_address
 
 ports_tried = 100
 
@@ -54,10 +54,10 @@ def run(settings: Settings, fleet: Fleet | None = None, told: str = "", first: S
 
 def run_demo(settings: Settings, workers: int | None) -> None:
     """Serve, with sample work that moves."""
-    from holdfast.demo import first_work
+    from holdfast.apps.demo import first_work
 
     number = 2 if workers is None else workers
-    run(settings, Fleet(["holdfast.demo:hf"], number), f"{number}, with sample work", first_work())
+    run(settings, Fleet(["holdfast.apps.demo:hf"], number), f"{number}, with sample work", first_work())
 
 
 def run_with(settings: Settings, app: str, workers: int | None) -> None:

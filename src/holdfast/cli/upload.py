@@ -59,7 +59,7 @@ def upload(
     """
     from holdfast.cli.bars import Bars
     from holdfast.cli.calling import calling
-    from holdfast.kernel.settings import read_settings
+    from holdfast.settings import read_settings
 
     files = {"primary": file, **({"baseline": baseline} if baseline else {})}
     chosen = [name.strip() for name in agents.split(",") if name.strip()]

@@ -22,8 +22,8 @@ from holdfast.cli.ids import Id, find
 from holdfast.cli.options import Json, Timeout
 
 if TYPE_CHECKING:
-    from holdfast.kernel.store import Store
-    from holdfast.kernel.task import Event, Explanation, StepEvent
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.task import Event, Explanation, StepEvent
     from holdfast.lifecycles.dispatch.dags import NodeMove
 
 EXIT_CODES = {"done": 0, "failed": 1, "partial": 6, "cancelled": 7}

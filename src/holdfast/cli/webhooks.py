@@ -13,7 +13,7 @@ from holdfast.cli.options import Json
 from holdfast.errors import WebhookUnknown
 
 if TYPE_CHECKING:
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
     from holdfast.webhooks import Delivery, Webhook, Webhooks
 
 app = typer.Typer(invoke_without_command=True)
@@ -60,8 +60,8 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Tell an endpoint how tasks end, from now on. Prints the secret that verifies it, this once."""
-    from holdfast.kernel.settings import read_settings
     from holdfast.remote.fetch.guard import Guard
+    from holdfast.settings import read_settings
     from holdfast.webhooks.sending import check_url
 
     guard = Guard(read_settings().fetch_networks)

@@ -2,9 +2,9 @@
 
 import typer
 
-from holdfast.kernel.logs import configure_logs
-from holdfast.worker.keeper import Serving, keep
-from holdfast.worker.plan import Plan
+from holdfast.engine.logs import configure_logs
+from holdfast.worker.config import Plan
+from holdfast.worker.supervisor import Serving, keep
 
 names_shown = 8
 

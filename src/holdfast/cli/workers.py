@@ -9,8 +9,8 @@ from holdfast.cli.asking import ask
 from holdfast.cli.options import Json
 
 if TYPE_CHECKING:
-    from holdfast.kernel.lists import Worker
-    from holdfast.kernel.store import Store
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.records import Worker
 
 
 def workers(as_json: Json = False) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
 from holdfast.errors import DatasetNotFound
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
 
 
 class Datasets(Calls):
@@ -18,7 +18,7 @@ class Datasets(Calls):
     async def make(self, owner: str, name: str, files: Sequence[Mapping[str, str]], by: str = "") -> tuple[UUID, int]:
         """A dataset of these files, or its next version; its id and version. Raises RequestInvalid."""
         query = "select * from holdfast.make_dataset($1, $2, $3, $4)"
-        given = (owner, wire.text(name), wire.dump([dict(one) for one in files]), by)
+        given = (owner, encode.text(name), encode.dump([dict(one) for one in files]), by)
         row = (await self._rows(query, *given, repeatable=False))[0]
         return row["dataset_id"], row["version"]
 
@@ -33,8 +33,8 @@ class Datasets(Calls):
     ) -> list[dict[str, Any]]:
         """Datasets by name: of one owner, or of all; one of them; or those after a name."""
         query = "select * from holdfast.read_datasets($1, $2, $3, $4, $5)"
-        rows = await self._rows(query, owner, dataset, wire.text(name), wire.text(after), limit)
-        return [wire.load(row[0]) for row in rows]
+        rows = await self._rows(query, owner, dataset, encode.text(name), encode.text(after), limit)
+        return [encode.load(row[0]) for row in rows]
 
     async def read(
         self,
@@ -51,8 +51,8 @@ class Datasets(Calls):
         Where there is more, `next` is the number to go on from, with the same version.
         """
         query = "select holdfast.read_dataset($1, $2, $3, $4, $5, $6)"
-        rows = await self._rows(query, owner, dataset, wire.text(name), version, after, limit)
-        found: dict[str, Any] | None = wire.load(rows[0][0]) if rows else None
+        rows = await self._rows(query, owner, dataset, encode.text(name), version, after, limit)
+        found: dict[str, Any] | None = encode.load(rows[0][0]) if rows else None
         if found is None:
             which = f" {name or dataset}" + (f" in a generation {version} that can be read" if version else "")
             raise DatasetNotFound(f"There is none called{which}.", fix="List them: holdfast dataset ls")
@@ -61,7 +61,7 @@ class Datasets(Calls):
     async def generations(self, dataset: UUID, *, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """Its generations, the newest first, whatever became of them."""
         rows = await self._rows("select * from holdfast.generations($1, $2, $3)", dataset, before, limit)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def cutover(self, dataset: UUID, version: int, by: str = "") -> dict[str, Any]:
         """Let this generation be current. Raises DatasetNotFound or GenerationIncomplete."""

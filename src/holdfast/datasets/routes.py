@@ -12,12 +12,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.datasets import Datasets
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatasetNotFound, RequestInvalid
 from holdfast.http.access import GuardedLong, needs, owned_by
 from holdfast.http.fields import Body, Whole, Word, sane
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.store import Store
 from holdfast.objects import Objects
 
 files_at_most = 10_000

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import Fatal, ObjectMissing, SchemaInvalid, StepInvalid
-from holdfast.kernel.attempt import ATTEMPT, Attempt
-from holdfast.kernel.settings import Settings, read_settings
-from holdfast.kernel.threads import in_thread
+from holdfast.execution.attempt import ATTEMPT, Attempt
+from holdfast.execution.threads import in_thread
 from holdfast.objects.scratch import scratch
 from holdfast.remote.places import objects_of
+from holdfast.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     import polars

@@ -15,9 +15,9 @@ from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import LOCAL, ROLES, Principal, Role
 from holdfast.errors import BodyTooLarge, KeyRefused, RoleMissing, SettingInvalid
-from holdfast.kernel.access import LOCAL, ROLES, Principal, Role
-from holdfast.kernel.store import Store
 
 # A payload has 64 KiB at most; written with nothing but escapes, such as \u00e9, it is three times as long.
 body_most_bytes = 256 * 1024

@@ -17,6 +17,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from holdfast.engine.store import encode
+from holdfast.engine.store.commands import Store
 from holdfast.errors import (
     DatabaseError,
     DatabaseUnreachable,
@@ -26,8 +28,6 @@ from holdfast.errors import (
     TaskError,
     TaskNotFound,
 )
-from holdfast.kernel import wire
-from holdfast.kernel.store import Store
 
 # The database is there and asks to be left alone for a moment: a deadlock lost eight times, no memory, a shutdown.
 PASSING = (
@@ -76,8 +76,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 def problem(request: Request, status: int, title: str, detail: str, *, code: str, **extra: Any) -> ProblemResponse:
     request_id = getattr(request.state, "request_id", None)
     about = "about:blank" if code == slug(status) else f"urn:holdfast:{code}"
-    body = {"type": about, "title": title, "status": status, "detail": wire.readable(detail),
-            "instance": wire.readable(request.url.path), "code": code, "request_id": request_id, **extra}  # fmt: skip
+    body = {"type": about, "title": title, "status": status, "detail": encode.readable(detail),
+            "instance": encode.readable(request.url.path), "code": code, "request_id": request_id, **extra}  # fmt: skip
     headers = {"X-Request-Id": request_id} if request_id else {}
     if status == 503:
         headers["Retry-After"] = str(retry_after_seconds)
@@ -121,8 +121,8 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> ProblemResponse:
         found = error.errors()
         errors = [
-            {"loc": [part if isinstance(part, int) else wire.readable(part)[:200] for part in each["loc"]],
-             "message": wire.readable(each["msg"])[:500]}
+            {"loc": [part if isinstance(part, int) else encode.readable(part)[:200] for part in each["loc"]],
+             "message": encode.readable(each["msg"])[:500]}
             for each in found[:errors_shown]
         ]  # fmt: skip
         detail = f"{len(found)} field(s) are wrong."

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.store import Store
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from holdfast.kernel.settings import Settings
+from holdfast.settings import Settings
 
 
 @dataclass(frozen=True)

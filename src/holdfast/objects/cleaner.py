@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from holdfast.backoff import CHANCE
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
 from holdfast.errors import HoldfastError
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.chance import CHANCE
 from holdfast.objects import Objects
 
 log = logging.getLogger("holdfast.cleaner")
@@ -36,11 +36,11 @@ class Cleanups(Calls):
     async def take(self, n: int = 20) -> list[Cleanup]:
         """Files that are due to be deleted. Whoever takes them has five minutes."""
         rows = await self._rows("select * from holdfast.take_cleanups($1)", n, repeatable=False)
-        return [wire.known(Cleanup, row) for row in rows]
+        return [encode.known(Cleanup, row) for row in rows]
 
     async def end(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
         """Say how it went; what failed comes back later."""
-        said = None if error is None else wire.readable(error)
+        said = None if error is None else encode.readable(error)
         await self._value("select holdfast.end_cleanup($1, $2, $3)", cleanup.id, objects, said)
 
 

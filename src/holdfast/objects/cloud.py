@@ -20,13 +20,13 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UploadTooLarge
-from holdfast.kernel.settings import vendor_variable
-from holdfast.kernel.threads import in_thread
+from holdfast.execution.threads import in_thread
 from holdfast.objects import Download, Found, Upload
 from holdfast.objects.names import attachment, check_key, check_link, check_upload
 from holdfast.objects.presign import Signer
 from holdfast.objects.sas import AccountSigner
 from holdfast.objects.whole import whole_file
+from holdfast.settings import vendor_variable
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UrlRefused
-from holdfast.kernel.threads import in_thread
+from holdfast.execution.threads import in_thread
 from holdfast.objects import Download, Found, Upload
 from holdfast.objects.names import check_key, check_link, check_upload, lasting_most
-from holdfast.objects.tickets import ASK_AGAIN, Method, Ticket, Tickets, read_secret
+from holdfast.objects.signed_links import ASK_AGAIN, Method, Ticket, Tickets, read_secret
 from holdfast.objects.whole import whole_file
 
 SECRET = ".signing-key"  # noqa: S105 - its name

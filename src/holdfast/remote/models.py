@@ -10,10 +10,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import SchemaInvalid, SettingInvalid, Transient
-from holdfast.kernel.running import spend
-from holdfast.kernel.settings import vendor_variable
+from holdfast.execution.context import spend
 from holdfast.remote.certificates import certificates
-from holdfast.remote.refusals import refusal
+from holdfast.remote.http_errors import refusal
+from holdfast.settings import vendor_variable
 
 if TYPE_CHECKING:
     import httpx

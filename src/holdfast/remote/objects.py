@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from holdfast.backoff import CHANCE
+from holdfast.engine.codec import load
 from holdfast.errors import (
     AccessError,
     HoldfastError,
@@ -20,13 +22,11 @@ from holdfast.errors import (
     RequestInvalid,
     UploadTooLarge,
 )
-from holdfast.kernel.chance import CHANCE
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.spoken import load
-from holdfast.kernel.threads import in_thread
+from holdfast.execution.threads import in_thread
 from holdfast.objects import Download, Found, Upload
 from holdfast.objects.whole import whole_file
 from holdfast.remote.server import Server, calling
+from holdfast.settings import Settings
 
 UNDER = "/internal/objects"
 PROMISED = (ObjectMissing, ObjectsUnreachable, RequestInvalid, UploadTooLarge)

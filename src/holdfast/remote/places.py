@@ -5,8 +5,8 @@ It is decided in this room, which knows both; `holdfast.objects` knows of no ser
 
 import functools
 
-from holdfast.kernel.settings import Settings
 from holdfast.objects import Objects, open_objects
+from holdfast.settings import Settings
 
 
 @functools.lru_cache(maxsize=8)

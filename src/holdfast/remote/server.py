@@ -15,6 +15,7 @@ from uuid import UUID
 import httpx
 
 from holdfast import errors
+from holdfast.backoff import CHANCE
 from holdfast.errors import (
     HoldfastError,
     KeyRefused,
@@ -24,10 +25,9 @@ from holdfast.errors import (
     ServerUnreachable,
     TaskBusy,
 )
-from holdfast.kernel.chance import CHANCE
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.silence import give_up_in_silence
+from holdfast.postgres.keepalive import give_up_in_silence
 from holdfast.remote.certificates import certificates
+from holdfast.settings import Settings
 
 calls_at_most = 5
 longest_pause_seconds = 1.0

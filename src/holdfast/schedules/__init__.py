@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
 from holdfast.errors import MoveRefused, RequestInvalid, ScheduleUnknown
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
 from holdfast.schedules.times import Times
 
 Missed = Literal["latest", "all", "skip"]
@@ -86,12 +86,12 @@ class Schedules(Calls):
         next_at = Times(cron, timezone).next(await self._now())
         query = "select holdfast.declare_schedule($1, $2, $3, $4, $5, $6, $7, $8, $9)"
         given = (
-            wire.text(name),
+            encode.text(name),
             cron,
             timezone,
             starts,
-            wire.dump(dict(target)),
-            wire.text(at),
+            encode.dump(dict(target)),
+            encode.text(at),
             missed,
             owner,
             next_at,
@@ -106,7 +106,7 @@ class Schedules(Calls):
 
     async def due(self, n: int = 100) -> list[Due]:
         """Those that have something to do."""
-        return [wire.known(Due, row) for row in await self._rows("select * from holdfast.due_schedules($1)", n)]
+        return [encode.known(Due, row) for row in await self._rows("select * from holdfast.due_schedules($1)", n)]
 
     async def rest(self) -> timedelta | None:
         """How long until one of them is due; None if none will be."""
@@ -121,36 +121,36 @@ class Schedules(Calls):
         next_at = times.next(page[-1] if len(owed) > len(page) else due.now)
         query = "select * from holdfast.fire($1, $2, $3, $4, $5, $6)"
         given = (due.name, due.definition, due.next_at, page, [times.told(one) for one in page], next_at)
-        return wire.known(Fired, (await self._rows(query, *given))[0])
+        return encode.known(Fired, (await self._rows(query, *given))[0])
 
     # For operators
 
     async def read(self, *, after: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """Schedules, by name."""
-        rows = await self._rows("select * from holdfast.read_schedules(null, $1, $2)", wire.text(after), limit)
-        return [wire.load(row[0]) for row in rows]
+        rows = await self._rows("select * from holdfast.read_schedules(null, $1, $2)", encode.text(after), limit)
+        return [encode.load(row[0]) for row in rows]
 
     async def find(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Those of these that there are."""
         query = "select s.* from unnest($1::text[]) n(name) cross join lateral holdfast.read_schedules(n.name) s"
-        return [wire.load(row[0]) for row in await self._rows(query, list(names))]
+        return [encode.load(row[0]) for row in await self._rows(query, list(names))]
 
     async def one(self, name: str) -> dict[str, Any]:
         """One of them. Raises ScheduleUnknown."""
-        rows = await self._rows("select * from holdfast.read_schedules($1)", wire.text(name))
+        rows = await self._rows("select * from holdfast.read_schedules($1)", encode.text(name))
         if not rows:
             raise ScheduleUnknown(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
-        found: dict[str, Any] = wire.load(rows[0][0])
+        found: dict[str, Any] = encode.load(rows[0][0])
         return found
 
     async def runs(self, name: str, limit: int = 20) -> list[Run]:
         """Its newest runs."""
-        rows = await self._rows("select * from holdfast.schedule_runs($1, $2)", wire.text(name), limit)
-        return [wire.known(Run, row) for row in rows]
+        rows = await self._rows("select * from holdfast.schedule_runs($1, $2)", encode.text(name), limit)
+        return [encode.known(Run, row) for row in rows]
 
     async def pause(self, name: str, by: str = "") -> None:
         """Let the clock start nothing of it. Raises ScheduleUnknown."""
-        await self._value("select holdfast.pause_schedule($1, $2)", wire.text(name), wire.text(by))
+        await self._value("select holdfast.pause_schedule($1, $2)", encode.text(name), encode.text(by))
 
     async def resume(self, name: str) -> None:
         """Let the clock start it again; what fell due meanwhile is not run. Raises ScheduleUnknown."""
@@ -158,7 +158,7 @@ class Schedules(Calls):
             seen = await self.one(name)
             next_at = times_of(seen).next(datetime.fromisoformat(seen["now"]))
             query = "select holdfast.resume_schedule($1, $2, $3)"
-            if await self._value(query, wire.text(name), bytes.fromhex(seen["definition"]), next_at):
+            if await self._value(query, encode.text(name), bytes.fromhex(seen["definition"]), next_at):
                 return
         raise MoveRefused(f"{name} is declared anew again and again.", fix="Stop whoever does, and ask again.")
 
@@ -167,7 +167,7 @@ class Schedules(Calls):
         seen = await self.one(name)
         told = times_of(seen).told(datetime.fromisoformat(seen["now"]))
         query = "select holdfast.run_schedule($1, $2, $3)"
-        answer: UUID = await self._value(query, wire.text(name), told, wire.text(by), repeatable=False)
+        answer: UUID = await self._value(query, encode.text(name), told, encode.text(by), repeatable=False)
         return answer
 
     async def backfill(
@@ -194,13 +194,13 @@ class Schedules(Calls):
         page = found[:limit]
         query = "select * from holdfast.backfill_schedule($1, $2, $3, $4, $5, $6)"
         told = [times.told(due) for due in page]
-        given = (wire.text(name), bytes.fromhex(seen["definition"]), page, told, wire.text(by), dry_run)
+        given = (encode.text(name), bytes.fromhex(seen["definition"]), page, told, encode.text(by), dry_run)
         rows = await self._rows(query, *given)
         return Filled([(row["due_at"], row["task_id"]) for row in rows], found[limit] if len(found) > limit else None)
 
     async def remove(self, name: str) -> None:
         """Forget it, but not what it has run. Raises ScheduleUnknown."""
-        await self._value("select holdfast.remove_schedule($1)", wire.text(name))
+        await self._value("select holdfast.remove_schedule($1)", encode.text(name))
 
     async def _now(self) -> datetime:
         answer: datetime = await self._value("select holdfast.now()")

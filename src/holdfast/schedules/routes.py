@@ -11,11 +11,11 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
 from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Moment, Whole, Word
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.store import Store
 from holdfast.schedules import Run, Schedules, backfilled_at_most, times_of
 
 Operator = Annotated[Principal, needs("operator")]

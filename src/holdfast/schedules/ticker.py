@@ -8,9 +8,9 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
+from holdfast.backoff import CHANCE
+from holdfast.engine.store.calls import Calls
 from holdfast.errors import DatabaseError, HoldfastError
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.chance import CHANCE
 from holdfast.schedules import Due, Schedules
 
 log = logging.getLogger("holdfast.schedules")

@@ -12,12 +12,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from holdfast.engine import values
+from holdfast.engine.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial
 from holdfast.errors import Failure, LeaseLost, OutputRefused, RequestInvalid, StepInvalid
-from holdfast.kernel import values
-from holdfast.kernel.attempt import ATTEMPT, Attempt, under_way
-from holdfast.kernel.failing import outcome_of
-from holdfast.kernel.running import called
-from holdfast.kernel.task import Cancelled, Done, Failed, Later, Moved, Outcome, Partial
+from holdfast.execution.attempt import ATTEMPT, Attempt, under_way
+from holdfast.execution.classify import outcome_of
+from holdfast.execution.context import called
 from holdfast.sdk.task import Task
 
 log = logging.getLogger("holdfast.task")

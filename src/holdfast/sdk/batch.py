@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from holdfast.engine.task import Outcome
 from holdfast.errors import AppInvalid, ObjectsUnreachable, Transient
-from holdfast.kernel.task import Outcome
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
+from holdfast.lifecycles.batch.provider import Provider
 from holdfast.lifecycles.batch.running import run_batch
 from holdfast.lifecycles.batch.stopping import run_stop
-from holdfast.providers.door import Provider
 from holdfast.remote.places import objects_of
 from holdfast.sdk.task import AsyncTask, Options, Prepared, check_task
 

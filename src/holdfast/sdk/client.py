@@ -15,33 +15,34 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
-from holdfast.kernel import values, wire
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.lifecycle import Lifecycle
-from holdfast.kernel.settings import Settings, read_settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Duration, Ended, Submission
-from holdfast.kernel.words import Answers
+from holdfast.durations import parse_duration
+from holdfast.engine import values
+from holdfast.engine.backend import Answers
+from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store import encode
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Duration, Ended, Submission
+from holdfast.execution.tracing import starting, traceparent
 from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
-from holdfast.providers.door import Provider
+from holdfast.lifecycles.batch.provider import Provider
 from holdfast.remote.places import objects_of
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.batch import Batch
+from holdfast.sdk.bundled import Shipped
 from holdfast.sdk.cron import Crons
 from holdfast.sdk.dag import Graphs
 from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.loading import LOADING, called_while_loading
-from holdfast.sdk.opened import Opened, no_database
 from holdfast.sdk.pipeline import Pipeline
+from holdfast.sdk.session import Opened, no_database
 from holdfast.sdk.shapes import Mounted, TaskMaker
-from holdfast.sdk.shipped import Shipped
 from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
-from holdfast.sdk.tracing import starting, traceparent
+from holdfast.settings import Settings, read_settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -226,7 +227,7 @@ class Holdfast(Graphs, Crons, Shipped):
 
     def handle(self, task_id: UUID | str) -> Handle[Any]:
         """A handle on any task. Raises RequestInvalid for what is no id."""
-        return Handle(self, wire.task_id(task_id))
+        return Handle(self, encode.task_id(task_id))
 
     async def _submit(self, submission: Submission) -> UUID:
         return (await self._submit_all([submission]))[0]

@@ -10,21 +10,21 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
+from holdfast.durations import parse_duration
+from holdfast.engine import values
+from holdfast.engine.backend import Answers
+from holdfast.engine.params import parameters
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Duration, Json, Policy
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid
-from holdfast.kernel import values
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.failing import Errors
-from holdfast.kernel.params import parameters
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Duration, Json, Policy
-from holdfast.kernel.words import Answers
+from holdfast.execution.classify import Errors
+from holdfast.execution.tracing import starting, traceparent
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.lifecycles.dispatch.nodes import After, Node, Nodes, longest_name, named
 from holdfast.lifecycles.dispatch.running import run_node
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.task import AsyncTask, check_task, is_again, words
-from holdfast.sdk.tracing import starting, traceparent
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
@@ -82,7 +82,7 @@ class Start:
                     trace=trace,
                 )  # fmt: skip
                 return run
-            from holdfast.remote.client import RemoteClient  # only who speaks HTTP pays for what it imports
+            from holdfast.remote.client_backend import RemoteClient  # only who speaks HTTP pays for what it imports
 
             assert isinstance(answers, RemoteClient)  # noqa: S101
             if self.owner or self.priority is not None:

@@ -8,14 +8,14 @@ import logging
 from typing import Any
 from uuid import UUID
 
+from holdfast.engine.backend import Words
+from holdfast.engine.store.commands import refuse
+from holdfast.engine.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
 from holdfast.errors import DatabaseError, HoldfastError, LeaseLost
-from holdfast.kernel.attempt import Attempt
-from holdfast.kernel.store import refuse
-from holdfast.kernel.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
-from holdfast.kernel.words import Words
+from holdfast.execution.attempt import Attempt
+from holdfast.execution.tracing import attempting, told
 from holdfast.sdk.attempt import CANCELLED, Run
 from holdfast.sdk.task import Task
-from holdfast.sdk.tracing import attempting, told
 
 log = logging.getLogger("holdfast.worker")
 

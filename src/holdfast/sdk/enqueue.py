@@ -10,10 +10,10 @@ from uuid import UUID
 import asyncpg
 import asyncpg.pool
 
+from holdfast.engine.store import encode
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, SchemaMissing
-from holdfast.kernel import wire
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
 
 COLUMNS = {
     "task": "text", "payload": "jsonb", "lifecycle": "text", "queue": "text", "priority": "int", "key": "text",
@@ -78,14 +78,15 @@ def sqlalchemy_text() -> Any:
 
 def values_of(task: Submission) -> dict[str, Any]:
     """The arguments of the SQL function. Raises PayloadInvalid."""
-    waits = wire.waits(task)
+    waits = encode.waits(task)
     return {
-        "task": wire.text(task.name), "payload": wire.dump({} if task.payload is None else task.payload),
-        "lifecycle": task.lifecycle, "queue": wire.text(task.queue), "priority": wire.whole(task.priority),
-        "key": wire.text(task.key), "delay": task.delay, "run_at": task.run_at,
-        "max_attempts": wire.whole(task.max_attempts), "owner": wire.text(task.owner),
+        "task": encode.text(task.name), "payload": encode.dump({} if task.payload is None else task.payload),
+        "lifecycle": task.lifecycle, "queue": encode.text(task.queue), "priority": encode.whole(task.priority),
+        "key": encode.text(task.key), "delay": task.delay, "run_at": task.run_at,
+        "max_attempts": encode.whole(task.max_attempts), "owner": encode.text(task.owner),
         "after": [str(other) for other, _ in waits], "policies": [policy for _, policy in waits] or None,
-        "limit_key": wire.text(task.limit_key), "limit_to": wire.whole(task.limit_to), "time_limit": task.time_limit,
+        "limit_key": encode.text(task.limit_key), "limit_to": encode.whole(task.limit_to),
+        "time_limit": task.time_limit,
         "tags": list(task.tags) or None, "trace": task.trace,
     }  # fmt: skip
 
@@ -125,7 +126,7 @@ def raise_translated(error: Exception) -> NoReturn:
         raised = raised.__cause__
     if code(raised) in ("3F000", "42883"):
         raise SchemaMissing(f"{raised}.", fix="Run `holdfast db migrate` on this database.") from error
-    kind = wire.BY_SQLSTATE.get(code(raised) or "")
+    kind = encode.BY_SQLSTATE.get(code(raised) or "")
     if kind is None:
         raise error
     diagnosis = getattr(raised, "diag", None)

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
+from holdfast.engine import values
+from holdfast.engine.task import Ended, Event, Explanation
 from holdfast.errors import TaskCancelled, TaskFailed
-from holdfast.kernel import values
-from holdfast.kernel.task import Ended, Event, Explanation
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from holdfast.durations import parse_duration
+from holdfast.engine import values
+from holdfast.engine.task import Duration
 from holdfast.errors import AppInvalid
-from holdfast.kernel import values
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.failing import Errors
-from holdfast.kernel.running import current
-from holdfast.kernel.task import Duration
+from holdfast.execution.classify import Errors
+from holdfast.execution.context import current
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.running import run_job
 from holdfast.lifecycles.pipeline.stages import Stages, When

@@ -14,12 +14,13 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
+from holdfast.durations import parse_duration
+from holdfast.engine import values
+from holdfast.engine.store import encode
+from holdfast.engine.task import Duration, Json, Outcome, Policy, Submission
 from holdfast.errors import AppInvalid, Failure, PayloadInvalid, RequestInvalid
-from holdfast.kernel import values, wire
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.failing import Errors as Errors
-from holdfast.kernel.task import Duration, Json, Outcome, Policy, Submission
-from holdfast.sdk.tracing import traceparent
+from holdfast.execution.classify import Errors as Errors
+from holdfast.execution.tracing import traceparent
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
@@ -343,7 +344,7 @@ def waited_for(tasks: "After") -> list[UUID | int] | dict[UUID | int, Policy]:
     """The ids of handles, or ids as they are; with a policy for each, if they have some. Raises RequestInvalid."""
     if isinstance(tasks, str) or not isinstance(tasks, Iterable):
         raise RequestInvalid(f"after={tasks!r} is no list.", fix="Pass a list of handles or ids.")
-    ids: list[UUID | int] = [wire.task_id(one.id if hasattr(one, "id") else one) for one in tasks]
+    ids: list[UUID | int] = [encode.task_id(one.id if hasattr(one, "id") else one) for one in tasks]
     return dict(zip(ids, tasks.values(), strict=True)) if isinstance(tasks, Mapping) else ids
 
 

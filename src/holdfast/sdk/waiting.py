@@ -5,9 +5,9 @@ import contextlib
 from collections import defaultdict
 from uuid import UUID
 
+from holdfast.engine.backend import Answers
+from holdfast.engine.task import Ended
 from holdfast.errors import DatabaseUnreachable, HoldfastError, TaskNotFound
-from holdfast.kernel.task import Ended
-from holdfast.kernel.words import Answers
 
 first_pause_seconds = 0.004
 longest_pause_seconds = 0.2

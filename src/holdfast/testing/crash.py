@@ -10,9 +10,9 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from holdfast.engine.task import Json, Lease
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.attempt import Attempt
-from holdfast.kernel.task import Json, Lease
+from holdfast.execution.attempt import Attempt
 from holdfast.sdk.desk import StoreDesk
 
 held_at_most_seconds = 10.0

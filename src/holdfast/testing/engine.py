@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
+from holdfast.approvals import Questions
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Completion, Done, Ended, Lease, Outcome
 from holdfast.errors import HoldfastError, TaskCancelled, TaskError, TaskFailed
-from holdfast.kernel.attempt import Attempt
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Completion, Done, Ended, Lease, Outcome
-from holdfast.questions import Questions
+from holdfast.execution.attempt import Attempt
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
@@ -29,6 +28,7 @@ from holdfast.sdk.dag import Dag
 from holdfast.sdk.desk import StoreDesk
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.task import Prepared, Task
+from holdfast.settings import Settings
 from holdfast.testing.crash import Doom, DoomedAttempt
 from holdfast.testing.ground import Database
 from holdfast.testing.ran import Ran

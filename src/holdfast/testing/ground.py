@@ -19,13 +19,13 @@ from uuid import uuid4
 
 import asyncpg
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError, DatabaseUnreachable
-from holdfast.kernel.embedded import Embedded
-from holdfast.kernel.migrate import ROOMS, Room, digest, migrate
-from holdfast.kernel.postgres import DRIVER_ERRORS, Address, connect, connected, hang_up, leave_as_it_is, pooled
-from holdfast.kernel.store import Store
 from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
+from holdfast.postgres.connections import DRIVER_ERRORS, Address, connect, connected, hang_up, leave_as_it_is, pooled
+from holdfast.postgres.embedded import Embedded
+from holdfast.postgres.migrate import PACKAGES, Package, digest, migrate
 from holdfast.sdk.background import Background
 from holdfast.testing.clock import CLOCK_SQL, REAL_CLOCK_SQL, Clock
 from holdfast.testing.reuse import AT_LOGIN, RESET, Snapshot
@@ -59,10 +59,10 @@ class Ground:
         folder: Path,
         *,
         bindir: Path | None = None,
-        rooms: Sequence[Room] = ROOMS,
+        packages: Sequence[Package] = PACKAGES,
     ) -> None:
         self.server = Embedded(folder, bindir=bindir, settings=FAST)
-        self.rooms = rooms
+        self.packages = packages
         self.run = uuid4()
         self._stack = contextlib.ExitStack()
 
@@ -136,9 +136,9 @@ class Ground:
     def _make_template(self) -> str:
         """The template's name, with all that goes into it as a digest."""
         parts = [
-            digest(self.rooms),
+            digest(self.packages),
             CLOCK_SQL + REAL_CLOCK_SQL,
-            *(step.sha256 for room in self.rooms for step in room.migrations),
+            *(step.sha256 for package in self.packages for step in package.migrations),
             *(json.dumps(lifecycle.definition()) for lifecycle in LIFECYCLES),
             json.dumps(PROFILE_MY_DATA.published()),
         ]
@@ -163,7 +163,7 @@ class Ground:
         return name
 
     async def _fill_template(self, name: str) -> None:
-        await migrate(self.server.owner_url(name, by_socket=True), self.rooms)
+        await migrate(self.server.owner_url(name, by_socket=True), self.packages)
         async with self._connected(name) as connection:
             await connection.execute(CLOCK_SQL)
             await declare_all(Store(connection))

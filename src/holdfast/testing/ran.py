@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from holdfast.engine.task import Event, Json
 from holdfast.errors import TaskError
-from holdfast.kernel.task import Event, Json
 from holdfast.sdk.handle import Handle
 
 R = TypeVar("R")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.opening import Opening
-from holdfast.kernel.settings import Settings
+from holdfast.engine.opening import Opening
+from holdfast.engine.store.calls import Calls
+from holdfast.settings import Settings
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.wakeups.publishing import Wakings, publish_on

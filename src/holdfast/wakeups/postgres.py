@@ -19,8 +19,8 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from holdfast.kernel.chance import CHANCE
-from holdfast.kernel.postgres import DRIVER_ERRORS, Address, connect
+from holdfast.backoff import CHANCE
+from holdfast.postgres.connections import DRIVER_ERRORS, Address, connect
 
 log = logging.getLogger("holdfast.wakeups")
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.chance import CHANCE
+from holdfast.backoff import CHANCE
+from holdfast.engine.store.calls import Calls
 from holdfast.wakeups.queue import Queue, said
 
 log = logging.getLogger("holdfast.wakeups")

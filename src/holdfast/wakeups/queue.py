@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from holdfast.errors import SettingInvalid
-from holdfast.kernel.settings import Settings, vendor_variable
+from holdfast.settings import Settings, vendor_variable
 
 log = logging.getLogger("holdfast.wakeups")
 

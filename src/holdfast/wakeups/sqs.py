@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from holdfast.kernel.chance import CHANCE
+from holdfast.backoff import CHANCE
 from holdfast.wakeups.queue import Message, Queue, longest_poll_seconds, said
 
 log = logging.getLogger("holdfast.wakeups")

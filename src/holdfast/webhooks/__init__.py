@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
 
 Kind = Literal["completed", "partial", "failed", "cancelled", "moved"]
 State = Literal["pending", "done", "failed"]
@@ -101,17 +101,17 @@ class Webhooks(Calls):
         """
         secret = new_secret()
         query = "select holdfast.add_webhook($1, $2, $3, $4, $5, $6, $7, $8)"
-        words = (wire.text(lifecycle), wire.text(task_name), wire.text(owner), wire.text(by))
-        given = (wire.text(url), secret, wire.text(name), None if kinds is None else list(kinds), *words)
+        words = (encode.text(lifecycle), encode.text(task_name), encode.text(owner), encode.text(by))
+        given = (encode.text(url), secret, encode.text(name), None if kinds is None else list(kinds), *words)
         return await self._value(query, *given, repeatable=False), secret
 
     async def all(self) -> list[Webhook]:
         """The webhooks, by name."""
-        return [wire.known(Webhook, row) for row in await self._rows("select * from holdfast.webhooks()")]
+        return [encode.known(Webhook, row) for row in await self._rows("select * from holdfast.webhooks()")]
 
     async def read(self, webhook: UUID) -> Webhook | None:
         rows = await self._rows("select * from holdfast.webhooks($1)", webhook)
-        return wire.known(Webhook, rows[0]) if rows else None
+        return encode.known(Webhook, rows[0]) if rows else None
 
     async def pause(self, webhook: UUID) -> None:
         """Send nothing; what happens meanwhile is kept. Raises WebhookUnknown."""
@@ -135,7 +135,7 @@ class Webhooks(Calls):
     ) -> list[Delivery]:
         """What was sent and what is to be, the newest first. Raises WebhookUnknown."""
         rows = await self._rows("select * from holdfast.deliveries($1, $2, $3, $4)", webhook, state, before, limit)
-        return [wire.known(Delivery, row) for row in rows]
+        return [encode.known(Delivery, row) for row in rows]
 
     async def redeliver(self, webhook: UUID, delivery: UUID) -> None:
         """Send a delivery again, whatever became of it. Raises WebhookUnknown."""
@@ -156,12 +156,12 @@ class Webhooks(Calls):
     async def take(self, n: int, *, each: int) -> list[Taken]:
         """Deliveries to send now, so many of one endpoint in flight at most. Whoever takes them has a minute."""
         query = "select * from holdfast.take_deliveries($1, $2)"
-        return [wire.known(Taken, row) for row in await self._rows(query, n, each, repeatable=False)]
+        return [encode.known(Taken, row) for row in await self._rows(query, n, each, repeatable=False)]
 
     async def end(self, delivery: Taken, sent: Sent) -> str:
         """Say how it went: done, pending (it is tried again), failed, or lost (somebody else sends it by now)."""
         query = "select holdfast.end_delivery($1, $2, $3, $4, $5)"
-        said = None if sent.error is None else wire.readable(sent.error)
+        said = None if sent.error is None else encode.readable(sent.error)
         return str(await self._value(query, delivery.id, delivery.taken, sent.status, said, sent.wait))
 
     async def forget(self) -> int:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from holdfast.kernel.chance import CHANCE
+from holdfast.backoff import CHANCE
 from holdfast.remote.fetch.guard import Guard
 from holdfast.webhooks import Taken, Webhooks
 

@@ -6,14 +6,14 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, Field
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
 from holdfast.errors import WebhookUnknown
 from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Word, sane
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.settings import read_settings
-from holdfast.kernel.store import Store
 from holdfast.remote.fetch.guard import Guard
+from holdfast.settings import read_settings
 from holdfast.webhooks import Delivery, Kind, State, Webhook, Webhooks
 
 Operator = Annotated[Principal, needs("operator")]

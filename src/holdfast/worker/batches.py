@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from holdfast.backoff import CHANCE
 from holdfast.errors import DatabaseError, TaskBusy
-from holdfast.kernel.chance import CHANCE
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from holdfast.kernel.task import Json, Proof, Settlement
-from holdfast.worker.link import Link
-from holdfast.worker.plan import Plan
-from holdfast.worker.pulse import Pulse
+from holdfast.engine.task import Json, Proof, Settlement
+from holdfast.worker.config import Plan
+from holdfast.worker.heartbeat import Pulse
+from holdfast.worker.ipc import Link
 
 end_within_seconds = 5.0
 
@@ -72,7 +72,7 @@ class Child:
         ends = (to_runner[0], from_runner[1], memory.fileno())
         try:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "holdfast.worker.runner", *map(str, ends),
+                sys.executable, "-m", "holdfast.worker.runner_process", *map(str, ends),
                 stdin=asyncio.subprocess.PIPE, pass_fds=ends,
                 start_new_session=True,  # what it starts goes with it, and Ctrl-C is the keeper's to hear
             )  # fmt: skip

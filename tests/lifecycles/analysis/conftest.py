@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.settings import Settings
 from holdfast.sdk.client import all_pointed_at
+from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.desk import Desk, desk_at
 

@@ -11,12 +11,12 @@ from uuid import UUID
 import httpx
 from fastapi import FastAPI
 
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Json, Lease
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Json, Lease
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean
+from holdfast.settings import Settings
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
 from tests.http.apps import app_over

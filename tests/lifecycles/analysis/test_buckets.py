@@ -6,8 +6,8 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from holdfast.kernel.settings import Settings
 from holdfast.sdk.client import all_pointed_at
+from holdfast.settings import Settings
 from holdfast.testing import Ground
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.desk import TABLE, Desk, desk_at, sha256

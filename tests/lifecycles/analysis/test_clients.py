@@ -15,8 +15,8 @@ import pytest
 from holdfast.cli.bars import Bars
 from holdfast.cli.calling import Server, calling
 from holdfast.cli.upload import create, described, send_all
-from holdfast.kernel.settings import Settings
 from holdfast.objects import open_objects
+from holdfast.settings import Settings
 from holdfast.testing import Clock, Database, Ground
 from tests.cli.keyboard import Answer, typed_alone
 from tests.http.serving import serving

@@ -9,8 +9,8 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Cancelled, Checkpoint, Done, Failed
 from holdfast.lifecycles.analysis.intake import Intake
 from tests.lifecycles.analysis.desk import Desk, desk_of, lasting
 from tests.tiers import deep

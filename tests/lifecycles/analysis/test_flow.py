@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from holdfast.analysis import PROFILE_MY_DATA, Agent, Tool
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Submission
 from holdfast.errors import AppInvalid, DatabaseUnreachable, RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
 from holdfast.lifecycles import declare_all
 from tests.lifecycles.analysis.desk import TABLE, Desk
 

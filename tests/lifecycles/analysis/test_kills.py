@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.kernel.settings import Settings
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.desk import Desk, desk_at

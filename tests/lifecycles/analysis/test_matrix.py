@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from holdfast.kernel.task import Done, Failed
+from holdfast.engine.task import Done, Failed
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from tests.lifecycles.analysis.desk import Desk, lasting
 

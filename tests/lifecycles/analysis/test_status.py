@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.task import Failed
+from holdfast.engine.task import Failed
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.status import ERROR_CATEGORIES, ERROR_CODES
 from tests.lifecycles.analysis.desk import Desk, lasting

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from holdfast import Holdfast
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.remote.places import objects_of
 from holdfast.sdk.batch import Batch

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from holdfast.batch import Ended, Input, Job, Provider, Result, Running
-from holdfast.kernel.attempt import ATTEMPT
-from holdfast.kernel.task import Lease
+from holdfast.engine.task import Lease
+from holdfast.execution.attempt import ATTEMPT
 from holdfast.lifecycles.batch.batches import Batches, JobRow, Told
-from holdfast.remote.rooms import remote_kind
+from holdfast.remote.lease_rpc import remote_kind
 
 
 def crash() -> None:

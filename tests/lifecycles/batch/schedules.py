@@ -13,7 +13,7 @@ from uuid import UUID
 
 from holdfast import Holdfast
 from holdfast.batch import Provider
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.sdk.batch import Batch
 from holdfast.testing.engine import Engine

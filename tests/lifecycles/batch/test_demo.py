@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.demo import calls, transcribe_calls
+from holdfast.apps.demo import calls, transcribe_calls
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.planning import read_prompts
 from holdfast.testing.engine import Engine

@@ -8,9 +8,9 @@ import asyncpg
 import pytest
 
 from holdfast import Holdfast
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Lease, Moved, Partial
 from holdfast.errors import LeaseLost, MoveRefused, RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Lease, Moved, Partial
 from holdfast.lifecycles.batch.batches import Batches, Plan
 from holdfast.testing import Clock, Database
 from tests.lifecycles.batch.bureau import Bureau

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from holdfast.apps.providers import openai
+from holdfast.apps.providers.aws import AWS
+from holdfast.apps.providers.local.model import Model
+from holdfast.apps.providers.local.provider import Local
+from holdfast.apps.providers.openai import OpenAI
 from holdfast.batch import Provider
 from holdfast.errors import RateLimited, Transient
 from holdfast.objects import Objects
-from holdfast.providers import openai
-from holdfast.providers.aws import AWS
-from holdfast.providers.local.model import Model
-from holdfast.providers.local.provider import Local
-from holdfast.providers.openai import OpenAI
 from holdfast.remote.places import objects_of
 from holdfast.sdk.client import TOLD
 from holdfast.testing.engine import Engine

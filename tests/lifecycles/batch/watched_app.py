@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from holdfast import Holdfast
-from holdfast.providers.openai import OpenAI
+from holdfast.apps.providers.openai import OpenAI
 
 provider = OpenAI()
 provider.inputs_per_job = 2

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Lease, Outcome
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Lease, Outcome
 from holdfast.lifecycles.dispatch.dags import Dags
 from tests.promises.stage import MINUTE
 

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done, Failed, Outcome, Policy, Submission
 from holdfast.errors import GraphCycle, KeyConflict, RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done, Failed, Outcome, Policy, Submission
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.testing import Clock, Database
 from tests.lifecycles.dispatch.graphs import FATAL, Running, shape

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock, Database

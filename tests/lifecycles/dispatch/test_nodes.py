@@ -12,8 +12,8 @@ import examples.graph
 import pytest
 
 from holdfast import Fatal, Holdfast, Transient
+from holdfast.engine.task import Policy
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, TaskFailed
-from holdfast.kernel.task import Policy
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.sdk.dag import Dag
 from holdfast.testing.engine import Engine

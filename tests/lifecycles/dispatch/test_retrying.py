@@ -7,10 +7,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.store.bulk import Filters
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Cancelled, Done, Lease, Submission
 from holdfast.errors import GraphUnknown, MoveRefused
-from holdfast.kernel.bulk import Filters
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Done, Lease, Submission
 from holdfast.testing import Database
 from tests.lifecycles.dispatch.graphs import FATAL, Running
 from tests.promises.stage import MINUTE, meet, state_of, submit, take_one

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Done
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Done
 from holdfast.testing import Database
 from tests.lifecycles.dispatch.graphs import FATAL, Running
 

@@ -9,12 +9,12 @@ from uuid import UUID
 import httpx
 from fastapi import FastAPI
 
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.lifecycles.ingest.embedders import open_embedder
+from holdfast.apps.documents.embedders import open_embedder
+from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.ingest.library import Library
 from holdfast.objects import Objects
 from holdfast.remote.places import objects_of
+from holdfast.settings import Settings
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
 from tests.http.apps import app_over

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from holdfast.kernel.running import current, usage
+from holdfast.execution.context import current, usage
 from holdfast.lifecycles.ingest.documents import Documents
 
 METHODS = {

@@ -7,8 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from holdfast.engine.task import Done, Submission
 from holdfast.errors import LeaseLost, MoveRefused, RequestInvalid
-from holdfast.kernel.task import Done, Submission
 from holdfast.lifecycles.ingest.library import Passage
 from tests.lifecycles.ingest.desk import Desk, desk_of
 from tests.promises.stage import MINUTE

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.demo import ingest_papers
+from holdfast.apps.demo import ingest_papers
 from holdfast.lifecycles.ingest.library import Library
 from holdfast.testing.engine import Engine
 

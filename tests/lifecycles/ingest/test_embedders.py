@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, step
+from holdfast.apps.documents.embedders import Embedder, is_installed, minilm, open_embedder, wordllama
+from holdfast.apps.documents.embedders.minilm import MiniLM
+from holdfast.apps.documents.embedders.wordllama import WordLlama
+from holdfast.engine.store.costs import Spending
 from holdfast.errors import Fatal, SchemaInvalid
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.spending import Spending
-from holdfast.lifecycles.ingest.embedders import Embedder, is_installed, minilm, open_embedder, wordllama
-from holdfast.lifecycles.ingest.embedders.minilm import MiniLM
-from holdfast.lifecycles.ingest.embedders.wordllama import WordLlama
+from holdfast.settings import Settings
 from holdfast.testing import Engine
 
 
@@ -49,11 +49,11 @@ import logging, sys
 asked = []
 sys.addaudithook(lambda event, args: asked.append(event) if event in (
     "socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "urllib.Request") else None)
-from holdfast.lifecycles.ingest.embedders import open_embedder
-from holdfast.kernel.settings import Settings
+from holdfast.apps.documents.embedders import open_embedder
+from holdfast.settings import Settings
 embedder = open_embedder(Settings())
 heavy = {"wordllama", "numpy", "httpx", "tokenizers"} & set(sys.modules)
-from holdfast.lifecycles.ingest.embedders.wordllama import embedded
+from holdfast.apps.documents.embedders.wordllama import embedded
 (vector,), tokens = embedded(["tides"])
 print(len(vector), tokens > 0, heavy, asked, logging.getLogger().handlers, logging.getLogger().level)
 """

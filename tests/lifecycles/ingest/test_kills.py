@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.objects.scratch import scratch
 from holdfast.sdk.handle import Handle
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app

@@ -10,10 +10,10 @@ import pytest
 from fastapi import Response
 
 from holdfast import Holdfast
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.task import Submission
+from holdfast.engine.task import Submission
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.sdk.client import all_pointed_at
+from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest.desk import Desk, desk_at

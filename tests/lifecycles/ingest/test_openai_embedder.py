@@ -8,10 +8,10 @@ import pytest
 from fastapi import Response
 
 from holdfast import Holdfast, step
+from holdfast.apps.documents.embedders import Embedder, is_installed, open_embedder, openai
+from holdfast.engine.store.costs import Spending
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.spending import Spending
-from holdfast.lifecycles.ingest.embedders import Embedder, is_installed, open_embedder, openai
+from holdfast.settings import Settings
 from holdfast.testing import Engine
 from tests.lifecycles.ingest.embedding_server import KEY, EmbeddingServer, embedding_server, refusal, vector
 

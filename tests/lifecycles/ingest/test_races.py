@@ -10,9 +10,9 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Cancelled, Checkpoint, Done, Lease, Submission
 from holdfast.errors import LeaseLost
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Cancelled, Checkpoint, Done, Lease, Submission
 from holdfast.lifecycles.ingest.library import Hit, Library, Mode, Passage
 from holdfast.lifecycles.ingest.running import OVER_BUDGET
 from holdfast.testing import Clock, Database

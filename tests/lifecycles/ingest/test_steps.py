@@ -206,8 +206,8 @@ def test_who_catches_a_failure_does_not_get_past_it(holdfast: Engine) -> None:
         await run_step("INDEXED", str)
 
     async def has_failed(name: str) -> bool:
-        from holdfast.kernel.running import at_hand, current
-        from holdfast.kernel.store import Store
+        from holdfast.engine.store.commands import Store
+        from holdfast.execution.context import at_hand, current
 
         return any(one.name == name and one.failures for one in await at_hand(Store).steps(current().task_id))
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from holdfast import Fatal
-from holdfast.kernel.task import Cancelled, Checkpoint, Done, Failed, Lease
+from holdfast.engine.task import Cancelled, Checkpoint, Done, Failed, Lease
 from holdfast.lifecycles.ingest.documents import Documents
 from holdfast.lifecycles.ingest.library import Passage
 from holdfast.sdk.handle import Handle

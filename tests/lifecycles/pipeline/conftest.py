@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Lease
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Lease
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.sdk.handle import Handle
 from holdfast.testing.engine import Engine

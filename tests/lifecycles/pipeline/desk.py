@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Lease
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Lease
 from holdfast.remote.places import objects_of
+from holdfast.settings import Settings
 from holdfast.testing.clock import Clock
 from holdfast.testing.engine import Engine
 from tests.http.apps import app_over

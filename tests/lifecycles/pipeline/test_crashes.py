@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.kernel.store import Store
+from holdfast.engine.store.commands import Store
 from tests.lifecycles.pipeline import app
 from tests.lifecycles.pipeline.app import ALL_ON, NAMES, RAN
 from tests.lifecycles.pipeline.conftest import Press

@@ -9,8 +9,8 @@ import pytest
 from pydantic import Field
 
 from holdfast import Holdfast
+from holdfast.engine.params import ALL_KINDS, takes
 from holdfast.errors import AppInvalid, PayloadInvalid
-from holdfast.kernel.params import ALL_KINDS, takes
 from holdfast.sdk.pipeline import Pipeline
 
 

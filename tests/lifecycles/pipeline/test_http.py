@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.kernel.settings import Settings
 from holdfast.sdk.client import all_pointed_at
+from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.http.conftest import client
 from tests.lifecycles.pipeline import app

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Fatal, Holdfast, Transient, step
-from holdfast.kernel.task import Checkpoint, Checkpointed
+from holdfast.engine.task import Checkpoint, Checkpointed
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.pipeline import Skip, keep_settings, problem
 from holdfast.sdk.attempt import RELEASED

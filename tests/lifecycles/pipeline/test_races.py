@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.task import Checkpoint, Done, Lease
 from holdfast.errors import LeaseLost
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Checkpoint, Done, Lease
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.testing import Database
 from tests.lifecycles.pipeline.app import ALL_ON, NAMES, hf, press

@@ -11,8 +11,8 @@ import pytest
 from examples.pipeline import menu
 
 from holdfast import Holdfast, Partial, progress, usage
+from holdfast.engine.task import Submission
 from holdfast.errors import StepInvalid
-from holdfast.kernel.task import Submission
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.pipeline import keep_settings, output, problem
 from holdfast.remote.places import objects_of

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from holdfast.kernel.lifecycle import Display, Lifecycle, after, final, owner, work
+from holdfast.engine.lifecycle.model import Display, Lifecycle, after, final, owner, work
 
 ANALYSIS = Lifecycle(
     "analysis",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from holdfast.lifecycles.analysis.agents.job import parameters_most_bytes
+from holdfast.lifecycles.analysis.job import parameters_most_bytes
 from holdfast.objects import Download, Objects, Upload
 
 table_most_bytes = 5 * 1024**3  # what S3 takes in one PUT, and copies in one call

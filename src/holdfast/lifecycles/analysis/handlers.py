@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, Transient
-from holdfast.kernel.running import at_hand, called, current, progress, step
-from holdfast.lifecycles.analysis.agents.job import (
+from holdfast.execution.context import at_hand, called, current, progress, step
+from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.job import (
     Agent,
     InputFile,
     Job,
@@ -20,7 +21,6 @@ from holdfast.lifecycles.analysis.agents.job import (
     check_parameters,
     read_parameters,
 )
-from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from holdfast.engine.store.commands import Store
 from holdfast.errors import FilesMissing, HoldfastError, MoveRefused, ObjectsError, TaskExpired
-from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.files import Promise, freeze, placed
 from holdfast.objects import Objects

@@ -11,13 +11,13 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import LOCAL, Principal
 from holdfast.errors import MoveRefused, TaskExpired, WalletNotFound
 from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS, problem
-from holdfast.kernel.access import LOCAL, Principal
-from holdfast.kernel.store import Store
 from holdfast.lifecycles.analysis.files import (
     PARAMETERS,
     Promise,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.apps.agents import AGENTS
 from holdfast.errors import AppInvalid
-from holdfast.lifecycles.analysis.agents import AGENTS
-from holdfast.lifecycles.analysis.agents.job import Agent
+from holdfast.lifecycles.analysis.job import Agent
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 price_most = 1_000_000

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from holdfast.engine.lease_rpc import word, word_once
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.commands import refuse
+from holdfast.engine.task import Json, Proof
 from holdfast.errors import TaskNotFound
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.rooms import word, word_once
-from holdfast.kernel.store import refuse
-from holdfast.kernel.task import Json, Proof
 
 Told = dict[str, Json]
 
@@ -82,9 +82,9 @@ class Batches(Calls):
         rows = await self._rows("select * from holdfast.open_batches($1)", [task])
         if not rows:
             return None
-        batch = wire.load(rows[0]["batch"])
+        batch = encode.load(rows[0]["batch"])
         again_of, over_at = batch.pop("again_of"), batch.pop("over_at")
-        jobs = [job_row(job) for job in wire.load(rows[0]["jobs"])]
+        jobs = [job_row(job) for job in encode.load(rows[0]["jobs"])]
         return OpenBatch(
             **batch, again_of=again_of and UUID(again_of), over_at=over_at and datetime.fromisoformat(over_at),
             jobs=jobs, now=rows[0]["now"],
@@ -104,7 +104,7 @@ class Batches(Calls):
     @word
     async def plan(self, lease: Proof, jobs: Sequence[Plan], invalid: Sequence[Json], inputs: int) -> None:
         """Say what the jobs are, unless somebody has. Raises LeaseLost."""
-        given = (wire.dump([vars(job) for job in jobs]), wire.dump(list(invalid)), inputs)
+        given = (encode.dump([vars(job) for job in jobs]), encode.dump(list(invalid)), inputs)
         query = "select holdfast.plan_batch($1, $2, $3, $4, $5, $6)"
         refuse(await self._value(query, *proof(lease), *given), lease, "a plan")
 
@@ -115,9 +115,9 @@ class Batches(Calls):
         Not made again when its connection is lost: what was told may have been kept. Raises LeaseLost or MoveRefused.
         """
         query = "select * from holdfast.tell_jobs($1, $2, $3, $4, $5)"
-        rows = await self._rows(query, *proof(lease), task, wire.dump(list(told)), repeatable=False)
+        rows = await self._rows(query, *proof(lease), task, encode.dump(list(told)), repeatable=False)
         refuse(rows[0]["status"], lease, "jobs")
-        found = [job_row(wire.load(row["job"])) for row in rows if row["job"] is not None]
+        found = [job_row(encode.load(row["job"])) for row in rows if row["job"] is not None]
         return rows[0]["status"] == "cancel", {job.number: job for job in found}
 
     @word
@@ -126,8 +126,8 @@ class Batches(Calls):
         rows = await self._rows("select * from holdfast.ended_jobs($1)", task)
         if not rows:
             raise missing(task)
-        jobs = [job_row(wire.load(row["job"])) for row in rows if row["job"] is not None]
-        return jobs, rows[0]["verdict"], wire.load(rows[0]["invalid"])
+        jobs = [job_row(encode.load(row["job"])) for row in rows if row["job"] is not None]
+        return jobs, rows[0]["verdict"], encode.load(rows[0]["invalid"])
 
     @word
     async def keep_merged(self, lease: Proof, result_key: str | None, manifest_key: str) -> None:
@@ -141,14 +141,14 @@ class Batches(Calls):
         self, task_type: str, provider: str, name: str, queue: str | None, offer: Mapping[str, Json]
     ) -> None:
         """Say what workers do with a provider. Raises RequestInvalid."""
-        given = (task_type, provider, name, queue, wire.dump(dict(offer)))
+        given = (task_type, provider, name, queue, encode.dump(dict(offer)))
         await self._value("select holdfast.offer_batches($1, $2, $3, $4, $5)", *given)
 
     # For users
 
     async def providers(self) -> list[dict[str, Any]]:
         """What there is, what of it is set up and has a worker, and how its open jobs fare."""
-        return [wire.load(row[0]) for row in await self._rows("select * from holdfast.batch_providers()")]
+        return [encode.load(row[0]) for row in await self._rows("select * from holdfast.batch_providers()")]
 
     async def make(
         self,
@@ -166,8 +166,8 @@ class Batches(Calls):
     ) -> tuple[UUID, bool]:
         """A batch, and whether this call made it. Raises RequestInvalid or KeyConflict."""
         given = (
-            wire.text(task_type), wire.text(provider), wire.dump(list(urls)), list(datasets), list(models), owner,
-            wire.text(key), trace, list(tags), again_of,
+            encode.text(task_type), encode.text(provider), encode.dump(list(urls)), list(datasets), list(models), owner,
+            encode.text(key), trace, list(tags), again_of,
         )  # fmt: skip
         query = "select * from holdfast.make_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
         row = (await self._rows(query, *given, repeatable=key is not None))[0]
@@ -178,7 +178,7 @@ class Batches(Calls):
     ) -> list[dict[str, Any]]:
         """What there is to tell of these batches, but for those that are not `owner`'s; if not whole, without jobs."""
         rows = await self._rows("select * from holdfast.read_batches($1, $2, $3)", list(tasks), owner, whole)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def batch(self, task: UUID, owner: str | None = None, *, whole: bool = True) -> dict[str, Any]:
         """One of them. Raises TaskNotFound."""
@@ -197,7 +197,7 @@ class Batches(Calls):
     ) -> str:
         """Say what a job is that waits for a person; its status then. Raises RequestInvalid or MoveRefused."""
         query = "select holdfast.resolve_job($1, $2, $3, $4, $5, $6)"
-        given = (task, job, wire.text(action), wire.text(external_id), by, wire.text(note))
+        given = (task, job, encode.text(action), encode.text(external_id), by, encode.text(note))
         return str(await self._value(query, *given, repeatable=False))
 
 

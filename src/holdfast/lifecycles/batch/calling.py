@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from holdfast.durations import parse_duration
+from holdfast.engine.backend import Words
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import asked_again_seconds, patiently
+from holdfast.engine.task import Json, Lease
 from holdfast.errors import BudgetUnknown, DatabaseError, Failure, HoldfastError, MoveRefused, RequestInvalid, Transient
-from holdfast.kernel import wire
-from holdfast.kernel.calls import asked_again_seconds, patiently
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.task import Json, Lease
-from holdfast.kernel.words import Words
 from holdfast.lifecycles.batch.batches import Batches, JobRow, Told
 from holdfast.lifecycles.batch.files import Files
+from holdfast.lifecycles.batch.provider import CannotCancel, CannotTell, Job, Provider
 from holdfast.objects import Objects
-from holdfast.providers.door import CannotCancel, CannotTell, Job, Provider
 
 log = logging.getLogger("holdfast.batch")
 
@@ -163,11 +163,11 @@ def seconds_of(error: Failure, otherwise: timedelta) -> float:
 def cleaned(value: Any) -> Any:
     """What a provider said, as it can be kept: no NUL, no half pair of surrogates, no number that is none."""
     if isinstance(value, str):
-        return value if value.isascii() and "\0" not in value else wire.sound(value)
+        return value if value.isascii() and "\0" not in value else encode.sound(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
         return {cleaned(key): cleaned(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [cleaned(one) for one in value]
-    return value if value is None or isinstance(value, bool | int | float) else wire.sound(str(value))
+    return value if value is None or isinstance(value, bool | int | float) else encode.sound(str(value))

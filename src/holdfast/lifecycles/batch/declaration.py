@@ -5,7 +5,7 @@ A batch that ends while a provider may be at work for it leaves a task behind th
 
 from datetime import timedelta
 
-from holdfast.kernel.lifecycle import Backoff, Display, Lifecycle, after, final, work
+from holdfast.engine.lifecycle.model import Backoff, Display, Lifecycle, after, final, work
 
 BATCH = Lifecycle(
     "batch",

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from holdfast.kernel.task import Json
+from holdfast.engine.task import Json
 from holdfast.lifecycles.batch.batches import JobRow, Told
 from holdfast.lifecycles.batch.calling import Caller, cleaned
-from holdfast.providers.door import Input, Job, Result, Usage
+from holdfast.lifecycles.batch.provider import Input, Job, Result, Usage
 
 shown_most_bytes = 64 * 1024
 longest_reason = 2000

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from uuid import UUID
 
+from holdfast.engine.task import Json
 from holdfast.errors import Fatal, ObjectMissing
-from holdfast.kernel.task import Json
+from holdfast.lifecycles.batch.provider import Input
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
-from holdfast.providers.door import Input
 
 JSONL = "application/x-ndjson"
 

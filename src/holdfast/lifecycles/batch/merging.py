@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from holdfast.engine.store.calls import patiently
+from holdfast.engine.task import Category, Done, Failed, Json, Lease, Outcome, Partial
 from holdfast.errors import Transient
-from holdfast.kernel.calls import patiently
-from holdfast.kernel.task import Category, Done, Failed, Json, Lease, Outcome, Partial
 from holdfast.lifecycles.batch.batches import JobRow
 from holdfast.lifecycles.batch.calling import Caller
 from holdfast.objects.scratch import scratch

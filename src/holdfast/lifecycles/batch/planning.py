@@ -13,17 +13,17 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
+from holdfast.engine.task import Lease
 from holdfast.errors import Fatal, SchemaInvalid
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.task import Lease
 from holdfast.lifecycles.batch.batches import Batches, OpenBatch, Plan
 from holdfast.lifecycles.batch.calling import cleaned
 from holdfast.lifecycles.batch.files import Files
+from holdfast.lifecycles.batch.provider import Input, Provider
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
-from holdfast.providers.door import Input, Provider
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
+from holdfast.settings import Settings
 
 SCHEMES = ("https", "http", "s3", "gs", "az", "file", "object")
 prompts_most_bytes = 200 * 1024**2

@@ -10,13 +10,13 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
 from holdfast.errors import MoveRefused, RequestInvalid, TaskExpired
 from holdfast.http.access import GuardedLong, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Text, Word, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.store import Store
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.objects import Objects

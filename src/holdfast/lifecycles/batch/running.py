@@ -9,21 +9,21 @@ import functools
 from collections.abc import Callable
 from datetime import timedelta
 
+from holdfast.engine.store.calls import patiently
+from holdfast.engine.task import Later, Outcome
 from holdfast.errors import Failure, ObjectsUnreachable, RateLimited, SchemaInvalid, Transient
-from holdfast.kernel.attempt import ATTEMPT, Attempt
-from holdfast.kernel.calls import patiently
-from holdfast.kernel.running import at_hand, current
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.task import Later, Outcome
+from holdfast.execution.attempt import ATTEMPT, Attempt
+from holdfast.execution.context import at_hand, current
 from holdfast.lifecycles.batch.batches import Batches, JobRow, OpenBatch, Told
 from holdfast.lifecycles.batch.calling import Caller, Slow
 from holdfast.lifecycles.batch.fetching import fetch_job
 from holdfast.lifecycles.batch.merging import merge
 from holdfast.lifecycles.batch.planning import Planning
+from holdfast.lifecycles.batch.provider import CannotCancel, Ended, Provider, Running
 from holdfast.lifecycles.batch.submitting import Submitting
 from holdfast.lifecycles.batch.telling import OPEN, told_at_once
 from holdfast.objects import Objects
-from holdfast.providers.door import CannotCancel, Ended, Provider, Running
+from holdfast.settings import Settings
 
 cancelling_at_most = timedelta(minutes=10)
 cancelling_every = timedelta(seconds=5)

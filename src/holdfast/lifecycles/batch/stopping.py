@@ -6,16 +6,16 @@ The database makes this task in the transaction that ends a batch, whatever ende
 from dataclasses import replace
 from datetime import timedelta
 
+from holdfast.engine.store.calls import patiently
+from holdfast.engine.task import Done, Failed, Json, Later, Outcome
 from holdfast.errors import Failure, RateLimited, SchemaInvalid
-from holdfast.kernel.attempt import ATTEMPT
-from holdfast.kernel.calls import patiently
-from holdfast.kernel.running import at_hand, current
-from holdfast.kernel.task import Done, Failed, Json, Later, Outcome
+from holdfast.execution.attempt import ATTEMPT
+from holdfast.execution.context import at_hand, current
 from holdfast.lifecycles.batch.batches import Batches, JobRow, OpenBatch
 from holdfast.lifecycles.batch.calling import Caller, Slow, seconds_of
 from holdfast.lifecycles.batch.fetching import received, spent
+from holdfast.lifecycles.batch.provider import CannotCancel, CannotTell, Ended, Job, Provider, Running
 from holdfast.objects import Objects
-from holdfast.providers.door import CannotCancel, CannotTell, Ended, Job, Provider, Running
 
 again = timedelta(seconds=10)
 stopping_at_most = timedelta(hours=24)

@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
+from holdfast.engine.task import Checkpoint
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid
-from holdfast.kernel.task import Checkpoint
 from holdfast.lifecycles.batch.batches import JobRow
 from holdfast.lifecycles.batch.calling import Slow
+from holdfast.lifecycles.batch.provider import CannotTell, Input
 from holdfast.lifecycles.batch.telling import Telling
-from holdfast.providers.door import CannotTell, Input
 
 first_look = timedelta(seconds=10)
 refused_at_most = timedelta(days=1)

@@ -2,14 +2,14 @@
 
 from datetime import datetime, timedelta
 
+from holdfast.backoff import CHANCE
+from holdfast.engine.task import Cancelled, Later, Outcome
 from holdfast.errors import Failure, RateLimited
-from holdfast.kernel.attempt import Attempt
-from holdfast.kernel.chance import CHANCE
-from holdfast.kernel.leaving import Leaving
-from holdfast.kernel.task import Cancelled, Later, Outcome
+from holdfast.execution.attempt import Attempt
+from holdfast.execution.suspend import Leaving
 from holdfast.lifecycles.batch.batches import JobRow, OpenBatch, Told
 from holdfast.lifecycles.batch.calling import Caller, seconds_of
-from holdfast.providers.door import Ended
+from holdfast.lifecycles.batch.provider import Ended
 
 OPEN = ("PLANNED", "INTENDED", "PARKED", "SUBMITTED", "ENDED")
 told_at_once = 200

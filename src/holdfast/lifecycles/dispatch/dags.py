@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.task import Event, Json
 from holdfast.errors import GraphUnknown
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.task import Event, Json
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Dags(Calls):
         cutover: str,
     ) -> None:
         """Say what a graph is. Raises RequestInvalid or GraphCycle."""
-        shape = [wire.dump(one) for one in (list(nodes), list(edges), dict(params), dict(writes))]
+        shape = [encode.dump(one) for one in (list(nodes), list(edges), dict(params), dict(writes))]
         await self._value("select holdfast.declare_dag($1, $2, $3, $4, $5, $6, $7)", name, title, *shape, cutover)
 
     async def declared(self, name: str | None = None) -> list[dict[str, Any]]:
         """What there is to run, and whether workers are there that know all its nodes."""
-        rows = await self._rows("select * from holdfast.dags($1)", wire.text(name))
-        return [wire.load(row[0]) for row in rows]
+        rows = await self._rows("select * from holdfast.dags($1)", encode.text(name))
+        return [encode.load(row[0]) for row in rows]
 
     async def start(
         self,
@@ -55,9 +55,9 @@ class Dags(Calls):
         trace: str | None = None,
     ) -> tuple[UUID, bool]:
         """A run of a declared graph, and whether this call made it. Raises RequestInvalid or KeyConflict."""
-        given = (wire.text(dag), wire.dump(dict(params)), wire.text(owner), wire.text(key), by, list(tags))
+        given = (encode.text(dag), encode.dump(dict(params)), encode.text(owner), encode.text(key), by, list(tags))
         query = "select * from holdfast.start_dag($1, $2, $3, $4, $5, $6, $7, $8)"
-        row = (await self._rows(query, *given, wire.whole(priority), trace, repeatable=key is not None))[0]
+        row = (await self._rows(query, *given, encode.whole(priority), trace, repeatable=key is not None))[0]
         return row["run"], row["created"]
 
     async def start_graph(
@@ -75,10 +75,10 @@ class Dags(Calls):
         trace: str | None = None,
     ) -> tuple[UUID, bool]:
         """A run of a graph that was never declared. Raises RequestInvalid, GraphCycle or KeyConflict."""
-        shape = [wire.dump(one) for one in (list(nodes), list(edges), dict(writes))]
-        given = (cutover, wire.text(owner), wire.text(key), by, list(tags), trace)
+        shape = [encode.dump(one) for one in (list(nodes), list(edges), dict(writes))]
+        given = (cutover, encode.text(owner), encode.text(key), by, list(tags), trace)
         query = "select * from holdfast.start_graph($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        row = (await self._rows(query, wire.text(name), *shape, *given, repeatable=key is not None))[0]
+        row = (await self._rows(query, encode.text(name), *shape, *given, repeatable=key is not None))[0]
         return row["run"], row["created"]
 
     async def retry(self, run: UUID, by: str | None = None) -> UUID:
@@ -91,7 +91,7 @@ class Dags(Calls):
     ) -> list[dict[str, Any]]:
         """What there is to tell of these runs, but for those that are not `owner`'s."""
         rows = await self._rows("select * from holdfast.read_dags($1, $2, $3)", list(runs), owner, nodes)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
         """One of them, with its nodes and edges. Raises GraphUnknown."""
@@ -107,4 +107,4 @@ class Dags(Calls):
             " cross join lateral holdfast.events(n.task_id) e"
         )
         rows = await self._rows(query, [one["name"] for one in nodes], [one["task_id"] for one in nodes])
-        return [wire.known(NodeMove, row, "data") for row in rows]
+        return [encode.known(NodeMove, row, "data") for row in rows]

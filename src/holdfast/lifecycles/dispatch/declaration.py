@@ -1,6 +1,6 @@
 """Leased dispatch: a task is claimed, run under a lease, and completed exactly once. A graph gathers such tasks."""
 
-from holdfast.kernel.lifecycle import Display, Lifecycle, blocked, clock, final, gather, work
+from holdfast.engine.lifecycle.model import Display, Lifecycle, blocked, clock, final, gather, work
 
 DISPATCH = Lifecycle(
     "dispatch",

@@ -7,14 +7,14 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import GuardedLong, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Policy
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.lifecycles.dispatch.declaration import DAG
 

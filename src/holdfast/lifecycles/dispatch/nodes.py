@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from holdfast.engine import values
+from holdfast.engine.params import MORE, joined, parameters, published
+from holdfast.engine.task import Json, Policy
 from holdfast.errors import AppInvalid
-from holdfast.kernel import values
-from holdfast.kernel.params import MORE, joined, parameters, published
-from holdfast.kernel.task import Json, Policy
 
 longest_name = 100
 After = str | Iterable[str] | Mapping[str, Policy]

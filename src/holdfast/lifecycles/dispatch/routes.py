@@ -8,15 +8,15 @@ from uuid import UUID
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
+from holdfast.durations import parse_duration
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.task import Policy, Submission
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, GuardedTurn, check_visible, needs
 from holdfast.http.fields import Body, Moment, Real, Whole, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Policy, Submission
 
 
 class Waited(Body):

@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from holdfast.engine import values
+from holdfast.engine.store.calls import patiently
 from holdfast.errors import SchemaInvalid
-from holdfast.kernel import values
-from holdfast.kernel.attempt import ATTEMPT
-from holdfast.kernel.calls import patiently
-from holdfast.kernel.running import called
+from holdfast.execution.attempt import ATTEMPT
+from holdfast.execution.context import called
 
 WELL = ("done", "partial")
 

@@ -6,7 +6,7 @@ anew, at no cost: what is done is kept in its steps.
 
 from datetime import timedelta
 
-from holdfast.kernel.lifecycle import Backoff, Display, Lifecycle, final, gather, owner, work
+from holdfast.engine.lifecycle.model import Backoff, Display, Lifecycle, final, gather, owner, work
 
 INGEST = Lifecycle(
     "ingest",

@@ -17,22 +17,22 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
+from holdfast.apps.documents.embedders import Embedder, open_embedder
+from holdfast.apps.documents.steps.chunk import chunk
+from holdfast.apps.documents.steps.entities import find_entities
+from holdfast.apps.documents.steps.extract import Extracted, extract
 from holdfast.errors import Fatal, ObjectMissing
-from holdfast.kernel.running import at_hand, current, progress
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.threads import in_thread
+from holdfast.execution.context import at_hand, current, progress
+from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.ingest.declaration import STEPS
-from holdfast.lifecycles.ingest.embedders import Embedder, open_embedder
 from holdfast.lifecycles.ingest.library import Library, Passage
 from holdfast.lifecycles.ingest.running import run_parallel_steps, run_step, skip_step
-from holdfast.lifecycles.ingest.steps.chunk import chunk
-from holdfast.lifecycles.ingest.steps.entities import find_entities
-from holdfast.lifecycles.ingest.steps.extract import Extracted, extract
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
 from holdfast.remote.places import objects_of
+from holdfast.settings import Settings
 
 RECIPE = "1"  # raised when the same content would be cut, read or embedded otherwise
 

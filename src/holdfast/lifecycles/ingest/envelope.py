@@ -12,6 +12,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 import httpx
 from pydantic import ValidationError
 
+from holdfast.durations import parse_duration
 from holdfast.errors import (
     DatabaseError,
     Failure,
@@ -23,9 +24,8 @@ from holdfast.errors import (
     SchemaInvalid,
     Transient,
 )
-from holdfast.kernel.durations import parse_duration
-from holdfast.kernel.running import usage
-from holdfast.remote.waits import wait_said
+from holdfast.execution.context import usage
+from holdfast.remote.retry_after import wait_said
 
 Kind = Literal["", "RateLimited", "Transient", "SchemaInvalid", "Fatal"]
 Mapped = Mapping[type[Exception], type[Failure]]

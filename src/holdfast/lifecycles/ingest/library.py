@@ -11,11 +11,11 @@ from uuid import UUID
 
 from pydantic import PlainSerializer, PlainValidator
 
+from holdfast.engine.lease_rpc import word
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.task import Proof
 from holdfast.errors import TaskNotFound
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.rooms import word
-from holdfast.kernel.task import Proof
 
 Mode = Literal["hybrid", "text", "vector"]
 
@@ -118,10 +118,10 @@ class Library(Calls):
     ) -> UUID:  # fmt: skip
         """A version without its chunks."""
         proof = (lease.task_id, lease.attempt, lease.token)
-        given = (wire.text(name), sha256, recipe, wire.dump(dict(about)), chunks, dimensions)
+        given = (encode.text(name), sha256, recipe, encode.dump(dict(about)), chunks, dimensions)
         document: UUID = await self._value(
             "select holdfast.persist_version($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-            *proof, *given, wire.dump(list(entities)),
+            *proof, *given, encode.dump(list(entities)),
         )  # fmt: skip
         return document
 
@@ -134,14 +134,14 @@ class Library(Calls):
             "select holdfast.persist_chunks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             lease.task_id, lease.attempt, lease.token,
             [one.number for one in chunks], [one.starts for one in chunks], [one.ends for one in chunks],
-            [one.page for one in chunks], [wire.text(one.text) for one in chunks], embedder, dimensions,
+            [one.page for one in chunks], [encode.text(one.text) for one in chunks], embedder, dimensions,
             vectors.tolist(),
         )  # fmt: skip
 
     @word
     async def same_version(self, lease: Proof, name: str, sha256: str, recipe: str) -> UUID | None:
         """The version that searchers see, if it was made of this content by this recipe. Raises LeaseLost."""
-        given = (lease.task_id, lease.attempt, lease.token, wire.text(name), sha256, recipe)
+        given = (lease.task_id, lease.attempt, lease.token, encode.text(name), sha256, recipe)
         found: UUID | None = await self._value("select holdfast.same_version($1, $2, $3, $4, $5, $6)", *given)
         return found
 
@@ -150,7 +150,7 @@ class Library(Calls):
     async def runs(self, ids: Sequence[UUID], owner: str | None = None) -> list[dict[str, Any]]:
         """What there is to tell of these runs, but for those that are not `owner`'s."""
         rows = await self._rows("select * from holdfast.read_runs($1, $2)", list(ids), owner)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
         """One of them. Raises TaskNotFound."""
@@ -164,20 +164,20 @@ class Library(Calls):
     ) -> list[dict[str, Any]]:
         """The items of a run, in their order, from one on."""
         rows = await self._rows("select * from holdfast.read_items($1, $2, $3, $4)", run, after, limit, status)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def item(self, item: UUID) -> dict[str, Any]:
         """One item, with its run or without. Raises TaskNotFound."""
         rows = await self._rows("select * from holdfast.read_items(null, p_item => $1)", item)
         if not rows:
             raise TaskNotFound(f"No item has the id {item}.", fix="GET /ingest/runs/{id}/items lists them.")
-        found: dict[str, Any] = wire.load(rows[0][0])
+        found: dict[str, Any] = encode.load(rows[0][0])
         return found
 
     async def events(self, item: UUID) -> list[dict[str, Any]]:
         """What happened to an item, oldest first, with what each step used."""
         rows = await self._rows("select * from holdfast.read_item_events($1)", item)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def open_uploads(self, owner: str) -> tuple[str, datetime]:
         """A new place for uploads of this owner, emptied after eight days; and the time."""
@@ -193,7 +193,7 @@ class Library(Calls):
     ) -> list[dict[str, Any]]:
         """What can be searched, the newest first, from one on."""
         rows = await self._rows("select * from holdfast.read_documents($1, $2, $3)", owner, before, limit)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def remove(self, document: UUID, owner: str | None = None) -> bool:
         """Let a document be searched no more; whether there was one."""
@@ -210,6 +210,6 @@ class Library(Calls):
         limit: int = 10,
     ) -> list[Hit]:
         """The best chunks for a query, by its words and, if its vector by this embedder is given, by its meaning."""
-        given = (wire.text(query), embedder, None if vector is None else list(vector), mode, owner, limit)
+        given = (encode.text(query), embedder, None if vector is None else list(vector), mode, owner, limit)
         rows = await self._rows("select * from holdfast.search_chunks($1, $2, $3, $4, $5, $6)", *given)
-        return [wire.known(Hit, row) for row in rows]
+        return [encode.known(Hit, row) for row in rows]

@@ -13,16 +13,16 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from holdfast.apps.documents.embedders import Embedder
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
 from holdfast.http.access import GuardedLong, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Real, Text, Whole, Word, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.store import Store
-from holdfast.kernel.task import Submission
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
-from holdfast.lifecycles.ingest.embedders import Embedder
 from holdfast.lifecycles.ingest.library import Library, Mode
 from holdfast.objects import Objects
 

@@ -10,11 +10,11 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
+from holdfast.engine.task import Checkpoint, Moved
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, StepInvalid
-from holdfast.kernel.attempt import ATTEMPT, Attempt
-from holdfast.kernel.leaving import Leaving
-from holdfast.kernel.running import at_hand, attempt_of, called, fitting, in_loop, read_back
-from holdfast.kernel.task import Checkpoint, Moved
+from holdfast.execution.attempt import ATTEMPT, Attempt
+from holdfast.execution.context import at_hand, attempt_of, called, fitting, in_loop, read_back
+from holdfast.execution.suspend import Leaving
 from holdfast.lifecycles.ingest.declaration import INGEST_ITEM, MOVES
 from holdfast.lifecycles.ingest.envelope import Envelope, failure_from, is_envelope, opened
 from holdfast.lifecycles.ingest.library import Library

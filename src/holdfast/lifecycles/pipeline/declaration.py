@@ -1,6 +1,6 @@
 """Multi-stage pipelines: one job, its stages in order, resumed after the last one that finished."""
 
-from holdfast.kernel.lifecycle import Display, Lifecycle, after, final, work
+from holdfast.engine.lifecycle.model import Display, Lifecycle, after, final, work
 
 ORPHANED = "Job timed out or was orphaned"
 

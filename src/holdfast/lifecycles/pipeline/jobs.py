@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from holdfast.engine.lease_rpc import word
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.commands import refuse
+from holdfast.engine.task import Json, Proof
 from holdfast.errors import TaskNotFound
-from holdfast.kernel import wire
-from holdfast.kernel.calls import Calls
-from holdfast.kernel.rooms import word
-from holdfast.kernel.store import refuse
-from holdfast.kernel.task import Json, Proof
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Jobs(Calls):
     async def stages(self, job: UUID) -> tuple[list[Row], dict[str, Json]]:
         """The stages of a job in their order, and the settings that it goes by."""
         rows = await self._rows("select * from holdfast.read_stages($1)", job)
-        found = [row_of(row["name"], row["status"], wire.load(row["declared"]), row["failures"]) for row in rows]
-        return found, wire.load(rows[0]["settings"]) if rows else {}
+        found = [row_of(row["name"], row["status"], encode.load(row["declared"]), row["failures"]) for row in rows]
+        return found, encode.load(rows[0]["settings"]) if rows else {}
 
     @word
     async def adopt(self, lease: Proof) -> bool:
@@ -71,7 +71,7 @@ class Jobs(Calls):
     async def verdict(self, job: UUID) -> Verdict:
         """What the stages of a job make of it."""
         row = (await self._rows("select * from holdfast.read_verdict($1)", job))[0]
-        return Verdict(row["state"], row["blame"], wire.load(row["errors"]) or [])
+        return Verdict(row["state"], row["blame"], encode.load(row["errors"]) or [])
 
     # For applications
 
@@ -87,7 +87,7 @@ class Jobs(Calls):
         limit: timedelta | None,
     ) -> None:
         """Say what a pipeline is. Raises RequestInvalid."""
-        given = (name, title, wire.dump(list(stages)), wire.dump(dict(params)), queue, max_attempts, limit)
+        given = (name, title, encode.dump(list(stages)), encode.dump(dict(params)), queue, max_attempts, limit)
         await self._value("select holdfast.declare_pipeline($1, $2, $3, $4, $5, $6, $7)", *given)
 
     async def declare_published(self, limit_seconds: float | None, **pipeline: Any) -> None:
@@ -99,8 +99,8 @@ class Jobs(Calls):
 
     async def pipelines(self, name: str | None = None) -> list[dict[str, Any]]:
         """What there is to run: stages, parameters, settings, and whether a worker is there that runs it."""
-        rows = await self._rows("select * from holdfast.pipelines($1)", wire.text(name))
-        return [wire.load(row[0]) for row in rows]
+        rows = await self._rows("select * from holdfast.pipelines($1)", encode.text(name))
+        return [encode.load(row[0]) for row in rows]
 
     async def make(
         self,
@@ -114,7 +114,7 @@ class Jobs(Calls):
         trace: str | None = None,
     ) -> tuple[UUID, bool]:
         """A job, and whether this call made it. Raises RequestInvalid or KeyConflict."""
-        given = (wire.text(pipeline), wire.dump(dict(params)), owner, wire.text(key), trace, limit, list(tags))
+        given = (encode.text(pipeline), encode.dump(dict(params)), owner, encode.text(key), trace, limit, list(tags))
         query = "select * from holdfast.make_job($1, $2, $3, $4, $5, $6, $7)"
         row = (await self._rows(query, *given, repeatable=key is not None))[0]
         return row["job"], row["created"]
@@ -122,7 +122,7 @@ class Jobs(Calls):
     async def read(self, jobs: Sequence[UUID], owner: str | None = None) -> list[dict[str, Any]]:
         """What there is to tell of these jobs, but for those that are not `owner`'s."""
         rows = await self._rows("select * from holdfast.read_jobs($1, $2)", list(jobs), owner)
-        return [wire.load(row[0]) for row in rows]
+        return [encode.load(row[0]) for row in rows]
 
     async def job(self, job: UUID, owner: str | None = None) -> dict[str, Any]:
         """One of them. Raises TaskNotFound."""
@@ -136,12 +136,14 @@ class Jobs(Calls):
         rows = await self._rows("select * from holdfast.read_outputs($1)", job)
         if not rows:
             return [], None, None
-        return [wire.load(row["output"]) for row in rows], rows[0]["kept_until"], rows[0]["now"]
+        return [encode.load(row["output"]) for row in rows], rows[0]["kept_until"], rows[0]["now"]
 
     async def change_settings(self, pipeline: str, change: Mapping[str, Json], by: str) -> dict[str, Json]:
         """Other settings for the jobs to come; None takes one away. Answers what they are. Raises RequestInvalid."""
         query = "select holdfast.set_pipeline_settings($1, $2, $3)"
-        found: dict[str, Json] = wire.load(await self._value(query, wire.text(pipeline), wire.dump(dict(change)), by))
+        found: dict[str, Json] = encode.load(
+            await self._value(query, encode.text(pipeline), encode.dump(dict(change)), by)
+        )
         return found
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from holdfast.engine.store.encode import readable
+from holdfast.engine.task import Json
 from holdfast.errors import StepInvalid
-from holdfast.kernel.task import Json
-from holdfast.kernel.wire import readable
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 

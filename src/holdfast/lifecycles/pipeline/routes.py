@@ -10,13 +10,13 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
 from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
 from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Cancel, Word
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
-from holdfast.kernel.access import Principal
-from holdfast.kernel.store import Store
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.jobs import Jobs
 from holdfast.objects import Objects

@@ -16,6 +16,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from holdfast.engine import values
+from holdfast.engine.params import parameters
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import patiently
+from holdfast.engine.task import Cancelled, Failed, Json, Later, Outcome, Partial
 from holdfast.errors import (
     Failure,
     Fatal,
@@ -26,14 +31,10 @@ from holdfast.errors import (
     StepInvalid,
     Transient,
 )
-from holdfast.kernel import values, wire
-from holdfast.kernel.attempt import ATTEMPT, Attempt
-from holdfast.kernel.calls import patiently
-from holdfast.kernel.failing import Errors, outcome_of
-from holdfast.kernel.leaving import Leaving
-from holdfast.kernel.params import parameters
-from holdfast.kernel.running import at_hand, called, current
-from holdfast.kernel.task import Cancelled, Failed, Json, Later, Outcome, Partial
+from holdfast.execution.attempt import ATTEMPT, Attempt
+from holdfast.execution.classify import Errors, outcome_of
+from holdfast.execution.context import at_hand, called, current
+from holdfast.execution.suspend import Leaving
 from holdfast.lifecycles.pipeline.jobs import Jobs, Row, Verdict
 from holdfast.lifecycles.pipeline.notes import NOTES, Notes, Skip
 from holdfast.lifecycles.pipeline.stages import Stage, Stages
@@ -156,7 +157,7 @@ class JobRun:
             if notes.settings:
                 kept["settings"] = values.dump(notes.settings)
         except Skip as skip:
-            reason = wire.readable(str(skip)) or "It had nothing to do."
+            reason = encode.readable(str(skip)) or "It had nothing to do."
             return {"status": "skipped", "reason": reason, "errors": notes.errors()}
         except LeaseLost:
             raise
@@ -184,7 +185,7 @@ class JobRun:
         if outcome.category in (None, "Transient") and row.failures + 1 < most:
             raise Leaving(outcome) from error
         told = {"category": outcome.category or "Transient", "code": outcome.code}
-        return {"status": "failed", "errors": [wire.readable(outcome.message), *notes.errors()], **told}
+        return {"status": "failed", "errors": [encode.readable(outcome.message), *notes.errors()], **told}
 
     # What a stage is given, and what it gives
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from holdfast.engine import values
+from holdfast.engine.params import MORE, joined, parameters, published
+from holdfast.engine.task import Json
 from holdfast.errors import AppInvalid
-from holdfast.kernel import values
-from holdfast.kernel.params import MORE, joined, parameters, published
-from holdfast.kernel.task import Json
 
 longest_name = 100
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, RequestInvalid, SchemaInvalid, Transient
-from holdfast.kernel.threads import in_thread
+from holdfast.execution.threads import in_thread
 from holdfast.objects import Objects
 from holdfast.remote.fetch.counted import Counted, piece_bytes
 from holdfast.remote.fetch.counted import Fetched as Fetched

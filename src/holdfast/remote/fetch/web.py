@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
-from holdfast.kernel.threads import in_thread
+from holdfast.execution.threads import in_thread
 from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.counted import Counted, Fetched, piece_bytes
 from holdfast.remote.fetch.guard import Guard, refused

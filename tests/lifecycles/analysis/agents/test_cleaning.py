@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from holdfast.lifecycles.analysis.agents.cleaning import suggest_cleaning
-from holdfast.lifecycles.analysis.agents.cleaning.categories import one_letter_away, slips, spellings
-from holdfast.lifecycles.analysis.agents.cleaning.splitting import find_split
-from holdfast.lifecycles.analysis.agents.job import InputFile, Job
-from holdfast.lifecycles.analysis.agents.signs import date_format, number_format
+from holdfast.apps.agents.cleaning import suggest_cleaning
+from holdfast.apps.agents.cleaning.categories import one_letter_away, slips, spellings
+from holdfast.apps.agents.cleaning.splitting import find_split
+from holdfast.apps.agents.signs import date_format, number_format
+from holdfast.lifecycles.analysis.job import InputFile, Job
 from tests.lifecycles.analysis.agents.uploads import Run
 
 ROWS = 200

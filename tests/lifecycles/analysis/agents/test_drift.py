@@ -7,10 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.analysis.agents import DETECT_DRIFT
-from holdfast.lifecycles.analysis.agents.drift import detect_drift
-from holdfast.lifecycles.analysis.agents.drift.statistics import (
+from holdfast.apps.agents import DETECT_DRIFT
+from holdfast.apps.agents.drift import detect_drift
+from holdfast.apps.agents.drift.statistics import (
     chi_square,
     chi_square_p,
     jensen_shannon,
@@ -19,7 +18,8 @@ from holdfast.lifecycles.analysis.agents.drift.statistics import (
     proportions_p,
     psi,
 )
-from holdfast.lifecycles.analysis.agents.job import InputFile, Job
+from holdfast.errors import SchemaInvalid
+from holdfast.lifecycles.analysis.job import InputFile, Job
 from tests.lifecycles.analysis.agents.uploads import Run, write_csv
 
 

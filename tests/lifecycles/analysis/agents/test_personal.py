@@ -3,8 +3,8 @@ import random
 import polars as pl
 import pytest
 
-from holdfast.lifecycles.analysis.agents.personal import KINDS, curtain_for, find_personal, mask, redact
-from holdfast.lifecycles.analysis.agents.personal.checksums import (
+from holdfast.apps.agents.personal import KINDS, curtain_for, find_personal, mask, redact
+from holdfast.apps.agents.personal.checksums import (
     is_address_of_a_machine,
     is_card,
     is_iban,

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.apps.agents import AGENTS, UNIFIED_PROFILER
+from holdfast.apps.agents.profiler import columns as profiling
+from holdfast.apps.agents.profiler import relations, totals
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.analysis.agents import AGENTS, UNIFIED_PROFILER
-from holdfast.lifecycles.analysis.agents.profiler import columns as profiling
-from holdfast.lifecycles.analysis.agents.profiler import relations, totals
 from tests.lifecycles.analysis.agents.conftest import MakeJob
 
 Run = Callable[..., dict[str, Any]]
@@ -288,15 +288,15 @@ def test_numbers_that_are_none_do_not_spoil_the_others(make_job: MakeJob, tmp_pa
 
 def test_agents_are_named_without_loading_polars() -> None:
     assert UNIFIED_PROFILER in AGENTS
-    code = "import sys, holdfast.lifecycles.analysis.agents; sys.exit('polars' in sys.modules)"
+    code = "import sys, holdfast.apps.agents; sys.exit('polars' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
 
 
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from holdfast.lifecycles.analysis.agents.job import InputFile, Job
-from holdfast.lifecycles.analysis.agents.profiler import profile
+from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.apps.agents.profiler import profile
 folder, few = Path(sys.argv[1]), {"unified-profiler": {"sample_rows": 20000}}
 def work(name):
     (folder / name).mkdir()

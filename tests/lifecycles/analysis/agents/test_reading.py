@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from holdfast.apps.agents.reading import Table, delimited, open_table, parquet, raw, scratch_folder
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.analysis.agents.job import InputFile, Job
-from holdfast.lifecycles.analysis.agents.reading import Table, delimited, open_table, parquet, raw, scratch_folder
+from holdfast.lifecycles.analysis.job import InputFile, Job
 from tests.lifecycles.analysis.agents.conftest import MakeJob
 
 Read = Callable[..., tuple[Table, list[tuple[Any, ...]]]]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.lifecycles.analysis.agents import UNIFIED_PROFILER
-from holdfast.lifecycles.analysis.agents import report as kit
+from holdfast.apps.agents import UNIFIED_PROFILER
+from holdfast.apps.agents import report as kit
 from tests.lifecycles.analysis.agents.conftest import MakeJob
 
 HOSTILE = [

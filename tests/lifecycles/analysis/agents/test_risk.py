@@ -6,14 +6,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from holdfast.apps.agents.outlying import fences
+from holdfast.apps.agents.risk import score_risk
+from holdfast.apps.agents.risk.facts import gather
+from holdfast.apps.agents.risk.leakage import correlation, determination, guess_target
+from holdfast.apps.agents.risk.scoring import Finding, Part, joined, overall
+from holdfast.apps.agents.sampling import take_sample
+from holdfast.apps.agents.signs import exactly
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.analysis.agents.outlying import fences
-from holdfast.lifecycles.analysis.agents.risk import score_risk
-from holdfast.lifecycles.analysis.agents.risk.facts import gather
-from holdfast.lifecycles.analysis.agents.risk.leakage import correlation, determination, guess_target
-from holdfast.lifecycles.analysis.agents.risk.scoring import Finding, Part, joined, overall
-from holdfast.lifecycles.analysis.agents.sampling import take_sample
-from holdfast.lifecycles.analysis.agents.signs import exactly
 from tests.lifecycles.analysis.agents.uploads import Run
 
 ROWS = 400

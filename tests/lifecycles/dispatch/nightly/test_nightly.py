@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
-from holdfast.lifecycles.dispatch.nightly.sources import write_auctions, write_landings
+from holdfast.apps.nightly.sources import write_auctions, write_landings
 from holdfast.sdk.dag import Dag
 from holdfast.tables import read_table
 from holdfast.testing import Engine

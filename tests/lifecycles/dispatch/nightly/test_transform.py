@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from holdfast.apps.nightly.sources import write_auctions, write_landings
+from holdfast.apps.nightly.transform import boats_of, check, prices_of, read_auctions, read_landings
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.dispatch.nightly.sources import write_auctions, write_landings
-from holdfast.lifecycles.dispatch.nightly.transform import boats_of, check, prices_of, read_auctions, read_landings
 
 DAY, NEXT = date(2026, 11, 16), date(2026, 11, 17)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.apps.documents.steps.extract import Extracted, extract
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.ingest.steps.extract import Extracted, extract
 
 
 class Desk:

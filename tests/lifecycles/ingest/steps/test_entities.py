@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.lifecycles.ingest.steps import entities
-from holdfast.lifecycles.ingest.steps.entities import Entity, find_entities
-from holdfast.lifecycles.ingest.steps.entities.gazetteer import load
+from holdfast.apps.documents.steps import entities
+from holdfast.apps.documents.steps.entities import Entity, find_entities
+from holdfast.apps.documents.steps.entities.gazetteer import load
 
 
 def found(text: str) -> list[tuple[str, str]]:

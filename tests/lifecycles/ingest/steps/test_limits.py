@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from holdfast.apps.documents.steps.extract import Extracted, extract, read_elsewhere
+from holdfast.apps.documents.steps.extract.apart import Limits
 from holdfast.errors import SchemaInvalid, Transient
-from holdfast.lifecycles.ingest.steps.extract import Extracted, extract, read_elsewhere
-from holdfast.lifecycles.ingest.steps.extract.apart import Limits
 from tests.lifecycles.ingest.steps.reading import Desk
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -95,7 +95,7 @@ async def test_a_reader_that_is_killed_is_transient(desk: Desk, endless: Endless
 
 async def test_a_reader_that_nobody_waits_for_ends(endless: Endless) -> None:
     script = (
-        "import sys; from pathlib import Path; from holdfast.lifecycles.ingest.steps.extract import apart;"
+        "import sys; from pathlib import Path; from holdfast.apps.documents.steps.extract import apart;"
         "apart.read_apart(Path(sys.argv[1]), 'endless.txt', None, apart.Limits(1 << 30, abandoned_seconds=1))"
     )
     reader = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(endless.path))

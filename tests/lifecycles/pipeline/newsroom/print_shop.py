@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 from xml.sax.saxutils import escape
 
-from holdfast.lifecycles.pipeline.newsroom.article import Article
-from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, read_feed, shipped_feeds
+from holdfast.apps.newsroom.article import Article
+from holdfast.apps.newsroom.feeds import odd_feed, read_feed, shipped_feeds
 
 NOON = datetime(2026, 5, 12, 12, tzinfo=UTC)
 

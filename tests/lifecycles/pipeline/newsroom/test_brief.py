@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from holdfast.lifecycles.pipeline.newsroom.article import Article, Brief, Change, Neutral, Sorted
-from holdfast.lifecycles.pipeline.newsroom.brief import as_html, as_markdown, assemble, summarize, summary_of
-from holdfast.lifecycles.pipeline.newsroom.sentences import split_sentences
+from holdfast.apps.newsroom.article import Article, Brief, Change, Neutral, Sorted
+from holdfast.apps.newsroom.brief import as_html, as_markdown, assemble, summarize, summary_of
+from holdfast.apps.newsroom.sentences import split_sentences
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DAY = datetime(2026, 11, 16, 6, tzinfo=UTC)

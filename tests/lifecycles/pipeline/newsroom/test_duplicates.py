@@ -5,8 +5,8 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.lifecycles.pipeline.newsroom.article import Article
-from holdfast.lifecycles.pipeline.newsroom.feeds import without_duplicates
+from holdfast.apps.newsroom.article import Article
+from holdfast.apps.newsroom.feeds import without_duplicates
 from tests.lifecycles.pipeline.newsroom.print_shop import NOON, article, shipped_articles
 
 STORY = (

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.lifecycles.pipeline.newsroom.article import Article, Thresholds
-from holdfast.lifecycles.pipeline.newsroom.brief import as_html, as_markdown, assemble
-from holdfast.lifecycles.pipeline.newsroom.neutralize import soften
+from holdfast.apps.newsroom.article import Article, Thresholds
+from holdfast.apps.newsroom.brief import as_html, as_markdown, assemble
+from holdfast.apps.newsroom.neutralize import soften
 from tests.lifecycles.pipeline.newsroom.print_shop import shipped_articles
 from tests.tiers import deep_after
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from holdfast.lifecycles.pipeline.newsroom.article import Article, Evaluation, Neutral, Sorted
-from holdfast.lifecycles.pipeline.newsroom.brief import assemble
-from holdfast.lifecycles.pipeline.newsroom.evaluation import count_syllables, evaluate, reading_ease
-from holdfast.lifecycles.pipeline.newsroom.neutralize import neutrality, soften
+from holdfast.apps.newsroom.article import Article, Evaluation, Neutral, Sorted
+from holdfast.apps.newsroom.brief import assemble
+from holdfast.apps.newsroom.evaluation import count_syllables, evaluate, reading_ease
+from holdfast.apps.newsroom.neutralize import neutrality, soften
 
 TEXT = "The mayor slammed a shocking plan. The council met again on the next day. Nobody came. It rained."
 ARTICLES = [Article(f"a{number}", "Courier", "Mayor slams plan", TEXT) for number in range(4)]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.apps.newsroom.feeds import read_feed, shipped_feeds
+from holdfast.apps.newsroom.plain import MARKUP
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.pipeline.newsroom.feeds import read_feed, shipped_feeds
-from holdfast.lifecycles.pipeline.newsroom.plain import MARKUP
 from tests.lifecycles.pipeline.newsroom.print_shop import item, rss, shipped_articles
 from tests.tiers import deep
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, SchemaInvalid
-from holdfast.lifecycles.pipeline.newsroom.feeds import SHIPPED, without_document_type
+from holdfast.apps.newsroom.feeds import SHIPPED, without_document_type
 from holdfast.testing.engine import Engine
 from tests.lifecycles.pipeline.newsroom.print_shop import item, rss
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.lifecycles.pipeline.newsroom.article import Article, Change, Neutral
-from holdfast.lifecycles.pipeline.newsroom.lexicon import GAP, KEPT, lexicon
-from holdfast.lifecycles.pipeline.newsroom.neutralize import loadedness, neutrality, soften
+from holdfast.apps.newsroom.article import Article, Change, Neutral
+from holdfast.apps.newsroom.lexicon import GAP, KEPT, lexicon
+from holdfast.apps.newsroom.neutralize import loadedness, neutrality, soften
 
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast
+from holdfast.apps.newsroom.article import Thresholds
+from holdfast.apps.newsroom.feeds import odd_feed, shipped_feeds
 from holdfast.errors import RequestInvalid
-from holdfast.kernel.settings import Settings
 from holdfast.lifecycles.pipeline.jobs import Jobs
-from holdfast.lifecycles.pipeline.newsroom.article import Thresholds
-from holdfast.lifecycles.pipeline.newsroom.feeds import odd_feed, shipped_feeds
 from holdfast.remote.places import objects_of
 from holdfast.sdk.client import all_pointed_at
 from holdfast.sdk.pipeline import Pipeline
+from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from holdfast.testing.ran import Ran
 from tests.lifecycles.pipeline.newsroom.chat_server import KEY, ChatServer, chat_server

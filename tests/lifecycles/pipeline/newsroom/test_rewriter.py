@@ -9,12 +9,12 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from holdfast import Holdfast, step
+from holdfast.apps.newsroom.article import Article, Change
+from holdfast.apps.newsroom.neutralize import soften
+from holdfast.apps.newsroom.rewriter import Rewriter, open_neutralizer
+from holdfast.engine.store.costs import Spending
 from holdfast.errors import Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
-from holdfast.kernel.settings import Settings
-from holdfast.kernel.spending import Spending
-from holdfast.lifecycles.pipeline.newsroom.article import Article, Change
-from holdfast.lifecycles.pipeline.newsroom.neutralize import soften
-from holdfast.lifecycles.pipeline.newsroom.rewriter import Rewriter, open_neutralizer
+from holdfast.settings import Settings
 from holdfast.testing import Engine
 from tests.lifecycles.pipeline.newsroom.chat_server import KEY, ChatServer, chat_server, completion
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from holdfast.lifecycles.pipeline.newsroom.article import Thresholds
-from holdfast.lifecycles.pipeline.newsroom.feeds import without_duplicates
-from holdfast.lifecycles.pipeline.newsroom.topics import OTHER, TOPICS, guess, learn, samples, sort_articles
+from holdfast.apps.newsroom.article import Thresholds
+from holdfast.apps.newsroom.feeds import without_duplicates
+from holdfast.apps.newsroom.topics import OTHER, TOPICS, guess, learn, samples, sort_articles
 from tests.lifecycles.pipeline.newsroom.print_shop import article, shipped_articles
 
 pytestmark = pytest.mark.deep  # the sorter is trained in each process
@@ -145,7 +145,7 @@ def test_nothing_to_sort_is_no_trouble() -> None:
 def test_another_process_is_exactly_as_sure() -> None:
     ask = (
         "from tests.lifecycles.pipeline.newsroom.print_shop import shipped_articles as shipped;"
-        "from holdfast.lifecycles.pipeline.newsroom.topics import sort_articles;"
+        "from holdfast.apps.newsroom.topics import sort_articles;"
         "print(repr(sort_articles(shipped(), 0.35)))"
     )
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout

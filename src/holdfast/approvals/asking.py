@@ -1,0 +1,159 @@
+"""What a task calls to ask a person: `answer = await ask("publish", "Publish 1,204 prices?", within="2d")`.
+
+A question is a step by its name. The first time it is written down, whoever it is for is told the link, and the handler
+is left: the task sleeps, with no worker and at no cost. Once it is answered the task is due at once, its handler runs
+again, and `ask` returns the answer. What else the handler has under way is finished before it is left, so several may
+be asked at once.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast, overload
+
+from holdfast.durations import parse_duration
+from holdfast.engine import values
+from holdfast.engine.store.calls import patiently
+from holdfast.engine.store.commands import refuse
+from holdfast.engine.task import Asked, Duration, Json, Later
+from holdfast.errors import StepInvalid, Unanswered
+from holdfast.execution.attempt import SPENT, Attempt, Wait
+from holdfast.execution.context import attempt_of, called, in_loop
+from holdfast.execution.suspend import Waiting
+
+T = TypeVar("T")
+Tell = Callable[[str], object]
+
+longest_name = 150  # what is told has a name of its own that begins with it
+longest_shown = 300
+
+
+class Asking:
+    """`await ask("publish", "Publish?", within="2d", tell=mail_the_link)`: what a person answers."""
+
+    @overload
+    def __call__(
+        self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    @overload
+    def __call__(
+        self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None, answer_as: type[T]
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def __call__(
+        self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None, answer_as: Any = Any
+    ) -> Coroutine[Any, Any, Any]:
+        """The answer, as `answer_as` says or as plain JSON. `tell`, sync or async, is called once with the link.
+
+        Raises Unanswered if none comes `within` that time, and StepInvalid.
+        """
+        attempt = asking(name, question)
+        if not in_loop(attempt):
+            raise StepInvalid(f"{name!r}: this task is not async.", fix=f"Write ask.sync({name!r}, ...), no await.")
+        key = object()
+        attempt.unbegun[key] = name, self._ask(attempt, key, name, question, within, tell, answer_as)
+        return attempt.unbegun[key][1]
+
+    @overload
+    def sync(self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None) -> Any: ...
+
+    @overload
+    def sync(
+        self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None, answer_as: type[T]
+    ) -> T: ...
+
+    def sync(
+        self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None, answer_as: Any = Any
+    ) -> Any:
+        """The same in a task that is a plain `def`."""
+        attempt = asking(name, question)
+        if in_loop(attempt):
+            raise StepInvalid(f"{name!r}: this task is async.", fix=f"Write await ask({name!r}, ...).")
+        run = self._ask(attempt, object(), name, question, within, tell, answer_as)
+        try:
+            return asyncio.run_coroutine_threadsafe(run, attempt.loop).result()
+        except concurrent.futures.CancelledError as error:  # of another family, which `except Exception` catches
+            raise asyncio.CancelledError from error
+
+    async def _ask(
+        self, attempt: Attempt, key: object, name: str, question: str, within: Duration, tell: Tell | None,
+        answer_as: Any,
+    ) -> Any:  # fmt: skip
+        attempt.unbegun.pop(key, None)
+        with attempt.busy():
+            known, answer = await attempt.stored(name)
+            if not known:
+                asked = await write(attempt, name, question, within)
+                if asked.status == "open":
+                    await tell_once(attempt, name, tell, asked)
+        if not known:
+            if asked.status == "open":
+                await leave(attempt, name, question, asked)
+            answer = asked.answer
+        return values.read_back(f"The answer to {name!r}", answer, answer_as)
+
+
+ask = Asking()
+
+
+def asking(name: object, question: object) -> Attempt:
+    """The attempt that asks. Raises StepInvalid for a call that cannot be meant."""
+    attempt = attempt_of(name, asking)
+    if attempt is None:
+        raise StepInvalid("No task is running here.", fix="Call ask() in a task that a worker runs.")
+    if not isinstance(question, str) or not question.strip():
+        raise StepInvalid(f"{name!r} asks nothing.", fix='Write ask("publish", "Publish the prices?", within="2d").')
+    if not 1 <= len(cast(str, name)) <= longest_name:
+        raise StepInvalid(f"A question's name has 1 to {longest_name} characters.", fix="Give it a short name.")
+    if SPENT.get() is not None:
+        raise StepInvalid(
+            f"{name!r} is asked within a step, which would run again with the answer.",
+            fix="Ask in the task itself, before the step or after it.",
+        )
+    return attempt
+
+
+async def write(attempt: Attempt, name: str, question: str, within: Duration) -> Asked:
+    """The question, written down or found. Raises LeaseLost, Unanswered or RequestInvalid."""
+    lasting = parse_duration(within)
+    asked = await patiently(lambda: attempt.desk.store.ask(attempt.lease, name, question, lasting))
+    refuse(asked.status, attempt.lease, f"the question {name!r}")
+    if asked.status == "late":
+        error = Unanswered(f"Nobody answered {name!r} in time: {question[:longest_shown]}", code="unanswered")
+        attempt.blame(error, name)
+        raise error
+    return asked
+
+
+async def tell_once(attempt: Attempt, name: str, tell: Tell | None, asked: Asked) -> None:
+    """Call `tell` with the link, unless this link was told. A retried task has the steps of the old, and a new link."""
+    if tell is None:
+        return
+    step, mark = f"{name}:told", str(asked.id)
+    known, told = await attempt.stored(step)
+    if known and told != mark:
+        step = f"{step}:{mark}"
+        known, _ = await attempt.stored(step)
+    if not known:
+        with attempt.within(step) as spent:
+            await called(tell, (link(attempt, asked),), {})
+            await attempt.keep(step, cast(Json, mark), spent)
+
+
+async def leave(attempt: Attempt, name: str, question: str, asked: Asked) -> None:
+    """Leave the handler, once all that it has under way is finished and all that it asks is asked."""
+    assert asked.until is not None  # noqa: S101
+    attempt.waits.append(Wait(name, asked.until, question))
+    await attempt.rest()
+    first = min(attempt.waits, key=lambda wait: wait.until)
+    more = f" (and {len(attempt.waits) - 1} more)" if len(attempt.waits) > 1 else ""
+    message = f"Waits for an answer: {first.about[:longest_shown]}{more}"
+    raise Waiting(
+        Later(at=first.until, kind="question", message=message, steps=[wait.step for wait in attempt.waits])
+    )  # fmt: skip
+
+
+def link(attempt: Attempt, asked: Asked) -> str:
+    """Where a person answers: at the server that HOLDFAST_API names, by default the one on this machine."""
+    return f"{attempt.settings().server}/answers/{asked.secret}"

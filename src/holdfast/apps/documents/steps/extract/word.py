@@ -1,0 +1,135 @@
+"""Word, by python-docx: paragraphs and tables in the order of the document. Headers, footers and notes are left out."""
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import docx
+from docx.oxml.ns import qn
+
+from holdfast.apps.documents.steps.extract.cleaning import join_pages
+from holdfast.apps.documents.steps.extract.document import Unreadable, unsupported
+
+entries_most = 10_000
+unpacked_most_bytes = 256 * 1024 * 1024
+piece_bytes = 1024 * 1024
+PARAGRAPH, TABLE, ROW, CELL = qn("w:p"), qn("w:tbl"), qn("w:tr"), qn("w:tc")
+TEXT, TAB, BOX = qn("w:t"), qn("w:tab"), qn("w:txbxContent")
+BREAKS = {qn("w:br"), qn("w:cr")}
+# Properties, what was deleted while changes were tracked, and the second telling of a drawing for old programs.
+LEFT_OUT = {
+    qn("w:pPr"), qn("w:rPr"), qn("w:del"), qn("w:moveFrom"), qn("w:sdtPr"), qn("w:tblPr"), qn("w:trPr"), qn("w:tcPr"),
+    "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
+}  # fmt: skip
+
+
+def read(path: Path, content_type: str | None) -> tuple[str, str, tuple[int, ...]]:
+    """Title and text. Raises Unreadable, and whatever python-docx raises for a damaged file."""
+    check_archive(path)
+    document = opened(path)
+    body = document.element.body
+    text, _ = join_pages(["\n\n".join(blocks(body))])
+    return document.core_properties.title or heading(document), text, ()
+
+
+def opened(path: Path) -> Any:
+    try:
+        return docx.Document(str(path))
+    except ValueError as error:
+        if "is not a Word file" in str(error):
+            raise unsupported("a Word file of another kind, such as .docm or .dotx (save it as .docx)") from error
+        raise
+
+
+def check_archive(path: Path) -> None:
+    """Unpack all of it once, into nothing. Raises Unreadable if that is too much, or not what was packed."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        if len(entries) > entries_most:
+            raise Unreadable("bomb", f"It is an archive of {len(entries):,} files, which no Word document is.")
+        if sum(entry.file_size for entry in entries) > unpacked_most_bytes:
+            raise bomb()
+        left = unpacked_most_bytes
+        for entry in entries:
+            left = unpack(archive, entry, left)
+
+
+def unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int) -> int:
+    """How many bytes are left after this file. Its declared size is not believed."""
+    if entry.flag_bits & 1:
+        raise Unreadable("encrypted", "It is under a password. Save it without one.")
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Unreadable("corrupt", "It is packed in a way that no Word document is.")
+    declared, entry.file_size = entry.file_size, left + 2 * piece_bytes
+    try:
+        with archive.open(entry) as file:
+            while piece := file.read(piece_bytes):
+                left -= len(piece)
+                if left < 0:
+                    raise bomb()
+    finally:
+        entry.file_size = declared
+    return left
+
+
+def bomb() -> Unreadable:
+    return Unreadable("bomb", f"It unpacks to more than {unpacked_most_bytes:,} bytes.")
+
+
+def blocks(parent: Any) -> Iterator[str]:
+    """The paragraphs and tables below this element, also those inside of content controls."""
+    for element in parent:
+        if element.tag == PARAGRAPH:
+            boxes: list[Any] = []
+            if text := "".join(inline(element, boxes)).strip():
+                yield text
+            for box in boxes:
+                yield from blocks(box)
+        elif element.tag == TABLE:
+            yield "\n".join(rows(element))
+        elif element.tag not in LEFT_OUT:
+            yield from blocks(element)
+
+
+def inline(parent: Any, boxes: list[Any]) -> Iterator[str]:
+    """What is written in a paragraph; text boxes are put aside."""
+    for element in parent:
+        if element.tag == TEXT:
+            yield element.text or ""
+        elif element.tag == TAB:
+            yield "\t"
+        elif element.tag in BREAKS:
+            yield "\n"
+        elif element.tag == BOX:
+            boxes.append(element)
+        elif element.tag not in LEFT_OUT:
+            yield from inline(element, boxes)
+
+
+def rows(table: Any) -> Iterator[str]:
+    """The rows of a table, a line each, with a bar between its cells."""
+    for row in below(table, ROW):
+        cells = (" ".join(" ".join(blocks(cell)).split()) for cell in below(row, CELL))
+        if line := " | ".join(cells).strip(" |"):
+            yield line
+
+
+def below(parent: Any, tag: str) -> Iterator[Any]:
+    """The rows or cells of this table, also those inside of content controls; not those of a table within."""
+    for element in parent:
+        if element.tag == tag:
+            yield element
+        elif element.tag not in LEFT_OUT and element.tag != TABLE:
+            yield from below(element, tag)
+
+
+def heading(document: Any) -> str:
+    """The first paragraph that is styled as a title or heading. Style names are English whatever Word's language is."""
+    names = {style.style_id: (style.name or "").lower() for style in document.styles}
+    for paragraph in document.element.body.iterchildren(PARAGRAPH):
+        style = names.get(paragraph.style or "", "")
+        text = "".join(inline(paragraph, [])).strip() if style.startswith(("title", "heading")) else ""
+        if text:
+            return text
+    return ""

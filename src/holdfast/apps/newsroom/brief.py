@@ -1,0 +1,113 @@
+"""Puts the articles of a day together: by topic, the newest first, each with its best sentences.
+
+The same articles make the same brief: nothing here knows what time it is. A summary consists of sentences as they
+stand in the article, in their order; it is not written anew, so a pronoun may have lost whom it means.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from holdfast.apps.newsroom.article import Article, Brief, Entry, Neutral, Section, Sorted
+from holdfast.apps.newsroom.page import as_html, as_markdown
+from holdfast.apps.newsroom.sentences import split_sentences
+from holdfast.apps.newsroom.wordlists import word_list
+
+__all__ = ["OTHER", "as_html", "as_markdown", "assemble", "summarize", "summary_of"]
+
+OTHER = "other"
+ORDER = ("world", "politics", "business", "technology", "science", "health", "sport", "culture")
+SHORT_WORDS = 4
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+WORD = re.compile(r"[^\W\d_]{3,}")
+COMMON = word_list("common")
+
+
+def assemble(
+    articles: Sequence[Article], topics: Sequence[Sorted], neutral: Sequence[Neutral], sentences: int
+) -> Brief:
+    """The brief of these articles; one without a topic stands under "other", one without a neutral text as it came."""
+    topic_of = {one.article: one.topic or OTHER for one in topics}
+    softened = {one.article: one for one in neutral}
+    under: dict[str, list[Article]] = {}
+    for article in articles:
+        under.setdefault(topic_of.get(article.id, OTHER), []).append(article)
+    sections = tuple(
+        Section(topic, tuple(_entry(article, softened.get(article.id), sentences) for article in _newest(under[topic])))
+        for topic in sorted(under, key=_place)
+    )
+    dates = [article.published for article in articles if article.published]
+    return Brief(sections, max(dates, key=_moment, default=None), tuple(sorted({one.source for one in articles})))
+
+
+def summarize(title: str, text: str, sentences: int) -> str:
+    """The best sentences, as they stand and in their order: early ones, and those that share words with the title."""
+    topic = _words(title)
+    plain_title = title.strip().rstrip(".!?").lower()
+    found = [one for one in split_sentences(text) if one.rstrip(".!?").lower() != plain_title]
+
+    def worth(place: int) -> float:
+        words = _words(found[place])
+        shared = len(words & topic) / len(topic) if topic else 0.0
+        return 1 / (1 + place) + shared - (0.5 if len(found[place].split()) < SHORT_WORDS else 0.0)
+
+    best = sorted(range(len(found)), key=lambda place: (-worth(place), place))[: max(sentences, 0)]
+    return " ".join(found[place] for place in sorted(best))
+
+
+def summary_of(brief: Brief) -> dict[str, Any]:
+    """What a list of briefs shows of one."""
+    entries = [entry for section in brief.sections for entry in section.entries]
+    return {
+        "articles": len(entries),
+        "topics": {section.topic: len(section.entries) for section in brief.sections},
+        "sources": len(brief.sources),
+        "softened": sum(entry.softened for entry in entries),
+        "headline": _most_spoken_of(entries),
+    }
+
+
+def _most_spoken_of(entries: Sequence[Entry]) -> str | None:
+    """The title whose words most other entries share; the first of several."""
+    told = Counter(word for entry in entries for word in _words(f"{entry.title} {entry.summary}"))
+    if not entries:
+        return None
+    return max(entries, key=lambda entry: sum(told[word] - 1 for word in _words(entry.title))).title
+
+
+def _entry(article: Article, neutral: Neutral | None, sentences: int) -> Entry:
+    title, text = (neutral.title, neutral.text) if neutral else (article.title, article.text)
+    title = " ".join(title.split()) or next(iter(split_sentences(text)), "") or "Without a title"
+    return Entry(
+        article=article.id,
+        title=title,
+        source=article.source,
+        summary=summarize(title, text, sentences),
+        link=article.link,
+        published=article.published,
+        softened=len(neutral.changes) if neutral else 0,
+    )
+
+
+def _place(topic: str) -> tuple[int, str]:
+    if topic == OTHER:
+        return len(ORDER) + 1, topic
+    return (ORDER.index(topic), topic) if topic in ORDER else (len(ORDER), topic)
+
+
+def _newest(articles: Sequence[Article]) -> list[Article]:
+    by_id = sorted(articles, key=lambda article: article.id)
+    return sorted(by_id, key=lambda article: _moment(article.published), reverse=True)
+
+
+def _moment(published: datetime | None) -> datetime:
+    """Comparable, also where a feed left out the time zone."""
+    if published is None:
+        return EARLIEST
+    return published if published.tzinfo else published.replace(tzinfo=UTC)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(WORD.findall(text.lower())) - COMMON

@@ -1,0 +1,94 @@
+"""The same story told twice: by its link, or by its words.
+
+Two articles are one story if they share at least `alike_least` of their runs of three words and are at most three days
+apart. That is careful on purpose: an article that stands in the brief twice does less harm than one that is missing.
+The same event told by two people in words of their own stays two articles.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from holdfast.apps.newsroom.article import Article
+from holdfast.apps.newsroom.links import names_an_article, same_link
+
+shingle_words = 3
+shingles_least = 12  # shorter texts are alike by chance
+alike_least = 0.45
+apart_most = timedelta(days=3)
+NEVER = datetime.max.replace(tzinfo=UTC)
+WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+
+
+def without_duplicates(articles: Iterable[Article]) -> tuple[list[Article], int]:
+    """Each story once, the newest first and the undated last; and how many were left out.
+
+    Of one story the longest text stays, then the earliest. The order in which articles come changes nothing.
+    """
+    told = Told()
+    left_out = 0
+    for article in sorted(articles, key=best_first):
+        if told.knows(article):
+            left_out += 1
+        else:
+            told.add(article)
+    return sorted(told.articles, key=newest_first), left_out
+
+
+def best_first(article: Article) -> tuple[object, ...]:
+    published = article.published or NEVER
+    return -len(article.text), published, article.id, article.source, article.title, article.text, article.link or ""
+
+
+def newest_first(article: Article) -> tuple[bool, float, str]:
+    published = article.published
+    return published is None, -published.timestamp() if published else 0.0, article.id
+
+
+class Told:
+    """The stories that stay, found again by what they have in common with another."""
+
+    def __init__(self) -> None:
+        self.articles: list[Article] = []
+        self._names: set[str] = set()
+        self._sizes: list[int] = []
+        self._with: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+
+    def add(self, article: Article) -> None:
+        number = len(self.articles)
+        shingles = shingles_of(article)
+        self.articles.append(article)
+        self._names |= names_of(article)
+        self._sizes.append(len(shingles))
+        for shingle in shingles:
+            self._with[shingle].append(number)
+
+    def knows(self, article: Article) -> bool:
+        if not self._names.isdisjoint(names_of(article)):
+            return True
+        shingles = shingles_of(article)
+        if len(shingles) < shingles_least:
+            return False
+        shared = Counter(number for shingle in shingles for number in self._with.get(shingle, ()))
+        return any(
+            both >= alike_least * (len(shingles) + self._sizes[number] - both)
+            and near(article.published, self.articles[number].published)
+            for number, both in shared.items()
+        )
+
+
+def names_of(article: Article) -> set[str]:
+    """Its id, and what its link has in common with others to the same article."""
+    link = same_link(article.link) if names_an_article(article.link) else None
+    return {article.id} | ({link} if link else set())
+
+
+def shingles_of(article: Article) -> set[tuple[str, ...]]:
+    words = WORD.findall(f"{article.title} {article.text}".casefold().replace("\u2019", "'"))
+    return set(zip(*(words[start:] for start in range(shingle_words)), strict=False))
+
+
+def near(one: datetime | None, other: datetime | None) -> bool:
+    """Whether they may be of one story. A column that is printed each week reads much the same each time."""
+    return one is None or other is None or abs(one - other) <= apart_most

@@ -1,0 +1,18 @@
+"""Outside providers that work for a long time on what they are given: one file each, behind one door."""
+
+from collections.abc import Callable, Sequence
+
+from holdfast.lifecycles.batch.provider import Provider
+from holdfast.settings import Settings
+
+
+def shipped(settings: Callable[[], Settings]) -> Sequence[Provider]:
+    """Those that come with Holdfast; what must be set up for each, it says itself.
+
+    None of them imports a vendor's library before it is used: an extra that is not installed is only missing.
+    """
+    from holdfast.apps.providers.aws import AWS
+    from holdfast.apps.providers.local.provider import Local
+    from holdfast.apps.providers.openai import OpenAI
+
+    return [Local(settings), AWS(), OpenAI()]

@@ -1,0 +1,191 @@
+"""The provider LOCAL: it does the work itself, a little in each poll.
+
+Nothing of a job is in memory: its inputs and its results are objects, so any worker goes on where another stopped, and
+whoever dies has lost one input at most. The caller lets nobody else poll the same job meanwhile. Nobody has to be told
+of a cancelled job, as nothing happens to it between two polls.
+"""
+
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+from holdfast.apps.providers.local.chat import fitted, wrong_with
+from holdfast.apps.providers.local.kept import Kept, Standing
+from holdfast.apps.providers.local.model import Crashed, Model, NotLoaded, Refused
+from holdfast.apps.providers.local.weights import SMOLLM2
+from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
+from holdfast.execution.threads import in_thread
+from holdfast.lifecycles.batch.provider import Ended, Input, Job, Provider, Result, Running, Usage
+from holdfast.objects.scratch import scratch
+from holdfast.remote.fetch import fetch
+from holdfast.remote.fetch.guard import Guard
+from holdfast.settings import Settings, read_settings
+
+SPEECH = "moonshine-tiny-en"
+SCHEMES = ("file", "object", "http", "https")
+
+turn = timedelta(seconds=3)
+recording_most_bytes = 1 << 30
+crashes_most = 2
+failures_most = 3
+pause = timedelta(seconds=10)
+
+
+class Local(Provider):
+    """This machine as a provider."""
+
+    name = "LOCAL"
+    task_types = ("transcription", "completion")
+    account = "this machine"
+    poll_every = timedelta(seconds=1)
+    repeats_submit = True
+    listed_within = timedelta(0)
+    merges = "list"
+
+    def __init__(self, settings: Callable[[], Settings] = read_settings) -> None:
+        self._settings = settings
+        self.speech = Model("holdfast.apps.providers.local.speech", silence_most=timedelta(seconds=120))
+        self.completion = Model("holdfast.apps.providers.local.completion", silence_most=timedelta(seconds=300))
+
+    def missing(self, task_type: str) -> str | None:
+        extra = "Install what it runs with: pip install 'holdfast[local]'."
+        if task_type == "transcription":
+            found = importlib.util.find_spec("moonshine_voice")
+            if not found or not found.origin or not importlib.util.find_spec("numpy"):
+                return extra + (
+                    "" if sys.platform == "linux" else " Recordings are transcribed on Linux (x86-64) only."
+                )
+            there = Path(found.origin).with_name("assets").joinpath("tiny-en").is_dir()
+            return None if there else "This moonshine-voice comes without its weights. " + extra
+        if not importlib.util.find_spec("xllamacpp"):
+            return extra
+        return None if SMOLLM2.find() else "Install the model: holdfast models install."
+
+    def models(self, task_type: str) -> Sequence[str]:
+        return (SMOLLM2.name,) if task_type == "completion" else ()
+
+    def refuse(self, task_type: str, one: Input) -> str | None:
+        if missing := self.missing(task_type):
+            return missing
+        if task_type == "completion":
+            return wrong_with(one.body)
+        scheme = one.uri.partition(":")[0].lower()
+        if scheme not in SCHEMES:
+            return "LOCAL reads recordings from file:///folder/name, object:key, http:// and https://, nothing else."
+        return None
+
+    async def check(self) -> None:
+        missing = [said for task_type in self.task_types if (said := self.missing(task_type))]
+        if len(missing) == len(self.task_types):
+            raise Fatal(missing[0])
+
+    async def close(self) -> None:
+        await self.speech.end()
+        await self.completion.end()
+
+    async def submit(self, job: Job, inputs: Sequence[Input]) -> str:
+        if missing := self.missing(job.task_type):
+            raise Fatal(missing)
+        known = self.models(job.task_type)
+        if job.model not in (None, *known):
+            there = f"it has {', '.join(known)}" if known else f"name none: there is one for {job.task_type}"
+            raise SchemaInvalid(f"LOCAL has no model {job.model!r}; {there}.", code="model")
+        await Kept(job).begin(inputs)
+        return job.token
+
+    async def find(self, job: Job) -> str | None:
+        return job.token if await Kept(job).is_there() else None
+
+    async def cancel(self, job: Job) -> Ended:
+        """Nothing happens to a job that nobody polls; what was done of it stays."""
+        return Ended("stopped", "cancelled", "It was stopped before it was done.", "Transient")
+
+    async def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
+        kept = Kept(job)
+        for one in inputs:
+            if result := await kept.result(one.key):
+                yield result
+
+    async def poll(self, job: Job) -> Running | Ended:
+        """Do some of the work. Raises Transient if the model cannot be loaded."""
+        kept = Kept(job)
+        inputs, standing = await kept.inputs(), await kept.standing()
+        left = [one for one in inputs if one.key not in standing.done]
+        if not left:
+            return Ended("done", "succeeded")
+        done = len(inputs) - len(left)
+        if missing := self.missing(job.task_type):  # another worker of the fleet may have it
+            return Running(missing, again_in=pause, done=done)
+        model = self.speech if job.task_type == "transcription" else self.completion
+        if not model.take():
+            return Running("waiting for the model", done=done)
+        try:
+            made, wait = await self._work(job, kept, standing, left, model)
+        finally:
+            model.give()
+        if made == len(left):
+            return Ended("done", "succeeded")
+        return Running("at work", again_in=wait, done=done + made)
+
+    async def _work(
+        self, job: Job, kept: Kept, standing: Standing, left: list[Input], model: Model
+    ) -> tuple[int, timedelta | None]:
+        """For as long as a turn is: how many have a result now, and how long to wait before the next turn."""
+        until = time.monotonic() + turn.total_seconds()
+        made, waits = 0, []
+        for one in sorted(left, key=lambda one: standing.times(one.key)):  # what went wrong before comes last
+            result = await self._do(job, kept, standing, one, model)
+            if isinstance(result, Result):
+                await kept.keep(result)
+                made += 1
+            else:
+                waits.append(result)
+            if time.monotonic() > until:
+                return made, None
+        return made, max(waits, default=None)
+
+    async def _do(self, job: Job, kept: Kept, standing: Standing, one: Input, model: Model) -> Result | timedelta:
+        """The result of an input; or, if it is to be tried again, in how long."""
+        try:
+            return await self._result(job, one, model)
+        except NotLoaded as error:
+            raise Transient(f"The model for {job.task_type} cannot be loaded. {error}", code="not-loaded") from None
+        except Refused as error:
+            return Result(one.key, error=error.message, category=error.category)
+        except Crashed as error:
+            times = standing.wrong[one.key, "crash"] + 1
+            message = f"The model crashed {times} times on this input. {error}"
+            if times >= crashes_most:
+                return Result(one.key, error=message, category="SchemaInvalid")
+            await kept.note(one.key, "crash", times, message)
+            return timedelta(0)
+        except Failure as error:
+            times = standing.wrong[one.key, "failure"] + 1
+            if error.category in ("SchemaInvalid", "Fatal") or times >= failures_most:
+                return Result(one.key, error=error.message, category=error.category or "Fatal")
+            await kept.note(one.key, "failure", times, error.message)
+            return error.retry_after if isinstance(error.retry_after, timedelta) else pause * times
+
+    async def _result(self, job: Job, one: Input, model: Model) -> Result:
+        with scratch() as folder:
+            path = folder / "input"
+            if job.task_type == "transcription":
+                await self._bring(job, one, path)
+                heard = await model.ask({"path": str(path)})
+                return Result(one.key, heard, usage=Usage(SPEECH, cost_cents=Decimal(0)))
+            if wrong := wrong_with(one.body):
+                raise SchemaInvalid(wrong)
+            await in_thread(path.write_text, json.dumps(fitted(one.body)))
+            said = await model.ask({"path": str(path)})
+            usage = Usage(SMOLLM2.name, said["tokens_in"], said["tokens_out"], cost_cents=Decimal(0))
+            return Result(one.key, said["output"], usage=usage)
+
+    async def _bring(self, job: Job, one: Input, path: Path) -> None:
+        """Fetch the recording. Raises Failure."""
+        guard = Guard(self._settings().fetch_networks)
+        await fetch(one.uri, path, objects=job.objects, guard=guard, most_bytes=recording_most_bytes)

@@ -1,0 +1,244 @@
+"""HTTP as all providers speak it: one request, one answer or one of the four categories.
+
+Nothing is tried again here. Who asks for something that must not happen twice reads the failure as the door does:
+RateLimited, SchemaInvalid and Fatal are the server's own word that it did not happen; Transient leaves it open, since
+the answer was lost, late, unreadable, or did not say. No message holds what the request was authorised with, nor what a
+link is signed with.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from holdfast.engine.task import Json
+from holdfast.errors import Fatal, SchemaInvalid, Transient
+from holdfast.remote.certificates import certificates
+from holdfast.remote.http_errors import as_json, redacted, refusal
+from holdfast.remote.retry_after import wait_asked
+
+if TYPE_CHECKING:
+    import httpx
+
+redirects_most = 5
+refusal_most_bytes = 1 << 16
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a server may take: to be reached, between two pieces of its answer, and for all of it."""
+
+    connect: timedelta = timedelta(seconds=10)
+    silence: timedelta = timedelta(seconds=60)
+    whole: timedelta = timedelta(minutes=2)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A good answer, or one with a status that was asked for."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    json: Json = field(repr=False)
+
+    @property
+    def again_in(self) -> timedelta | None:
+        """When to ask again, if the server says so."""
+        return wait_asked(self.headers)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of JSON. One that cannot be read has no value; if it is the last one, and not ended, it was cut off."""
+
+    text: bytes = field(repr=False)
+    json: Json = None
+    cut: bool = False
+
+
+class Transport:
+    """Requests to one server."""
+
+    def __init__(
+        self,
+        url: str,
+        authorisation: Callable[[], Mapping[str, str]] = dict,
+        *,
+        patience: Patience | None = None,
+        most_bytes: int = 16 << 20,
+        line_most_bytes: int = 64 << 20,
+    ) -> None:
+        """`authorisation` gives the headers that let in; asked each time, since keys change. All in them is secret."""
+        self.url = url.rstrip("/")
+        self.patience = patience or Patience()
+        self.most_bytes = most_bytes
+        self.line_most_bytes = line_most_bytes
+        self._authorisation = authorisation
+        self._client: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Json = None,
+        form: Mapping[str, str] | None = None,
+        files: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        expect: Collection[int] = (),
+        signed: bool = False,
+        whole: timedelta | None = None,
+    ) -> Answer:
+        """The answer, if it is one of 2xx or of those expected. Raises a Failure.
+
+        `signed` is for an address that lets in by itself: nothing is added to it.
+        """
+        sent = {"json": json, "data": form, "files": files, "content": content, "params": params}
+        parts = {name: value for name, value in sent.items() if value is not None}
+        time = asyncio.timeout((whole or self.patience.whole).total_seconds())
+        async with self._failing(path), time, self._asked(method, path, parts, headers, signed=signed) as answer:
+            body = await self._body(answer)
+            if not answer.is_success and answer.status_code not in expect:
+                raise self._refusal(path, answer, body)
+            said = as_json(body) if body.strip() else None
+            if answer.is_success and said is None and body.strip():
+                raise self._unreadable(path, answer)
+            return Answer(answer.status_code, answer.headers, said)
+
+    async def lines(
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        signed: bool = False,
+        whole: timedelta = timedelta(hours=1),
+    ) -> AsyncGenerator[Line, None]:
+        """The lines of a file of JSON, as they come; empty ones left out. Follows redirects. Raises a Failure."""
+        left = whole.total_seconds()  # for the server alone: whoever reads the lines takes the time that they need
+        clock = asyncio.get_running_loop().time
+        async with self._failing(path), self._asked("GET", path, {}, headers, signed=signed, follow=True) as answer:
+            if not answer.is_success:
+                raise self._refusal(path, answer, await self._body(answer))
+            if "html" in answer.headers.get("content-type", ""):
+                raise self._unreadable(path, answer)
+            pieces = answer.aiter_bytes()
+            held = bytearray()
+            while True:
+                began = clock()
+                async with asyncio.timeout(left):
+                    piece = await anext(pieces, None)
+                left -= clock() - began
+                if piece is None:
+                    break
+                searched, start = len(held), 0
+                held += piece
+                while (end := held.find(b"\n", max(start, searched))) >= 0:
+                    if text := bytes(held[start:end]).strip():
+                        yield Line(text, as_json(text))
+                    start = end + 1
+                del held[:start]
+                if len(held) > self.line_most_bytes:
+                    raise SchemaInvalid(f"{self._named(path)} has a line of more than {self.line_most_bytes} bytes.")
+            if text := bytes(held).strip():
+                said = as_json(text)
+                yield Line(text, said, cut=said is None)
+
+    async def close(self) -> None:
+        """Give back the connections; the next request opens new ones."""
+        if self._client:
+            _, client = self._client
+            self._client = None
+            await client.aclose()
+
+    @contextlib.asynccontextmanager
+    async def _asked(
+        self,
+        method: str,
+        path: str,
+        parts: Mapping[str, Any],
+        headers: Mapping[str, str] | None,
+        *,
+        signed: bool,
+        follow: bool = False,
+    ) -> AsyncIterator["httpx.Response"]:
+        url = self._address(path)
+        own = {} if signed else dict(self._authorisation())
+        async with contextlib.AsyncExitStack() as stack:
+            for _ in range(redirects_most):
+                sent = {**own, **(headers or {})}
+                answer = await stack.enter_async_context(self._open().stream(method, url, headers=sent, **parts))
+                if not (follow and answer.has_redirect_location):
+                    yield answer
+                    return
+                target = urljoin(url, answer.headers["location"])
+                own = own if origin(target) == origin(url) else {}  # the key is for nobody else
+                if url.startswith("https:") and not target.startswith("https:"):
+                    raise Fatal(f"{self._named(path)} leads away from https.")
+                url = target
+            raise Fatal(f"{self._named(path)} leads on and on.")
+
+    def _open(self) -> "httpx.AsyncClient":
+        """The client of this event loop; one of a loop that has gone is of no use."""
+        import httpx  # takes its time, and most processes ask nobody
+
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._client[0] is not loop:
+            silence, connect = self.patience.silence.total_seconds(), self.patience.connect.total_seconds()
+            limits = httpx.Limits(max_connections=64, max_keepalive_connections=16)
+            timeout = httpx.Timeout(silence, connect=connect)
+            self._client = loop, httpx.AsyncClient(timeout=timeout, limits=limits, verify=certificates())
+        return self._client[1]
+
+    @contextlib.asynccontextmanager
+    async def _failing(self, path: str) -> AsyncIterator[None]:
+        """What goes wrong on the way, as Transient."""
+        import httpx
+
+        try:
+            yield
+        except TimeoutError:
+            raise Transient(f"{self._named(path)} took too long to answer.") from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise Fatal(f"{self._named(path)} is no address: {redacted(str(error), self._secrets())}.") from None
+        except httpx.RequestError as error:  # its words may hold the whole address
+            raise Transient(f"{self._named(path)} does not answer: {type(error).__name__}.") from None
+
+    async def _body(self, answer: "httpx.Response") -> bytes:
+        """The body, of a refusal only as much as may be told. Raises Transient if it is too large."""
+        held = bytearray()
+        async for piece in answer.aiter_bytes():
+            held += piece
+            if not answer.is_success and len(held) > refusal_most_bytes:
+                break
+            if len(held) > self.most_bytes:
+                raise Transient(f"{self._named(str(answer.url))} answers more than {self.most_bytes} bytes.")
+        return bytes(held)
+
+    def _refusal(self, path: str, answer: "httpx.Response", body: bytes) -> Exception:
+        return refusal(self._named(path), answer.status_code, answer.headers, body, secrets=self._secrets())
+
+    def _unreadable(self, path: str, answer: "httpx.Response") -> Transient:
+        kind = answer.headers.get("content-type", "").partition(";")[0] or "something"
+        return Transient(f"{self._named(path)} answers {answer.status_code}, but with {kind} instead of JSON.")
+
+    def _address(self, path: str) -> str:
+        return path if path.startswith(("http://", "https://")) else f"{self.url}/{path.lstrip('/')}"
+
+    def _named(self, path: str) -> str:
+        """The address for people: without what follows the question mark."""
+        return redacted(self._address(path).partition("?")[0], self._secrets())
+
+    def _secrets(self) -> Iterator[str]:
+        for value in self._authorisation().values():
+            yield value
+            yield value.rpartition(" ")[2]
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)

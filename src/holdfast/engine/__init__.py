@@ -1,0 +1,1 @@
+"""What a task is: the only package that speaks SQL about tasks."""

@@ -1,0 +1,122 @@
+"""What is said to the kernel by those who run tasks, and asked by those who start them, whatever carries it.
+
+`Store` says it in SQL; `remote.worker` and `remote.client` say it over HTTP, to a server that has the database. Who is
+typed by these cannot tell which. A new word is a method here, one in each of them, and a route.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.task import (
+    Asked,
+    Beat,
+    Checkpoint,
+    Checkpointed,
+    Completion,
+    Ended,
+    Event,
+    Explanation,
+    Grant,
+    Json,
+    Lease,
+    Proof,
+    Settled,
+    Settlement,
+    Step,
+    Submission,
+    Submitted,
+    Upstream,
+)
+
+C = TypeVar("C", bound=Calls)
+
+
+class Words(Protocol):
+    """What a worker says. Of each call, `Store` tells what it does and what it raises."""
+
+    async def hello(
+        self, worker: str, *, label: str, queues: Sequence[str], names: Sequence[str] | None, slots: int,
+        tasks: Mapping[str, Mapping[str, Json]] | None = None,
+    ) -> None:  # fmt: skip
+        """Who works here and on what."""
+
+    async def turn(
+        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, *, lasting: timedelta, worker: str,
+        names: Sequence[str] | None = None, since: tuple[datetime, UUID] | None = None,
+    ) -> tuple[dict[UUID, str], list[Lease]]:  # fmt: skip
+        """Settle, then claim up to `n`. Not said twice by itself: the names of what was claimed may be lost."""
+
+    async def heartbeat(
+        self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
+    ) -> dict[UUID, Beat]:
+        """Extend these leases."""
+
+    async def held_steps(self, lease: Proof) -> list[Step]:
+        """The steps of a task that is held."""
+
+    async def held_upstream(self, lease: Proof) -> list[Upstream]:
+        """What a task that is held has waited for."""
+
+    async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
+        """Write a question down, unless it is there."""
+
+    async def checkpoint(self, *checkpoints: Checkpoint) -> list[Checkpointed]:
+        """Keep what is done."""
+
+    async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
+        """Write an event of a step down."""
+
+    async def settle(self, *settlements: Settlement) -> list[Settled]:
+        """End these leases."""
+
+    async def deliver(self, *completions: Completion) -> list[Settled]:
+        """End these leases, and publish what they have put out."""
+
+    async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
+        """Take a share of a budget."""
+
+    async def heed(self, name: str, until: datetime) -> None:
+        """Let nobody spend of a budget until then, also of one that nobody has counted until now."""
+
+    def room(self, kind: type[C]) -> C:
+        """What handlers ask besides: the marked methods of this room can be called."""
+
+    async def idle(self, worker: str) -> timedelta | None:
+        """This worker is about to sleep; how long until something falls due."""
+
+    async def lose_these(self, leases: Sequence[Proof]) -> int:
+        """A process died while it was running these."""
+
+    async def hand_back(self, worker: str, kept: Iterable[UUID] = ()) -> int:
+        """Give back what this worker holds, but for these."""
+
+    async def goodbye(self, worker: str) -> None:
+        """This worker is gone."""
+
+
+class Answers(Protocol):
+    """What is asked by who starts tasks and waits for them."""
+
+    async def make_queue(self, name: str) -> None:
+        """A queue that tasks are to wait in."""
+
+    async def submit(self, *tasks: Submission) -> list[Submitted]:
+        """Make these tasks, all or none."""
+
+    async def read(self, task_id: UUID | str) -> dict[str, Any]:
+        """All that is known of a task."""
+
+    async def outcomes(self, ids: Iterable[UUID | str]) -> dict[UUID, Ended | None]:
+        """How those of these tasks ended that have."""
+
+    async def events(self, task_id: UUID | str) -> list[Event]:
+        """Its moves, oldest first."""
+
+    async def explain(self, task_id: UUID | str) -> Explanation:
+        """Why it is where it is."""
+
+    async def cancel(self, task_id: UUID | str, reason: str | None = None) -> str:
+        """Cancel it."""

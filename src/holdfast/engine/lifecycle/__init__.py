@@ -1,0 +1,1 @@
+"""Lifecycles: the model, its validation, its pictures. No database."""

@@ -1,0 +1,1 @@
+"""The store: one method per SQL function, and what crosses between Python and Postgres."""

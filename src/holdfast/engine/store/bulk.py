@@ -1,0 +1,103 @@
+"""Many tasks cancelled or retried, page by page. Repeating is safe: what is done does not fit any more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
+
+Action = Literal["cancel", "retry"]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """The tasks that fit all that is given; those of `list_tasks`."""
+
+    lifecycle: str | None = None
+    state: str | None = None
+    actor: str | None = None
+    outcome: str | None = None
+    queue: str | None = None
+    name: str | None = None
+    owner: str | None = None
+    live: bool | None = None
+    tag: str | None = None
+
+    @property
+    def are_none(self) -> bool:
+        return all(value is None for value in vars(self).values())
+
+    def words(self) -> list[str | bool | None]:
+        """As the functions take them. Raises RequestInvalid."""
+        return [encode.text(value) if isinstance(value, str) else value for value in vars(self).values()]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """So many of those that fit are in this state."""
+
+    lifecycle: str
+    state: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Look:
+    """How many would be done, counted up to 10,000, and in which states they are."""
+
+    number: int
+    capped: bool
+    groups: Sequence[Sample]
+
+
+@dataclass(frozen=True)
+class Undone:
+    """A task that stays as it is, and why."""
+
+    task_id: UUID
+    code: str
+    detail: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Did:
+    """What became of a page; `requested` of the done ones are with workers, who were told. Go on from `next`."""
+
+    done: int
+    requested: int
+    refused: Sequence[Undone]
+    next: UUID | None
+
+
+class Bulks(Calls):
+    """Many tasks at once."""
+
+    async def bulk_look(self, action: Action, filters: Filters) -> Look:
+        """What `bulk` would do. Changes nothing. Raises RequestInvalid."""
+        query = "select * from holdfast.bulk_look($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+        row = (await self._rows(query, encode.text(action), *filters.words(), patience=4))[0]
+        return Look(row["number"], row["capped"], [Sample(**one) for one in encode.load(row["groups"])])
+
+    async def bulk(
+        self,
+        action: Action,
+        filters: Filters,
+        by: str,
+        *,
+        reason: str | None = None,
+        cursor: UUID | str | None = None,
+        limit: int = 200,
+    ) -> Did:
+        """Cancel or retry up to `limit` that fit, each for itself. Raises RequestInvalid, and then did nothing."""
+        before = None if cursor is None else encode.task_id(cursor)
+        query = "select * from holdfast.bulk($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+        given = (encode.text(action), encode.text(by), *filters.words(), encode.text(reason), before, limit)
+        row = (await self._rows(query, *given, patience=4))[0]
+        refused = [
+            Undone(UUID(one["task_id"]), encode.code_of(one["sqlstate"]), one["detail"], one["fix"])
+            for one in encode.load(row["refused"])
+        ]
+        return Did(row["done"], row["requested"], refused, row["next"])

@@ -1,0 +1,109 @@
+"""How a function of the kernel is called: what Postgres raised comes back as the class of the same SQLSTATE.
+
+A call that was broken off by a deadlock is made again, and so is one whose connection was lost, if making it twice does
+no harm. Each call is one statement, so a transaction pooler may stand in between. No call waits for ever: a connection
+may be half-open, so that what was asked or the answer to it never arrives.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeVar
+
+import asyncpg
+import asyncpg.pool
+
+from holdfast.backoff import CHANCE
+from holdfast.engine.store import encode
+from holdfast.errors import DatabaseError, DatabaseUnreachable
+from holdfast.postgres.connections import DRIVER_ERRORS
+
+calls_at_most = 8
+answer_within_seconds = 30.0
+release_within_seconds = 2.0
+asked_again_seconds = 0.2
+
+T = TypeVar("T")
+
+RELEASING: set[asyncio.Task[None]] = set()
+"""Connections that are being given back while nobody waits for it."""
+
+
+class Calls:
+    """Calls over a pool, or over one connection whose transaction the caller commits."""
+
+    def __init__(
+        self, source: asyncpg.Pool | asyncpg.Connection, *, answer_within_seconds: float = answer_within_seconds
+    ) -> None:
+        self._source = source
+        self._answer_within_seconds = answer_within_seconds
+        self._is_theirs = isinstance(source, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy))
+
+    @classmethod
+    def beside(cls, other: "Calls") -> Self:
+        """The functions of another room, called over the same connections."""
+        return cls(other._source, answer_within_seconds=other._answer_within_seconds)
+
+    async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
+        return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
+
+    async def _rows(
+        self, query: str, *arguments: Any, repeatable: bool = True, patience: float | None = 1
+    ) -> list[asyncpg.Record]:
+        """Ask, and ask again where that is safe. Raises what Postgres raised, as a class of ours.
+
+        Patience is how many times longer than usual an answer may take; None is for ever.
+        """
+        within = patience and patience * self._answer_within_seconds
+        for call in range(1, calls_at_most + 1):
+            try:
+                return await self._fetch(query, arguments, within)
+            except (asyncpg.DeadlockDetectedError, asyncpg.SerializationError) as error:
+                if self._is_theirs:
+                    raise
+                if call == calls_at_most:
+                    raise encode.unreachable(error) from error
+            except asyncpg.PostgresError as error:
+                if not encode.is_lost_connection(error):
+                    raise encode.translated(error) from error
+                if call == calls_at_most or not repeatable or self._is_theirs:
+                    raise encode.unreachable(error) from error
+            except DRIVER_ERRORS as error:
+                if call == calls_at_most or not repeatable or self._is_theirs:
+                    raise encode.unreachable(error) from error
+            await asyncio.sleep(CHANCE.uniform(0, 0.02 * 2**call))
+        raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
+
+    async def _fetch(self, query: str, arguments: tuple[Any, ...], within: float | None) -> list[asyncpg.Record]:
+        if not isinstance(self._source, asyncpg.Pool):
+            rows: list[asyncpg.Record] = await self._source.fetch(query, *arguments)
+            return rows
+        async with asyncio.timeout(within):
+            connection = await self._source.acquire()
+            try:
+                rows = list(await connection.fetch(query, *arguments))
+            except asyncio.CancelledError:  # whoever waits no more must not wait for this instead: leases run out
+                releasing = asyncio.create_task(self._release(connection))
+                RELEASING.add(releasing)
+                releasing.add_done_callback(RELEASING.discard)
+                raise
+            except BaseException:
+                await self._release(connection)
+                raise
+            await self._release(connection)
+            return rows
+
+    async def _release(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:
+        """Give a connection back. After a cancellation the pool waits for the server's word that it has stopped; where
+        none comes the connection is given up, so that the place in the pool is not lost with it."""
+        with contextlib.suppress(*DRIVER_ERRORS):
+            await self._source.release(connection, timeout=release_within_seconds)
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer of the database, however long it is away: that is no failure of who works on a task."""
+    while True:
+        try:
+            return await ask()
+        except DatabaseError:
+            await asyncio.sleep(asked_again_seconds)

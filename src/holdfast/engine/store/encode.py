@@ -1,0 +1,324 @@
+"""How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+from uuid import UUID
+
+import asyncpg
+
+from holdfast import errors
+from holdfast.engine.task import (
+    Cancelled,
+    Checkpoint,
+    Completion,
+    Done,
+    Failed,
+    Json,
+    Later,
+    Lease,
+    Move,
+    Moved,
+    Output,
+    Partial,
+    Proof,
+    Settlement,
+    Submission,
+)
+from holdfast.errors import (
+    DatabaseForbidden,
+    DatabaseUnreachable,
+    HoldfastError,
+    MoveRefused,
+    PayloadInvalid,
+    RequestInvalid,
+    SchemaMissing,
+    TaskBusy,
+    TaskExpired,
+)
+
+T = TypeVar("T")
+DECODER = json.JSONDecoder()
+
+longest_message = 20_000
+longest_budget = 200
+
+SUBMIT = (
+    "select id, created from holdfast.submit_many("
+    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) order by place"
+)
+SETTLE = "select * from holdfast.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+CHECKPOINT = "select * from holdfast.checkpoint($1, $2, $3, $4, $5, $6, $7)"
+
+BY_SQLSTATE = {
+    kind.sqlstate: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, HoldfastError) and kind.sqlstate and "sqlstate" in vars(kind)
+}
+
+
+def dump(value: Json) -> str | None:
+    """JSON that Postgres takes. None stays null. Raises PayloadInvalid."""
+    if value is None:
+        return None
+    try:
+        return json.dumps(value, allow_nan=False)
+    except RecursionError as error:
+        raise PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.") from error
+    except (TypeError, ValueError) as error:
+        raise PayloadInvalid(
+            f"{error}.", fix="Pass strings, numbers, booleans, None, and lists and dictionaries of these."
+        ) from error
+
+
+def load(text: str | None) -> Json:
+    return None if text is None else json.loads(text)
+
+
+def text(value: str | None) -> str | None:
+    """A string that Postgres takes. Raises RequestInvalid or PayloadInvalid."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise RequestInvalid(f"{value!r} is no string.", fix="Pass text.")
+    if "\0" in value or not (value.isascii() or all(not "\ud800" <= sign <= "\udfff" for sign in value)):
+        raise PayloadInvalid("It holds a character that is none (NUL or half of a pair).", fix="Leave it out.")
+    return value
+
+
+def readable(message: str) -> str:
+    """The text of an error as it can be kept: a failure must be settled, whatever its message holds."""
+    return sound(str(message))[:longest_message]
+
+
+def sound(text: str) -> str:
+    """A text without what Postgres cannot keep: NUL, and half pairs of surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def number(value: float | Decimal) -> Decimal:
+    """A number that Postgres takes exactly. Raises RequestInvalid."""
+    try:
+        return Decimal(str(value))
+    except (InvalidOperation, ValueError) as error:
+        raise RequestInvalid("That is no number to reckon with.", fix="Pass an int, a float or a Decimal.") from error
+
+
+def whole(value: int | None) -> int | None:
+    """A whole number. Raises RequestInvalid, where the driver would cut a fraction off."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise RequestInvalid(f"{value!r} is no whole number.", fix="Pass an int.")
+    return value
+
+
+def task_id(value: UUID | str) -> UUID:
+    """An id. Raises RequestInvalid for what is none."""
+    try:
+        return value if isinstance(value, UUID) else UUID(value)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise RequestInvalid(
+            f"{value!r} is not the id of a task.", fix="Ids look like 01b8dac5-b400-730f-8c80-71bbed710aed."
+        ) from error
+
+
+def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
+    """The arguments of SUBMIT."""
+    edges = [(place, *edge) for place, task in enumerate(tasks, 1) for edge in waits(task)]
+    parents = [task.parent for task in tasks]
+    return (
+        [text(task.lifecycle) for task in tasks],
+        [text(task.name) for task in tasks],
+        [dump({} if task.payload is None else task.payload) for task in tasks],
+        filled(text(task.queue) for task in tasks),
+        filled(whole(task.priority) for task in tasks),
+        filled(text(task.key) for task in tasks),
+        filled(task.delay for task in tasks),
+        filled(task.run_at for task in tasks),
+        filled(whole(task.max_attempts) for task in tasks),
+        [text(task.owner) for task in tasks],
+        *(_ids_and_places(parents) if any(parent is not None for parent in parents) else (None, None)),
+        filled(text(task.limit_key) for task in tasks),
+        filled(whole(task.limit_to) for task in tasks),
+        filled(task.time_limit for task in tasks),
+        [place for place, _, _ in edges] or None,
+        *(_ids_and_places([other for _, other, _ in edges]) if edges else (None, None)),
+        [policy for _, _, policy in edges] or None,
+        filled(dump(list(task.tags)) if task.tags else None for task in tasks),
+        filled(text(task.trace) for task in tasks),
+    )
+
+
+def waits(task: Submission) -> list[tuple[UUID | int, str]]:
+    """What a task waits for, and for each what follows from a bad end. Raises RequestInvalid."""
+    if isinstance(task.after, Mapping):
+        return list(task.after.items())
+    if isinstance(task.after, str) or not isinstance(task.after, Sequence):
+        raise RequestInvalid(f"after={task.after!r} is no list of tasks.", fix="Pass a list of ids or places.")
+    return [(other, task.on_failure) for other in task.after]
+
+
+def filled(column: Iterable[T]) -> list[T] | None:
+    """A column; null if nothing stands in it, which costs neither side anything."""
+    found = list(column)
+    return found if any(one is not None for one in found) else None
+
+
+def _ids_and_places(given: Sequence[UUID | int | str | None]) -> tuple[list[UUID | None], list[int | None]]:
+    """Tasks that exist, and tasks by their place in this call (counted from 0 in Python, from 1 in SQL)."""
+    places = [one + 1 if isinstance(one, int) else None for one in given]
+    ids = [None if one is None or isinstance(one, int) else task_id(one) for one in given]
+    return ids, places
+
+
+def proofs(leases: Sequence[Proof]) -> tuple[list[UUID], list[int], list[UUID]]:
+    return [one.task_id for one in leases], [one.attempt for one in leases], [one.token for one in leases]
+
+
+def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
+    """The arguments of CHECKPOINT."""
+    return (
+        *proofs([one.lease for one in given]),
+        [text(one.step) for one in given],
+        [dump(one.result) for one in given],
+        [one.to for one in given],
+        filled(dump(one.usage) for one in given),
+    )
+
+
+def settlements(given: Sequence[Settlement]) -> tuple[Any, ...]:
+    """The arguments of SETTLE: outcome, to, delay, due, category, step and body behind the proofs."""
+    kinds, *others = zip(*(columns(outcome) for _, outcome in given), strict=True) if given else [()] * 7
+    return (*proofs([lease for lease, _ in given]), kinds, *map(filled, others))
+
+
+def completions(given: Sequence[Completion]) -> tuple[Any, ...]:
+    """The arguments of holdfast.complete: what settle takes but `to` and `due`, then the events."""
+    *proven, kind, _, delay, _, category, step, body = settlements([(one.proof, one.outcome) for one in given])
+    events = [(one.proof.task_id, *event) for one in given for event in one.events]
+    tasks, kinds, steps, data = zip(*events, strict=True) if events else ((), (), (), ())
+    return (*proven, kind, category, step, delay, body, tasks, kinds, steps, [dump(one) for one in data])
+
+
+def deliveries(given: Sequence[Completion]) -> tuple[Any, ...]:
+    """The arguments of holdfast.deliver: what complete takes, then the outputs."""
+    outputs = [
+        (one.proof.task_id, output(made))
+        for one in given if isinstance(one.outcome, Done)
+        for made in one.outcome.outputs
+    ]  # fmt: skip
+    bare = [
+        replace(one, outcome=Done(one.outcome.result)) if isinstance(one.outcome, Done) else one for one in given
+    ]  # fmt: skip
+    return (*completions(bare), [task for task, _ in outputs], [dump(made) for _, made in outputs])
+
+
+def output(made: Output) -> dict[str, Json]:
+    """An output as JSON, without what it does not say."""
+    return {name: value for name, value in vars(made).items() if value is not None}
+
+
+def columns(outcome: object) -> tuple[Any, ...]:
+    """An outcome as outcome, to, delay, due, category, step and body. Raises RequestInvalid."""
+    match outcome:
+        case Done(result, outputs):
+            if outputs:
+                raise RequestInvalid("Outputs are published with the end of their task.", fix="Use store.deliver(...).")
+            return "done", None, None, None, None, None, dump(result)
+        case Partial(result):
+            return "partial", None, None, None, None, None, dump(result)
+        case Moved(to, body, delay):
+            return "moved", to, delay, None, None, None, dump(body)
+        case Later(delay, at, kind, message, steps):
+            why: dict[str, Json] = {"kind": kind} if kind else {}
+            why |= {"message": readable(message)} if message else {}
+            why |= {"steps": list(steps)} if steps else {}
+            return "later", None, delay, at, None, None, dump(why or None)
+        case Failed(category, message, code, step, delay, at, budget):
+            error = {"message": readable(message)} | ({"code": readable(code)} if code else {})
+            error |= {"budget": readable(budget)[:longest_budget]} if budget else {}
+            return "failed", None, delay, at, category, text(step), dump(error)
+        case Cancelled(reason):
+            return "cancelled", None, None, None, None, None, dump({"reason": reason} if reason else None)
+    raise RequestInvalid(f"{outcome!r} is no outcome.", fix="Use Done, Partial, Moved, Later, Failed or Cancelled.")
+
+
+def leases(rows: Sequence[asyncpg.Record]) -> list[Lease]:
+    """Rows as this release knows them. Written into the objects themselves: setting each field of a frozen class by its
+    name takes several times as long, and a worker reads tens of thousands in a second."""
+    names = tuple(rows[0].keys()) if rows else ()
+    found = []
+    for row in rows:
+        fields = dict(zip(names, row, strict=True))
+        fields["payload"] = DECODER.raw_decode(fields["payload"])[0]
+        lease = object.__new__(Lease)
+        object.__setattr__(lease, "__dict__", fields)
+        found.append(lease)
+    return found
+
+
+def known(kind: type[T], row: asyncpg.Record | Mapping[str, Any], *json_names: str) -> T:
+    """A row as this release knows it: a newer one may have added to it while this process runs."""
+    fields: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
+    return kind(**{name: load(row[name]) if name in json_names else row[name] for name in fields if name in row})
+
+
+def move(row: asyncpg.Record) -> Move:
+    return known(Move, row, "data")
+
+
+def refuse_expired(status: str, given: UUID | str, state: str) -> None:
+    if status == "expired":
+        raise TaskExpired(f"Task {given} is {state} now.", fix="Begin anew with a new task.")
+
+
+def translated(error: asyncpg.PostgresError) -> HoldfastError:
+    """What Postgres raised, as the class of its SQLSTATE. What is no error of ours is raised as it is."""
+    kind = BY_SQLSTATE.get(error.sqlstate)
+    if kind:
+        return kind(str(error.message), fix=error.hint or "")
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        return TaskBusy(f"{error}.", fix="Ask again. Whoever submits or cancels in a transaction should end it soon.")
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return DatabaseForbidden(f"{error}.", fix="As the owner of the schema: grant holdfast_app to <role>")
+    if isinstance(error, (asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError)):
+        return SchemaMissing(f"{error}.", fix="Run `holdfast db migrate`.")
+    if isinstance(error, asyncpg.exceptions.StatementTooComplexError):
+        return PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.")
+    if isinstance(error, asyncpg.DataError):
+        return unsendable(error)
+    raise error
+
+
+def code_of(sqlstate: str) -> str:
+    """The code of the error that a SQLSTATE stands for; one that is not ours was raised by a lifecycle's effects."""
+    return BY_SQLSTATE.get(sqlstate, MoveRefused).http_code
+
+
+def unsendable(error: Exception) -> HoldfastError:
+    """A value that the driver or Postgres could not make sense of."""
+    said = str(getattr(error, "detail", None) or error)
+    if isinstance(
+        error, (asyncpg.exceptions.UntranslatableCharacterError, asyncpg.exceptions.InvalidTextRepresentationError)
+    ):
+        return PayloadInvalid(said, fix="Leave out NUL and half pairs of surrogates; write huge numbers as strings.")
+    return RequestInvalid(said, fix="Check the types and the size of what you pass.")
+
+
+def is_lost_connection(error: asyncpg.PostgresError) -> bool:
+    """The server is going, has just come, or has no room or no patience: nothing of what was asked is wrong."""
+    return isinstance(
+        error,
+        (
+            asyncpg.exceptions.OperatorInterventionError,
+            asyncpg.exceptions.PostgresConnectionError,
+            asyncpg.exceptions.InsufficientResourcesError,
+        ),
+    )
+
+
+def unreachable(error: Exception) -> DatabaseUnreachable:
+    said = str(error) or ("No answer came in time." if isinstance(error, TimeoutError) else type(error).__name__)
+    return DatabaseUnreachable(said, fix="What was asked may have happened: look before you ask again.")

@@ -1,0 +1,245 @@
+"""The inbox: what failed for good and waits for a person, and what a person does about it.
+
+An entry is handled once: it is retried, resolved or discarded, and keeps who did it and when. Whoever comes second is
+refused and told by whom.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+from uuid import UUID
+
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.task import Json
+
+T = TypeVar("T")
+Handled = Literal["open", "handled", "all"]
+Action = Literal["retry", "resolve", "discard"]
+
+
+@dataclass(frozen=True)
+class Which:
+    """The entries that fit all that is given."""
+
+    signature: str | None = None
+    category: str | None = None
+    lifecycle: str | None = None
+    name: str | None = None
+    step: str | None = None
+    owner: str | None = None
+
+    def words(self) -> list[str | None]:
+        """As the functions take them. Raises RequestInvalid."""
+        return [encode.text(word) for word in vars(self).values()]
+
+
+ANY = Which()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Open entries that are alike: what they have in common, one message, how many, and the newest of them."""
+
+    signature: str
+    lifecycle: str | None
+    name: str | None
+    step: str | None
+    category: str
+    message: str | None
+    number: int
+    capped: bool
+    first_at: datetime
+    last_at: datetime
+    newest: UUID
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One failure, and what was done about it. Of a task that was forgotten early on, less is known."""
+
+    id: UUID
+    task_id: UUID
+    lifecycle: str | None
+    name: str | None
+    owner: str | None
+    state: str | None
+    step: str | None
+    category: str
+    signature: str
+    message: str | None
+    at: datetime
+    resolved_at: datetime | None
+    resolved_by: str | None
+    resolution: Literal["retried", "resolved", "discarded"] | None
+    note: str | None
+    retried_as: UUID | None
+    about: str | None
+    """What its payload is about, where that has a name or an address: the document."""
+
+
+@dataclass(frozen=True)
+class WholeEntry(Entry):
+    """An entry with all that a person needs to decide. `steps` are those that its task came to, in their order.
+
+    The task is None once it is forgotten. `diff` is what a retry changed of the payload.
+    """
+
+    error: Json
+    diff: Sequence[Mapping[str, Any]] | None
+    task: Mapping[str, Any] | None
+    payload: Json = field(repr=False)
+    steps: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A page, the newest first; like any page it may be short and still have a next."""
+
+    items: Sequence[Entry]
+    next: UUID | None
+    approx_count: int
+    capped: bool
+
+
+@dataclass(frozen=True)
+class Handling:
+    """An entry that was handled; with the task that runs instead, if it was retried and not only tried."""
+
+    id: UUID
+    task_id: UUID
+    retried_as: UUID | None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An entry that stays as it is, and why."""
+
+    id: UUID
+    task_id: UUID | None
+    code: str
+    detail: str
+    fix: str
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """What became of many. Those that fit the filter and are left begin at `next`."""
+
+    handled: Sequence[Handling]
+    refused: Sequence[Refusal]
+    next: UUID | None
+    remaining: int
+    capped: bool
+
+
+class Inbox(Calls):
+    """Failures, seen and handled."""
+
+    async def inbox(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
+        """What waits for a person, newest first, with its whole error."""
+        rows = await self._rows("select * from holdfast.inbox($1, $2)", everything, limit)
+        return [{**row, "error": encode.load(row["error"])} for row in rows]
+
+    async def inbox_groups(self, which: Which = ANY, *, limit: int = 50) -> list[Group]:
+        """Open entries by what they have in common, those with the newest failure first."""
+        query = "select * from holdfast.inbox_groups($1, $2, $3, $4, $5, $6, $7)"
+        return [encode.known(Group, row) for row in await self._rows(query, *which.words(), limit)]
+
+    async def inbox_items(
+        self, which: Which = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
+    ) -> Entries:
+        """Entries that fit, the newest first; `cursor` is the `next` of the page before."""
+        before = None if cursor is None else encode.task_id(cursor)
+        query = "select * from holdfast.inbox_items($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+        row = (await self._rows(query, *which.words(), encode.text(handled), before, limit))[0]
+        items = [read(Entry, each) for each in encode.load(row["items"])]
+        return Entries(items, row["next"], row["approx_count"], row["capped"])
+
+    async def inbox_entry(self, entry: UUID | str) -> WholeEntry:
+        """One entry with everything. Raises TaskNotFound."""
+        return read(
+            WholeEntry, encode.load(await self._value("select holdfast.inbox_entry($1)", encode.task_id(entry)))
+        )
+
+    async def find_entries(self, prefix: str, limit: int = 10) -> list[tuple[UUID, UUID, bool]]:
+        """Entries whose id, or whose task's, begins so: entry, task, whether it is open. Raises RequestInvalid."""
+        rows = await self._rows("select * from holdfast.find_entries($1, $2)", encode.text(prefix), limit)
+        return [(row["id"], row["task_id"], row["open"]) for row in rows]
+
+    async def entry_neighbours(self, ids: Iterable[UUID]) -> dict[UUID, list[UUID | None]]:
+        """The ids beside each of these, among those of entries and of their tasks."""
+        rows = await self._rows("select * from holdfast.entry_neighbours($1)", list(ids))
+        return {row["id"]: list(row["others"]) for row in rows}
+
+    async def inbox_retry(
+        self,
+        entry: UUID | str,
+        by: str,
+        *,
+        from_step: str | None = None,
+        payload: Json = None,
+        note: str | None = None,
+    ) -> UUID:
+        """Run its task again as a new one, which is returned. Raises MoveRefused if it was handled, or StepUnknown."""
+        query = "select holdfast.inbox_retry($1, $2, $3, $4, $5)"
+        given = (
+            encode.task_id(entry),
+            encode.text(by),
+            encode.text(from_step),
+            encode.dump(payload),
+            encode.text(note),
+        )
+        answer: UUID = await self._value(query, *given, repeatable=False)
+        return answer
+
+    async def resolve(self, entry: UUID | str, by: str, note: str | None = None) -> None:
+        """Say that it was dealt with. Raises MoveRefused if it was handled."""
+        await self._close("resolve", entry, by, note)
+
+    async def discard(self, entry: UUID | str, by: str, note: str | None = None) -> None:
+        """Say that nobody needs what failed. Raises MoveRefused if it was handled."""
+        await self._close("discard", entry, by, note)
+
+    async def _close(self, verb: str, entry: UUID | str, by: str, note: str | None) -> None:
+        given = (encode.task_id(entry), encode.text(by), encode.text(note))
+        await self._value(f"select holdfast.{verb}($1, $2, $3)", *given, repeatable=False)
+
+    async def inbox_bulk(
+        self,
+        action: Action,
+        by: str,
+        *,
+        ids: Iterable[UUID | str] | None = None,
+        which: Which = ANY,
+        before: datetime | None = None,
+        cursor: UUID | str | None = None,
+        note: str | None = None,
+        from_step: str | None = None,
+        dry_run: bool = False,
+        limit: int = 1000,
+    ) -> Bulk:
+        """Handle these entries, or those that fit, the newest first, each for itself. A dry run only answers.
+
+        Raises RequestInvalid, and then nothing was written.
+        """
+        given = (
+            encode.text(action), encode.text(by), None if ids is None else [encode.task_id(one) for one in ids],
+            *which.words(), before, None if cursor is None else encode.task_id(cursor), encode.text(note),
+            encode.text(from_step), dry_run, limit,
+        )  # fmt: skip
+        query = "select * from holdfast.inbox_bulk($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+        row = (await self._rows(query, *given, repeatable=False, patience=4))[0]
+        handled = [read(Handling, {"retried_as": None, **one}) for one in encode.load(row["handled"])]
+        refused = [
+            read(Refusal, {"code": encode.code_of(one["sqlstate"]), **one}) for one in encode.load(row["refused"])
+        ]
+        return Bulk(handled, refused, row["next"], row["remaining"], row["capped"])
+
+
+def read(kind: type[T], found: dict[str, Any]) -> T:
+    """An object of the database, with its ids and times as such."""
+    ids = {name: UUID(found[name]) for name in ("id", "task_id", "retried_as") if found.get(name)}
+    times = {name: datetime.fromisoformat(found[name]) for name in ("at", "resolved_at") if found.get(name)}
+    return encode.known(kind, found | ids | times)

@@ -1,0 +1,160 @@
+"""The kernel's functions that only look: one short method for each, of the same name. None of them takes a lock."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from holdfast.engine.store import encode
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.records import Attempt, Count, Link, Page, Queue, Worker
+from holdfast.engine.task import Ended, Event, Explanation, Moves, Step, StepEvent, Upstream
+
+
+class Looking(Calls):
+    """What can be seen of tasks, queues and workers."""
+
+    async def read(self, task_id: UUID | str) -> dict[str, Any]:
+        """A task, live or finished. Raises TaskNotFound."""
+        found: dict[str, Any] = encode.load(await self._value("select holdfast.read($1)", encode.task_id(task_id)))
+        return found
+
+    async def outcomes(self, ids: Iterable[UUID | str]) -> dict[UUID, Ended | None]:
+        """How those of these tasks ended that have; None for one that is not there. Others are missing."""
+        rows = await self._rows("select * from holdfast.outcomes($1)", [encode.task_id(task) for task in ids])
+        return {row["task_id"]: encode.known(Ended, row, "result", "note") if row["outcome"] else None for row in rows}
+
+    async def upstream(self, task_id: UUID | str) -> list[Upstream]:
+        """What it waited for, or waits for, by name."""
+        rows = await self._rows("select * from holdfast.upstream($1)", encode.task_id(task_id))
+        return [encode.known(Upstream, row, "result") for row in rows]
+
+    async def events(self, task_id: UUID | str) -> list[Event]:
+        """Its moves, oldest first."""
+        rows = await self._rows("select * from holdfast.events($1)", encode.task_id(task_id))
+        return [encode.known(Event, row, "data") for row in rows]
+
+    async def steps(self, task_id: UUID | str) -> list[Step]:
+        """Its steps, in the order in which they were completed."""
+        rows = await self._rows("select * from holdfast.steps($1)", encode.task_id(task_id))
+        return [encode.known(Step, row, "result") for row in rows]
+
+    async def step_events(self, task_id: UUID | str) -> list[StepEvent]:
+        """What happened within it, oldest first."""
+        rows = await self._rows("select * from holdfast.step_events($1)", encode.task_id(task_id))
+        return [encode.known(StepEvent, row, "data") for row in rows]
+
+    async def feed(
+        self,
+        cursor: str | None = None,
+        limit: int = 500,
+        *,
+        lifecycles: Sequence[str] | None = None,
+        tasks: Sequence[UUID] | None = None,
+        owner: str | None = None,
+    ) -> Moves:
+        """Moves behind the cursor, oldest first for each task; none for now, "start" for all. Raises CursorGone."""
+        query = "select * from holdfast.feed($1, $2, $3, $4, $5)"
+        rows = await self._rows(query, cursor, limit, lifecycles, tasks, owner)
+        moves = [encode.move(row) for row in rows if row["task_id"]]
+        return Moves(moves, rows[-1]["cursor"], rows[-1]["more"])
+
+    async def explain(self, task_id: UUID | str) -> Explanation:
+        """Why it is where it is, and what can be done about it. Raises TaskNotFound."""
+        return encode.known(
+            Explanation, (await self._rows("select * from holdfast.explain($1)", encode.task_id(task_id)))[0]
+        )
+
+    async def verify(self, ids: Iterable[UUID | str] | None = None) -> list[tuple[UUID, str]]:
+        """What in the history of these tasks, or of all, does not hold. Nothing is the proof that all does."""
+        asked = None if ids is None else [encode.task_id(task) for task in ids]
+        return [tuple(row) for row in await self._rows("select * from holdfast.verify($1)", asked, patience=None)]
+
+    async def list_tasks(
+        self,
+        *,
+        lifecycle: str | None = None,
+        state: str | None = None,
+        actor: str | None = None,
+        outcome: str | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        owner: str | None = None,
+        live: bool | None = None,
+        tag: str | None = None,
+        cursor: UUID | str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """Tasks that fit all of this, the newest first; `cursor` is the `next` of the page before."""
+        words = [encode.text(word) for word in (lifecycle, state, actor, outcome, queue, name, owner)]
+        before = None if cursor is None else encode.task_id(cursor)
+        query = "select * from holdfast.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+        row = (await self._rows(query, *words, live, encode.text(tag), before, limit))[0]
+        return encode.known(Page, row, "items")
+
+    async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:
+        """Ids of tasks that begin like this. Raises RequestInvalid for what begins none."""
+        rows = await self._rows("select id from holdfast.find_ids($1, $2)", encode.text(prefix), limit)
+        return [row["id"] for row in rows]
+
+    async def owner_of(self, task_id: UUID | str, owner: str | None = None) -> str:
+        """Whose task it is. Raises TaskNotFound, also if it is not `owner`'s."""
+        return str(await self._value("select holdfast.owner_of($1, $2)", encode.task_id(task_id), owner))
+
+    async def owned(self, ids: Iterable[UUID], owner: str | None) -> set[UUID]:
+        """Those of these tasks that are this owner's, or that are there at all."""
+        rows = await self._rows("select id from holdfast.owned($1, $2) id", list(ids), owner)
+        return {row["id"] for row in rows}
+
+    async def allowed(self, task_id: UUID | str) -> tuple[str, list[str]] | None:
+        """The state it is in, and the states that may follow; None if there is no such task."""
+        rows = await self._rows("select * from holdfast.allowed($1)", encode.task_id(task_id))
+        return (rows[0]["state"], list(rows[0]["states"])) if rows else None
+
+    async def attempts(self, task_id: UUID | str) -> list[Attempt]:
+        """Its leases, oldest first."""
+        rows = await self._rows("select * from holdfast.attempts($1)", encode.task_id(task_id))
+        return [encode.known(Attempt, row, "error") for row in rows]
+
+    async def tree(self, task_id: UUID | str) -> list[Link]:
+        """The tasks it is tied to."""
+        rows = await self._rows("select * from holdfast.tree($1)", encode.task_id(task_id))
+        return [encode.known(Link, row) for row in rows]
+
+    async def stats(self, owner: str | None = None) -> list[Count]:
+        """How many tasks are where, for each state of each lifecycle; all of them, or one owner's."""
+        return [encode.known(Count, row) for row in await self._rows("select * from holdfast.stats($1)", owner)]
+
+    async def metrics(self) -> list[tuple[str, dict[str, str], float]]:
+        """What is measured now: name, labels, value."""
+        rows = await self._rows("select * from holdfast.metrics()")
+        return [(row["name"], encode.load(row["labels"]), row["value"]) for row in rows]
+
+    async def queues(self) -> list[Queue]:
+        """All queues, by name."""
+        return [encode.known(Queue, row) for row in await self._rows("select * from holdfast.queues()")]
+
+    async def workers(self) -> list[Worker]:
+        """All workers that have said hello and not goodbye."""
+        return [encode.known(Worker, row) for row in await self._rows("select * from holdfast.workers()")]
+
+    async def known_task(self, name: str) -> dict[str, Any] | None:
+        """What the newest live worker says of this task: queue, max_attempts, priority. None if none knows it."""
+        found: dict[str, Any] | None = encode.load(
+            await self._value("select holdfast.known_task($1)", encode.text(name))
+        )
+        return found
+
+    async def held(self, limit: int = 1000) -> list[dict[str, Any]]:
+        """The leases that workers have now, by worker."""
+        return [dict(row) for row in await self._rows("select * from holdfast.held($1)", limit)]
+
+    async def neighbours(self, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID | None, UUID | None]]:
+        """The ids right before and right after each of these, among all tasks."""
+        rows = await self._rows("select * from holdfast.neighbours($1)", list(ids))
+        return {row["id"]: (row["before"], row["after"]) for row in rows}
+
+    async def now(self) -> datetime:
+        """The time, by the one clock that counts."""
+        answer: datetime = await self._value("select holdfast.now()")
+        return answer

@@ -1,1 +1,0 @@
-"""What a task is: the only room that speaks SQL about tasks."""

@@ -1,0 +1,1 @@
+"""A database, and nothing about tasks: the embedded server, connections, migrations."""

@@ -1,0 +1,196 @@
+"""The watchdog: the one process that starts, revives and stops an embedded Postgres server.
+
+Who uses the server holds a shared flock on `holders.lock`. The kernel takes a flock away from a process that dies,
+however it dies, so nobody has to be counted. The watchdog waits for the exclusive flock on the same file: when it gets
+it, nobody is left, and it stops the server. Whoever comes meanwhile waits for that flock and then starts afresh.
+
+Only the process with the exclusive flock on `watchdog.lock` may start or stop the server, so five processes that start
+at once make one server. The holders look after the watchdog in turn (`holder.py`): if it is killed, one of them
+starts another. The server does not outlive its watchdog: on Linux the kernel tells it to stop, so that even a kill of
+everybody at once leaves nothing behind. Elsewhere such a server stays, and the next process to come adopts it.
+
+It runs with the standard library alone, so that it starts fast and depends on nothing a user may break. This holds for
+all of `postgres/embedded`, and for `holdfast/__init__.py`, which it passes through.
+"""
+
+import fcntl
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.postgres.embedded.cluster import (
+    Failure,
+    bound_to_parent,
+    check,
+    choose_port,
+    clear_away,
+    configure,
+    environment,
+    initialise,
+    is_free,
+    last_words,
+    server_user,
+    setpriv,
+)
+from holdfast.postgres.embedded.folder import Plan, is_server, locked, read_postmaster
+
+READY = "ready"
+
+
+def main() -> None:
+    """Fork the watchdog off, wait until it reports, pass its report on, and leave it to itself.
+
+    Exit code 0: the server is ready. 1: it will not be, for the reason on stderr. 2: the watchdog was killed meanwhile.
+    """
+    plan = Plan(*json.loads(sys.argv[2]))
+    heard, says = os.pipe()
+    if os.fork():
+        os.close(says)
+        with os.fdopen(heard) as pipe:
+            report = pipe.read()
+        sys.stderr.write(report.removeprefix(READY))
+        sys.stderr.flush()
+        os._exit(0 if report == READY else 1 if report else 2)
+    os.close(heard)
+    with os.fdopen(says, "w") as caller:
+
+        def ready() -> None:
+            caller.write(READY)
+            caller.close()
+
+        try:
+            detach(Path(plan.home, "watchdog.log"))
+            watch(plan, ready)
+        except Exception as error:
+            traceback.print_exc()
+            if not caller.closed:
+                caller.write(str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}")
+            sys.exit(1)
+
+
+def detach(log: Path) -> None:
+    """Leave the caller's terminal, folder and signals: only the flocks decide when the watchdog ends."""
+    os.setsid()
+    os.chdir("/")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    silence = os.open(os.devnull, os.O_RDONLY)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for target, source in ((0, silence), (1, output), (2, output)):
+        os.dup2(source, target)
+
+
+def watch(plan: Plan, ready: Callable[[], None]) -> None:
+    """Keep the server alive while there are holders; stop it when there are none."""
+    home = Path(plan.home)
+    if not take_watch(home):  # another watchdog is at work
+        ready()
+        return
+    running = read_postmaster(home)
+    server = Server(running.pid, plan.data) if running else launch(plan)
+    while not (running := read_postmaster(home)) or not running.ready:
+        if server.gone():
+            server = launch(plan)
+        time.sleep(0.02)
+    ready()
+
+    happenings: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def report(name: str, wait: Callable[[], None]) -> None:
+        def wait_and_tell() -> None:
+            wait()
+            happenings.put(name)
+
+        threading.Thread(target=wait_and_tell, daemon=True).start()
+
+    report("nobody is left", lambda: wait_until_alone(home))
+    report("server died", server.wait)
+    while happenings.get() == "server died":
+        server = launch(plan, port=running.port)
+        report("server died", server.wait)
+    server.stop()
+    clear_away(plan)
+
+
+def take_watch(home: Path) -> bool:
+    """Become the watchdog. The flock is held until the process ends."""
+    for _ in range(20):  # holders who ask `is_watched` hold the lock for a moment
+        if locked(home / "watchdog.lock", fcntl.LOCK_EX) is not None:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def wait_until_alone(home: Path) -> None:
+    fcntl.flock(os.open(home / "holders.lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+
+
+class Server:
+    """A postmaster: our child, or one left by a watchdog that was killed."""
+
+    def __init__(self, pid: int, data: Path, child: subprocess.Popen[bytes] | None = None) -> None:
+        self.pid = pid
+        self.data = data
+        self.child = child
+
+    def gone(self) -> bool:
+        return self.child.poll() is not None if self.child else not is_server(self.pid, self.data)
+
+    def wait(self) -> None:
+        if self.child:
+            self.child.wait()
+        while not self.gone():
+            time.sleep(0.2)
+
+    def stop(self) -> None:
+        """Fast shutdown; the harder ways only for a server that does not obey."""
+        for number, patience_seconds in ((signal.SIGINT, 60), (signal.SIGQUIT, 10), (signal.SIGKILL, 5)):
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+            deadline = time.monotonic() + patience_seconds
+            while time.monotonic() < deadline:
+                if self.gone():
+                    return
+                time.sleep(0.02)
+
+
+def launch(plan: Plan, port: int | None = None) -> Server:
+    """Start the server and wait until it is ready, however long its crash recovery takes.
+
+    Right after a crash the dead server's children may still be leaving, and somebody may take the port between the
+    look and the bind; both pass, so both are tried again for a while. Any other failure is told at once.
+    """
+    if not Path(plan.home).is_dir():
+        raise Failure(f"{plan.home} is gone.")
+    if not plan.data.exists():
+        initialise(plan)
+    check(plan)
+    prefix = setpriv([*server_user(plan, plan.data), *bound_to_parent()])
+    deadline = time.monotonic() + 30
+    while True:
+        crashed = (plan.data / "postmaster.pid").exists()
+        clear_away(plan)
+        chosen = port or choose_port(plan)
+        options = configure(plan, chosen)
+        with Path(plan.home, "postgres.log").open("wb") as log:
+            child = subprocess.Popen(
+                [*prefix, plan.binary("postgres"), "-D", str(plan.data), *options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True,
+            )  # fmt: skip
+        while child.poll() is None:
+            running = read_postmaster(Path(plan.home))
+            if running and running.pid == child.pid and running.ready:
+                return Server(child.pid, plan.data, child)
+            time.sleep(0.02)
+        if time.monotonic() > deadline or not (crashed or not is_free(chosen)):
+            raise Failure(f"Postgres said:\n{last_words(plan)}")
+        time.sleep(0.2)

@@ -1,0 +1,261 @@
+"""What a worker says, over HTTP, to a server that has the database. It satisfies `engine.backend.Words`.
+
+A server that is away looks to a worker like a database that is away: it is waited for, and what runs runs on. So does
+one that refuses the key while the worker is at work, which may have been exchanged a moment too early.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from holdfast.engine.codec import dump_outcome, dump_proof, load, load_lease
+from holdfast.engine.store.calls import Calls
+from holdfast.engine.task import (
+    Asked,
+    Beat,
+    Checkpoint,
+    Checkpointed,
+    Completion,
+    Done,
+    Grant,
+    Json,
+    Lease,
+    Proof,
+    Settled,
+    Settlement,
+    Step,
+    Upstream,
+)
+from holdfast.errors import AccessError, DatabaseError, KeyRefused, WorkerRefused
+from holdfast.remote.lease_rpc import room_over
+from holdfast.remote.server import Server, calling
+from holdfast.settings import Settings
+
+C = TypeVar("C", bound=Calls)
+
+answer_within = timedelta(seconds=30)
+many = 500
+wait_most_seconds = 20.0
+calls_when_waited_for = 8
+calls_by_who_waits = 3
+
+
+class RemoteWorker:
+    """One short method for each word."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    @property
+    def place(self) -> str:
+        return self._server.address
+
+    # Workers
+
+    async def declare(
+        self,
+        lifecycles: Sequence[Mapping[str, Json]],
+        published: Mapping[str, Sequence[Mapping[str, Json]]],
+        queues: Sequence[str],
+    ) -> None:
+        """Write down what an application has of its own. Raises KeyRefused, RoleMissing or a DeclarationError."""
+        body = {"lifecycles": list(lifecycles), "published": dict(published), "queues": list(queues)}
+        await self._server.say("POST", "/internal/declare", body, within=answer_within)
+
+    async def see(self, schedules: Sequence[str]) -> None:
+        """Say that an application is there that declares these schedules. The server starts what they owe."""
+        await self._say("see", {"schedules": list(schedules)}, calls=1)
+
+    async def hello(
+        self,
+        worker: str,
+        *,
+        label: str,
+        queues: Sequence[str],
+        names: Sequence[str] | None,
+        slots: int,
+        tasks: Mapping[str, Mapping[str, Json]] | None = None,
+    ) -> None:
+        body = {"worker_id": worker, "label": label, "queues": queues, "names": names, "slots": slots, "tasks": tasks}
+        await self._say("hello", body)
+
+    async def idle(self, worker: str) -> timedelta | None:
+        answer = await self._say("idle", {"worker_id": worker}, calls=calls_by_who_waits)
+        return None if answer["due_seconds"] is None else timedelta(seconds=answer["due_seconds"])
+
+    async def sleep(self, worker: str, seconds: float) -> bool:
+        """Say that this worker sleeps, for so long at most; whether there may be work."""
+        body = {"worker_id": worker, "wait_seconds": min(seconds, wait_most_seconds)}
+        within = timedelta(seconds=seconds) + answer_within
+        return bool((await self._say("idle", body, calls=1, within=within))["woken"])
+
+    async def hand_back(self, worker: str, kept: Iterable[UUID] = ()) -> int:
+        answer = await self._say("hand-back", {"worker_id": worker, "kept": list(kept)})
+        return int(answer["tasks"])
+
+    async def goodbye(self, worker: str) -> None:
+        await self._say("goodbye", {"worker_id": worker})
+
+    # Leases
+
+    async def turn(
+        self,
+        settlements: Sequence[Settlement],
+        queues: Sequence[str],
+        n: int = 1,
+        *,
+        lasting: timedelta,
+        worker: str,
+        names: Sequence[str] | None = None,
+        since: tuple[datetime, UUID] | None = None,
+    ) -> tuple[dict[UUID, str], list[Lease]]:
+        body = {
+            "worker_id": worker, "settlements": [settling(one) for one in settlements], "queues": queues, "n": n,
+            "lease_seconds": lasting.total_seconds(), "names": names, "since": since,
+        }  # fmt: skip
+        answer = await self._say("turn", body, repeatable=False, calls=calls_by_who_waits)
+        refused = {UUID(task): status for task, status in answer["refused"].items()}
+        return refused, [load_lease(lease) for lease in answer["leases"]]
+
+    async def settle(self, *settlements: Settlement) -> list[Settled]:
+        answers = await self._each("settle", [settling(one) for one in settlements])
+        return [load(Settled, one, ids=("task_id",), times=("due_at",)) for one in answers]
+
+    async def deliver(self, *completions: Completion) -> list[Settled]:
+        ends = [
+            {
+                **dump_proof(one.proof),
+                "result": one.outcome.result,
+                "outputs": [vars(out) for out in one.outcome.outputs],
+            }
+            for one in completions
+            if isinstance(one.outcome, Done)
+        ]
+        return [load(Settled, one, ids=("task_id",), times=("due_at",)) for one in await self._each("deliver", ends)]
+
+    async def which_wait(self, tasks: Iterable[UUID]) -> set[UUID]:
+        """Those of these tasks that wait for a worker."""
+        return {UUID(one) for one in await self._say("which-wait", {"tasks": list(tasks)})}
+
+    async def heartbeat(
+        self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
+    ) -> dict[UUID, Beat]:
+        shown = progress or {}
+        seconds = lasting.total_seconds()
+        beats = [{**dump_proof(one), "lease_seconds": seconds, "progress": shown.get(one.task_id)} for one in leases]
+        return {
+            UUID(one["task_id"]): Beat(datetime.fromisoformat(one["lease_expires_at"]), one["cancel_requested"])
+            for one in await self._each("heartbeat", beats, calls=calls_by_who_waits)
+            if one["status"] == "ok"
+        }
+
+    async def checkpoint(self, *checkpoints: Checkpoint) -> list[Checkpointed]:
+        steps = [
+            {**dump_proof(one.lease), "step": one.step, "result": one.result, "to": one.to, "usage": one.usage}
+            for one in checkpoints
+        ]
+        answers = await self._each("keep", steps, calls=calls_by_who_waits)
+        return [load(Checkpointed, one, ids=("task_id",)) for one in answers]
+
+    async def held_steps(self, lease: Proof) -> list[Step]:
+        return [load(Step, one, times=("at",)) for one in await self._say("steps", dump_proof(lease))]
+
+    async def held_upstream(self, lease: Proof) -> list[Upstream]:
+        return [load(Upstream, one, ids=("task_id",)) for one in await self._say("upstream", dump_proof(lease))]
+
+    async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
+        body = {**dump_proof(lease), "step": step, "question": question, "within_seconds": within.total_seconds()}
+        answer = await self._say("ask", body)
+        return load(Asked, {**answer, "id": answer["id"] and UUID(answer["id"])}, times=("until",))
+
+    async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
+        body = {**dump_proof(lease), "kind": kind, "step": step, "data": data}
+        await self._say("record", body, repeatable=False)
+
+    async def lose_these(self, leases: Sequence[Proof]) -> int:
+        return sum([(await self._say("lose", part))["tasks"] for part in parts([dump_proof(one) for one in leases])])
+
+    async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
+        answer = await self._say("spend", {"budget": name, "amount": amount, "told": told})
+        return load(Grant, answer, times=("retry_at",))
+
+    async def heed(self, name: str, until: datetime) -> None:
+        await self._say("heed", {"budget": name, "until": until})
+
+    def room(self, kind: type[C]) -> C:
+        return room_over(kind, self._say)
+
+    async def _each(self, word: str, said: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
+        """The answers to many, in as many calls as it takes."""
+        return [answer for part in parts(said) for answer in await self._say(word, part, calls=calls)]
+
+    async def _say(
+        self, word: str, body: Json, *, repeatable: bool = True, calls: int = calls_when_waited_for,
+        within: timedelta = answer_within,
+    ) -> Any:  # fmt: skip
+        try:
+            return await self._server.say(
+                "POST", f"/internal/{word}", body, repeatable=repeatable, calls=calls, within=within
+            )
+        except AccessError as error:
+            raise refused(self.place, error) from error
+
+
+class RemoteWakeups:
+    """A worker's ear at a server. Satisfies `wakeups.Wakeups`: what is heard is a hint."""
+
+    def __init__(self, words: RemoteWorker, worker: str) -> None:
+        self._words = words
+        self._worker = worker
+        self._hears = False
+
+    @property
+    def hears(self) -> bool:
+        return self._hears
+
+    def follow(self, held: Container[UUID]) -> None:
+        """What was heard is gone: nothing to keep."""
+
+    async def wait(self, seconds: float) -> bool:
+        over = time.monotonic() + seconds
+        try:
+            woken = await self._words.sleep(self._worker, seconds)
+            self._hears = True
+        except DatabaseError:
+            woken = self._hears = False
+        if not woken:  # a server that does not hear answers at once
+            await asyncio.sleep(max(over - time.monotonic(), 0))
+        return woken
+
+    async def close(self) -> None:
+        """Nothing is open between two waits."""
+
+
+def refused(place: str, error: AccessError) -> WorkerRefused:
+    """What a worker is to tell of it, and whoever reads that is to do."""
+    if isinstance(error, KeyRefused):
+        return WorkerRefused(
+            f"{place} refuses the key in HOLDFAST_KEY: it was revoked, or is of another server.",
+            fix="Make one with `holdfast keys create NAME --role worker`, and start the worker with it.",
+        )
+    return WorkerRefused(f"{place}: {error.title} {error.detail}", fix=error.fix)
+
+
+def settling(settlement: Settlement) -> dict[str, Json]:
+    proof, outcome = settlement
+    return {**dump_proof(proof), **dump_outcome(outcome)}
+
+
+def parts(said: Sequence[Json]) -> Iterable[Sequence[Json]]:
+    return (said[begin : begin + many] for begin in range(0, len(said), many))
+
+
+@contextlib.asynccontextmanager
+async def open_remote(settings: Settings) -> AsyncIterator[RemoteWorker]:
+    """The server of these settings, as a worker speaks to it."""
+    async with calling(settings) as server:
+        yield RemoteWorker(server)

@@ -1,0 +1,53 @@
+"""What comes with Holdfast and an application may offer: documents, the newsroom, providers, the nightly graph.
+
+Each is imported by who offers it: only who wants it pays for what it imports.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.lifecycles.ingest.declaration import INGEST_ITEM
+
+if TYPE_CHECKING:
+    from holdfast.sdk.dag import Dag
+    from holdfast.sdk.pipeline import Pipeline
+
+
+class Shipped:
+    """What an application offers of it. All of it raises AppInvalid."""
+
+    def documents(self, kind: str = "documents") -> None:
+        """Offer to ingest documents (`POST /ingest/runs`): workers of this application do."""
+        from holdfast.lifecycles.ingest.documents import Documents
+
+        app: Any = self
+        steps = Documents(lambda: app.settings)
+        app.task(name=kind, lifecycle=INGEST_ITEM.name, queue=INGEST_ITEM.queue)(steps.ingest)
+
+    def newsroom(self, name: str = "newsroom") -> "Pipeline":
+        """Offer the newsroom: feeds are read, sorted, softened and summed up in a brief."""
+        from holdfast.apps.newsroom import add_stages
+
+        app: Any = self
+        newsroom: Pipeline = app.pipeline(
+            name, title="Feeds are read, sorted, softened and summed up in a brief", timeout="15m"
+        )
+        add_stages(newsroom.stage, lambda: app.settings)
+        return newsroom
+
+    def nightly(self, name: str = "nightly") -> "Dag":
+        """Offer the nightly graph: the papers of a harbour become two datasets, published together."""
+        from holdfast.apps.nightly import TITLE, WRITES, add_nodes
+
+        app: Any = self
+        nightly: Dag = app.dag(name, title=TITLE, writes=WRITES, retries=2, timeout="15m")
+        add_nodes(nightly.task, lambda: app.settings)
+        return nightly
+
+    def providers(self) -> None:
+        """Offer batches with all providers that come with Holdfast (`POST /batch/tasks`)."""
+        from holdfast.apps.providers import shipped
+
+        app: Any = self
+        for provider in shipped(lambda: app.settings):
+            for task_type in provider.task_types:
+                app.batch(task_type, provider)
