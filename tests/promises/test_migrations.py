@@ -58,7 +58,7 @@ def dump(database: Database) -> str:
     command: list[str | Path] = [binaries / "pg_dump", "--schema-only", f"--dbname={database.owner_url}"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     books = database.ask_owner(
-        "select json_agg((package, number, name, sha256) order by package, number) from holdfast.migration"
+        "select json_agg((room, number, name, sha256) order by room, number) from holdfast.migration"
     )
     release = database.ask_owner("select (version, sha256, functions)::text from holdfast.release")
     return "\n".join(
@@ -178,7 +178,7 @@ async def test_a_failing_migration_leaves_the_steps_before_it(empty_database: Da
     with pytest.raises(MigrationFailed, match=r'library/0005_broken, line 3: column "nonsense" does not exist'):
         await migrate(empty_database.owner_url, [ENGINE, broken])
     assert empty_database.ask_owner("select to_regclass('holdfast.half')") is None
-    assert empty_database.ask_owner("select max(number) from holdfast.migration where package = 'library'") == 4
+    assert empty_database.ask_owner("select max(number) from holdfast.migration where room = 'library'") == 4
     mended = write_package(tmp_path / "mended", {**STEPS, "0005_broken": "create table holdfast.half (id int);"}, {})
     assert await migrate(empty_database.owner_url, [ENGINE, mended]) == ["library/0005_broken", "functions"]
 
@@ -342,3 +342,10 @@ async def test_another_process_at_work_is_waited_for_and_then_named(empty_databa
 def test_a_folder_that_is_no_sequence_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(MigrationFolderInvalid, match=name):
         write_package(tmp_path, {"0001_first": "select 1", name: "select 1"}, {})
+
+
+async def test_packages_that_were_renamed_keep_their_names_in_the_ledger(empty_database: Database) -> None:
+    await migrate(empty_database.owner_url)
+    names = set(empty_database.ask_owner("select array_agg(distinct room) from holdfast.migration"))
+    assert names >= {"kernel", "questions"}
+    assert names.isdisjoint({"engine", "approvals"})
