@@ -14,7 +14,7 @@ from bench import limits
 from bench.frame import Bench, Spent, servers, spending
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Settlement, Submission
-from holdfast.worker.claim_cursor import Front
+from holdfast.worker.claim_cursor import ClaimCursor
 
 BATCHES = {1: 500, 10: 3_000, 100: 10_000, 500: 10_000}
 AT_ONCE = 1000
@@ -76,7 +76,7 @@ async def drain_apart(store: Store, batch: int) -> None:
 async def drain_fused(store: Store, batch: int, seen: Callable[[int], None] = lambda leases: None) -> None:
     """`seen` is told how many were claimed, after each call."""
     settlements: list[Settlement] = []
-    front = Front()
+    front = ClaimCursor()
     while True:
         since = front.since()
         _, leases = await store.turn(

@@ -15,7 +15,7 @@ from rich.console import Console
 from holdfast.apps.providers.local.provider import Local
 from holdfast.cli.inputs import find_inputs, guess_type
 from holdfast.cli.lanes import rows
-from holdfast.cli.outcomes import Known, outputs_of, say_items, words_of
+from holdfast.cli.outcomes import Known, outputs_of, rpcs_of, say_items
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.cli.keyboard import Answer
@@ -227,8 +227,8 @@ def test_results_are_read_however_they_are_put_together() -> None:
         ("m1", one),
         (None, one),
     ]
-    assert words_of({"output": {"choices": [{"message": {"content": "hello"}}]}}) == "hello"
-    assert words_of({"output": {"odd": 1}}) == '{"odd": 1}'
+    assert rpcs_of({"output": {"choices": [{"message": {"content": "hello"}}]}}) == "hello"
+    assert rpcs_of({"output": {"odd": 1}}) == '{"odd": 1}'
     known = Known({"object:u/0": "p.txt", "object:v/1": "q.txt", "object:v/0": "r.txt"})
     assert [known.name(name) for name in ("object:v/1", "1:7", "0:7", "s3://b/k")] == [
         "q.txt",

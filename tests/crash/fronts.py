@@ -13,14 +13,14 @@ from typing import Any
 
 from tests.crash.history import History
 
-Front = tuple[tuple[float, float], tuple[str, ...]]
+ClaimCursor = tuple[tuple[float, float], tuple[str, ...]]
 """The shortest and the longest pause, and the kinds of faults."""
 
 
 class Fronts:
     """Strikes on every front; on that of the name `x` by the method `_x`, which says whether anybody was struck."""
 
-    fronts: Mapping[str, Front]
+    fronts: Mapping[str, ClaimCursor]
 
     def __init__(self, history: History, seed: int) -> None:
         self.history = history

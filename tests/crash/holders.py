@@ -72,7 +72,7 @@ def processes_of(home: Path) -> list[psutil.Process]:
     """Every process of `home` that lives: the watchdog, the postmaster, its backends."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
-        words = words_of(process)
+        words = rpcs_of(process)
         ours = (
             f"-D {home}/postgres" in words
             or ("embedded.watchdog" in words and f'"{home}"' in words)
@@ -83,14 +83,14 @@ def processes_of(home: Path) -> list[psutil.Process]:
     return found
 
 
-def words_of(process: psutil.Process) -> str:
+def rpcs_of(process: psutil.Process) -> str:
     """Its command as it was when it was found: it may have gone since."""
     return " ".join(process.info["cmdline"] or [])
 
 
 def rulers_of(home: Path) -> list[psutil.Process]:
     """The watchdog and the postmaster alone."""
-    return [process for process in processes_of(home) if not words_of(process).startswith("postgres: ")]
+    return [process for process in processes_of(home) if not rpcs_of(process).startswith("postgres: ")]
 
 
 def postmaster_of(home: Path) -> psutil.Process:
@@ -100,7 +100,7 @@ def postmaster_of(home: Path) -> psutil.Process:
 
 
 def watchdog_of(home: Path) -> psutil.Process:
-    return next(process for process in processes_of(home) if "embedded.watchdog" in words_of(process))
+    return next(process for process in processes_of(home) if "embedded.watchdog" in rpcs_of(process))
 
 
 def kill_at_once(*processes: psutil.Process) -> None:

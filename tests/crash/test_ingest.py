@@ -25,7 +25,7 @@ from holdfast.objects.scratch import scratch
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
-from tests.lifecycles.ingest.desk import Desk, desk_at
+from tests.lifecycles.ingest.harness import Harness, harness_at
 from tests.lifecycles.ingest.ledger import Ledger
 from tests.lifecycles.ingest.papers import Paper, papers
 from tests.worker.crew import Crew, Worker, eventually
@@ -125,10 +125,10 @@ def crew(crew: Crew) -> Crew:
 
 
 @pytest.fixture
-async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+async def user(live: Database, tmp_path: Path) -> AsyncIterator[Harness]:
     """A user of a server on the same database and the same objects, who is asked whether all is sound in the end."""
-    async with desk_at(Engine(live), Settings.model_construct(home=tmp_path), tmp_path / "papers") as desk:
-        yield desk
+    async with harness_at(Engine(live), Settings.model_construct(home=tmp_path), tmp_path / "papers") as harness:
+        yield harness
 
 
 SMALL = Size(20, 2, (0.4, 1.0), least=3, most=5, within=240)
@@ -140,7 +140,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_documents_are_ingested_whoever_is_killed(crew: Crew, user: Desk, live: Database, size: Size) -> None:
+async def test_documents_are_ingested_whoever_is_killed(crew: Crew, user: Harness, live: Database, size: Size) -> None:
     given = {paper.path.as_uri(): paper for paper in papers(size.documents, seed, user.folder)}
     ledger = Ledger(crew.ledger)
     async with live.connect_owner() as owner:
@@ -167,7 +167,7 @@ async def test_documents_are_ingested_whoever_is_killed(crew: Crew, user: Desk, 
     assert resumed > 0, "vacuous: nobody was killed at work"
 
 
-async def has_ended(user: Desk, run: str) -> bool:
+async def has_ended(user: Harness, run: str) -> bool:
     return bool((await user.run(run))["status"] != "RUNNING")
 
 
@@ -201,7 +201,7 @@ def check_ends(items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
     assert len(items) == len(given)
 
 
-async def check_costs(user: Desk, run: str, items: list[dict[str, Any]], ledger: Ledger, micros: Decimal) -> None:
+async def check_costs(user: Harness, run: str, items: list[dict[str, Any]], ledger: Ledger, micros: Decimal) -> None:
     """Each step that was kept cost its cent once; beside it only what was spent in steps that came to no end.
 
     A runner whose keeper is killed gives its work back, and tells what that has cost until then.
@@ -218,7 +218,7 @@ async def check_costs(user: Desk, run: str, items: list[dict[str, Any]], ledger:
     assert (await user.run(run))["cost_cents"] == whole == micros / 10000
 
 
-async def check_run(user: Desk, run: str, items: list[dict[str, Any]]) -> None:
+async def check_run(user: Harness, run: str, items: list[dict[str, Any]]) -> None:
     """The run was summed up once, and its numbers are those of its items."""
     told = await user.run(run)
     ends = Counter(item["status"] for item in items)
@@ -233,7 +233,7 @@ async def check_run(user: Desk, run: str, items: list[dict[str, Any]]) -> None:
     assert [one.verb for one in await user.store.events(UUID(run))].count("partial") == 1
 
 
-async def check_inbox(user: Desk, items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
+async def check_inbox(user: Harness, items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
     """Who cannot be read is there, with the reason; nobody else is."""
     entries = {str(entry["task_id"]): entry for entry in await user.store.inbox(limit=1000)}
     told = {item["uri"]: entries.pop(item["item_id"]) for item in items if item["item_id"] in entries}
@@ -243,7 +243,7 @@ async def check_inbox(user: Desk, items: list[dict[str, Any]], given: dict[str, 
     }
 
 
-async def check_found(user: Desk, given: dict[str, Paper]) -> None:
+async def check_found(user: Harness, given: dict[str, Paper]) -> None:
     """By the words of what it alone says a document is the first; with the meaning of similar ones, near the top."""
     for mode, places in (("text", 1), ("hybrid", 3)):
         missed = [

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import DatabaseError
 from holdfast.postgres.connections import DRIVER_ERRORS, connected
-from tests.crash.holders import Holder, assert_gone, rulers_of, words_of
+from tests.crash.holders import Holder, assert_gone, rpcs_of, rulers_of
 
 storm_seconds = 60
 
@@ -52,7 +52,7 @@ async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
                 kills[victim] += 1
                 continue
             for process in rulers_of(home):
-                if ("embedded.watchdog" in words_of(process)) == (victim == "watchdog"):
+                if ("embedded.watchdog" in rpcs_of(process)) == (victim == "watchdog"):
                     process.kill()
                     kills[victim] += 1
 

@@ -153,7 +153,7 @@ async def lost(store: Store, database: Database) -> None:
 async def handed_back(store: Store, database: Database) -> None:
     task = await submit(store)
     await store.claim_these([task], lasting=MINUTE, worker="other")
-    await store.hand_back("other")
+    await store.release_leases("other")
 
 
 async def learned(store: Store, database: Database) -> None:

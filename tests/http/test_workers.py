@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from holdfast.engine.backend import Words
+from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.lifecycle.model import Lifecycle, final, work
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Role
@@ -52,7 +52,7 @@ def words(app: FastAPI) -> RemoteWorker:
     return RemoteWorker(Server(Settings(api="http://localhost:7777"), client(app)))
 
 
-async def taken(words: Words, n: int = 10) -> list[Lease]:
+async def taken(words: WorkerBackend, n: int = 10) -> list[Lease]:
     return (await words.turn([], ["default"], n, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
 
 
@@ -128,7 +128,7 @@ async def test_whoever_does_not_hold_a_task_neither_reads_nor_writes_in_it(words
     with pytest.raises(LeaseLost):
         await words.record(stranger, "seen")
     assert (await words.checkpoint(Checkpoint(stranger, "two")))[0].status == "lost"
-    assert await words.lose_these([stranger]) == 0
+    assert await words.mark_lost([stranger]) == 0
     assert await words.heartbeat([stranger], lasting=MINUTE) == {}
     (step,) = await words.held_steps(lease)
     assert (step.name, step.result, step.done) == ("one", {"secret": 1}, True)
@@ -140,9 +140,9 @@ async def test_whoever_does_not_hold_a_task_neither_reads_nor_writes_in_it(words
 async def test_claims_whose_answer_was_lost_go_back(words: RemoteWorker, store: Store) -> None:
     tasks = [await submit(store) for _ in range(3)]
     (kept, *_) = await taken(words)
-    assert await words.hand_back(WORKER, [kept.task_id]) == 2
+    assert await words.release_leases(WORKER, [kept.task_id]) == 2
     assert [bool((await store.read(task))["lease_expires_at"]) for task in tasks].count(True) == 1
-    assert await words.lose_these([kept]) == 1
+    assert await words.mark_lost([kept]) == 1
     known = {"work": {"priority": 3}}
     await words.hello(WORKER, label="here", queues=["default"], names=["work"], slots=2, tasks=known)
     assert [one.label for one in await store.workers()] == ["here"]

@@ -15,7 +15,7 @@ import pytest
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.http.serving import serving
-from tests.spoken import Trusting, speaking_http
+from tests.over_http import Trusting, speaking_http
 from tests.worker.crew import Crew
 
 ALWAYS = os.environ.get("HOLDFAST_TEST_TRANSPORT", "sql")

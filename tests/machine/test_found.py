@@ -101,7 +101,7 @@ async def test_a_stale_lease_in_the_same_checkpoint_does_not_cost_the_current_on
 
 async def test_a_stale_lease_in_the_same_death_does_not_hide_the_current_one(store: Store, clock: Clock) -> None:
     stale, current = await stale_and_current(store, clock)
-    assert await store.lose_these([stale, current]) == 1
+    assert await store.mark_lost([stale, current]) == 1
 
 
 async def test_a_key_never_leads_to_a_task_that_was_not_made(store: Store) -> None:

@@ -70,7 +70,7 @@ class Workers(Stage):
         """A worker that was seen to die has lost what it held, as if its leases had ended."""
         leases = self.once_each(given)
         held = {lease.task_id for lease in leases if self.model.lives[lease.task_id].holds(lease)}
-        number = self.do(self.store.lose_these, leases)
+        number = self.do(self.store.mark_lost, leases)
         self.observe(Call(lost=held))
         assert number == len(held)
         assert not any(self.model.lives[task].lease for task in held)
@@ -81,7 +81,7 @@ class Workers(Stage):
         before = self.model.seen
         back = {task for task in before.held() if task not in kept}
         verbs = {task: "cancel" if self.model.lives[task].asked_to_cancel else "later" for task in back}
-        number = self.do(self.store.hand_back, WORKER, kept)
+        number = self.do(self.store.release_leases, WORKER, kept)
         self.observe(Call(settled=verbs))
         assert number == len(back)
         for task, verb in verbs.items():

@@ -377,7 +377,7 @@ WITH_PROCESSES = [
     Mutant(
         "keeper beats for the dead",
         "The keeper keeps the leases of a runner that is gone.",
-        f"{WORKER}/keeper.py",
+        f"{WORKER}/supervisor.py",
         "            self.children.pop(child.worker, None)\n            await self._bury(child, code)\n",
         "",
         "processes",
@@ -386,7 +386,7 @@ WITH_PROCESSES = [
     Mutant(
         "keeper beats for the stopped",
         "The keeper keeps the leases of a runner that does not work.",
-        f"{WORKER}/keeper.py",
+        f"{WORKER}/supervisor.py",
         "for child in self._everyone() if not child.is_stopped()]",
         "for child in self._everyone()]",
         "processes",
@@ -395,7 +395,7 @@ WITH_PROCESSES = [
     Mutant(
         "nobody to blame",
         "What a runner ran when it died goes back as if nothing had happened.",
-        f"{WORKER}/keeper.py",
+        f"{WORKER}/supervisor.py",
         "if blamed:",
         "if not blamed:",
         "processes",
@@ -404,8 +404,8 @@ WITH_PROCESSES = [
     Mutant(
         "nothing handed back",
         "Who runs beside a task that had to be ended by force waits for the end of its lease, and pays for it.",
-        f"{WORKER}/keeper.py",
-        "        await self._insist(lambda: self.store.hand_back(child.worker, kept()))\n",
+        f"{WORKER}/supervisor.py",
+        "        await self._insist(lambda: self.store.release_leases(child.worker, kept()))\n",
         "",
         "processes",
         (f"{CRASHES}::test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled",),
@@ -413,7 +413,7 @@ WITH_PROCESSES = [
     Mutant(
         "late claim kept",
         "What a runner claimed as it died waits for the end of its lease, and pays for it.",
-        f"{WORKER}/keeper.py",
+        f"{WORKER}/supervisor.py",
         "            if not child.leaving:\n                self._begin(self._hand_back_late",
         "            if child.leaving:\n                self._begin(self._hand_back_late",
         "processes",
@@ -422,7 +422,7 @@ WITH_PROCESSES = [
     Mutant(
         "begun untold",
         "A runner does not say what it begins.",
-        f"{WORKER}/runner.py",
+        f"{WORKER}/runner_process.py",
         "        if mine:\n            self._tell_begun(mine)\n",
         "",
         "processes",
@@ -431,7 +431,7 @@ WITH_PROCESSES = [
     Mutant(
         "loss ignored",
         "A runner goes on with a task that is not its own any more.",
-        f"{WORKER}/runner.py",
+        f"{WORKER}/runner_process.py",
         'case "lost":',
         'case "never":',
         "processes",
@@ -440,7 +440,7 @@ WITH_PROCESSES = [
     Mutant(
         "no fence",
         "A runner whose keeper hangs goes on while another runs the same task.",
-        f"{WORKER}/runner.py",
+        f"{WORKER}/runner_process.py",
         "if now > self.pulse.holds(begun, first) - margin:",
         "if now < 0:",
         "processes",
@@ -449,7 +449,7 @@ WITH_PROCESSES = [
     Mutant(
         "claims without a keeper",
         "A runner whose keeper hangs takes tasks that nobody keeps.",
-        f"{WORKER}/pulse.py",
+        f"{WORKER}/heartbeat.py",
         "return now < self.until()",
         "return True",
         "processes",
@@ -458,7 +458,7 @@ WITH_PROCESSES = [
     Mutant(
         "orphan begins",
         "A process that was started for one task begins it although its keeper is dead.",
-        f"{WORKER}/runner.py",
+        f"{WORKER}/runner_process.py",
         "if not self._left.is_set() and self.pulse.is_felt(time.monotonic()):",
         "if True:",
         "processes",
@@ -467,7 +467,7 @@ WITH_PROCESSES = [
     Mutant(
         "orphan goes on",
         "A runner whose keeper is dead keeps what it runs.",
-        f"{WORKER}/runner.py",
+        f"{WORKER}/runner_process.py",
         "        self._hurry.set()\n        self._left.set()\n        if not self._go",
         "        if not self._go",
         "processes",
@@ -515,11 +515,11 @@ PROMISED = [
     Mutant(
         "only what is new is seen",
         "Under load a worker never looks again at what came back with an older place.",
-        f"{WORKER}/front.py",
+        f"{WORKER}/claim_cursor.py",
         "if self._since is None or now - self._looked >= look_again_seconds:",
         "if self._since is None:",
         "promises",
-        ("tests/worker/test_front.py::test_who_finds_enough_goes_on_from_there",),
+        ("tests/worker/test_claim_cursor.py::test_who_finds_enough_goes_on_from_there",),
     ),
 ]
 

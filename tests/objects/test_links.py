@@ -26,7 +26,7 @@ BODY = b"a,b\n1,2\n"
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
-class Desk:
+class Harness:
     """Signs links as a server would."""
 
     def __init__(self, folder: Folder, store: Store, server: str) -> None:
@@ -46,8 +46,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(folder: Folder, store: Store, server: str) -> Desk:
-    return Desk(folder, store, server)
+def harness(folder: Folder, store: Store, server: str) -> Harness:
+    return Harness(folder, store, server)
 
 
 async def send(http: httpx.AsyncClient, link: Upload, body: Any = BODY, **headers: str) -> httpx.Response:
@@ -64,11 +64,11 @@ def left(folder: Folder) -> list[Path]:
     return [path for path in folder.folder.rglob("*") if path.is_file() and path.parent.name == ".incoming"]
 
 
-async def test_what_was_promised_is_taken_and_given_back(desk: Desk, http: httpx.AsyncClient) -> None:
-    link = await desk.upload(sha256=SHA256)
+async def test_what_was_promised_is_taken_and_given_back(harness: Harness, http: httpx.AsyncClient) -> None:
+    link = await harness.upload(sha256=SHA256)
     answer = await send(http, link)
     assert (answer.status_code, answer.json()) == (200, {"bytes": len(BODY), "sha256": SHA256})
-    fetched = await http.get(await desk.download(filename='Umsätze/"2030".csv'))
+    fetched = await http.get(await harness.download(filename='Umsätze/"2030".csv'))
     assert (fetched.status_code, fetched.content) == (200, BODY)
     assert fetched.headers["content-type"].startswith("text/csv")
     assert fetched.headers["content-disposition"] == (
@@ -76,20 +76,22 @@ async def test_what_was_promised_is_taken_and_given_back(desk: Desk, http: httpx
     )
 
 
-async def test_who_has_the_link_needs_no_key(desk: Desk, http: httpx.AsyncClient, store: Store) -> None:
+async def test_who_has_the_link_needs_no_key(harness: Harness, http: httpx.AsyncClient, store: Store) -> None:
     await store.make_key("ada", ["user"])
-    assert (await send(http, await desk.upload())).status_code == 200
-    assert (await http.get(await desk.download())).content == BODY
+    assert (await send(http, await harness.upload())).status_code == 200
+    assert (await http.get(await harness.download())).content == BODY
 
 
-async def test_a_name_that_the_server_does_not_go_by_is_refused_here_too(desk: Desk, http: httpx.AsyncClient) -> None:
-    link = await desk.upload()
+async def test_a_name_that_the_server_does_not_go_by_is_refused_here_too(
+    harness: Harness, http: httpx.AsyncClient
+) -> None:
+    link = await harness.upload()
     assert problem(await send(http, link, host="evil.example")) == (403, "host-refused")
     assert problem(await send(http, link, origin="https://evil.example")) == (403, "origin-refused")
 
 
-async def test_a_link_is_good_up_to_its_last_moment(desk: Desk, http: httpx.AsyncClient, clock: Clock) -> None:
-    link, other, out = await desk.upload(), await desk.upload(), await desk.download()
+async def test_a_link_is_good_up_to_its_last_moment(harness: Harness, http: httpx.AsyncClient, clock: Clock) -> None:
+    link, other, out = await harness.upload(), await harness.upload(), await harness.download()
     clock.advance(minutes=15)
     assert (await send(http, link)).status_code == 200
     assert (await http.get(out)).status_code == 200
@@ -101,8 +103,8 @@ async def test_a_link_is_good_up_to_its_last_moment(desk: Desk, http: httpx.Asyn
     assert problem(await http.get(out)) == (403, "url-refused")
 
 
-async def test_a_forged_link_is_refused(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    link = await desk.upload()
+async def test_a_forged_link_is_refused(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+    link = await harness.upload()
     address, _, token = link.url.rpartition("/")
     payload, _, signature = token.rpartition(".")
     guess = URLSafeSerializer("guessed", salt="holdfast.objects")
@@ -123,19 +125,21 @@ async def test_a_forged_link_is_refused(desk: Desk, http: httpx.AsyncClient, fol
     assert (await send(http, link)).status_code == 200
 
 
-async def test_a_link_works_once(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    link = await desk.upload()
+async def test_a_link_works_once(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+    link = await harness.upload()
     assert (await send(http, link)).status_code == 200
     again = await send(http, link, b"x,y\n1,2\n")
     assert problem(again) == (403, "url-refused")
     assert "used already" in again.json()["detail"]
     assert await folder.sha256(KEY) == SHA256
-    assert (await send(http, await desk.upload(), b"x,y\n1,2\n")).status_code == 200
+    assert (await send(http, await harness.upload(), b"x,y\n1,2\n")).status_code == 200
     assert await folder.sha256(KEY) != SHA256
 
 
-async def test_that_a_link_was_used_outlives_the_server(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    link = await desk.upload()
+async def test_that_a_link_was_used_outlives_the_server(
+    harness: Harness, http: httpx.AsyncClient, folder: Folder
+) -> None:
+    link = await harness.upload()
     assert (await send(http, link)).status_code == 200
     reopened = Folder(folder.folder).open()
     ticket = reopened.read_ticket(link.url.rpartition("/")[2], "PUT")
@@ -143,8 +147,8 @@ async def test_that_a_link_was_used_outlives_the_server(desk: Desk, http: httpx.
     assert problem(await send(http, link)) == (403, "url-refused")
 
 
-async def test_a_link_is_for_one_direction(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    link, out = await desk.upload(), await desk.download()
+async def test_a_link_is_for_one_direction(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+    link, out = await harness.upload(), await harness.download()
     assert problem(await send(http, Upload(out, "PUT", link.headers, link.expires_at))) == (403, "url-refused")
     assert problem(await http.get(link.url)) == (403, "url-refused")
     assert await folder.find(KEY) is None
@@ -165,40 +169,42 @@ async def chunks(body: bytes, size: int = 3) -> AsyncIterator[bytes]:
     ],
 )
 async def test_what_was_not_promised_is_refused_and_may_be_sent_right(
-    desk: Desk, http: httpx.AsyncClient, folder: Folder, promise: dict[str, Any], wrong: bytes,
+    harness: Harness, http: httpx.AsyncClient, folder: Folder, promise: dict[str, Any], wrong: bytes,
     refused: tuple[int, str], right: bytes,
 ) -> None:  # fmt: skip
-    link = await desk.upload(**promise)
+    link = await harness.upload(**promise)
     for body in (wrong, chunks(wrong)):
         assert problem(await send(http, link, body)) == refused
         assert (await folder.find(KEY), left(folder)) == (None, [])
     assert (await send(http, link, right)).status_code == 200
 
 
-async def test_who_sends_much_too_much_still_hears_why(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    link, much = await desk.upload(), b"x" * (40 << 20)
+async def test_who_sends_much_too_much_still_hears_why(
+    harness: Harness, http: httpx.AsyncClient, folder: Folder
+) -> None:
+    link, much = await harness.upload(), b"x" * (40 << 20)
     for body in (much, chunks(much, 1 << 20)):
         assert problem(await send(http, link, body)) == (413, "upload-too-large")
     assert left(folder) == []
 
 
-async def test_another_type_is_refused(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    link = await desk.upload()
+async def test_another_type_is_refused(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+    link = await harness.upload()
     for given in ("text/html", "text/csv; charset=utf-8", "", "TEXT/CSVX"):
         assert problem(await send(http, link, Content_Type=given)) == (415, "upload-type-wrong")
     assert await folder.find(KEY) is None
     assert (await send(http, link)).status_code == 200
 
 
-async def test_an_empty_file_is_a_file(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    link = await desk.upload(size=0)
+async def test_an_empty_file_is_a_file(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+    link = await harness.upload(size=0)
     assert (await send(http, link, b"")).json() == {"bytes": 0, "sha256": hashlib.sha256().hexdigest()}
     assert problem(await send(http, link, b"")) == (403, "url-refused")
-    assert (await http.get(await desk.download())).content == b""
+    assert (await http.get(await harness.download())).content == b""
 
 
-async def test_too_much_is_refused_before_it_is_sent(desk: Desk) -> None:
-    link = await desk.upload()
+async def test_too_much_is_refused_before_it_is_sent(harness: Harness) -> None:
+    link = await harness.upload()
     parts = urlsplit(link.url)
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20) as line:
         head = f"PUT {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: text/csv\r\n"
@@ -207,10 +213,10 @@ async def test_too_much_is_refused_before_it_is_sent(desk: Desk) -> None:
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
-    desk: Desk, http: httpx.AsyncClient, folder: Folder
+    harness: Harness, http: httpx.AsyncClient, folder: Folder
 ) -> None:
     size = 5 << 20
-    link = await desk.upload(size=size, most_bytes=size)
+    link = await harness.upload(size=size, most_bytes=size)
     parts = urlsplit(link.url)
     head = (
         f"PUT {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: text/csv\r\nContent-Length: {size}\r\n\r\n"
@@ -228,12 +234,12 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
 
 
 async def test_of_two_at_once_by_one_link_one_wins_and_is_whole(
-    desk: Desk, http: httpx.AsyncClient, folder: Folder
+    harness: Harness, http: httpx.AsyncClient, folder: Folder
 ) -> None:
     size = 3 << 20
     for round_number in range(5):
         key = f"users/ada/{round_number}"
-        link = await desk.upload(key, size=size, most_bytes=size)
+        link = await harness.upload(key, size=size, most_bytes=size)
         bodies = [bytes([letter]) * size for letter in b"ab"]
         answers = await asyncio.gather(*(send(http, link, chunks(body, 1 << 19)) for body in bodies))
         assert sorted(answer.status_code for answer in answers) == [200, 403]
@@ -243,10 +249,10 @@ async def test_of_two_at_once_by_one_link_one_wins_and_is_whole(
     assert left(folder) == []
 
 
-async def test_what_is_fetched_cannot_act_as_a_page_of_ours(desk: Desk, http: httpx.AsyncClient) -> None:
+async def test_what_is_fetched_cannot_act_as_a_page_of_ours(harness: Harness, http: httpx.AsyncClient) -> None:
     body = b"<h1 style='color: red'>hi</h1><svg></svg><script>alert(1)</script>"
-    assert (await send(http, await desk.upload(content_type="text/html", size=len(body)), body)).status_code == 200
-    url = await desk.download(content_type="text/html", filename="report.html")
+    assert (await send(http, await harness.upload(content_type="text/html", size=len(body)), body)).status_code == 200
+    url = await harness.download(content_type="text/html", filename="report.html")
     for answer in (await http.get(url), await http.head(url)):
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("sandbox; default-src 'none'; style-src 'unsafe-inline'")
@@ -256,25 +262,25 @@ async def test_what_is_fetched_cannot_act_as_a_page_of_ours(desk: Desk, http: ht
         assert answer.headers["content-length"] == str(len(body))
 
 
-async def test_a_part_can_be_fetched(desk: Desk, http: httpx.AsyncClient) -> None:
-    await send(http, await desk.upload())
-    part = await http.get(await desk.download(), headers={"Range": "bytes=2-4"})
+async def test_a_part_can_be_fetched(harness: Harness, http: httpx.AsyncClient) -> None:
+    await send(http, await harness.upload())
+    part = await http.get(await harness.download(), headers={"Range": "bytes=2-4"})
     assert (part.status_code, part.content) == (206, BODY[2:5])
 
 
-async def test_what_is_gone_is_missing(desk: Desk, http: httpx.AsyncClient) -> None:
-    assert problem(await http.get(await desk.download())) == (404, "object-missing")
+async def test_what_is_gone_is_missing(harness: Harness, http: httpx.AsyncClient) -> None:
+    assert problem(await http.get(await harness.download())) == (404, "object-missing")
 
 
-async def test_files_are_for_their_owner_only(desk: Desk, http: httpx.AsyncClient, folder: Folder) -> None:
-    assert (await send(http, await desk.upload())).status_code == 200
+async def test_files_are_for_their_owner_only(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+    assert (await send(http, await harness.upload())).status_code == 200
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder.folder, *folder.folder.rglob("*"))}
     assert {path: mode for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
 
 
-async def test_nothing_is_signed_that_could_not_be_kept(desk: Desk) -> None:
+async def test_nothing_is_signed_that_could_not_be_kept(harness: Harness) -> None:
     with pytest.raises(UploadTooLarge):
-        await desk.upload(size=1001)
+        await harness.upload(size=1001)
     for promise in ({"sha256": "A" * 64}, {"size": -1}, {"content_type": "text/csv\r\nX: y"}, {"content_type": "csv"}):
         with pytest.raises(RequestInvalid):
-            await desk.upload(**promise)
+            await harness.upload(**promise)

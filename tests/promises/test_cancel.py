@@ -117,9 +117,9 @@ async def test_the_reason_of_a_cancelling_outlives_the_worker_that_held_the_task
     await store.cancel(task, "not needed.", by="ada")
     match how:
         case "lost":
-            await store.lose_these([lease])
+            await store.mark_lost([lease])
         case "handed back":
-            await store.hand_back("worker")
+            await store.release_leases("worker")
         case _:
             ends: dict[str, Outcome] = {"cancelled": Cancelled(), "later": Later(), "failed": Failed("Transient", "no")}
             await store.finish(lease, ends[how])

@@ -171,11 +171,11 @@ async def test_a_worker_does_not_wait_for_ever_for_a_transaction_of_somebody_els
         await own.submit(Submission("next", after=[held.task_id]))
         with pytest.raises(TaskBusy):
             await store.finish(held, Done())
-        assert await store.lose_these([held]) == 0
-        assert await store.hand_back("w") == 1
+        assert await store.mark_lost([held]) == 0
+        assert await store.release_leases("w") == 1
         assert (await store.read(free.task_id))["state"] == "Running"
         await transaction.commit()
-    assert await store.hand_back("w") == 1
+    assert await store.release_leases("w") == 1
     assert await store.verify() == []
 
 

@@ -18,10 +18,10 @@ async def idle_workers(database: Database) -> int:
 
 async def test_what_a_dead_worker_was_running_is_lost_at_once(store: Store) -> None:
     task = await submit(store)
-    assert await store.lose_these([await take_one(store)]) == 1
+    assert await store.mark_lost([await take_one(store)]) == 1
     read = await store.read(task)
     assert (read["state"], read["crashes"], read["attempt"], read["failures"]) == ("Queued", 1, 2, 0)
-    await store.lose_these([await take_one(store)])
+    await store.mark_lost([await take_one(store)])
     assert await state_of(store, task) == "Failed", "the first loss is made good at once, the second after a pause"
 
 
@@ -33,7 +33,7 @@ async def test_the_third_dead_worker_ends_a_task_and_the_last_chance_is_told(sto
         await store.sweep()
         lease = await take_one(store)
         seen.append(lease.last_chance)
-        await store.lose_these([lease])
+        await store.mark_lost([lease])
     assert seen == [False, False, True]
     assert await state_of(store, task) == "Dead"
 
@@ -43,9 +43,9 @@ async def test_only_the_lease_that_is_held_can_be_lost(store: Store) -> None:
     old = await take_one(store)
     await store.finish(old, Later())
     new = await take_one(store)
-    assert await store.lose_these([old]) == 0
+    assert await store.mark_lost([old]) == 0
     assert (await store.finish(new, Done())).state == "Completed"
-    assert await store.lose_these([new]) == 0
+    assert await store.mark_lost([new]) == 0
     assert await state_of(store, task) == "Completed"
 
 
@@ -56,7 +56,7 @@ async def test_what_is_handed_back_costs_nothing_and_what_is_kept_stays(store: S
     free, kept, cancelled = [lease.task_id for lease in mine]
     (others,) = await take(store, worker="somebody else")
     await store.cancel(cancelled)
-    assert await store.hand_back("worker", [kept]) == 2
+    assert await store.release_leases("worker", [kept]) == 2
     read = await store.read(free)
     assert (read["state"], read["attempt"], read["crashes"], read["failures"]) == ("Running", 1, 0, 0)
     assert await state_of(store, cancelled) == "Canceled"

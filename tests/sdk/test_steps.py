@@ -15,7 +15,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Checkpoint, Checkpointed, Later
 from holdfast.errors import StepInvalid, TaskFailed
 from holdfast.execution.attempt import Attempt
-from holdfast.sdk.desk import StoreDesk
+from holdfast.sdk.executor import BackendExecutor
 from holdfast.testing import Database, Engine, Ran
 from tests.promises.stage import submit, take_one
 
@@ -147,7 +147,7 @@ def test_what_a_step_spent_counts_once_though_its_attempt_was_stopped_while_it_w
         assert (run.result, run.steps, len(run.usage)) == (2, ["first", "second"], 2)
 
 
-class Unanswered(StoreDesk):
+class Unanswered(BackendExecutor):
     """Its link is cut while a step is on its way; and whoever runs there is told that the lease is lost."""
 
     def __init__(self, store: Store) -> None:
@@ -172,9 +172,9 @@ async def test_whoever_has_lost_the_lease_waits_for_no_answer(store: Store, monk
             ended.set()
 
     await submit(store, "work")
-    desk, lease = Unanswered(store), await take_one(store)
-    attempt = Attempt(lease, desk, asyncio.get_running_loop())
-    running = asyncio.create_task(desk.run_attempt(app.tasks["work"], attempt))
+    harness, lease = Unanswered(store), await take_one(store)
+    attempt = Attempt(lease, harness, asyncio.get_running_loop())
+    running = asyncio.create_task(harness.run_attempt(app.tasks["work"], attempt))
     await asyncio.wait_for(ended.wait(), 30)
     assert await running is None
 

@@ -26,7 +26,7 @@ async def test_a_lease_that_is_lost_stops_its_task_and_no_other(crew: Crew, live
     runners = worker.runners()
     await crew.store.pause_queue("default", "nobody else")  # coming again would stop it as well
     token: UUID = live.ask_owner(f"select lease_token from holdfast.task where id = '{lost}'")
-    assert await crew.store.lose_these([Proof(lost, 1, token)]) == 1
+    assert await crew.store.mark_lost([Proof(lost, 1, token)]) == 1
     await until_stopped(crew, "lost")
     crew.open("go")
     assert (await crew.ended([near]))[0].outcome == "done"

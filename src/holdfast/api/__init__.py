@@ -1,4 +1,4 @@
-"""The HTTP server: assembles the routes of all rooms into one application."""
+"""The HTTP server: assembles the routes of all packages into one application."""
 
 from holdfast.api.app import let_go as let_go
 from holdfast.api.app import make_app as make_app

@@ -16,11 +16,11 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.costs import Cost, Grouping, Price
 from holdfast.engine.store.keys import Principal
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
-from holdfast.http.fields import Body, Moment, Word
+from holdfast.http.fields import Body, Moment, Name
 from holdfast.http.problem import PROBLEMS
 
 Reader = Annotated[Principal, needs("user", "operator")]
-Filter = Annotated[Word | None, Query()]
+Filter = Annotated[Name | None, Query()]
 
 
 def numeral(value: object) -> object:
@@ -140,7 +140,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.put("/prices/{model:path}")
     async def set_price(
-        model: Annotated[Word, Path()], asked: NewPrice, caller: Annotated[Principal, needs("operator")]
+        model: Annotated[Name, Path()], asked: NewPrice, caller: Annotated[Principal, needs("operator")]
     ) -> Prices:
         """Let a model cost so much from a moment on. What was recorded keeps its cost. Answers with its prices."""
         await store.set_price(model, asked.in_cents, asked.out_cents, asked.since, by=caller.name)

@@ -15,12 +15,12 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.inbox import Action, Entry, Group, Handled, Handling, Refusal, Which, WholeEntry
 from holdfast.engine.store.keys import Principal
 from holdfast.http.access import Guarded, needs, owned_by
-from holdfast.http.fields import Body, Moment, Text, Whole, Word
+from holdfast.http.fields import Body, Moment, Name, Text, Whole
 from holdfast.http.problem import PROBLEMS
 
 Operator = Annotated[Principal, needs("operator")]
 User = Annotated[Principal, needs("user", "operator")]
-Filter = Annotated[Word | None, Query()]
+Filter = Annotated[Name | None, Query()]
 Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
 
 groups_shown = 100
@@ -52,7 +52,7 @@ class WaitingPage(BaseModel):
 class Retry(Body):
     """From which step on, and with another payload, if not as before."""
 
-    from_step: Word | None = None
+    from_step: Name | None = None
     payload: Any = None
     note: Text | None = None
 
@@ -67,14 +67,14 @@ class BulkRequest(Body):
     action: Action
     ids: Annotated[list[UUID], Field(min_length=1, max_length=1000, fail_fast=True)] | None = None
     signature: Signature | None = None
-    category: Word | None = None
-    lifecycle: Word | None = None
-    name: Word | None = None
-    step: Word | None = None
-    owner: Word | None = None
+    category: Name | None = None
+    lifecycle: Name | None = None
+    name: Name | None = None
+    step: Name | None = None
+    owner: Name | None = None
     before: Moment | None = None
     cursor: UUID | None = None
-    from_step: Word | None = None
+    from_step: Name | None = None
     note: Text | None = None
     dry_run: bool = False
     limit: Annotated[Whole, Field(ge=1, le=1000)] = 1000

@@ -1,39 +1,40 @@
-"""What handlers ask where their worker speaks HTTP: each word of a room, for whoever proves that it holds a task."""
+"""RPC of handlers whose worker speaks HTTP: each needs proof that the caller holds a task."""
 
 from fastapi import APIRouter, HTTPException
 
 from holdfast.api.leases import Held
-from holdfast.engine.lease_rpc import words_of
+from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.store.commands import Store
-from holdfast.http.access import GuardedTurn, needs
+from holdfast.http.access import GuardedMany, needs
 from holdfast.http.fields import Json
 from holdfast.http.problem import PROBLEMS
-from holdfast.lifecycles import ROOMS
+from holdfast.lifecycles import SERVICES
 
-BY_NAME = {room.__name__.lower(): room for room in ROOMS}
+BY_NAME = {service.__name__.lower(): service for service in SERVICES}
 
 
-class Saying(Held):
-    """A lease, and what the word is given, by name."""
+class Request(Held):
+    """A lease, and the arguments by name."""
 
     given: dict[str, Json]
 
 
 def routes(store: Store) -> APIRouter:
     router = APIRouter(
-        prefix="/internal/rooms", tags=["workers"], route_class=GuardedTurn, dependencies=[needs("worker")],
+        prefix="/internal", tags=["workers"], route_class=GuardedMany, dependencies=[needs("worker")],
         responses=PROBLEMS,
     )  # fmt: skip
 
-    @router.post("/{room}/{word}")
-    async def say(room: str, word: str, asked: Saying) -> Json:
-        """What a handler asks of the database, and the answer. 409 `lease-lost` for whoever does not hold the task."""
-        kind = BY_NAME.get(room)
-        known = words_of(kind).get(word) if kind else None
-        if kind is None or known is None:
+    @router.post("/rpc/{service}/{method}")
+    @router.post("/rooms/{service}/{method}", include_in_schema=False)  # as workers of the release before call it
+    async def call(service: str, method: str, asked: Request) -> Json:
+        """Answer what a handler asks. 409 `lease-lost` for whoever does not hold the task."""
+        kind = BY_NAME.get(service)
+        rpc = rpcs_of(kind).get(method) if kind else None
+        if kind is None or rpc is None:
             raise HTTPException(404)
         lease = asked.proof()
         await store.check_held(lease)
-        return await known.say(kind.beside(store), lease, asked.given)
+        return await rpc.call(kind.beside(store), lease, asked.given)
 
     return router

@@ -27,7 +27,7 @@ from holdfast.engine.task import (
 )
 from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt, TaskError
 from holdfast.http.access import Guarded, GuardedLong, needs
-from holdfast.http.fields import Body, Json, Moment, Real, Whole, Word, sane
+from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, sane
 from holdfast.http.problem import PROBLEMS
 
 lease_seconds_by_default = 30.0
@@ -39,10 +39,10 @@ MANY = Field(min_length=1, max_length=1000, fail_fast=True)
 class Claim(Body):
     """A task by its id, or up to `n` of these queues."""
 
-    worker_id: Word
+    worker_id: Name
     task_id: UUID | None = None
-    queues: Annotated[tuple[Word, ...], Field(min_length=1, max_length=100, fail_fast=True)] = ("default",)
-    names: Annotated[list[Word], Field(max_length=1000, fail_fast=True)] | None = None
+    queues: Annotated[tuple[Name, ...], Field(min_length=1, max_length=100, fail_fast=True)] = ("default",)
+    names: Annotated[list[Name], Field(max_length=1000, fail_fast=True)] | None = None
     n: Annotated[Whole, Field(ge=1, le=100)] | None = None
     lease_seconds: LeaseSeconds = lease_seconds_by_default
 
@@ -92,7 +92,7 @@ class ExtendedOne(BaseModel):
 
 
 class Keep(Held):
-    step: Word
+    step: Name
     output: Json = None
     usage: Json = None
 
@@ -117,21 +117,21 @@ class KeptOne(BaseModel):
 
 class Error(Body):
     kind: Category | None = None
-    code: Word | None = None
+    code: Name | None = None
     message: Annotated[str, Field(max_length=20_000)] = ""
-    step: Word | None = None
+    step: Name | None = None
     retry_after_seconds: Annotated[Real, Field(ge=0, le=86400 * 365)] | None = None
 
 
 class Output(Body):
     """What is published in a dataset with the completion: where it is, or its rows."""
 
-    dataset: Word
-    key: Word | None = None
+    dataset: Name
+    key: Name | None = None
     mode: Literal["replace", "append"] = "replace"
     uri: Annotated[str, Field(max_length=4000), AfterValidator(sane)] | None = None
     rows: list[dict[str, Any]] | None = None
-    columns: Annotated[list[tuple[Word, Word]], Field(max_length=5000, fail_fast=True)] | None = Field(
+    columns: Annotated[list[tuple[Name, Name]], Field(max_length=5000, fail_fast=True)] | None = Field(
         None, alias="schema"
     )
     row_count: Annotated[Whole, Field(ge=0, le=2**53)] | None = None
@@ -152,7 +152,7 @@ class StepEvent(Body):
     """Something that happened in the attempt; `at` by the worker's own clock."""
 
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-    step: Word | None = None
+    step: Name | None = None
     at: Moment | None = None
     data: Json = None
 

@@ -10,10 +10,10 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.store.records import Count, Queue, Worker
 from holdfast.http.access import Guarded, needs, owned_by
-from holdfast.http.fields import Word
+from holdfast.http.fields import Name
 from holdfast.http.problem import PROBLEMS
 
-QueueName = Annotated[Word, Path()]
+QueueName = Annotated[Name, Path()]
 
 
 class WorkerSeen(BaseModel):

@@ -4,70 +4,70 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from holdfast.http.fields import Body, Json, Real, Text, Whole, Word
+from holdfast.http.fields import Body, Json, Name, Real, Text, Whole
 
 TOO_MANY = Field(max_length=1000, fail_fast=True)
 
 
 class ToolSaid(Body):
-    id: Word
+    id: Name
     title: Text
     agents: Annotated[list[dict[str, Json]], TOO_MANY]
 
 
 class PipelineSaid(Body):
-    name: Word
+    name: Name
     title: Text
     stages: Annotated[list[dict[str, Json]], TOO_MANY]
     params: dict[str, Json]
-    queue: Word | None = None
+    queue: Name | None = None
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)]
     limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)] | None = None
 
 
 class BatchSaid(Body):
-    task_type: Word
-    provider: Word
-    name: Word
-    queue: Word | None = None
+    task_type: Name
+    provider: Name
+    name: Name
+    queue: Name | None = None
     offer: dict[str, Json]
 
 
 class DagSaid(Body):
-    name: Word
+    name: Name
     title: Text
     nodes: Annotated[list[dict[str, Json]], Field(max_length=5000, fail_fast=True)]
     edges: Annotated[list[dict[str, Json]], Field(max_length=20_000, fail_fast=True)]
     params: dict[str, Json]
-    writes: dict[Word, Literal["replace", "extends"]]
+    writes: dict[Name, Literal["replace", "extends"]]
     cutover: Literal["auto", "manual"]
 
 
 class TargetSaid(Body):
     """The task or the graph that a schedule starts."""
 
-    name: Word
+    name: Name
     payload: dict[str, Json] = {}  # noqa: RUF012
-    lifecycle: Word = "dispatch"
-    queue: Word | None = None
+    lifecycle: Name = "dispatch"
+    queue: Name | None = None
     priority: Annotated[Whole, Field(ge=0, le=9)] = 0
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
-    tags: Annotated[list[Word], Field(max_length=20)] = []  # noqa: RUF012
-    limit_key: Word | None = None
+    tags: Annotated[list[Name], Field(max_length=20)] = []  # noqa: RUF012
+    limit_key: Name | None = None
     limit_to: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
     time_limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 36500)] | None = None
 
 
 class ScheduleSaid(Body):
-    name: Word
-    cron: Word
-    timezone: Word
+    name: Name
+    cron: Name
+    timezone: Name
     starts: Literal["task", "dag"]
     target: TargetSaid
     missed: Literal["latest", "all", "skip"]
-    at: Word | None = None
+    at: Name | None = None
     owner: Annotated[str, Field(max_length=200)] = ""
-    own_queue: Word | None = None
+    own_queue: Name | None = None
 
 
 class Published(Body):

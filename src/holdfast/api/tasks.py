@@ -13,10 +13,10 @@ from holdfast.engine.store.keys import Principal
 from holdfast.engine.store.records import Attempt, Link
 from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
 from holdfast.http.access import Guarded, check_visible, needs, owned_by
-from holdfast.http.fields import Body, Cancel, Text, Whole, Word
+from holdfast.http.fields import Body, Cancel, Name, Text, Whole
 from holdfast.http.problem import PROBLEMS
 
-Filter = Annotated[Word | None, Query()]
+Filter = Annotated[Name | None, Query()]
 Reader = Annotated[Principal, needs("user", "operator")]
 Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
 Outcome = Literal["done", "partial", "failed", "cancelled"]
@@ -72,7 +72,7 @@ class CancelEffect(BaseModel):
 class Retry(Body):
     """From which step on, and with another payload, if not as before; with what ended only because it did."""
 
-    from_step: Word | None = None
+    from_step: Name | None = None
     payload: Any = None
     dependents: StrictBool = False
 
@@ -89,14 +89,14 @@ class BulkRequest(Body):
     """What is to be done, and with which tasks: the filters are those of the list. `all` if none is to be given."""
 
     action: Action
-    lifecycle: Word | None = None
-    state: Word | None = None
+    lifecycle: Name | None = None
+    state: Name | None = None
     actor: Actor | None = None
     outcome: Outcome | None = None
-    queue: Word | None = None
-    name: Word | None = None
-    owner: Word | None = None
-    tag: Word | None = None
+    queue: Name | None = None
+    name: Name | None = None
+    owner: Name | None = None
+    tag: Name | None = None
     live: StrictBool | None = None
     all: StrictBool = False
     reason: Text | None = None

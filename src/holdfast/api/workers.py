@@ -39,8 +39,8 @@ from holdfast.engine.task import (
     Upstream,
 )
 from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
-from holdfast.http.access import Guarded, GuardedTurn, needs
-from holdfast.http.fields import Body, Json, Moment, Real, Whole, Word, sane
+from holdfast.http.access import Guarded, GuardedMany, needs
+from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, sane
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.schedules import Schedules
@@ -79,10 +79,10 @@ class Settling(Held):
 class Turn(Body):
     """Results out, up to `n` tasks in. `since`: the due time and the id of the task at which to begin."""
 
-    worker_id: Word
+    worker_id: Name
     settlements: Annotated[list[Settling], Field(max_length=10_000, fail_fast=True)] = []  # noqa: RUF012
-    queues: Annotated[list[Word], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
-    names: Annotated[list[Word], TOO_MANY] | None = None
+    queues: Annotated[list[Name], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
+    names: Annotated[list[Name], TOO_MANY] | None = None
     n: Annotated[Whole, Field(ge=0, le=10_000)] = 0
     lease_seconds: LeaseSeconds = lease_seconds_by_default
     since: tuple[Moment, UUID] | None = None
@@ -98,9 +98,9 @@ class Turned(BaseModel):
 class Keeping(Held):
     """A step that is done, a move to another state, or both."""
 
-    step: Word | None = None
+    step: Name | None = None
     result: Json = None
-    to: Word | None = None
+    to: Name | None = None
     usage: Json = None
 
 
@@ -115,7 +115,7 @@ class Delivering(Held):
 
 
 class Asking(Held):
-    step: Word
+    step: Name
     question: Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(sane)]
     within_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)]
 
@@ -125,33 +125,33 @@ class Pointed(Body):
 
 
 class Seen(Body):
-    schedules: Annotated[list[Word], TOO_MANY]
+    schedules: Annotated[list[Name], TOO_MANY]
 
 
 class Recorded(Held):
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-    step: Word | None = None
+    step: Name | None = None
     data: Json = None
 
 
 class Spending(Body):
-    budget: Word
+    budget: Name
     amount: Annotated[Real, Field(gt=0, le=1e9)] = 1
     told: Moment | None = None
 
 
 class Heeding(Body):
-    budget: Word
+    budget: Name
     until: Moment
 
 
 class Hello(Body):
     """Who works here, on what, and of each task by name its queue, max_attempts and priority."""
 
-    worker_id: Word
+    worker_id: Name
     label: Annotated[str, Field(max_length=200)] = ""
-    queues: Annotated[list[Word], Field(min_length=1, max_length=100, fail_fast=True)]
-    names: Annotated[list[Word], TOO_MANY] | None = None
+    queues: Annotated[list[Name], Field(min_length=1, max_length=100, fail_fast=True)]
+    names: Annotated[list[Name], TOO_MANY] | None = None
     slots: Annotated[Whole, Field(ge=1, le=100_000)] = 1
     tasks: dict[str, dict[str, Json]] | None = None
 
@@ -159,7 +159,7 @@ class Hello(Body):
 class Sleeping(Body):
     """A worker that is about to sleep; with `wait_seconds` the answer comes when it is to wake."""
 
-    worker_id: Word
+    worker_id: Name
     wait_seconds: Annotated[Real, Field(ge=0, le=wait_most_seconds)] = 0
 
 
@@ -171,7 +171,7 @@ class Woken(BaseModel):
 
 
 class Who(Body):
-    worker_id: Word
+    worker_id: Name
 
 
 class HandBack(Who):
@@ -186,7 +186,7 @@ class Declaring(Body):
     """What an application has of its own: lifecycles as they are defined, queues, and what it offers."""
 
     lifecycles: Annotated[list[dict[str, Json]], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
-    queues: Annotated[list[Word], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
+    queues: Annotated[list[Name], Field(max_length=100, fail_fast=True)] = []  # noqa: RUF012
     published: Published = Published()
 
 
@@ -194,7 +194,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     """The routes. Without `ears` nobody is woken here: whoever sleeps is answered when its time is over."""
     router, turns = (
         APIRouter(prefix="/internal", tags=["workers"], route_class=guarded, dependencies=[needs("worker")])
-        for guarded in (Guarded, GuardedTurn)
+        for guarded in (Guarded, GuardedMany)
     )
 
     @turns.post("/turn", response_model=Turned)
@@ -281,12 +281,12 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     @router.post("/lose")
     async def lose(asked: Annotated[list[Held], MANY]) -> Number:
         """Say that a process died while it was running these."""
-        return Number(tasks=await store.lose_these([one.proof() for one in asked]))
+        return Number(tasks=await store.mark_lost([one.proof() for one in asked]))
 
     @turns.post("/hand-back")
-    async def hand_back(asked: HandBack) -> Number:
+    async def release_leases(asked: HandBack) -> Number:
         """Give back what this worker holds, but for these, at no cost: also what it was given and never heard of."""
-        return Number(tasks=await store.hand_back(asked.worker_id, asked.kept))
+        return Number(tasks=await store.release_leases(asked.worker_id, asked.kept))
 
     @router.post("/goodbye", status_code=204)
     async def goodbye(asked: Who) -> None:

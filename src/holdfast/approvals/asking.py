@@ -117,7 +117,7 @@ def asking(name: object, question: object) -> Attempt:
 async def write(attempt: Attempt, name: str, question: str, within: Duration) -> Asked:
     """The question, written down or found. Raises LeaseLost, Unanswered or RequestInvalid."""
     lasting = parse_duration(within)
-    asked = await patiently(lambda: attempt.desk.store.ask(attempt.lease, name, question, lasting))
+    asked = await patiently(lambda: attempt.executor.store.ask(attempt.lease, name, question, lasting))
     refuse(asked.status, attempt.lease, f"the question {name!r}")
     if asked.status == "late":
         error = Unanswered(f"Nobody answered {name!r} in time: {question[:longest_shown]}", code="unanswered")

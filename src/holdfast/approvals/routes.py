@@ -21,7 +21,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import HoldfastError, QuestionError, RequestInvalid
 from holdfast.http.access import Guarded, body_most_bytes, needs, owned_by, read_json
-from holdfast.http.fields import Body, Text, Word
+from holdfast.http.fields import Body, Name, Text
 from holdfast.http.problem import PROBLEMS
 
 User = Annotated[Principal, needs("user", "operator")]
@@ -110,7 +110,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.post("/api/v1/questions/{task_id}/{step:path}", responses=REPLAYED)
     async def answer_question(
-        task_id: UUID, step: Word, asked: AnswerGiven, caller: User, response: Response
+        task_id: UUID, step: Name, asked: AnswerGiven, caller: User, response: Response
     ) -> AnswerTaken:
         """Answer a question. The same again is the same; another answer is refused."""
         owner = owned_by(caller)

@@ -121,7 +121,7 @@ def told(item: Item, output: Item | None, known: Known) -> Item:
         one["output"] = {key: value for key, value in output.items() if key != "input"}
     said = known.said.get(one["name"])
     if said is not None and item["status"] == "ok":
-        one["word_error_rate"] = round(word_error_rate(said, words_of(one)), 4)
+        one["word_error_rate"] = round(word_error_rate(said, rpcs_of(one)), 4)
     return one
 
 
@@ -139,7 +139,7 @@ async def fetched(server: "Server", url: str) -> bytes:
         return b"".join([part async for part in parts])
 
 
-def words_of(item: Item) -> str:
+def rpcs_of(item: Item) -> str:
     """What there is to read of an output: the transcript, or the text."""
     output = item.get("output") or {}
     for name in ("transcript", "text", "output"):
@@ -173,7 +173,7 @@ def say_items(items: Sequence[Item], known: Known) -> None:
         "input": shortened([one["name"] for one in shown]),
         "model": [one.get("model") or "" for one in shown],
         "status": [(one["status"], STYLES.get(one["status"], "")) for one in shown],
-        "words": [flat(words_of(one)) if one["status"] == "ok" else (one.get("reason") or "", "red") for one in shown],
+        "words": [flat(rpcs_of(one)) if one["status"] == "ok" else (one.get("reason") or "", "red") for one in shown],
         "tokens": [tokens_of(one) for one in shown],
         "cost": [cost_of(one) for one in shown],
         "word errors": [percent(one["word_error_rate"]) if "word_error_rate" in one else "" for one in shown],

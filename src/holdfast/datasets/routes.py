@@ -16,7 +16,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatasetNotFound, RequestInvalid
 from holdfast.http.access import GuardedLong, needs, owned_by
-from holdfast.http.fields import Body, Whole, Word, sane
+from holdfast.http.fields import Body, Name, Whole, sane
 from holdfast.http.problem import PROBLEMS
 from holdfast.objects import Objects
 
@@ -200,14 +200,14 @@ def routes(store: Store, objects: Objects) -> APIRouter:
 
     @router.get("")
     async def list_datasets(
-        caller: User, cursor: Word | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
+        caller: User, cursor: Name | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
     ) -> Page:
         """Datasets, by name."""
         found = await datasets.find(owned_by(caller), after=cursor, limit=limit)
         return Page(items=[Dataset(**one) for one in found], next=found[-1]["name"] if len(found) == limit else None)
 
     @router.get("/{name}")
-    async def read(name: Word, caller: User, version: Chosen = None, after: After = 0) -> WithFiles:
+    async def read(name: Name, caller: User, version: Chosen = None, after: After = 0) -> WithFiles:
         """A dataset by its name or its id, in its current generation or in `version`: one snapshot of its files."""
         dataset = await named(datasets, name, caller)
         found = await datasets.read(None, dataset=dataset, version=version, after=after, limit=files_in_a_page)
@@ -215,7 +215,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
 
     @router.get("/{name}/downloads")
     async def downloads(
-        name: Word, request: Request, caller: User, version: Chosen = None, after: After = 0
+        name: Name, request: Request, caller: User, version: Chosen = None, after: After = 0
     ) -> Downloads:
         """Links to the files of one generation, a hundred at a time, good for an hour."""
         dataset = await named(datasets, name, caller)
@@ -235,13 +235,13 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Downloads(dataset_id=dataset, version=found["version"], downloads=links, next=found["next"])
 
     @router.post("/{name}/cutover")
-    async def cutover(name: Word, asked: Cutover, caller: User) -> CutOver:
+    async def cutover(name: Name, asked: Cutover, caller: User) -> CutOver:
         """Let a generation be current. 409 `not-complete` unless all of it is written."""
         dataset = await named(datasets, name, caller)
         return CutOver(dataset_id=dataset, **await datasets.cutover(dataset, asked.version, caller.name))
 
     @router.post("/{name}/rollback")
-    async def rollback(name: Word, asked: Rollback, caller: User) -> RolledBack:
+    async def rollback(name: Name, asked: Rollback, caller: User) -> RolledBack:
         """Take a generation back: of the current one, the one before is current again; what is built is cancelled."""
         dataset = await named(datasets, name, caller)
         return RolledBack(dataset_id=dataset, **await datasets.rollback(dataset, asked.version, caller.name))

@@ -1,7 +1,7 @@
-"""What is said to the kernel by those who run tasks, and asked by those who start them, whatever carries it.
+"""The two protocols that a backend satisfies: what workers ask of it, and what those ask who start tasks.
 
-`Store` says it in SQL; `remote.worker` and `remote.client` say it over HTTP, to a server that has the database. Who is
-typed by these cannot tell which. A new word is a method here, one in each of them, and a route.
+`Store` answers in SQL; `remote.worker_backend` and `remote.client_backend` over HTTP, from a server that has the
+database. Code typed by these protocols cannot tell which. A new method goes here, into each of them, and into a route.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +34,8 @@ from holdfast.engine.task import (
 C = TypeVar("C", bound=Calls)
 
 
-class Words(Protocol):
-    """What a worker says. Of each call, `Store` tells what it does and what it raises."""
+class WorkerBackend(Protocol):
+    """What a worker asks. `Store` says of each method what it does and what it raises."""
 
     async def hello(
         self, worker: str, *, label: str, queues: Sequence[str], names: Sequence[str] | None, slots: int,
@@ -47,7 +47,7 @@ class Words(Protocol):
         self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, *, lasting: timedelta, worker: str,
         names: Sequence[str] | None = None, since: tuple[datetime, UUID] | None = None,
     ) -> tuple[dict[UUID, str], list[Lease]]:  # fmt: skip
-        """Settle, then claim up to `n`. Not said twice by itself: the names of what was claimed may be lost."""
+        """Settle, then claim up to `n`. Never sent twice by itself: the leases in a lost answer would be nobody's."""
 
     async def heartbeat(
         self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
@@ -81,24 +81,24 @@ class Words(Protocol):
     async def heed(self, name: str, until: datetime) -> None:
         """Let nobody spend of a budget until then, also of one that nobody has counted until now."""
 
-    def room(self, kind: type[C]) -> C:
+    def service(self, kind: type[C]) -> C:
         """What handlers ask besides: the marked methods of this room can be called."""
 
     async def idle(self, worker: str) -> timedelta | None:
         """This worker is about to sleep; how long until something falls due."""
 
-    async def lose_these(self, leases: Sequence[Proof]) -> int:
+    async def mark_lost(self, leases: Sequence[Proof]) -> int:
         """A process died while it was running these."""
 
-    async def hand_back(self, worker: str, kept: Iterable[UUID] = ()) -> int:
+    async def release_leases(self, worker: str, kept: Iterable[UUID] = ()) -> int:
         """Give back what this worker holds, but for these."""
 
     async def goodbye(self, worker: str) -> None:
         """This worker is gone."""
 
 
-class Answers(Protocol):
-    """What is asked by who starts tasks and waits for them."""
+class ClientBackend(Protocol):
+    """What those ask who start tasks and wait for them."""
 
     async def make_queue(self, name: str) -> None:
         """A queue that tasks are to wait in."""

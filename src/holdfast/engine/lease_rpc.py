@@ -1,8 +1,8 @@
-"""Rooms: what handlers ask of the database beyond the words of the kernel, whatever carries it.
+"""RPC under a lease: what a handler asks of a lifecycle's store, over SQL or over HTTP.
 
-A room is a class over `Calls`. Those of its methods that are marked as a `word` are for whoever holds a lease. With the
-database at hand they are SQL; elsewhere each is a call of the same name to a server, which says it in SQL. What they
-take and what they answer is written as their annotations say, so these name types that JSON can carry.
+A service is a class over `Calls`. Those of its methods that are marked `@lease_rpc` are for handlers. With the database
+at hand they are SQL; elsewhere each is one request to a server, which makes the same call. Arguments and results travel
+as their annotations say, so these name types that JSON can carry.
 """
 
 import inspect
@@ -20,25 +20,25 @@ from holdfast.errors import RequestInvalid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MARK = "holdfast_word_repeatable"
+MARK = "holdfast_lease_rpc_repeatable"
 LEASE = "lease"
 
 
-def word(method: F) -> F:
-    """Mark what whoever holds a lease may say. One that takes the lease calls it so."""
+def lease_rpc(method: F) -> F:
+    """Mark a method that a handler may call. A parameter `lease` is filled in from the lease that the caller proves."""
     setattr(method, MARK, True)
     return method
 
 
-def word_once(method: F) -> F:
-    """The same, for what must not be said again when its answer was lost."""
+def lease_rpc_once(method: F) -> F:
+    """The same, for what must not be sent again when its answer was lost."""
     setattr(method, MARK, False)
     return method
 
 
 @dataclass(frozen=True)
-class Word:
-    """A method that was marked, and how it is written as JSON."""
+class LeaseRpc:
+    """A marked method, and how its arguments and result travel as JSON."""
 
     name: str
     method: Callable[..., Any]
@@ -65,7 +65,7 @@ class Word:
         return TypeAdapter(get_type_hints(self.method, include_extras=True)["return"])
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What it is called with, by name, without the room."""
+        """What it is called with, by name, without the service."""
         bound = self.signature.bind(None, *args, **kwargs)
         return dict(list(bound.arguments.items())[1:])
 
@@ -74,9 +74,9 @@ class Word:
         kinds = self._kinds
         return {name: kinds[name].dump_python(one, mode="json") for name, one in arguments.items() if name in kinds}
 
-    async def say(self, room: Calls, lease: Proof, given: Mapping[str, Json]) -> Json:
+    async def call(self, service: Calls, lease: Proof, given: Mapping[str, Json]) -> Json:
         """Call it with arguments out of JSON; the answer as JSON. Raises RequestInvalid, and whatever it raises."""
-        bound = self.signature.bind_partial(room)
+        bound = self.signature.bind_partial(service)
         bound.arguments.update(self._loaded(lease, given))
         return self._answers.dump_python(await self.method(*bound.args, **bound.kwargs), mode="json")
 
@@ -96,7 +96,9 @@ class Word:
         return found
 
     def _unfit(self, why: str) -> RequestInvalid:
-        return RequestInvalid(f"{self.name} takes something else: {why}.", fix="Run workers of the server's release.")
+        return RequestInvalid(
+            f"{self.name} cannot be called like that: {why}.", fix="Run workers of the server's release."
+        )
 
     def load(self, answer: Json) -> Any:
         """The answer again, as the method gives it."""
@@ -108,6 +110,6 @@ def adapter(kind: Any, *, several: bool) -> TypeAdapter[Any]:
 
 
 @cache
-def words_of(room: Any) -> Mapping[str, Word]:
-    """What can be said in a room, by name."""
-    return {name: Word(name, one) for name, one in inspect.getmembers(room) if hasattr(one, MARK)}
+def rpcs_of(service: Any) -> Mapping[str, LeaseRpc]:
+    """The RPCs of a service, by name."""
+    return {name: LeaseRpc(name, one) for name, one in inspect.getmembers(service) if hasattr(one, MARK)}

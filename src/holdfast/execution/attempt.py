@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from holdfast.engine.backend import Words
+from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.task import Checkpoint, Checkpointed, Json, Lease, Outcome, Output
 from holdfast.errors import Failure, StepInvalid
 from holdfast.settings import Settings, read_settings
@@ -33,11 +33,11 @@ class Wait:
     about: str
 
 
-class Desk(Protocol):
+class Executor(Protocol):
     """Where an attempt is run: what it needs from whoever runs it."""
 
     @property
-    def store(self) -> Words:
+    def store(self) -> WorkerBackend:
         """The kernel, for whatever else it asks."""
 
     async def steps(self, lease: Lease) -> dict[str, Json]:
@@ -59,9 +59,9 @@ class Desk(Protocol):
 class Attempt:
     """One run of one handler under one lease."""
 
-    def __init__(self, lease: Lease, desk: Desk, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, lease: Lease, executor: Executor, loop: asyncio.AbstractEventLoop) -> None:
         self.lease = lease
-        self.desk = desk
+        self.executor = executor
         self.loop = loop
         self.state = lease.state
         self.errors: Mapping[type[Exception], type[Failure]] = {}
@@ -107,7 +107,7 @@ class Attempt:
         if not self.lease.resumed:
             return False, None
         if self._done is None:
-            self._done = asyncio.ensure_future(self.desk.steps(self.lease))
+            self._done = asyncio.ensure_future(self.executor.steps(self.lease))
         done = await asyncio.shield(self._done)
         return name in done, done.get(name)
 
@@ -118,7 +118,7 @@ class Attempt:
         Whoever has lost the lease tells nothing more, and does not wait.
         """
         done = Checkpoint(self.lease, name, value, to, list(spent) or None)
-        keeping = asyncio.ensure_future(self.desk.checkpoint(done))
+        keeping = asyncio.ensure_future(self.executor.checkpoint(done))
         try:
             kept = await asyncio.shield(keeping)
         except asyncio.CancelledError:
@@ -182,7 +182,7 @@ class Attempt:
 
     def show(self, **progress: Json) -> None:
         self._progress = {**self._progress, **progress}
-        self.desk.show(self.lease, self._progress)
+        self.executor.show(self.lease, self._progress)
 
 
 ATTEMPT: ContextVar[Attempt | None] = ContextVar("holdfast_attempt", default=None)

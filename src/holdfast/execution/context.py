@@ -217,7 +217,7 @@ async def spend(budget: str, amount: float = 1) -> None:
         return
     lease = attempt.lease
     try:
-        grant = await attempt.desk.store.spend(budget, amount, told=lease.due_at if lease.resumed else None)
+        grant = await attempt.executor.store.spend(budget, amount, told=lease.due_at if lease.resumed else None)
     except BudgetUnknown:
         return
     if not grant.granted:
@@ -238,10 +238,10 @@ def current() -> Lease:
     return attempt.lease
 
 
-def at_hand(room: type[C]) -> C:
-    """A room, for code that a worker runs, as that worker speaks. Raises StepInvalid outside of a task."""
+def at_hand(service: type[C]) -> C:
+    """A lifecycle's store, over the backend of the worker that runs this code. Raises StepInvalid outside of a task."""
     current()
-    return cast(Attempt, ATTEMPT.get()).desk.store.room(room)
+    return cast(Attempt, ATTEMPT.get()).executor.store.service(service)
 
 
 def in_loop(attempt: Attempt) -> bool:

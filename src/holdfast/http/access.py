@@ -103,7 +103,7 @@ class GuardedLong(Guarded):
     most_bytes = long_body_most_bytes
 
 
-class GuardedTurn(Guarded):
+class GuardedMany(Guarded):
     """The same, for what is said of many tasks at once."""
 
     most_bytes = turn_most_bytes

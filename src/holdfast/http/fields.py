@@ -49,7 +49,7 @@ def number(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(number)]
 Real = Annotated[float, BeforeValidator(number)]
-Word = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(sane)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(sane)]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(sane)]
 Json = Any
 

@@ -20,7 +20,7 @@ from holdfast.schedules import Schedules
 
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)
 
-ROOMS = (Analyses, Batches, Jobs, Library)
+SERVICES = (Analyses, Batches, Jobs, Library)
 """What their handlers ask, as they run."""
 
 

@@ -1,6 +1,6 @@
 """Where files are for whoever runs here: the place that the settings name, or, without a database, the server's.
 
-It is decided in this room, which knows both; `holdfast.objects` knows of no server.
+It is decided in this package, which knows both; `holdfast.objects` knows of no server.
 """
 
 import functools

@@ -31,7 +31,7 @@ from holdfast.engine.task import (
     Upstream,
 )
 from holdfast.errors import AccessError, DatabaseError, KeyRefused, WorkerRefused
-from holdfast.remote.lease_rpc import room_over
+from holdfast.remote.lease_rpc import remote_service
 from holdfast.remote.server import Server, calling
 from holdfast.settings import Settings
 
@@ -45,7 +45,7 @@ calls_by_who_waits = 3
 
 
 class RemoteWorker:
-    """One short method for each word."""
+    """`WorkerBackend` over HTTP: one short method per request."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -68,7 +68,7 @@ class RemoteWorker:
 
     async def see(self, schedules: Sequence[str]) -> None:
         """Say that an application is there that declares these schedules. The server starts what they owe."""
-        await self._say("see", {"schedules": list(schedules)}, calls=1)
+        await self._send("see", {"schedules": list(schedules)}, calls=1)
 
     async def hello(
         self,
@@ -81,24 +81,24 @@ class RemoteWorker:
         tasks: Mapping[str, Mapping[str, Json]] | None = None,
     ) -> None:
         body = {"worker_id": worker, "label": label, "queues": queues, "names": names, "slots": slots, "tasks": tasks}
-        await self._say("hello", body)
+        await self._send("hello", body)
 
     async def idle(self, worker: str) -> timedelta | None:
-        answer = await self._say("idle", {"worker_id": worker}, calls=calls_by_who_waits)
+        answer = await self._send("idle", {"worker_id": worker}, calls=calls_by_who_waits)
         return None if answer["due_seconds"] is None else timedelta(seconds=answer["due_seconds"])
 
     async def sleep(self, worker: str, seconds: float) -> bool:
         """Say that this worker sleeps, for so long at most; whether there may be work."""
         body = {"worker_id": worker, "wait_seconds": min(seconds, wait_most_seconds)}
         within = timedelta(seconds=seconds) + answer_within
-        return bool((await self._say("idle", body, calls=1, within=within))["woken"])
+        return bool((await self._send("idle", body, calls=1, within=within))["woken"])
 
-    async def hand_back(self, worker: str, kept: Iterable[UUID] = ()) -> int:
-        answer = await self._say("hand-back", {"worker_id": worker, "kept": list(kept)})
+    async def release_leases(self, worker: str, kept: Iterable[UUID] = ()) -> int:
+        answer = await self._send("hand-back", {"worker_id": worker, "kept": list(kept)})
         return int(answer["tasks"])
 
     async def goodbye(self, worker: str) -> None:
-        await self._say("goodbye", {"worker_id": worker})
+        await self._send("goodbye", {"worker_id": worker})
 
     # Leases
 
@@ -117,7 +117,7 @@ class RemoteWorker:
             "worker_id": worker, "settlements": [settling(one) for one in settlements], "queues": queues, "n": n,
             "lease_seconds": lasting.total_seconds(), "names": names, "since": since,
         }  # fmt: skip
-        answer = await self._say("turn", body, repeatable=False, calls=calls_by_who_waits)
+        answer = await self._send("turn", body, repeatable=False, calls=calls_by_who_waits)
         refused = {UUID(task): status for task, status in answer["refused"].items()}
         return refused, [load_lease(lease) for lease in answer["leases"]]
 
@@ -139,7 +139,7 @@ class RemoteWorker:
 
     async def which_wait(self, tasks: Iterable[UUID]) -> set[UUID]:
         """Those of these tasks that wait for a worker."""
-        return {UUID(one) for one in await self._say("which-wait", {"tasks": list(tasks)})}
+        return {UUID(one) for one in await self._send("which-wait", {"tasks": list(tasks)})}
 
     async def heartbeat(
         self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
@@ -162,44 +162,44 @@ class RemoteWorker:
         return [load(Checkpointed, one, ids=("task_id",)) for one in answers]
 
     async def held_steps(self, lease: Proof) -> list[Step]:
-        return [load(Step, one, times=("at",)) for one in await self._say("steps", dump_proof(lease))]
+        return [load(Step, one, times=("at",)) for one in await self._send("steps", dump_proof(lease))]
 
     async def held_upstream(self, lease: Proof) -> list[Upstream]:
-        return [load(Upstream, one, ids=("task_id",)) for one in await self._say("upstream", dump_proof(lease))]
+        return [load(Upstream, one, ids=("task_id",)) for one in await self._send("upstream", dump_proof(lease))]
 
     async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
         body = {**dump_proof(lease), "step": step, "question": question, "within_seconds": within.total_seconds()}
-        answer = await self._say("ask", body)
+        answer = await self._send("ask", body)
         return load(Asked, {**answer, "id": answer["id"] and UUID(answer["id"])}, times=("until",))
 
     async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
         body = {**dump_proof(lease), "kind": kind, "step": step, "data": data}
-        await self._say("record", body, repeatable=False)
+        await self._send("record", body, repeatable=False)
 
-    async def lose_these(self, leases: Sequence[Proof]) -> int:
-        return sum([(await self._say("lose", part))["tasks"] for part in parts([dump_proof(one) for one in leases])])
+    async def mark_lost(self, leases: Sequence[Proof]) -> int:
+        return sum([(await self._send("lose", part))["tasks"] for part in parts([dump_proof(one) for one in leases])])
 
     async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
-        answer = await self._say("spend", {"budget": name, "amount": amount, "told": told})
+        answer = await self._send("spend", {"budget": name, "amount": amount, "told": told})
         return load(Grant, answer, times=("retry_at",))
 
     async def heed(self, name: str, until: datetime) -> None:
-        await self._say("heed", {"budget": name, "until": until})
+        await self._send("heed", {"budget": name, "until": until})
 
-    def room(self, kind: type[C]) -> C:
-        return room_over(kind, self._say)
+    def service(self, kind: type[C]) -> C:
+        return remote_service(kind, self._send)
 
-    async def _each(self, word: str, said: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
+    async def _each(self, path: str, said: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
         """The answers to many, in as many calls as it takes."""
-        return [answer for part in parts(said) for answer in await self._say(word, part, calls=calls)]
+        return [answer for part in parts(said) for answer in await self._send(path, part, calls=calls)]
 
-    async def _say(
-        self, word: str, body: Json, *, repeatable: bool = True, calls: int = calls_when_waited_for,
+    async def _send(
+        self, path: str, body: Json, *, repeatable: bool = True, calls: int = calls_when_waited_for,
         within: timedelta = answer_within,
     ) -> Any:  # fmt: skip
         try:
             return await self._server.say(
-                "POST", f"/internal/{word}", body, repeatable=repeatable, calls=calls, within=within
+                "POST", f"/internal/{path}", body, repeatable=repeatable, calls=calls, within=within
             )
         except AccessError as error:
             raise refused(self.place, error) from error
@@ -208,8 +208,8 @@ class RemoteWorker:
 class RemoteWakeups:
     """A worker's ear at a server. Satisfies `wakeups.Wakeups`: what is heard is a hint."""
 
-    def __init__(self, words: RemoteWorker, worker: str) -> None:
-        self._words = words
+    def __init__(self, backend: RemoteWorker, worker: str) -> None:
+        self._backend = backend
         self._worker = worker
         self._hears = False
 
@@ -223,7 +223,7 @@ class RemoteWakeups:
     async def wait(self, seconds: float) -> bool:
         over = time.monotonic() + seconds
         try:
-            woken = await self._words.sleep(self._worker, seconds)
+            woken = await self._backend.sleep(self._worker, seconds)
             self._hears = True
         except DatabaseError:
             woken = self._hears = False

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.http.access import Guarded, needs
-from holdfast.http.fields import Body, Moment, Whole, Word
+from holdfast.http.fields import Body, Moment, Name, Whole
 from holdfast.http.problem import PROBLEMS
 from holdfast.schedules import Run, Schedules, backfilled_at_most, times_of
 
 Operator = Annotated[Principal, needs("operator")]
-Name = Annotated[Word, Path()]
+PathName = Annotated[Name, Path()]
 
 upcoming_shown = 5
 runs_shown = 50
@@ -98,38 +98,38 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("", dependencies=[needs("operator")])
     async def list_schedules(
-        cursor: Annotated[Word | None, Query()] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
+        cursor: Annotated[Name | None, Query()] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
     ) -> Page:
         """Schedules, by name."""
         found = await schedules.read(after=cursor, limit=limit)
         return Page(items=[Schedule(**one) for one in found], next=found[-1]["name"] if len(found) == limit else None)
 
     @router.get("/{name}", dependencies=[needs("operator")])
-    async def read(name: Name) -> Detail:
+    async def read(name: PathName) -> Detail:
         """One of them, with its next due times and its newest runs."""
         found = await schedules.one(name)
         upcoming = islice(times_of(found).after(datetime.fromisoformat(found["now"])), upcoming_shown)
         return Detail(**found, upcoming=list(upcoming), runs=await schedules.runs(name, runs_shown))
 
     @router.post("/{name}/pause")
-    async def pause(name: Name, caller: Operator) -> Paused:
+    async def pause(name: PathName, caller: Operator) -> Paused:
         """Let the clock start nothing of it."""
         await schedules.pause(name, caller.name)
         return Paused(name=name, paused=True)
 
     @router.post("/{name}/resume", dependencies=[needs("operator")])
-    async def resume(name: Name) -> Paused:
+    async def resume(name: PathName) -> Paused:
         """Let the clock start it again, from its next due time on: what fell due meanwhile is not run."""
         await schedules.resume(name)
         return Paused(name=name, paused=False)
 
     @router.post("/{name}/run", status_code=201)
-    async def run(name: Name, caller: Operator) -> Started:
+    async def run(name: PathName, caller: Operator) -> Started:
         """One run at once, paused or not; its next due time stays."""
         return Started(task_id=await schedules.run_now(name, caller.name))
 
     @router.post("/{name}/backfill", status_code=202)
-    async def backfill(name: Name, asked: Range, caller: Operator) -> FilledRuns:
+    async def backfill(name: PathName, asked: Range, caller: Operator) -> FilledRuns:
         """A run for each due time of the range that has none, the oldest first; so repeating it is safe."""
         filled = await schedules.backfill(
             name, asked.start, asked.end, by=caller.name, dry_run=asked.dry_run, limit=asked.limit
@@ -138,7 +138,7 @@ def routes(store: Store) -> APIRouter:
         return FilledRuns(dry_run=asked.dry_run, items=items, next=filled.next)
 
     @router.delete("/{name}", status_code=204, dependencies=[needs("operator")])
-    async def remove(name: Name) -> None:
+    async def remove(name: PathName) -> None:
         """Forget it, but not what it has run. An application that declares it makes it anew at its next start."""
         await schedules.remove(name)
 

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from holdfast.durations import parse_duration
 from holdfast.engine import values
-from holdfast.engine.backend import Answers
+from holdfast.engine.backend import ClientBackend
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
@@ -309,7 +309,7 @@ class Holdfast(Graphs, Crons, Shipped):
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`. Raises RequestInvalid."""
         return await question((await self._open()).store)
 
-    async def asked(self, question: Callable[[Answers], Awaitable[T]]) -> T:
+    async def asked(self, question: Callable[[ClientBackend], Awaitable[T]]) -> T:
         """The answer of the store, or of the server; to be run as `store_of` is."""
         return await question((await self._open()).answers)
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from holdfast.durations import parse_duration
 from holdfast.engine import values
-from holdfast.engine.backend import Answers
+from holdfast.engine.backend import ClientBackend
 from holdfast.engine.params import parameters
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Duration, Json, Policy
@@ -75,7 +75,7 @@ class Start:
     async def _made(self, params: Mapping[str, Json]) -> Handle[dict[str, int]]:
         trace, tags = traceparent(), words(self.tags)
 
-        async def begin(answers: Answers) -> UUID:
+        async def begin(answers: ClientBackend) -> UUID:
             if isinstance(answers, Store):
                 run, _ = await Dags.beside(answers).start(
                     self.dag.name, params, owner=self.owner, key=self.key, tags=tags, priority=self.priority,

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from uuid import UUID
 
-from holdfast.engine.backend import Answers
+from holdfast.engine.backend import ClientBackend
 from holdfast.engine.opening import open_store
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Ended
@@ -23,11 +23,11 @@ class Opened:
         self._stack = contextlib.AsyncExitStack()
         self._opening = asyncio.Lock()
         self._queues: set[str] = set()
-        self._answers: Answers | None = None
+        self._answers: ClientBackend | None = None
         self.waiting: Waiting | None = None
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> ClientBackend:
         assert self._answers is not None  # noqa: S101
         return self._answers
 
@@ -45,7 +45,7 @@ class Opened:
         async with self._opening:
             if self._answers is not None:
                 return
-            answers: Answers
+            answers: ClientBackend
             async with contextlib.AsyncExitStack() as stack:
                 if settings.is_remote:
                     # Only who speaks HTTP pays for what it imports.

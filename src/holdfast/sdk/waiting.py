@@ -5,7 +5,7 @@ import contextlib
 from collections import defaultdict
 from uuid import UUID
 
-from holdfast.engine.backend import Answers
+from holdfast.engine.backend import ClientBackend
 from holdfast.engine.task import Ended
 from holdfast.errors import DatabaseUnreachable, HoldfastError, TaskNotFound
 
@@ -18,7 +18,7 @@ later = object()
 class Waiting:
     """The tasks of which somebody here awaits the end."""
 
-    def __init__(self, store: Answers) -> None:
+    def __init__(self, store: ClientBackend) -> None:
         self._store = store
         self._waiters: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
         self._asking: asyncio.Task[None] | None = None

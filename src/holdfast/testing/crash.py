@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from holdfast.engine.task import Json, Lease
 from holdfast.errors import RequestInvalid
 from holdfast.execution.attempt import Attempt
-from holdfast.sdk.desk import StoreDesk
+from holdfast.sdk.executor import BackendExecutor
 
 held_at_most_seconds = 10.0
 
@@ -50,10 +50,10 @@ def names(given: str | Iterable[str] | None) -> frozenset[str]:
 class DoomedAttempt(Attempt):
     """An attempt that may crash at a step, or between several that run at the same time."""
 
-    def __init__(self, lease: Lease, desk: StoreDesk, loop: asyncio.AbstractEventLoop, doom: Doom) -> None:
-        super().__init__(lease, desk, loop)
+    def __init__(self, lease: Lease, executor: BackendExecutor, loop: asyncio.AbstractEventLoop, doom: Doom) -> None:
+        super().__init__(lease, executor, loop)
         self._doom = doom
-        self._stop = desk.interrupt
+        self._stop = executor.interrupt
         self._reached: set[str] = set()
         self.dead = False
 

@@ -25,7 +25,7 @@ from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
 from holdfast.sdk.client import EVERY, OPEN, Holdfast, all_pointed_at
 from holdfast.sdk.dag import Dag
-from holdfast.sdk.desk import StoreDesk
+from holdfast.sdk.executor import BackendExecutor
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.task import Prepared, Task
 from holdfast.settings import Settings
@@ -46,7 +46,7 @@ settles_at_most = 3
 APPROVED = {"approved": True, "note": None}
 
 
-class Engine(StoreDesk):
+class Engine(BackendExecutor):
     """What the fixture `holdfast` gives. Its methods are synchronous; async tests call them just the same."""
 
     store: Store
@@ -55,7 +55,7 @@ class Engine(StoreDesk):
         super().__init__()
         self.database = database
         self.clock = database.clock
-        self.desk: StoreDesk = self
+        self.executor: BackendExecutor = self
         self._apps: dict[int, Holdfast] = {}
         self._queues: set[str] = set()
         self._dooms: dict[UUID, Doom] = {}
@@ -216,7 +216,7 @@ class Engine(StoreDesk):
     async def _attempt(self, held: Lease) -> None:
         loop = asyncio.get_running_loop()
         doom = self._dooms.get(held.task_id)
-        attempt = DoomedAttempt(held, self.desk, loop, doom) if doom else Attempt(held, self.desk, loop)
+        attempt = DoomedAttempt(held, self.executor, loop, doom) if doom else Attempt(held, self.executor, loop)
         outcome = await self.run_attempt(self._tasks()[held.name], attempt)
         for _ in range(settles_at_most):
             if outcome is None:

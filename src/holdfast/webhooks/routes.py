@@ -10,7 +10,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import WebhookUnknown
 from holdfast.http.access import Guarded, needs
-from holdfast.http.fields import Body, Word, sane
+from holdfast.http.fields import Body, Name, sane
 from holdfast.http.problem import PROBLEMS
 from holdfast.remote.fetch.guard import Guard
 from holdfast.settings import read_settings
@@ -24,11 +24,11 @@ class NewWebhook(Body):
     """Where to send what. Without `on`: how tasks end. A filter that is left out lets everything through."""
 
     url: Annotated[str, Field(min_length=1, max_length=2000, pattern="^[Hh][Tt][Tt][Pp][Ss]?://"), AfterValidator(sane)]
-    name: Word | None = None
+    name: Name | None = None
     on: Annotated[list[Kind], Field(min_length=1, max_length=5)] | None = None
-    lifecycle: Word | None = None
-    task_name: Word | None = None
-    owner: Word | None = None
+    lifecycle: Name | None = None
+    task_name: Name | None = None
+    owner: Name | None = None
 
 
 class Made(BaseModel):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast.engine.backend import Words
+from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.opening import Opening, open_database
 from holdfast.engine.store.commands import Store
@@ -46,7 +46,7 @@ class Line:
 
     place: str
     """Where it leads, in words."""
-    words: Words
+    words: WorkerBackend
     declare: Declare
     wakeups: Callable[[str], Wakeups]
     chores: Chores = lambda schedules: ()

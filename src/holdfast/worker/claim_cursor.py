@@ -16,7 +16,7 @@ from holdfast.engine.task import Lease
 look_again_seconds = 0.1
 
 
-class Front:
+class ClaimCursor:
     """What one worker knows of the lines it takes from."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -22,12 +22,12 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.backoff import CHANCE
-from holdfast.engine.backend import Words
+from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.task import Completion, Done, Later, Lease, Outcome, Proof, Settlement
 from holdfast.errors import DatabaseError, MoveRefused, TaskBusy
 from holdfast.sdk.attempt import instead, unsettled
 from holdfast.wakeups import Wakeups
-from holdfast.worker.claim_cursor import Front
+from holdfast.worker.claim_cursor import ClaimCursor
 from holdfast.worker.config import Plan
 
 log = logging.getLogger("holdfast.worker")
@@ -43,12 +43,12 @@ Result = tuple[Proof, Outcome, int]
 """A lease, how it ended, and how often that could not be settled."""
 
 
-class Turns:
+class ClaimLoop:
     """The settling and claiming of one runner."""
 
     def __init__(
         self,
-        store: Words,
+        store: WorkerBackend,
         plan: Plan,
         worker: str,
         names: Sequence[str],
@@ -76,7 +76,7 @@ class Turns:
         self._deliveries: set[asyncio.Task[None]] = set()
         self._claims = 0
         self._is_plenty = False
-        self._front = Front()
+        self._front = ClaimCursor()
         self._reserved = 0
         self._hungry = True
         self._registered = False
@@ -180,7 +180,7 @@ class Turns:
         batch: list[Settlement] = [(proof, outcome) for proof, outcome, _ in results]
         try:
             if self._unsure and not results:
-                await self._store.hand_back(self._worker, self.held)
+                await self._store.release_leases(self._worker, self.held)
                 self._unsure = False
             refused, leases = await self._call(batch, n, since)
         except TaskBusy:

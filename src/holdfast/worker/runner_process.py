@@ -33,12 +33,12 @@ from holdfast.execution.attempt import Attempt
 from holdfast.execution.tracing import export_traces, flush_traces, is_tracing
 from holdfast.sdk.attempt import CANCELLED, RELEASED
 from holdfast.sdk.client import Holdfast
-from holdfast.sdk.desk import StoreDesk
+from holdfast.sdk.executor import BackendExecutor
 from holdfast.sdk.task import Task
 from holdfast.worker.app import load_app
 from holdfast.worker.backend import open_line
 from holdfast.worker.batches import Batches
-from holdfast.worker.claim_loop import Turns
+from holdfast.worker.claim_loop import ClaimLoop
 from holdfast.worker.config import Plan
 from holdfast.worker.heartbeat import Pulse
 from holdfast.worker.ipc import Link
@@ -51,7 +51,7 @@ show_every_seconds = 0.25
 leave_within_seconds = 10.0
 
 
-class Runner(StoreDesk):
+class Runner(BackendExecutor):
     """One process's worth of running tasks."""
 
     def __init__(self, app: Holdfast, plan: Plan, worker: str, link: Link, pulse: Pulse) -> None:
@@ -78,7 +78,7 @@ class Runner(StoreDesk):
             self.store = line.words
             self._checkpoints = Batches[Checkpoint, Checkpointed](self._checkpoint, most=self.plan.batch)
             wakeups = line.wakeups(self.worker)
-            self.turns = Turns(
+            self.turns = ClaimLoop(
                 line.words, self.plan, self.worker, list(self.app.tasks), wakeups,
                 begin=self.begin, ended=lambda ids: self._say("ended", ids),
                 stop=lambda task_id: self.interrupt(task_id, None),
@@ -145,7 +145,7 @@ class Runner(StoreDesk):
         else:
             self.turns.settle(lease, outcome)
 
-    # The desk at which attempts run
+    # The executor of attempts
 
     async def _keep(self, done: Checkpoint) -> Checkpointed:
         return await self._checkpoints.put(done)

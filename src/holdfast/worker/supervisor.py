@@ -54,7 +54,7 @@ class Left(Exception):
     """We are to leave before there was anything to do."""
 
 
-class Keeper:
+class Supervisor:
     """One worker: some runners, and their leases."""
 
     def __init__(self, plan: Plan, *, processes: int = 1, on_ready: Ready | None = None) -> None:
@@ -220,7 +220,7 @@ class Keeper:
             blamed = [one.proof for one in child.begun.values() if one.reason != "killed" and not one.is_waiting]
             log.warning("a runner died", extra={"exit_code": code, "running": len(blamed), "worker": child.worker})
             if blamed:
-                await self._insist(lambda: self.store.lose_these(blamed))
+                await self._insist(lambda: self.store.mark_lost(blamed))
                 child.begun = {}
         if child.alone is None:
             await self._hand_back(child)
@@ -235,7 +235,7 @@ class Keeper:
             apart = self._apart | self._burying
             return [UUID(task) for other in apart if other.worker == child.worker for task in other.begun]
 
-        await self._insist(lambda: self.store.hand_back(child.worker, kept()))
+        await self._insist(lambda: self.store.release_leases(child.worker, kept()))
 
     async def _hand_back_late_claims(self, child: Child) -> None:
         """A claim that was under way when the runner died may commit after its leases went back."""
@@ -392,7 +392,7 @@ def keep(plan: Plan, *, processes: int = 1, on_ready: Ready | None = None) -> No
     """Run a worker until SIGTERM or Ctrl-C. Raises AppInvalid or a DatabaseError."""
 
     async def run() -> None:
-        keeper = Keeper(plan, processes=processes, on_ready=on_ready)
+        keeper = Supervisor(plan, processes=processes, on_ready=on_ready)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, keeper.leave)

@@ -8,12 +8,12 @@ import pytest
 from holdfast.sdk.client import all_pointed_at
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
-from tests.lifecycles.analysis.desk import Desk, desk_at
+from tests.lifecycles.analysis.harness import Harness, harness_at
 
 
 @pytest.fixture
-async def desk(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path)
     with all_pointed_at(settings):
-        async with desk_at(holdfast, settings) as desk:
-            yield desk
+        async with harness_at(holdfast, settings) as harness:
+            yield harness

@@ -10,7 +10,7 @@ from holdfast.sdk.client import all_pointed_at
 from holdfast.settings import Settings
 from holdfast.testing import Ground
 from holdfast.testing.engine import Engine
-from tests.lifecycles.analysis.desk import TABLE, Desk, desk_at, sha256
+from tests.lifecycles.analysis.harness import TABLE, Harness, harness_at, sha256
 from tests.objects.servers import BUCKET
 
 pytestmark = pytest.mark.deep  # each needs a bucket
@@ -21,17 +21,17 @@ SERVERS = {"s3": "seaweed", "az": "azurite"}
 @pytest.fixture(params=SERVERS)
 async def bucket(
     request: pytest.FixtureRequest, ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Harness]:
     for name, value in request.getfixturevalue(SERVERS[request.param]).items():
         monkeypatch.setenv(name, value)
     with ground.live_database() as live, Engine(live) as engine:
         settings = Settings.model_construct(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
         with all_pointed_at(settings):
-            async with desk_at(engine, settings) as desk, httpx.AsyncClient() as desk.outside:
-                yield desk
+            async with harness_at(engine, settings) as harness, httpx.AsyncClient() as harness.outside:
+                yield harness
 
 
-async def test_a_task_goes_from_upload_to_download_in_a_bucket(bucket: Desk) -> None:
+async def test_a_task_goes_from_upload_to_download_in_a_bucket(bucket: Harness) -> None:
     task = await bucket.create(["size", "lines"])
     promise = {"size": len(TABLE), "sha256": sha256(TABLE)}
     links = await bucket.links(task, parameters=True, primary=promise)
@@ -49,7 +49,7 @@ async def test_a_task_goes_from_upload_to_download_in_a_bucket(bucket: Desk) -> 
     assert told["size/size.json"] == {"bytes": len(TABLE)}
 
 
-async def test_what_is_not_there_is_missed_and_what_is_due_is_deleted(bucket: Desk) -> None:
+async def test_what_is_not_there_is_missed_and_what_is_due_is_deleted(bucket: Harness) -> None:
     task = await bucket.create()
     await bucket.put((await bucket.links(task, primary={}, baseline={}))["primary"])
     answer = await bucket.process(task)

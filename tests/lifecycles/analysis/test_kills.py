@@ -8,7 +8,7 @@ import pytest
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
-from tests.lifecycles.analysis.desk import Desk, desk_at
+from tests.lifecycles.analysis.harness import Harness, harness_at
 from tests.tiers import deep_after
 from tests.worker.crew import Crew, eventually
 
@@ -16,10 +16,10 @@ AGENTS = ["lines", "size"]
 
 
 @pytest.fixture
-async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+async def user(live: Database, tmp_path: Path) -> AsyncIterator[Harness]:
     """A user of a server on the same database and the same objects."""
-    async with desk_at(Engine(live), Settings.model_construct(home=tmp_path)) as desk:
-        yield desk
+    async with harness_at(Engine(live), Settings.model_construct(home=tmp_path)) as harness:
+        yield harness
 
 
 @pytest.mark.parametrize("killed_in", deep_after(1, AGENTS))
@@ -27,7 +27,7 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
     "whole", [pytest.param(False, id="the runner", marks=pytest.mark.long), pytest.param(True, id="the whole worker")]
 )
 async def test_another_worker_goes_on_at_the_agent_that_was_running(
-    crew: Crew, user: Desk, killed_in: str, whole: bool
+    crew: Crew, user: Harness, killed_in: str, whole: bool
 ) -> None:
     worker = crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=6.0 if whole else 30.0)
     task = await user.queued(AGENTS)
@@ -54,7 +54,7 @@ async def test_another_worker_goes_on_at_the_agent_that_was_running(
 
 
 @pytest.mark.deep
-async def test_who_is_cancelled_in_code_that_cannot_stop_harms_no_other(crew: Crew, user: Desk) -> None:
+async def test_who_is_cancelled_in_code_that_cannot_stop_harms_no_other(crew: Crew, user: Harness) -> None:
     crew.start(app="tests.lifecycles.analysis.app:hf", cancel_seconds=0.5)
     other = await user.queued(["lines"])
     await crew.noted("lines")

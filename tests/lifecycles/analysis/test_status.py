@@ -8,7 +8,7 @@ import pytest
 from holdfast.engine.task import Failed
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.status import ERROR_CATEGORIES, ERROR_CODES
-from tests.lifecycles.analysis.desk import Desk, lasting
+from tests.lifecycles.analysis.harness import Harness, lasting
 from tests.lifecycles.analysis.test_matrix import AT
 
 DISPLAY = {
@@ -37,18 +37,18 @@ STATUS: dict[str, tuple[str, int, int | None, list[str], str]] = {
 
 
 @pytest.mark.parametrize("state", STATUS)
-async def test_each_status_is_told_with_all_that_belongs_to_it(desk: Desk, state: str) -> None:
-    task = await AT[state](desk)
-    status = await desk.read(task)
+async def test_each_status_is_told_with_all_that_belongs_to_it(harness: Harness, state: str) -> None:
+    task = await AT[state](harness)
+    status = await harness.read(task)
     category, progress, poll, actions, stamp = STATUS[state]
     assert (status["status"], status["category"], status["progress"]) == (state, category, progress)
     assert (status["poll_after_ms"], status["actions"]) == (poll, actions)
     assert status["display"] == dict(zip(("label", "color", "icon", "message"), DISPLAY[state], strict=True))
-    assert datetime.fromisoformat(status[stamp]) <= desk.clock.now()
+    assert datetime.fromisoformat(status[stamp]) <= harness.clock.now()
     assert status["user_id"] == ""
     assert (status["tool_id"], status["agents"]) == ("count", ["lines", "size"])
     entered = {"processing_started_at", "completed_at", "failed_at", "cancelled_at", "expired_at"}
-    visited = {one.to_state for one in await desk.store.events(task)}
+    visited = {one.to_state for one in await harness.store.events(task)}
     expected = {name for name in entered if name.removesuffix("_started_at").removesuffix("_at").upper() in visited}
     assert {name for name in entered if status[name]} == expected
 
@@ -68,11 +68,11 @@ async def test_each_status_is_told_with_all_that_belongs_to_it(desk: Desk, state
     ],
 )  # fmt: skip
 async def test_each_failure_of_an_agent_has_its_code(
-    desk: Desk, told: str, code: str, category: str, message: str, recovery: str
+    harness: Harness, told: str, code: str, category: str, message: str, recovery: str
 ) -> None:
-    task = await desk.queued(["size", "lines"], lines={"fails": told})
-    desk.engine.drain()
-    status = await desk.read(task)
+    task = await harness.queued(["size", "lines"], lines={"fails": told})
+    harness.engine.drain()
+    status = await harness.read(task)
     assert status["status"] == "FAILED"
     assert (status["error_code"], status["error_category"], status["error_message"]) == (code, category, message)
     assert (status["recovery_action"], status["recoverable"]) == (recovery, False)
@@ -83,22 +83,22 @@ async def test_each_failure_of_an_agent_has_its_code(
 
 
 @pytest.mark.parametrize("code", ["BILLING_INSUFFICIENT_CREDITS", "BILLING_WALLET_NOT_FOUND"])
-async def test_a_failure_for_want_of_credits_says_how_to_go_on(desk: Desk, code: str) -> None:
-    task, lease = await desk.processing()
-    await desk.store.finish(lease, Failed("Fatal", "", code=code))
-    status = await desk.read(task)
+async def test_a_failure_for_want_of_credits_says_how_to_go_on(harness: Harness, code: str) -> None:
+    task, lease = await harness.processing()
+    await harness.store.finish(lease, Failed("Fatal", "", code=code))
+    status = await harness.read(task)
     assert (status["error_code"], status["error_message"]) == (code, ERROR_CODES[code])
     assert (status["recovery_action"], status["recoverable"]) == ("Add credits, create new task", True)
 
 
-async def test_a_task_whose_workers_die_is_an_internal_error(desk: Desk) -> None:
-    task, lease = await desk.processing()
+async def test_a_task_whose_workers_die_is_an_internal_error(harness: Harness) -> None:
+    task, lease = await harness.processing()
     for _ in range(3):
-        await desk.store.lose_these([lease])
-        desk.clock.advance(minutes=1)
-        for lease in await desk.store.claim_these([task], lasting=lasting, worker="a test"):  # noqa: B007
+        await harness.store.mark_lost([lease])
+        harness.clock.advance(minutes=1)
+        for lease in await harness.store.claim_these([task], lasting=lasting, worker="a test"):  # noqa: B007
             pass
-    status = await desk.read(task)
+    status = await harness.read(task)
     assert (status["status"], status["error_code"]) == ("FAILED", "INTERNAL_ERROR")
     assert status["error_message"] == "Internal server error"
 
@@ -125,17 +125,17 @@ def test_the_seven_codes_have_each_a_text_and_one_of_the_categories() -> None:
         ("COMPLETED", None, False),
     ],
 )
-async def test_a_status_says_how_to_recover(desk: Desk, state: str, recovery: str, recoverable: bool) -> None:
-    status = await desk.read(await AT[state](desk))
+async def test_a_status_says_how_to_recover(harness: Harness, state: str, recovery: str, recoverable: bool) -> None:
+    status = await harness.read(await AT[state](harness))
     assert (status["recovery_action"], status["recoverable"]) == (recovery, recoverable)
 
 
-async def test_progress_goes_agent_by_agent(desk: Desk) -> None:
-    task, lease = await desk.processing(["lines", "size", "free"])
+async def test_progress_goes_agent_by_agent(harness: Harness) -> None:
+    task, lease = await harness.processing(["lines", "size", "free"])
     seen: list[tuple[int, Any, str]] = []
 
     async def look() -> None:
-        status = await desk.read(task)
+        status = await harness.read(task)
         detail = status["progress_detail"]
         assert detail["agents_total"] == 3
         assert detail["current_agent"] == status["current_agent"]
@@ -144,7 +144,7 @@ async def test_progress_goes_agent_by_agent(desk: Desk) -> None:
 
     await look()
     for agent in ("lines", "size", "free"):
-        await desk.store.keep(lease, agent, [])
+        await harness.store.keep(lease, agent, [])
         await look()
     assert seen == [
         (15, "lines", "agent_execution"), (41, "size", "agent_execution"), (68, "free", "agent_execution"),
@@ -152,12 +152,12 @@ async def test_progress_goes_agent_by_agent(desk: Desk) -> None:
     ]  # fmt: skip
 
 
-async def test_a_cancelled_task_stays_where_it_was(desk: Desk) -> None:
-    task, lease = await desk.processing()
-    await desk.store.keep(lease, "lines", [])
-    await desk.cancel(task)
-    await desk.store.hand_back("a test")
-    status = await desk.read(task)
+async def test_a_cancelled_task_stays_where_it_was(harness: Harness) -> None:
+    task, lease = await harness.processing()
+    await harness.store.keep(lease, "lines", [])
+    await harness.cancel(task)
+    await harness.store.release_leases("a test")
+    status = await harness.read(task)
     assert (status["status"], status["progress"]) == ("CANCELLED", 55)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ObjectsUnreachable
-from tests.lifecycles.analysis.desk import Desk
+from tests.lifecycles.analysis.harness import Harness
 from tests.lifecycles.analysis.test_matrix import AT
 
 LIMITS = [
@@ -19,47 +19,47 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("state", "minutes", "end"), LIMITS)
-async def test_a_limit_ends_the_task_to_the_second(desk: Desk, state: str, minutes: int, end: str) -> None:
-    task = await AT[state](desk)
-    desk.clock.advance(minutes=minutes, seconds=-1)
-    await desk.sweep()
-    assert (await desk.read(task))["status"] == state
-    desk.clock.advance(seconds=1)
-    await desk.sweep()
-    status = await desk.read(task)
+async def test_a_limit_ends_the_task_to_the_second(harness: Harness, state: str, minutes: int, end: str) -> None:
+    task = await AT[state](harness)
+    harness.clock.advance(minutes=minutes, seconds=-1)
+    await harness.sweep()
+    assert (await harness.read(task))["status"] == state
+    harness.clock.advance(seconds=1)
+    await harness.sweep()
+    status = await harness.read(task)
     assert status["status"] == end
-    assert status["expired_at" if end == "EXPIRED" else "failed_at"] == desk.clock.now().isoformat()
+    assert status["expired_at" if end == "EXPIRED" else "failed_at"] == harness.clock.now().isoformat()
     if end == "FAILED":
         assert (status["error_code"], status["error_message"]) == ("TIMEOUT_ERROR", "Processing timeout exceeded")
         assert status["error_category"] == "Transient"
 
 
-async def test_new_links_give_new_time_but_an_hour_at_most(desk: Desk) -> None:
-    task = await desk.create()
-    await desk.links(task)
+async def test_new_links_give_new_time_but_an_hour_at_most(harness: Harness) -> None:
+    task = await harness.create()
+    await harness.links(task)
     for _ in range(4):
-        desk.clock.advance(minutes=14)
-        links = await desk.links(task)
-    started = desk.clock.now()
-    assert (await desk.read(task))["status"] == "UPLOADING"
-    desk.clock.advance(minutes=4, seconds=-1)
-    await desk.sweep()
-    assert (await desk.read(task))["status"] == "UPLOADING"
-    desk.clock.advance(seconds=1)
-    await desk.sweep()
-    assert (await desk.read(task))["status"] == "EXPIRED"
+        harness.clock.advance(minutes=14)
+        links = await harness.links(task)
+    started = harness.clock.now()
+    assert (await harness.read(task))["status"] == "UPLOADING"
+    harness.clock.advance(minutes=4, seconds=-1)
+    await harness.sweep()
+    assert (await harness.read(task))["status"] == "UPLOADING"
+    harness.clock.advance(seconds=1)
+    await harness.sweep()
+    assert (await harness.read(task))["status"] == "EXPIRED"
     assert datetime.fromisoformat(links["primary"]["expires_at"]) == started + timedelta(minutes=4)
 
 
-async def test_a_call_that_comes_too_late_is_told_so_even_before_the_sweep(desk: Desk) -> None:
-    task = await desk.uploaded()
-    desk.clock.advance(minutes=15)
-    answer = await desk.process(task)
+async def test_a_call_that_comes_too_late_is_told_so_even_before_the_sweep(harness: Harness) -> None:
+    task = await harness.uploaded()
+    harness.clock.advance(minutes=15)
+    answer = await harness.process(task)
     assert (answer.status_code, answer.json()["code"]) == (410, "task-expired")
-    assert (await desk.read(task))["status"] == "EXPIRED"
-    other = await desk.create()
-    desk.clock.advance(minutes=15)
-    assert (await desk.ask_links(other)).status_code == 410
+    assert (await harness.read(task))["status"] == "EXPIRED"
+    other = await harness.create()
+    harness.clock.advance(minutes=15)
+    assert (await harness.ask_links(other)).status_code == 410
 
 
 @pytest.mark.parametrize(
@@ -71,128 +71,128 @@ async def test_a_call_that_comes_too_late_is_told_so_even_before_the_sweep(desk:
     ],
 )
 async def test_files_are_kept_as_long_as_their_class_says(
-    desk: Desk, end: str, kept: list[tuple[float, set[str]]]
+    harness: Harness, end: str, kept: list[tuple[float, set[str]]]
 ) -> None:
     if end == "COMPLETED":
-        task = await desk.completed()
+        task = await harness.completed()
     else:
-        task = await desk.queued(["size", "lines"], lines={"fails": "fatal"} if end == "FAILED" else {"word": "x"})
+        task = await harness.queued(["size", "lines"], lines={"fails": "fatal"} if end == "FAILED" else {"word": "x"})
         if end == "FAILED":
-            desk.work()
+            harness.work()
         else:
-            await put_output(desk, task)
-            await desk.cancel(task)
-    assert (await desk.read(task))["status"] == end
-    began = desk.clock.now()
+            await put_output(harness, task)
+            await harness.cancel(task)
+    assert (await harness.read(task))["status"] == end
+    began = harness.clock.now()
     for days, left in kept:
-        desk.clock.set(began)
-        desk.clock.advance(days=days)
-        await desk.clean()
-        assert set(await desk.files_of(task)) == left, days
-    assert (await desk.read(task))["s3_cleaned"]
+        harness.clock.set(began)
+        harness.clock.advance(days=days)
+        await harness.clean()
+        assert set(await harness.files_of(task)) == left, days
+    assert (await harness.read(task))["s3_cleaned"]
 
 
-async def put_output(desk: Desk, task: str) -> None:
+async def put_output(harness: Harness, task: str) -> None:
     """Something an agent left behind."""
     folder = f"users/~local/tasks/{task}"
     path = Path(__file__)
-    await desk.objects.put(f"{folder}/outputs/size/x/size.json", path, content_type="application/json")
+    await harness.objects.put(f"{folder}/outputs/size/x/size.json", path, content_type="application/json")
 
 
-async def test_an_expired_task_leaves_nothing_and_late_uploads_go_too(desk: Desk) -> None:
-    task = await desk.create()
-    links = await desk.links(task, primary={}, baseline={})
-    await desk.put(links["primary"])
-    desk.clock.advance(minutes=15)
-    await desk.sweep()
-    await desk.clean()
-    assert await desk.files_of(task) == []
-    desk.clock.advance(minutes=-1)  # an upload that began in time, and ends now
-    assert (await desk.put(links["baseline"])).status_code == 200
-    desk.clock.advance(minutes=1)
-    assert await desk.files_of(task) == ["uploads"]
-    assert not (await desk.read(task))["s3_cleaned"]
-    desk.clock.advance(days=1)
-    await desk.clean()
-    assert await desk.files_of(task) == []
-    assert (await desk.read(task))["s3_cleaned"]
+async def test_an_expired_task_leaves_nothing_and_late_uploads_go_too(harness: Harness) -> None:
+    task = await harness.create()
+    links = await harness.links(task, primary={}, baseline={})
+    await harness.put(links["primary"])
+    harness.clock.advance(minutes=15)
+    await harness.sweep()
+    await harness.clean()
+    assert await harness.files_of(task) == []
+    harness.clock.advance(minutes=-1)  # an upload that began in time, and ends now
+    assert (await harness.put(links["baseline"])).status_code == 200
+    harness.clock.advance(minutes=1)
+    assert await harness.files_of(task) == ["uploads"]
+    assert not (await harness.read(task))["s3_cleaned"]
+    harness.clock.advance(days=1)
+    await harness.clean()
+    assert await harness.files_of(task) == []
+    assert (await harness.read(task))["s3_cleaned"]
 
 
 async def test_one_store_error_does_not_stop_the_cleaning_of_others(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = [await desk.uploaded() for _ in range(3)]
+    tasks = [await harness.uploaded() for _ in range(3)]
     folders = [f"users/~local/tasks/{task}" for task in tasks]
-    desk.clock.advance(minutes=15)
-    await desk.sweep()
-    delete = desk.objects.delete
+    harness.clock.advance(minutes=15)
+    await harness.sweep()
+    delete = harness.objects.delete
 
     async def delete_but_one(prefix: str) -> int:
         if prefix == folders[1]:
             raise ObjectsUnreachable("the disk is on fire")
         return await delete(prefix)
 
-    monkeypatch.setattr(desk.objects, "delete", delete_but_one)
-    await desk.clean()
-    assert [await desk.files_of(task) for task in tasks] == [[], ["uploads"], []]
+    monkeypatch.setattr(harness.objects, "delete", delete_but_one)
+    await harness.clean()
+    assert [await harness.files_of(task) for task in tasks] == [[], ["uploads"], []]
     monkeypatch.undo()
-    desk.clock.advance(minutes=1)
-    await desk.clean()
-    assert await desk.files_of(tasks[1]) == []
+    harness.clock.advance(minutes=1)
+    await harness.clean()
+    assert await harness.files_of(tasks[1]) == []
 
 
-async def test_downloads_end_with_the_files(desk: Desk) -> None:
-    task = await desk.completed()
-    desk.clock.advance(days=30, seconds=-1)
-    assert len(await desk.downloads(task)) == 3
-    links = (await desk.http.get(f"/tasks/{task}/downloads")).json()["downloads"]
-    assert {datetime.fromisoformat(one["expires_at"]) for one in links} == {desk.clock.now() + timedelta(seconds=1)}
-    desk.clock.advance(seconds=1)
-    answer = await desk.http.get(f"/tasks/{task}/downloads")
+async def test_downloads_end_with_the_files(harness: Harness) -> None:
+    task = await harness.completed()
+    harness.clock.advance(days=30, seconds=-1)
+    assert len(await harness.downloads(task)) == 3
+    links = (await harness.http.get(f"/tasks/{task}/downloads")).json()["downloads"]
+    assert {datetime.fromisoformat(one["expires_at"]) for one in links} == {harness.clock.now() + timedelta(seconds=1)}
+    harness.clock.advance(seconds=1)
+    answer = await harness.http.get(f"/tasks/{task}/downloads")
     assert (answer.status_code, answer.json()["code"]) == (410, "task-expired")
 
 
-async def test_a_surprise_does_not_end_the_cleaning(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = await desk.uploaded()
-    desk.clock.advance(minutes=15)
-    await desk.sweep()
+async def test_a_surprise_does_not_end_the_cleaning(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = await harness.uploaded()
+    harness.clock.advance(minutes=15)
+    await harness.sweep()
 
     async def surprise(prefix: str) -> int:
         raise ZeroDivisionError(prefix)
 
-    monkeypatch.setattr(desk.objects, "delete", surprise)
-    await desk.clean()
+    monkeypatch.setattr(harness.objects, "delete", surprise)
+    await harness.clean()
     monkeypatch.undo()
-    desk.clock.advance(minutes=1)
-    await desk.clean()
-    assert await desk.files_of(task) == []
+    harness.clock.advance(minutes=1)
+    await harness.clean()
+    assert await harness.files_of(task) == []
 
 
-async def test_a_folder_that_has_gone_does_not_pass_for_cleaned(desk: Desk, tmp_path: Path) -> None:
-    task = await desk.uploaded()
-    desk.clock.advance(minutes=15)
-    await desk.sweep()
+async def test_a_folder_that_has_gone_does_not_pass_for_cleaned(harness: Harness, tmp_path: Path) -> None:
+    task = await harness.uploaded()
+    harness.clock.advance(minutes=15)
+    await harness.sweep()
     (tmp_path / "objects").rename(tmp_path / "elsewhere")
-    await desk.clean()
-    assert not (await desk.read(task))["s3_cleaned"]
+    await harness.clean()
+    assert not (await harness.read(task))["s3_cleaned"]
     (tmp_path / "elsewhere").rename(tmp_path / "objects")
-    desk.clock.advance(days=1)
-    await desk.clean()
-    assert await desk.files_of(task) == []
-    assert (await desk.read(task))["s3_cleaned"]
+    harness.clock.advance(days=1)
+    await harness.clean()
+    assert await harness.files_of(task) == []
+    assert (await harness.read(task))["s3_cleaned"]
 
 
-async def test_what_was_completed_before_a_failure_can_be_downloaded(desk: Desk) -> None:
-    task = await desk.queued(["size", "lines"], lines={"fails": "fatal"})
-    desk.work()
-    assert (await desk.read(task))["status"] == "FAILED"
-    assert set(await desk.downloads(task)) == {"size/size.json", "size/more/name.json"}
+async def test_what_was_completed_before_a_failure_can_be_downloaded(harness: Harness) -> None:
+    task = await harness.queued(["size", "lines"], lines={"fails": "fatal"})
+    harness.work()
+    assert (await harness.read(task))["status"] == "FAILED"
+    assert set(await harness.downloads(task)) == {"size/size.json", "size/more/name.json"}
 
 
-async def test_a_worker_that_stops_costs_the_task_nothing(desk: Desk) -> None:
-    task, lease = await desk.processing()
-    await desk.store.hand_back("a test")
-    assert (await desk.read(task))["status"] == "PROCESSING"
-    desk.work()
-    assert (await desk.read(task))["status"] == "COMPLETED"
-    assert lease.attempt == (await desk.store.read(task))["attempt"]
+async def test_a_worker_that_stops_costs_the_task_nothing(harness: Harness) -> None:
+    task, lease = await harness.processing()
+    await harness.store.release_leases("a test")
+    assert (await harness.read(task))["status"] == "PROCESSING"
+    harness.work()
+    assert (await harness.read(task))["status"] == "COMPLETED"
+    assert lease.attempt == (await harness.store.read(task))["attempt"]

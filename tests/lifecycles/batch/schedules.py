@@ -20,7 +20,7 @@ from holdfast.testing.engine import Engine
 from tests.lifecycles.batch.crashes import Watched, crash
 
 crashes_at_most = 5
-turns_at_most = 40
+iterations_at_most = 40
 
 
 class Witness(Protocol):
@@ -94,7 +94,7 @@ class Schedules:
         handle = self.engine.start(self.batch, **self.witness.inputs(chance))
         is_cancelled = chance.random() < 0.25
         turns = chance.randint(1, 4)
-        self.turn(turns if is_cancelled else turns_at_most, handle.id)
+        self.turn(turns if is_cancelled else iterations_at_most, handle.id)
         if is_cancelled:
             self.engine.call(self.store.cancel(handle.id))
         self.witness.calm()

@@ -9,14 +9,14 @@ from holdfast.sdk.client import all_pointed_at
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app
-from tests.lifecycles.ingest.desk import Desk, desk_at
+from tests.lifecycles.ingest.harness import Harness, harness_at
 
 
 @pytest.fixture
-async def desk(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home", fetch_allow="127.0.0.1/32")
     app.RAN.clear()
     app.TOLD.clear()
     with all_pointed_at(settings):
-        async with desk_at(holdfast, settings, tmp_path / "papers") as desk:
-            yield desk
+        async with harness_at(holdfast, settings, tmp_path / "papers") as harness:
+            yield harness

@@ -18,7 +18,7 @@ from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app
-from tests.lifecycles.ingest.desk import Desk, desk_at
+from tests.lifecycles.ingest.harness import Harness, harness_at
 from tests.lifecycles.ingest.ledger import Ledger, watch
 from tests.tiers import deep_after
 from tests.worker.crew import Crew, eventually
@@ -45,39 +45,41 @@ def named(boundary: Boundary) -> str:
     return " ".join([*([f"{kept} kept"] if kept else []), *([f"{lost} lost"] if lost else [])])
 
 
-async def begun(desk: Desk, uri: str, **options: Any) -> tuple[str, str]:
+async def begun(harness: Harness, uri: str, **options: Any) -> tuple[str, str]:
     """A run with one item."""
-    run = await desk.begin(uri, **options)
-    return run, (await desk.item(run))["item_id"]
+    run = await harness.begin(uri, **options)
+    return run, (await harness.item(run))["item_id"]
 
 
 def handle(item: str) -> Handle[object]:
     return Handle(app.hf, UUID(item))
 
 
-async def check_done(desk: Desk, run: str, item: str, ran: Counter[str], lost: tuple[str, ...], attempts: int) -> None:
+async def check_done(
+    harness: Harness, run: str, item: str, ran: Counter[str], lost: tuple[str, ...], attempts: int
+) -> None:
     """Everything is there once, and nothing but what was lost has run again."""
-    told = await desk.run(run)
+    told = await harness.run(run)
     assert (told["status"], told["steps"]) == ("COMPLETED", dict.fromkeys(STEPS, 1))
     assert {name: told[f"item_count_{name}"] for name in COUNTS} == COUNTS
-    found = await desk.item(run)
+    found = await harness.item(run)
     assert (found["status"], found["retry_count"], found["attempt"]) == ("DONE", 0, attempts)
-    rows = await desk.store.steps(UUID(item))
+    rows = await harness.store.steps(UUID(item))
     assert sorted((row.name, row.done, row.failures) for row in rows) == sorted((step, True, 0) for step in STEPS)
     assert ran == Counter([*STEPS, *lost])
-    kinds = Counter(await desk.kinds(item))
+    kinds = Counter(await harness.kinds(item))
     assert {step: kinds[f"{step} step_completed"] for step in STEPS} == dict.fromkeys(STEPS, 1)
     assert {step: kinds[f"{step} step_started"] for step in STEPS} == ran
-    assert [one.kind for one in await desk.store.step_events(UUID(run))].count("run_completed") == 1
-    costs = [one["cost_cents"] for one in await desk.events(item)]
+    assert [one.kind for one in await harness.store.step_events(UUID(run))].count("run_completed") == 1
+    costs = [one["cost_cents"] for one in await harness.events(item)]
     assert told["cost_cents"] == sum(costs) == len(STEPS)  # a cent for each step that was kept, none for the lost
 
 
-async def check_published(desk: Desk, item: str, name: str, word: str) -> None:
+async def check_published(harness: Harness, item: str, name: str, word: str) -> None:
     """Of this document there is one version, whole, and it is found."""
-    assert await desk.found(word, mode="text") == [name]
-    assert (await desk.found(f"Who speaks of {word}?"))[0] == name
-    async with desk.engine.database.connect_owner() as owner:
+    assert await harness.found(word, mode="text") == [name]
+    assert (await harness.found(f"Who speaks of {word}?"))[0] == name
+    async with harness.engine.database.connect_owner() as owner:
         versions = await owner.fetch(
             "select n.task_id, n.chunks, n.published_at is not null as shown, n.replaced_at is null as stays,"
             " (select count(*) from holdfast.chunk c where c.version = n.task_id) as kept"
@@ -92,26 +94,26 @@ async def check_published(desk: Desk, item: str, name: str, word: str) -> None:
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=named)
-async def test_what_was_kept_is_not_run_again_and_what_was_lost_is(desk: Desk, boundary: Boundary) -> None:
+async def test_what_was_kept_is_not_run_again_and_what_was_lost_is(harness: Harness, boundary: Boundary) -> None:
     kept, lost = boundary
-    run, item = await begun(desk, "file:///a", kind="told")
-    desk.engine.run(handle(item), crash_after=kept, crash_before=lost)
-    await check_done(desk, run, item, Counter(app.RAN), lost, attempts=2)
+    run, item = await begun(harness, "file:///a", kind="told")
+    harness.engine.run(handle(item), crash_after=kept, crash_before=lost)
+    await check_done(harness, run, item, Counter(app.RAN), lost, attempts=2)
 
 
 @pytest.mark.deep
 async def test_documents_survive_a_crash_at_every_boundary(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(tmp_path / "ledger")
     watch(monkeypatch.setattr, ledger)
     for number, (kept, lost) in enumerate(BOUNDARIES):
         word = f"barnacle{chr(ord('a') + number) * 3}"
-        name = desk.write(f"{number:02}.md", f"# Shores\n\nThis page is about {word}.\n")
-        run, item = await begun(desk, name)
-        desk.engine.run(handle(item), crash_after=kept, crash_before=lost)
-        await check_done(desk, run, item, Counter(ledger.begun(item)), lost, attempts=2)
-        await check_published(desk, item, name, word)
+        name = harness.write(f"{number:02}.md", f"# Shores\n\nThis page is about {word}.\n")
+        run, item = await begun(harness, name)
+        harness.engine.run(handle(item), crash_after=kept, crash_before=lost)
+        await check_done(harness, run, item, Counter(ledger.begun(item)), lost, attempts=2)
+        await check_published(harness, item, name, word)
 
 
 # Workers that are killed
@@ -125,10 +127,10 @@ def crew(crew: Crew) -> Crew:
 
 
 @pytest.fixture
-async def user(live: Database, tmp_path: Path) -> AsyncIterator[Desk]:
+async def user(live: Database, tmp_path: Path) -> AsyncIterator[Harness]:
     """A user of a server on the same database and the same objects."""
-    async with desk_at(Engine(live), Settings.model_construct(home=tmp_path), tmp_path / "papers") as desk:
-        yield desk
+    async with harness_at(Engine(live), Settings.model_construct(home=tmp_path), tmp_path / "papers") as harness:
+        yield harness
 
 
 KILLS: list[tuple[str, bool, tuple[str, ...]]] = [
@@ -145,7 +147,7 @@ KILLS: list[tuple[str, bool, tuple[str, ...]]] = [
     deep_after(1, [pytest.param(*kill, id=f"{kill[0]}, {'worker' if kill[1] else 'runner'}") for kill in KILLS]),
 )  # fmt: skip
 async def test_another_process_goes_on_at_the_step_that_was_running(
-    crew: Crew, user: Desk, moment: str, whole: bool, lost: tuple[str, ...]
+    crew: Crew, user: Harness, moment: str, whole: bool, lost: tuple[str, ...]
 ) -> None:
     ledger = Ledger(crew.ledger)
     crew.environment["HALTS"] = moment
@@ -169,7 +171,7 @@ async def test_another_process_goes_on_at_the_step_that_was_running(
 
 
 def stands_at(
-    user: Desk, ledger: Ledger, item: str, moment: str, lost: tuple[str, ...]
+    user: Harness, ledger: Ledger, item: str, moment: str, lost: tuple[str, ...]
 ) -> Callable[[], Any]:  # fmt: skip
     """Whether a step is held up there, and those beside it that are not to be lost are kept."""
     what, step = moment.split()

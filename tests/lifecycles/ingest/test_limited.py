@@ -16,8 +16,8 @@ from holdfast.sdk.client import all_pointed_at
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
-from tests.lifecycles.ingest.desk import Desk, desk_at
 from tests.lifecycles.ingest.embedding_server import KEY, EmbeddingServer, embedding_server, refusal
+from tests.lifecycles.ingest.harness import Harness, harness_at
 from tests.lifecycles.ingest.ledger import Ledger, watch
 from tests.worker.crew import Crew, eventually
 
@@ -49,81 +49,81 @@ def server(running: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Embeddi
 
 
 @pytest.fixture
-async def slow_desk(
+async def slow_harness(
     holdfast: Engine, server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Harness]:
     """A server and a worker with one slot, whose embedder is that provider."""
     monkeypatch.setattr("holdfast.testing.engine.slots", 1)
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home", embedder=EMBEDDER)
     with all_pointed_at(settings):
-        async with desk_at(holdfast, settings, tmp_path / "papers") as desk:
-            yield desk
+        async with harness_at(holdfast, settings, tmp_path / "papers") as harness:
+            yield harness
 
 
-def papers(desk: Desk) -> list[str]:
-    return [desk.write(f"{place}.md", f"# Page {place}\n\nIt speaks of seaweed.\n") for place in range(number)]
+def papers(harness: Harness) -> list[str]:
+    return [harness.write(f"{place}.md", f"# Page {place}\n\nIt speaks of seaweed.\n") for place in range(number)]
 
 
 def slow_down(seconds: int) -> Response:
     return refusal(429, "Slow down.", "rate_limit_exceeded", Retry_After=str(seconds))
 
 
-async def check_unharmed(desk: Desk, run: str) -> None:
+async def check_unharmed(harness: Harness, run: str) -> None:
     """Nothing failed, and no attempt was used up."""
-    for item in await desk.items(run):
+    for item in await harness.items(run):
         assert (item["status"], item["retry_count"], item["attempt"]) == ("DONE", 0, 1)
-    told = await desk.run(run)
+    told = await harness.run(run)
     assert (told["status"], told["item_count_done"], told["item_count_failed"]) == ("COMPLETED", number, 0)
-    assert await desk.store.inbox() == []
-    assert len(await desk.found("seaweed", limit=100)) == number
+    assert await harness.store.inbox() == []
+    assert len(await harness.found("seaweed", limit=100)) == number
 
 
 async def test_everybody_waits_for_one_word_of_the_provider_and_nobody_is_harmed(
-    slow_desk: Desk, server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slow_harness: Harness, server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk, ledger = slow_desk, Ledger(tmp_path / "ledger")
+    harness, ledger = slow_harness, Ledger(tmp_path / "ledger")
     watch(monkeypatch.setattr, ledger)
     server.script += [slow_down(600), slow_down(900)]
-    run = await desk.begin(*papers(desk))
+    run = await harness.begin(*papers(harness))
     for words, seconds in ((1, 600), (2, 900)):
-        began = desk.clock.now()
-        desk.work(moving=False)
+        began = harness.clock.now()
+        harness.work(moving=False)
         assert len(server.asked) == words  # one of them was told; the others have heard of it
-        told = await desk.run(run)
+        told = await harness.run(run)
         assert (told["item_count_running"], told["item_count_pending"]) == (0, number)  # they hold no place
-        for item in await desk.items(run):
-            why = await desk.store.explain(UUID(item["item_id"]))
+        for item in await harness.items(run):
+            why = await harness.store.explain(UUID(item["item_id"]))
             assert (why.reason, item["last_error_kind"], item["retry_count"]) == ("rate_budget", "RateLimited", 0)
             assert why.until
             assert (why.until - began).total_seconds() >= seconds
-        assert desk.engine.run(other).result == "done"  # by the one slot that there is
-        assert (len(server.asked), desk.clock.now()) == (words, began)
-        desk.clock.advance(seconds=seconds)
-    desk.work()
+        assert harness.engine.run(other).result == "done"  # by the one slot that there is
+        assert (len(server.asked), harness.clock.now()) == (words, began)
+        harness.clock.advance(seconds=seconds)
+    harness.work()
     assert len(server.asked) == 2 + number
-    await check_unharmed(desk, run)
+    await check_unharmed(harness, run)
     begun = Counter(line.step for line in ledger.lines() if line.what == "begin")
     assert begun == {**dict.fromkeys(STEPS, number), "EMBEDDED": begun["EMBEDDED"]}
     assert begun["EMBEDDED"] >= 2 * number
 
 
 async def test_what_was_paid_for_before_the_silence_is_not_paid_for_again(
-    slow_desk: Desk, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+    slow_harness: Harness, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.lifecycles.ingest.documents.embedded_at_once", 1)
-    await slow_desk.store.set_price("house-model", 1_000_000, 0)
+    await slow_harness.store.set_price("house-model", 1_000_000, 0)
     text = "\n\n".join(f"## Part {place}\n\n" + f"Kelp number {place} grows. " * 60 for place in range(4))
     server.script += [None, slow_down(600)]
-    run = await slow_desk.begin(slow_desk.write("long.md", text))
-    slow_desk.work()
-    item = await slow_desk.item(run)
+    run = await slow_harness.begin(slow_harness.write("long.md", text))
+    slow_harness.work()
+    item = await slow_harness.item(run)
     chunks = item["result"]["chunks"]
     assert chunks > 1
     assert (item["status"], item["retry_count"]) == ("DONE", 0)
     assert len(server.asked) == chunks + 1
-    paid = [one for one in await slow_desk.events(item["item_id"]) if one["tokens_in"]]
+    paid = [one for one in await slow_harness.events(item["item_id"]) if one["tokens_in"]]
     assert len(paid) == chunks
-    assert (await slow_desk.run(run))["cost_cents"] == pytest.approx(sum(one["tokens_in"] for one in paid))
+    assert (await slow_harness.run(run))["cost_cents"] == pytest.approx(sum(one["tokens_in"] for one in paid))
 
 
 @pytest.mark.deep
@@ -136,9 +136,9 @@ async def test_a_worker_with_one_slot_goes_on_with_other_work(
     settings = Settings.model_construct(home=tmp_path, embedder=EMBEDDER)
     with contextlib.closing(Crew(live.url, tmp_path / "crew")) as crew:
         crew.environment |= {"HOLDFAST_OBJECTS": f"file://{tmp_path}/objects", "HOLDFAST_EMBEDDER": EMBEDDER}
-        async with live.store() as crew.store, desk_at(Engine(live), settings, tmp_path / "papers") as desk:
+        async with live.store() as crew.store, harness_at(Engine(live), settings, tmp_path / "papers") as harness:
             crew.start(app="tests.lifecycles.ingest.watched_app:hf", slots=1)
-            run = await desk.begin(*papers(desk))
+            run = await harness.begin(*papers(harness))
 
             async def was_told() -> bool:
                 return bool(server.asked)
@@ -148,8 +148,8 @@ async def test_a_worker_with_one_slot_goes_on_with_other_work(
             assert ended.result == "done"
 
             async def has_ended() -> bool:
-                return bool((await desk.run(run))["status"] != "RUNNING")
+                return bool((await harness.run(run))["status"] != "RUNNING")
 
             await eventually(has_ended, "its end", within=60)
             assert len(server.asked) == 2 + number
-            await check_unharmed(desk, run)
+            await check_unharmed(harness, run)

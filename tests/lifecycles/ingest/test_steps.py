@@ -15,47 +15,47 @@ from holdfast.ingest import result_from_exception, run_parallel_steps, run_step,
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app
 from tests.lifecycles.ingest.app import ok
-from tests.lifecycles.ingest.desk import Desk
+from tests.lifecycles.ingest.harness import Harness
 
 STEPS = ["FETCHED", "CONTENT_EXTRACTED", "CHUNKED", "EMBEDDED", "ENTITY_EXTRACTED", "PERSISTED", "INDEXED"]
 STATES = ["ENQUEUED", "FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED", "DONE"]
 FILE = "file:///a"
 
 
-async def told(desk: Desk, **reactions: Any) -> dict[str, Any]:
+async def told(harness: Harness, **reactions: Any) -> dict[str, Any]:
     """The item of a run whose steps were told what to do."""
     app.TOLD.update(reactions)
-    return await desk.item(await desk.ingest(FILE, kind="told"))
+    return await harness.item(await harness.ingest(FILE, kind="told"))
 
 
 # Ok
 
 
-async def test_an_item_is_moved_by_its_steps_one_after_the_other(desk: Desk) -> None:
-    item = await told(desk)
-    moves = await desk.store.events(item["item_id"])
+async def test_an_item_is_moved_by_its_steps_one_after_the_other(harness: Harness) -> None:
+    item = await told(harness)
+    moves = await harness.store.events(item["item_id"])
     assert [move.to_state for move in moves if move.from_state != move.to_state] == STATES
     assert sorted(app.RAN) == sorted(STEPS)
-    kinds = await desk.kinds(item["item_id"])
+    kinds = await harness.kinds(item["item_id"])
     assert sorted(kinds) == sorted([f"{step} {kind}" for step in STEPS for kind in ("step_started", "step_completed")])
 
 
-async def test_every_event_says_what_it_used_and_the_run_sums_it_up(desk: Desk) -> None:
-    run = await desk.ingest(FILE, FILE, kind="told")
-    events = [one for item in await desk.items(run) for one in await desk.events(item["item_id"])]
+async def test_every_event_says_what_it_used_and_the_run_sums_it_up(harness: Harness) -> None:
+    run = await harness.ingest(FILE, FILE, kind="told")
+    events = [one for item in await harness.items(run) for one in await harness.events(item["item_id"])]
     completed = [one for one in events if one["kind"] == "step_completed"]
     assert {(one["model"], one["tokens_in"], one["cost_cents"]) for one in completed} == {("tiny", 10, 1)}
     assert run["cost_cents"] == sum(one["cost_cents"] for one in events) == 2 * len(STEPS)
-    last = (await desk.store.step_events(run["run_id"]))[-1]
+    last = (await harness.store.step_events(run["run_id"]))[-1]
     assert (last.kind, last.data["item_count_done"], last.data["cost_micros"]) == ("run_completed", 2, 140000)
 
 
-async def test_an_envelope_is_opened_and_what_it_used_is_counted(desk: Desk) -> None:
-    item = await told(desk, EMBEDDED=ok(result="vectors", model="big", tokens_in=7, tokens_out=1, cost_cents=0.5))
-    events = await desk.events(item["item_id"])
+async def test_an_envelope_is_opened_and_what_it_used_is_counted(harness: Harness) -> None:
+    item = await told(harness, EMBEDDED=ok(result="vectors", model="big", tokens_in=7, tokens_out=1, cost_cents=0.5))
+    events = await harness.events(item["item_id"])
     (embedded,) = [one for one in events if one["step"] == "EMBEDDED" and one["kind"] == "step_completed"]
     assert (embedded["model"], embedded["tokens_in"], embedded["cost_cents"]) == ("big, tiny", 17, 1.5)
-    (row,) = [one for one in await desk.store.steps(item["item_id"]) if one.name == "EMBEDDED"]
+    (row,) = [one for one in await harness.store.steps(item["item_id"]) if one.name == "EMBEDDED"]
     assert row.result == "vectors"
 
 
@@ -72,58 +72,60 @@ async def test_an_envelope_is_opened_and_what_it_used_is_counted(desk: Desk) -> 
     ],
 )
 async def test_what_will_not_mend_ends_the_item_at_once_and_goes_to_the_inbox(
-    desk: Desk, step: str, as_envelope: bool, category: type[SchemaInvalid | Fatal]
+    harness: Harness, step: str, as_envelope: bool, category: type[SchemaInvalid | Fatal]
 ) -> None:
     error = {"status": "error", "error_kind": category.category, "message": "No page.", "code": "no-page"}
-    item = await told(desk, **{step: error if as_envelope else category("No page.", code="no-page")})
+    item = await told(harness, **{step: error if as_envelope else category("No page.", code="no-page")})
     assert (item["status"], item["last_error_kind"], item["failed_step"]) == ("FAILED", category.category, step)
     assert (app.RAN.count(step), item["retry_count"], item["last_error"]) == (1, 0, "No page.")
-    (entry,) = await desk.store.inbox()
+    (entry,) = await harness.store.inbox()
     assert (str(entry["task_id"]), entry["category"], entry["error"]["code"]) == (
         item["item_id"], category.category, "no-page",
     )  # fmt: skip
-    kinds = await desk.kinds(item["item_id"])
+    kinds = await harness.kinds(item["item_id"])
     assert f"{step} step_failed" in kinds
     assert kinds[-1] == f"{step} item_failed"
 
 
-async def test_what_may_mend_is_tried_again_after_growing_pauses_up_to_a_number(desk: Desk) -> None:
-    item = await told(desk, FETCHED=Transient("Gone for a moment."))
+async def test_what_may_mend_is_tried_again_after_growing_pauses_up_to_a_number(harness: Harness) -> None:
+    item = await told(harness, FETCHED=Transient("Gone for a moment."))
     assert (item["status"], item["last_error_kind"], item["retry_count"]) == ("FAILED", "Transient", 4)
     assert app.RAN.count("FETCHED") == 5
-    moves = [one.at for one in await desk.store.events(item["item_id"]) if one.verb == "claim"]
+    moves = [one.at for one in await harness.store.events(item["item_id"]) if one.verb == "claim"]
     pauses = [later - sooner for sooner, later in pairwise(moves)]
     assert all(later > sooner * 1.5 for sooner, later in pairwise(pauses))
-    assert (await desk.kinds(item["item_id"])).count("FETCHED retry_scheduled") == 4
+    assert (await harness.kinds(item["item_id"])).count("FETCHED retry_scheduled") == 4
 
 
-async def test_failures_are_counted_for_each_step_by_itself(desk: Desk) -> None:
-    item = await told(desk, FETCHED=[Transient("a")] * 4, CHUNKED=[Transient("b")] * 4, PERSISTED=[Transient("c")] * 4)
+async def test_failures_are_counted_for_each_step_by_itself(harness: Harness) -> None:
+    item = await told(
+        harness, FETCHED=[Transient("a")] * 4, CHUNKED=[Transient("b")] * 4, PERSISTED=[Transient("c")] * 4
+    )
     assert (item["status"], item["retry_count"]) == ("DONE", 12)
     assert [app.RAN.count(step) for step in STEPS] == [5, 1, 5, 1, 1, 5, 1]
 
 
-async def test_who_is_told_to_slow_down_waits_and_loses_nothing(desk: Desk) -> None:
-    before = desk.clock.now()
-    item = await told(desk, EMBEDDED=[RateLimited("Slowly.", retry_after="1h")] * 7)
+async def test_who_is_told_to_slow_down_waits_and_loses_nothing(harness: Harness) -> None:
+    before = harness.clock.now()
+    item = await told(harness, EMBEDDED=[RateLimited("Slowly.", retry_after="1h")] * 7)
     assert (item["status"], item["retry_count"], item["attempt"]) == ("DONE", 0, 1)
-    assert timedelta(hours=7) <= desk.clock.now() - before < timedelta(hours=8)
+    assert timedelta(hours=7) <= harness.clock.now() - before < timedelta(hours=8)
     assert app.RAN.count("EMBEDDED") == 8
     assert app.RAN.count("CHUNKED") == 1
 
 
-async def test_an_exception_that_the_task_maps_has_its_category(desk: Desk) -> None:
-    item = await told(desk, FETCHED=[app.Told("as the provider says it")])
+async def test_an_exception_that_the_task_maps_has_its_category(harness: Harness) -> None:
+    item = await told(harness, FETCHED=[app.Told("as the provider says it")])
     assert (item["status"], item["retry_count"], item["last_error_kind"]) == ("DONE", 0, "RateLimited")
 
 
-async def test_an_exception_that_nobody_mapped_is_tried_three_times(desk: Desk) -> None:
-    item = await told(desk, FETCHED=ZeroDivisionError("by zero"))
+async def test_an_exception_that_nobody_mapped_is_tried_three_times(harness: Harness) -> None:
+    item = await told(harness, FETCHED=ZeroDivisionError("by zero"))
     assert (item["status"], item["last_error_kind"], app.RAN.count("FETCHED")) == ("FAILED", "Transient", 3)
 
 
-async def test_a_bug_is_not_tried_again(desk: Desk) -> None:
-    item = await told(desk, FETCHED=AttributeError("no such thing"))
+async def test_a_bug_is_not_tried_again(harness: Harness) -> None:
+    item = await told(harness, FETCHED=AttributeError("no such thing"))
     assert (item["status"], item["last_error_kind"], app.RAN.count("FETCHED")) == ("FAILED", "Fatal", 1)
 
 
@@ -140,17 +142,17 @@ async def test_a_bug_is_not_tried_again(desk: Desk) -> None:
     ids=["limited and fatal", "transient and invalid", "fatal and transient"],
 )
 async def test_of_two_failures_at_once_the_graver_one_counts(
-    desk: Desk, chunked: Exception, entities: Exception, ends: str
+    harness: Harness, chunked: Exception, entities: Exception, ends: str
 ) -> None:
-    item = await told(desk, CHUNKED=chunked, ENTITY_EXTRACTED=entities)
+    item = await told(harness, CHUNKED=chunked, ENTITY_EXTRACTED=entities)
     assert (item["status"], item["last_error_kind"]) == ("FAILED", ends)
     assert (app.RAN.count("CHUNKED"), app.RAN.count("ENTITY_EXTRACTED")) == (1, 1)
-    kinds = await desk.kinds(item["item_id"])
+    kinds = await harness.kinds(item["item_id"])
     assert {"CHUNKED step_failed", "ENTITY_EXTRACTED step_failed"} <= set(kinds)
 
 
-async def test_a_branch_that_went_well_is_kept_although_the_other_failed(desk: Desk) -> None:
-    item = await told(desk, ENTITY_EXTRACTED=[Transient("Again.")])
+async def test_a_branch_that_went_well_is_kept_although_the_other_failed(harness: Harness) -> None:
+    item = await told(harness, ENTITY_EXTRACTED=[Transient("Again.")])
     assert item["status"] == "DONE"
     assert [app.RAN.count(step) for step in STEPS] == [1, 1, 1, 1, 2, 1, 1]
 

@@ -12,30 +12,30 @@ from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.http.conftest import client
 from tests.lifecycles.pipeline import app
-from tests.lifecycles.pipeline.desk import Desk, desk_at, statuses
+from tests.lifecycles.pipeline.harness import Harness, harness_at, statuses
 from tests.promises.stage import submit
 
 MISSING = "01b8dac5-b400-730f-8c80-71bbed710aed"
 
 
 @pytest.fixture
-async def desk(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Desk]:
+async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home")
     app.RAN.clear()
     with all_pointed_at(settings):
-        async with desk_at(holdfast, settings) as desk:
-            yield desk
+        async with harness_at(holdfast, settings) as harness:
+            yield harness
 
 
-async def test_a_job_is_made_told_of_and_its_files_are_fetched(desk: Desk) -> None:
+async def test_a_job_is_made_told_of_and_its_files_are_fetched(harness: Harness) -> None:
     body = {"pipeline": "press", "enable_evaluation": True, "params": {"articles": 3}}
-    made = await desk.post("/pipeline/jobs", body, status=201)
+    made = await harness.post("/pipeline/jobs", body, status=201)
     assert (made["status"], made["cancel_requested"], made["poll_after_ms"]) == ("PENDING", False, 2000)
     assert made["params"] == {"articles": 3, "enable_evaluation": True}
     assert [one["name"] for one in made["stages"]] == list(app.NAMES)
     assert set(statuses(made).values()) == {"pending"}
-    desk.work()
-    done = await desk.job(made["job_id"])
+    harness.work()
+    done = await harness.job(made["job_id"])
     assert (done["status"], done["summary"], done["error"], done["poll_after_ms"]) == (
         "COMPLETED", {"articles": 3}, None, None,
     )  # fmt: skip
@@ -45,32 +45,32 @@ async def test_a_job_is_made_told_of_and_its_files_are_fetched(desk: Desk) -> No
         {"name": "brief.md", "bytes": 22, "content_type": "text/markdown; charset=utf-8"}
     ]
     assert done["created_at"] <= done["started_at"] <= done["stages"][0]["started_at"] <= done["finished_at"]
-    (file,) = (await desk.get(f"/pipeline/jobs/{made['job_id']}/outputs"))["outputs"]
+    (file,) = (await harness.get(f"/pipeline/jobs/{made['job_id']}/outputs"))["outputs"]
     assert (file["name"], file["stage"], file["bytes"]) == ("brief.md", "BRIEF", 22)
-    fetched = await desk.http.get(file["url"])
+    fetched = await harness.http.get(file["url"])
     assert (fetched.text, fetched.headers["content-type"]) == ("3 articles, 3 softened", file["content_type"])
 
 
-async def test_what_went_wrong_stands_with_its_stage(desk: Desk) -> None:
-    some = await desk.run({"CLASSIFY": "fatal", "INGEST": "partial"})
+async def test_what_went_wrong_stands_with_its_stage(harness: Harness) -> None:
+    some = await harness.run({"CLASSIFY": "fatal", "INGEST": "partial"})
     assert (some["status"], some["summary"]) == ("PARTIAL", None)
     first, second, third, *_ = some["stages"]
     assert (first["status"], first["errors"]) == ("partial", ["INGEST: one of two was lost."])
     assert (second["status"], second["errors"]) == ("failed", ["CLASSIFY is broken."])
     assert (third["status"], third["reason"]) == ("skipped", "It needs CLASSIFY, which failed.")
-    none = await desk.run({"INGEST": "fatal"})
+    none = await harness.run({"INGEST": "fatal"})
     assert (none["status"], none["error"]) == ("FAILED", "INGEST: INGEST is broken.")
 
 
-async def test_the_same_key_makes_one_job_and_other_parameters_are_refused(desk: Desk) -> None:
+async def test_the_same_key_makes_one_job_and_other_parameters_are_refused(harness: Harness) -> None:
     headers = {"Idempotency-Key": "morning"}
     body = {"pipeline": "press", "enable_evaluation": False}
-    first, again = [await desk.http.post("/pipeline/jobs", json=body, headers=headers) for _ in range(2)]
+    first, again = [await harness.http.post("/pipeline/jobs", json=body, headers=headers) for _ in range(2)]
     assert [one.headers.get("Idempotency-Replayed") for one in (first, again)] == [None, "true"]
     assert (again.status_code, again.json()) == (201, first.json())
-    other = await desk.http.post("/pipeline/jobs", json={**body, "enable_evaluation": True}, headers=headers)
+    other = await harness.http.post("/pipeline/jobs", json={**body, "enable_evaluation": True}, headers=headers)
     assert (other.status_code, other.json()["code"]) == (422, "key-conflict")
-    assert len((await desk.get("/pipeline/jobs"))["items"]) == 1
+    assert len((await harness.get("/pipeline/jobs"))["items"]) == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -84,149 +84,149 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_what_no_stage_takes_is_refused_with_what_it_takes(desk: Desk) -> None:
+async def test_what_no_stage_takes_is_refused_with_what_it_takes(harness: Harness) -> None:
     for body, says in REFUSED:
-        refused = await desk.http.post("/pipeline/jobs", json={"pipeline": "press", **body})
+        refused = await harness.http.post("/pipeline/jobs", json={"pipeline": "press", **body})
         assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
         assert says in " ".join(refused.json()["detail"].split())
-    assert (await desk.get("/pipeline/jobs"))["items"] == []
+    assert (await harness.get("/pipeline/jobs"))["items"] == []
     agreeing = {"pipeline": "press", "enable_evaluation": True, "params": {"enable_evaluation": True}}
-    assert (await desk.post("/pipeline/jobs", agreeing, status=201))["params"] == {"enable_evaluation": True}
+    assert (await harness.post("/pipeline/jobs", agreeing, status=201))["params"] == {"enable_evaluation": True}
 
 
-async def test_a_flag_is_a_boolean_and_an_unknown_field_is_no_parameter(desk: Desk) -> None:
+async def test_a_flag_is_a_boolean_and_an_unknown_field_is_no_parameter(harness: Harness) -> None:
     for wrong in ({"enable_evaluation": "yes"}, {"enable_evaluation": 1}, {"articles": 3}):
-        refused = await desk.http.post("/pipeline/jobs", json={"pipeline": "press", **wrong})
+        refused = await harness.http.post("/pipeline/jobs", json={"pipeline": "press", **wrong})
         assert (refused.status_code, refused.json()["errors"][0]["loc"]) == (422, ["body", *wrong])
 
 
-async def test_a_cancel_says_whether_it_took_effect(desk: Desk) -> None:
-    waits = await desk.begin()
-    told = await desk.post(f"/pipeline/jobs/{waits}/cancel", {"reason": "too early"})
+async def test_a_cancel_says_whether_it_took_effect(harness: Harness) -> None:
+    waits = await harness.begin()
+    told = await harness.post(f"/pipeline/jobs/{waits}/cancel", {"reason": "too early"})
     assert told == {"job_id": waits, "status": "CANCELLED", "effect": "cancelled"}
-    job = await desk.job(waits)
+    job = await harness.job(waits)
     assert (job["error"], job["finished_at"] is None) == ("too early", False)
     assert {one["reason"] for one in job["stages"]} == {"The job was cancelled before it."}
-    assert (await desk.post(f"/pipeline/jobs/{waits}/cancel"))["effect"] == "too_late"
-    held = await desk.begin()
-    await desk.take()
-    told = await desk.post(f"/pipeline/jobs/{held}/cancel")
+    assert (await harness.post(f"/pipeline/jobs/{waits}/cancel"))["effect"] == "too_late"
+    held = await harness.begin()
+    await harness.take()
+    told = await harness.post(f"/pipeline/jobs/{held}/cancel")
     assert (told["status"], told["effect"]) == ("RUNNING", "requested")
-    assert (await desk.job(held))["cancel_requested"] is True
+    assert (await harness.job(held))["cancel_requested"] is True
 
 
-async def test_a_retry_keeps_what_is_done_and_begins_where_it_is_told(desk: Desk) -> None:
-    first = await desk.run({"BRIEF": ["fatal", None]})
+async def test_a_retry_keeps_what_is_done_and_begins_where_it_is_told(harness: Harness) -> None:
+    first = await harness.run({"BRIEF": ["fatal", None]})
     assert first["status"] == "PARTIAL"
-    made = await desk.post(f"/pipeline/jobs/{first['job_id']}/retry")
+    made = await harness.post(f"/pipeline/jobs/{first['job_id']}/retry")
     assert (made["status"], made["retry_of"]) == ("PENDING", first["job_id"])
-    desk.work()
-    second = await desk.job(made["job_id"])
+    harness.work()
+    second = await harness.job(made["job_id"])
     assert (second["status"], second["retry_of"]) == ("COMPLETED", first["job_id"])
     assert (app.RAN["CLASSIFY"], app.RAN["BRIEF"]) == (1, 2)
-    third = await desk.post(f"/pipeline/jobs/{second['job_id']}/retry", {"from_stage": "classify"})
-    desk.work()
+    third = await harness.post(f"/pipeline/jobs/{second['job_id']}/retry", {"from_stage": "classify"})
+    harness.work()
     assert (app.RAN["INGEST"], app.RAN["CLASSIFY"], app.RAN["BRIEF"]) == (1, 2, 3)
-    wrong = await desk.http.post(f"/pipeline/jobs/{third['job_id']}/retry", json={"from_stage": "PRINT"})
+    wrong = await harness.http.post(f"/pipeline/jobs/{third['job_id']}/retry", json={"from_stage": "PRINT"})
     assert (wrong.status_code, wrong.json()["code"]) == (422, "step-unknown")
     assert "Its stages are: INGEST, CLASSIFY," in wrong.json()["detail"]
-    runs = await desk.begin()
-    assert (await desk.post(f"/pipeline/jobs/{runs}/retry", status=409))["code"] == "move-refused"
+    runs = await harness.begin()
+    assert (await harness.post(f"/pipeline/jobs/{runs}/retry", status=409))["code"] == "move-refused"
 
 
-async def test_links_last_an_hour_and_files_thirty_days(desk: Desk) -> None:
-    job = (await desk.run())["job_id"]
+async def test_links_last_an_hour_and_files_thirty_days(harness: Harness) -> None:
+    job = (await harness.run())["job_id"]
     outputs = f"/pipeline/jobs/{job}/outputs"
-    (file,) = (await desk.get(outputs))["outputs"]
-    lasting = datetime.fromisoformat(file["expires_at"]) - desk.clock.now().astimezone(UTC)
+    (file,) = (await harness.get(outputs))["outputs"]
+    lasting = datetime.fromisoformat(file["expires_at"]) - harness.clock.now().astimezone(UTC)
     assert lasting == timedelta(hours=1)
-    desk.clock.advance(days=29, hours=23, minutes=30)
-    (file,) = (await desk.get(outputs))["outputs"]
-    lasting = datetime.fromisoformat(file["expires_at"]) - desk.clock.now().astimezone(UTC)
+    harness.clock.advance(days=29, hours=23, minutes=30)
+    (file,) = (await harness.get(outputs))["outputs"]
+    lasting = datetime.fromisoformat(file["expires_at"]) - harness.clock.now().astimezone(UTC)
     assert lasting == timedelta(minutes=30)
-    desk.clock.advance(minutes=30)
-    gone = await desk.http.get(outputs)
+    harness.clock.advance(minutes=30)
+    gone = await harness.http.get(outputs)
     assert (gone.status_code, "its files were kept until" in gone.json()["detail"]) == (410, True)
-    assert (await desk.job(job))["status"] == "COMPLETED"
+    assert (await harness.job(job))["status"] == "COMPLETED"
 
 
-async def test_a_job_without_files_and_one_that_waits_have_no_links(desk: Desk) -> None:
-    waits = await desk.begin({"INGEST": "fatal"})
-    assert (await desk.get(f"/pipeline/jobs/{waits}/outputs"))["outputs"] == []
-    desk.work()
-    assert await desk.get(f"/pipeline/jobs/{waits}/outputs") == {"job_id": waits, "status": "FAILED", "outputs": []}
+async def test_a_job_without_files_and_one_that_waits_have_no_links(harness: Harness) -> None:
+    waits = await harness.begin({"INGEST": "fatal"})
+    assert (await harness.get(f"/pipeline/jobs/{waits}/outputs"))["outputs"] == []
+    harness.work()
+    assert await harness.get(f"/pipeline/jobs/{waits}/outputs") == {"job_id": waits, "status": "FAILED", "outputs": []}
 
 
-async def test_jobs_are_listed_by_pipeline_and_state_page_by_page(desk: Desk) -> None:
+async def test_jobs_are_listed_by_pipeline_and_state_page_by_page(harness: Harness) -> None:
     done = []
     for _ in range(2):
-        done.append((await desk.run())["job_id"])
-        desk.clock.advance(seconds=1)
-    waits = await desk.begin()
-    await submit(desk.store)
-    page = await desk.get("/pipeline/jobs", limit=2)
+        done.append((await harness.run())["job_id"])
+        harness.clock.advance(seconds=1)
+    waits = await harness.begin()
+    await submit(harness.store)
+    page = await harness.get("/pipeline/jobs", limit=2)
     assert [one["job_id"] for one in page["items"]] == [waits, done[1]]
     assert (page["approx_count"], page["capped"]) == (3, False)
-    last = await desk.get("/pipeline/jobs", cursor=page["next"])
+    last = await harness.get("/pipeline/jobs", cursor=page["next"])
     assert ([one["job_id"] for one in last["items"]], last["next"]) == ([done[0]], None)
-    found = await desk.get("/pipeline/jobs", status="COMPLETED", pipeline="press")
+    found = await harness.get("/pipeline/jobs", status="COMPLETED", pipeline="press")
     assert {one["job_id"] for one in found["items"]} == set(done)
-    assert (await desk.get("/pipeline/jobs", pipeline="newsroom"))["items"] == []
+    assert (await harness.get("/pipeline/jobs", pipeline="newsroom"))["items"] == []
 
 
-async def test_a_running_stage_shows_how_far_it_is(desk: Desk) -> None:
-    job = await desk.begin()
-    assert (await desk.job(job))["progress"] is None
-    lease = await desk.take()
+async def test_a_running_stage_shows_how_far_it_is(harness: Harness) -> None:
+    job = await harness.begin()
+    assert (await harness.job(job))["progress"] is None
+    lease = await harness.take()
     told = {"done": 0.5, "total": 7, "note": "two feeds read", "step": "INGEST"}
-    await desk.store.heartbeat([lease], lasting=timedelta(minutes=1), progress={lease.task_id: told})
-    now = await desk.job(job)
+    await harness.store.heartbeat([lease], lasting=timedelta(minutes=1), progress={lease.task_id: told})
+    now = await harness.job(job)
     assert (now["status"], now["progress"], now["poll_after_ms"]) == ("RUNNING", told, 1000)
 
 
-async def test_pipelines_say_what_they_take_and_whether_they_are_ready(desk: Desk) -> None:
-    press = await pressed(desk)
+async def test_pipelines_say_what_they_take_and_whether_they_are_ready(harness: Harness) -> None:
+    press = await pressed(harness)
     assert (press["name"], press["ready"], press["settings"]) == ("press", False, {})
     assert [one["name"] for one in press["stages"]] == list(app.NAMES)
     assert press["params"]["articles"] == {"kinds": ["integer"], "default": 2}
-    await desk.store.hello("w", label="here", queues=["pipeline"], names=["press"], slots=1)
-    assert (await pressed(desk))["ready"] is True
+    await harness.store.hello("w", label="here", queues=["pipeline"], names=["press"], slots=1)
+    assert (await pressed(harness))["ready"] is True
 
 
-async def pressed(desk: Desk) -> dict[str, Any]:
-    items: list[dict[str, Any]] = (await desk.get("/pipeline/pipelines"))["items"]
+async def pressed(harness: Harness) -> dict[str, Any]:
+    items: list[dict[str, Any]] = (await harness.get("/pipeline/pipelines"))["items"]
     return next(one for one in items if one["name"] == "press")
 
 
-async def test_settings_are_for_jobs_to_come_and_null_takes_one_away(desk: Desk) -> None:
+async def test_settings_are_for_jobs_to_come_and_null_takes_one_away(harness: Harness) -> None:
     place = "/pipeline/pipelines/press/settings"
-    before = await desk.begin()
-    told = await desk.http.put(place, json={"settings": {"articles": 5}})
+    before = await harness.begin()
+    told = await harness.http.put(place, json={"settings": {"articles": 5}})
     assert (told.status_code, told.json()) == (200, {"name": "press", "settings": {"articles": 5}})
-    after = await desk.begin()
-    assert [(await desk.job(one))["settings"] for one in (before, after)] == [{}, {"articles": 5}]
-    desk.work()
-    assert [(await desk.job(one))["summary"] for one in (before, after)] == [{"articles": 2}, {"articles": 5}]
-    assert (await desk.http.put(place, json={"settings": {"articles": None}})).json()["settings"] == {}
+    after = await harness.begin()
+    assert [(await harness.job(one))["settings"] for one in (before, after)] == [{}, {"articles": 5}]
+    harness.work()
+    assert [(await harness.job(one))["summary"] for one in (before, after)] == [{"articles": 2}, {"articles": 5}]
+    assert (await harness.http.put(place, json={"settings": {"articles": None}})).json()["settings"] == {}
     for wrong in ({"articles": "many"}, {"pages": 3}):
-        refused = await desk.http.put(place, json={"settings": wrong})
+        refused = await harness.http.put(place, json={"settings": wrong})
         assert (refused.status_code, "press takes: articles" in refused.json()["detail"]) == (422, True)
-    unknown = await desk.http.put("/pipeline/pipelines/pres/settings", json={"settings": {}})
+    unknown = await harness.http.put("/pipeline/pipelines/pres/settings", json={"settings": {}})
     assert (unknown.status_code, "There is no pipeline 'pres'." in unknown.json()["detail"]) == (404, True)
 
 
-async def test_what_is_no_job_is_not_found_and_other_tasks_are_none(desk: Desk) -> None:
-    other = await submit(desk.store)
+async def test_what_is_no_job_is_not_found_and_other_tasks_are_none(harness: Harness) -> None:
+    other = await submit(harness.store)
     for job in (MISSING, other):
         for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/retry"), ("GET", "/outputs")):
-            answer = await desk.http.request(method, f"/pipeline/jobs/{job}{path}")
+            answer = await harness.http.request(method, f"/pipeline/jobs/{job}{path}")
             assert (answer.status_code, answer.json()["code"]) == (404, "task-not-found")
-    assert (await desk.store.read(other))["state"] == "Queued"
+    assert (await harness.store.read(other))["state"] == "Queued"
 
 
-async def test_below_admin_it_is_the_same_and_only_operators_come_in(desk: Desk) -> None:
-    user, operator = [(await desk.store.make_key(f"a {role}", [role])).secret for role in ("user", "operator")]
-    async with client(desk.app, user) as theirs, client(desk.app, operator) as http:
+async def test_below_admin_it_is_the_same_and_only_operators_come_in(harness: Harness) -> None:
+    user, operator = [(await harness.store.make_key(f"a {role}", [role])).secret for role in ("user", "operator")]
+    async with client(harness.app, user) as theirs, client(harness.app, operator) as http:
         made = (await http.post("/admin/pipeline/jobs", json={"pipeline": "press"})).json()
         assert (await http.get(f"/pipeline/jobs/{made['job_id']}")).json() == made
         assert (await http.get("/admin/pipeline/jobs")).json()["items"] == [made]

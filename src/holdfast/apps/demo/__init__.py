@@ -42,7 +42,7 @@ hf.tool(PROFILE_MY_DATA)
 if papers.can_ingest:
     hf.documents()
 hf.newsroom()
-night_desk = hf.newsroom("night-desk")
+night_newsroom = hf.newsroom("night-desk")
 nightly = hf.nightly()
 hf.providers()
 
@@ -199,7 +199,7 @@ async def keep_moving(round: int) -> int:  # noqa: A002
         await ingest_papers.opts(**tagged("papers")).astart(round, torn=round % torn_every == 0)
     if is_installed() and round % briefed_every == 0:
         feeds = [*shipped_feeds(), *([odd_feed()] if round % odd_every == 0 else [])]
-        await night_desk.opts(**tagged("brief")).astart(feeds=feeds, enable_evaluation=True)
+        await night_newsroom.opts(**tagged("brief")).astart(feeds=feeds, enable_evaluation=True)
     if calls.can_transcribe and round % called_every == 0:
         await transcribe_calls.opts(**tagged("calls")).astart(round, cut_off=round % cut_off_every == 0)
     if calls.can_complete and round % asked_every == 0:
@@ -223,7 +223,7 @@ def first_work() -> list[Submission]:
         work.append(ingest_papers.opts(key=f"demo-{number}-first-papers", tags=["demo"]).submission(number, torn=True))
     if is_installed():
         flags = {"enable_evaluation": True, "enable_auto_optimize": True}
-        work.append(night_desk.opts(key=f"demo-{number}-first-brief", tags=["demo"]).submission(**flags))
+        work.append(night_newsroom.opts(key=f"demo-{number}-first-brief", tags=["demo"]).submission(**flags))
     if calls.can_transcribe:
         first = transcribe_calls.opts(key=f"demo-{number}-first-calls", tags=["demo"])
         work.append(first.submission(number, cut_off=True))

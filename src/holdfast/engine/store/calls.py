@@ -41,7 +41,7 @@ class Calls:
 
     @classmethod
     def beside(cls, other: "Calls") -> Self:
-        """The functions of another room, called over the same connections."""
+        """Another store, over the same connections."""
         return cls(other._source, answer_within_seconds=other._answer_within_seconds)
 
     async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:

@@ -264,11 +264,11 @@ class Store(Looking, Inbox, Bulks, Access, Spending):
         answer: timedelta | None = await self._value("select holdfast.idle($1)", worker)
         return answer
 
-    async def lose_these(self, leases: Sequence[Proof]) -> int:
+    async def mark_lost(self, leases: Sequence[Proof]) -> int:
         """Say that a worker died while it was running these. Those that were settled meanwhile stay so."""
         return int(await self._value("select holdfast.lose_these($1, $2, $3)", *encode.proofs(leases)))
 
-    async def hand_back(self, worker: str, kept: Iterable[UUID] = ()) -> int:
+    async def release_leases(self, worker: str, kept: Iterable[UUID] = ()) -> int:
         """Give back what this worker holds, but for these, at no cost."""
         return int(await self._value("select holdfast.hand_back($1, $2)", worker, list(kept)))
 
@@ -316,8 +316,8 @@ class Store(Looking, Inbox, Bulks, Access, Spending):
         """Raises LeaseLost for whoever does not hold the task."""
         await self._value("select holdfast.check_held($1, $2, $3)", lease.task_id, lease.attempt, lease.token)
 
-    def room(self, kind: type[C]) -> C:
-        """The functions of another room, over the same connections."""
+    def service(self, kind: type[C]) -> C:
+        """A lifecycle's store, over the same connections."""
         return kind.beside(self)
 
 

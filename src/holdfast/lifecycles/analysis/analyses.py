@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from holdfast.engine.lease_rpc import word
+from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 
@@ -44,7 +44,7 @@ class Analyses(Calls):
         )
         return encode.known(Made, rows[0])
 
-    @word
+    @lease_rpc
     async def read(self, task_id: UUID, owner: str | None = None) -> dict[str, Any]:
         """All there is to tell of a task. Raises TaskNotFound, also if it is not `owner`'s."""
         found: dict[str, Any] = encode.load(await self._value("select holdfast.read_analysis($1, $2)", task_id, owner))

@@ -15,7 +15,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import LOCAL, Principal
 from holdfast.errors import MoveRefused, TaskExpired, WalletNotFound
 from holdfast.http.access import Guarded, needs, owned_by
-from holdfast.http.fields import Body, Cancel, Whole, Word
+from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS, problem
 from holdfast.lifecycles.analysis.files import (
@@ -54,8 +54,8 @@ Cursor = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 class NewAnalysis(Body):
     """Which tool, and which of its agents, in the order in which they are to run. `GET /tools` lists them."""
 
-    tool_id: Word
-    agents: Annotated[list[Word], Field(max_length=100, fail_fast=True)]
+    tool_id: Name
+    agents: Annotated[list[Name], Field(max_length=100, fail_fast=True)]
 
 
 class Created(BaseModel):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from holdfast.engine.lease_rpc import word, word_once
+from holdfast.engine.lease_rpc import lease_rpc, lease_rpc_once
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.store.commands import refuse
@@ -77,7 +77,7 @@ class Batches(Calls):
 
     # For workers
 
-    @word
+    @lease_rpc
     async def open(self, task: UUID) -> OpenBatch | None:
         rows = await self._rows("select * from holdfast.open_batches($1)", [task])
         if not rows:
@@ -90,25 +90,25 @@ class Batches(Calls):
             jobs=jobs, now=rows[0]["now"],
         )  # fmt: skip
 
-    @word
+    @lease_rpc
     async def stopped_by(self, stop: UUID) -> UUID | None:
         """The batch that this task stops."""
         found: UUID | None = await self._value("select holdfast.stopped_batch($1)", stop)
         return found
 
-    @word
+    @lease_rpc
     async def sources(self, task: UUID) -> list[tuple[str, str]]:
         """Where the inputs are, and what people call them."""
         return [(row["uri"], row["name"]) for row in await self._rows("select * from holdfast.batch_sources($1)", task)]
 
-    @word
+    @lease_rpc
     async def plan(self, lease: Proof, jobs: Sequence[Plan], invalid: Sequence[Json], inputs: int) -> None:
         """Say what the jobs are, unless somebody has. Raises LeaseLost."""
         given = (encode.dump([vars(job) for job in jobs]), encode.dump(list(invalid)), inputs)
         query = "select holdfast.plan_batch($1, $2, $3, $4, $5, $6)"
         refuse(await self._value(query, *proof(lease), *given), lease, "a plan")
 
-    @word_once
+    @lease_rpc_once
     async def tell(self, lease: Proof, task: UUID, *told: Told) -> tuple[bool, dict[int, JobRow]]:
         """Say what happened to jobs of a batch; whether somebody wants it to stop, and how they stand now.
 
@@ -120,7 +120,7 @@ class Batches(Calls):
         found = [job_row(encode.load(row["job"])) for row in rows if row["job"] is not None]
         return rows[0]["status"] == "cancel", {job.number: job for job in found}
 
-    @word
+    @lease_rpc
     async def ended(self, task: UUID) -> tuple[list[JobRow], str | None, list[dict[str, Any]]]:
         """All jobs, what they make of the batch, and the inputs that no job took. Raises TaskNotFound."""
         rows = await self._rows("select * from holdfast.ended_jobs($1)", task)
@@ -129,7 +129,7 @@ class Batches(Calls):
         jobs = [job_row(encode.load(row["job"])) for row in rows if row["job"] is not None]
         return jobs, rows[0]["verdict"], encode.load(rows[0]["invalid"])
 
-    @word
+    @lease_rpc
     async def keep_merged(self, lease: Proof, result_key: str | None, manifest_key: str) -> None:
         """Say where the results are, put together. Raises LeaseLost."""
         query = "select holdfast.keep_merged($1, $2, $3, $4, $5)"

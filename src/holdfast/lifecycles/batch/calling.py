@@ -11,7 +11,7 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from holdfast.durations import parse_duration
-from holdfast.engine.backend import Words
+from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import asked_again_seconds, patiently
 from holdfast.engine.task import Json, Lease
@@ -43,7 +43,7 @@ class Caller:
 
     provider: Provider
     batches: Batches
-    kernel: Words
+    kernel: WorkerBackend
     objects: Objects
     lease: Lease
     task: UUID

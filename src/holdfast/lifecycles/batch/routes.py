@@ -14,7 +14,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import MoveRefused, RequestInvalid, TaskExpired
 from holdfast.http.access import GuardedLong, needs, owned_by
-from holdfast.http.fields import Body, Cancel, Text, Word, sane
+from holdfast.http.fields import Body, Cancel, Name, Text, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.batch.batches import Batches
@@ -35,12 +35,12 @@ State = Annotated[Literal["PENDING", "IN_PROGRESS", "COMPLETED", "PARTIAL_COMPLE
 class NewBatch(Body):
     """What is to be done, by whom, and with what. Prompts of a completion come in files, one in a line."""
 
-    task_type: Word
-    provider: Word
+    task_type: Name
+    provider: Name
     dataset_ids: Ids = Field(default=[])
     input_dataset_ids: Ids = Field(default=[])
     urls: Annotated[list[Uri], Field(max_length=urls_at_most, fail_fast=True)] = Field(default=[])
-    models: Annotated[list[Word], Field(max_length=20)] = Field(default=[])
+    models: Annotated[list[Name], Field(max_length=20)] = Field(default=[])
 
 
 class Job(BaseModel):

@@ -45,7 +45,7 @@ async def run_batch(provider: Provider, objects: Objects, settings: Callable[[],
     if not batch.planned:
         await Planning(provider, batches, objects, settings, lease)(batch)
         batch = await reopened(batches, attempt)
-    caller = Caller(provider, batches, attempt.desk.store, objects, lease, lease.task_id, batch.task_type)
+    caller = Caller(provider, batches, attempt.executor.store, objects, lease, lease.task_id, batch.task_type)
     try:
         return await Turn(attempt, caller, batch)()
     except (ObjectsUnreachable, Transient):

@@ -33,7 +33,7 @@ async def run_stop(provider: Provider, objects: Objects) -> Outcome:
         raise SchemaInvalid("Only a batch that is over makes such a task.", code="no-batch")
     batch = await patiently(lambda: batches.open(task))
     assert batch is not None  # noqa: S101 - what it stops is there
-    caller = Caller(provider, batches, attempt.desk.store, objects, lease, task, batch.task_type)
+    caller = Caller(provider, batches, attempt.executor.store, objects, lease, task, batch.task_type)
     return await Stopping(caller, batch)()
 
 

@@ -12,7 +12,7 @@ from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import GuardedLong, needs, owned_by
-from holdfast.http.fields import Body, Cancel, Whole, Word
+from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.dispatch.dags import Dags
@@ -23,7 +23,7 @@ poll_after_ms = 1000
 User = Annotated[Principal, needs("user")]
 Reader = Annotated[Principal, needs("user", "operator")]
 State = Literal["Running", "Completed", "Partial", "Failed", "Canceled"]
-Filter = Annotated[Word | None, Query()]
+Filter = Annotated[Name | None, Query()]
 NodeName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\u0000]+$")]
 
 
@@ -31,9 +31,9 @@ class NewNode(Body):
     """A node: the task that workers know. What it leaves out is as a live worker says of the task."""
 
     name: NodeName
-    task: Word
+    task: Name
     payload: Any = None
-    queue: Word | None = None
+    queue: Name | None = None
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
     priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
 
@@ -51,14 +51,14 @@ class NewEdge(Body):
 class NewDag(Body):
     """Either a declared graph by its name (`dag`, `params`), or nodes and edges under a name of their own."""
 
-    dag: Word | None = None
+    dag: Name | None = None
     params: Annotated[dict[str, Any], Field(max_length=1000)] | None = None
     name: NodeName | None = None
     nodes: Annotated[tuple[NewNode, ...], Field(min_length=1, max_length=5000, fail_fast=True)] | None = None
     edges: Annotated[tuple[NewEdge, ...], Field(max_length=20_000, fail_fast=True)] | None = None
-    writes: Annotated[dict[Word, Literal["replace", "extends"]], Field(max_length=20)] | None = None
+    writes: Annotated[dict[Name, Literal["replace", "extends"]], Field(max_length=20)] | None = None
     cutover: Literal["auto", "manual"] | None = None
-    tags: Annotated[tuple[Word, ...], Field(max_length=20, fail_fast=True)] = ()
+    tags: Annotated[tuple[Name, ...], Field(max_length=20, fail_fast=True)] = ()
 
 
 class Node(BaseModel):

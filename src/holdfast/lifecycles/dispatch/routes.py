@@ -13,8 +13,8 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Policy, Submission
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import Guarded, GuardedTurn, check_visible, needs
-from holdfast.http.fields import Body, Moment, Real, Whole, Word
+from holdfast.http.access import Guarded, GuardedMany, check_visible, needs
+from holdfast.http.fields import Body, Moment, Name, Real, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 
@@ -34,18 +34,18 @@ class NewTask(Body):
     `queue`, `max_attempts` and `priority` are by default what a live worker says of the task.
     """
 
-    task: Word
+    task: Name
     payload: Any = None
-    queue: Word | None = None
+    queue: Name | None = None
     max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
     priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
     delay: Real | str | None = None
     run_at: Moment | None = None
     after: Annotated[tuple[UUID | Waited, ...], Field(max_length=1000, fail_fast=True)] = ()
     on_failure: Policy = "cancel"
-    key: Word | None = None
-    tags: Annotated[tuple[Word, ...], Field(max_length=50, fail_fast=True)] = ()
-    limit_key: Word | None = None
+    key: Name | None = None
+    tags: Annotated[tuple[Name, ...], Field(max_length=50, fail_fast=True)] = ()
+    limit_key: Name | None = None
     limit_to: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
     time_limit: Real | str | None = None
 
@@ -72,7 +72,7 @@ class MadeOne(BaseModel):
 def routes(store: Store) -> APIRouter:
     router, many = (
         APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=guarded, responses=PROBLEMS)
-        for guarded in (Guarded, GuardedTurn)
+        for guarded in (Guarded, GuardedMany)
     )
 
     @router.post("/tasks", status_code=201)

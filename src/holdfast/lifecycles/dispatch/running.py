@@ -26,7 +26,7 @@ async def run_node(
     wanted = [name for name, is_taken in upstream.items() if is_taken]
     if attempt is None or not wanted:
         return await called(function, (), given)
-    ended = {one.name: one for one in await patiently(lambda: attempt.desk.store.held_upstream(attempt.lease))}
+    ended = {one.name: one for one in await patiently(lambda: attempt.executor.store.held_upstream(attempt.lease))}
     kinds = values.hints(function)
     results: dict[str, Any] = {}
     for name in wanted:

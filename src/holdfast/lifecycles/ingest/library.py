@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import PlainSerializer, PlainValidator
 
-from holdfast.engine.lease_rpc import word
+from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.task import Proof
@@ -73,12 +73,12 @@ class Library(Calls):
 
     # For workers
 
-    @word
+    @lease_rpc
     async def has_budget(self, item: UUID) -> bool:
         """Whether the run of this item has a budget."""
         return bool(await self._value("select holdfast.has_budget($1)", item))
 
-    @word
+    @lease_rpc
     async def may_spend(self, item: UUID) -> bool:
         """Whether the run of this item has not spent its budget."""
         return bool(await self._value("select holdfast.may_spend($1)", item))
@@ -111,7 +111,7 @@ class Library(Calls):
             await self.persist_chunks(lease, some, embedder, dimensions, numbers)
         return document
 
-    @word
+    @lease_rpc
     async def persist_version(
         self, lease: Proof, name: str, sha256: str, recipe: str, about: Mapping[str, Any], *, chunks: int,
         dimensions: int, entities: Sequence[Mapping[str, Any]],
@@ -125,7 +125,7 @@ class Library(Calls):
         )  # fmt: skip
         return document
 
-    @word
+    @lease_rpc
     async def persist_chunks(
         self, lease: Proof, chunks: Sequence[Passage], embedder: str, dimensions: int, vectors: Vectors
     ) -> None:
@@ -138,7 +138,7 @@ class Library(Calls):
             vectors.tolist(),
         )  # fmt: skip
 
-    @word
+    @lease_rpc
     async def same_version(self, lease: Proof, name: str, sha256: str, recipe: str) -> UUID | None:
         """The version that searchers see, if it was made of this content by this recipe. Raises LeaseLost."""
         given = (lease.task_id, lease.attempt, lease.token, encode.text(name), sha256, recipe)

@@ -19,7 +19,7 @@ from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
 from holdfast.http.access import GuardedLong, check_visible, needs, owned_by
-from holdfast.http.fields import Body, Cancel, Real, Text, Whole, Word, sane
+from holdfast.http.fields import Body, Cancel, Name, Real, Text, Whole, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
@@ -42,7 +42,7 @@ def fetchable(uri: str) -> str:
 
 
 Uri = Annotated[str, Field(max_length=4000), AfterValidator(sane), AfterValidator(fetchable)]
-Name = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(sane)]
+DocumentName = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(sane)]
 Cents = Annotated[Real, Field(ge=0, le=1e11)]
 
 
@@ -50,13 +50,13 @@ class Source(Body):
     """A document: where it is, and the name by which it is known. The same name again replaces it."""
 
     uri: Uri
-    name: Name | None = None
+    name: DocumentName | None = None
 
 
 class NewRun(Body):
     """Documents to ingest. `force`: also those that are as they were. `budget_cents`: ask me when that is spent."""
 
-    kind: Word = "documents"
+    kind: Name = "documents"
     files: Annotated[list[Uri | Source], Field(min_length=1, max_length=files_at_most, fail_fast=True)]
     budget_cents: Cents | None = None
     force: bool = False
@@ -110,7 +110,7 @@ class Effect(BaseModel):
 class File(Body):
     """A document to be uploaded, as it is."""
 
-    name: Name
+    name: DocumentName
     content_type: Annotated[str, Field(max_length=150)] = "application/octet-stream"
     size: Annotated[Whole, Field(ge=0, le=document_most_bytes)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -182,7 +182,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     @router.get("/runs")
     async def runs(
         caller: User,
-        status: Annotated[Word | None, Query()] = None,
+        status: Annotated[Name | None, Query()] = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> Runs:
@@ -202,7 +202,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     async def items(
         run_id: UUID,
         caller: User,
-        status: Annotated[Word | None, Query()] = None,
+        status: Annotated[Name | None, Query()] = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> Items:

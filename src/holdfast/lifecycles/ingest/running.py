@@ -57,7 +57,7 @@ async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **k
         await catch_up(attempt, target)
         return read_back(target, function, result)
     await check_budget(attempt)
-    await attempt.desk.record(attempt.lease, "step_started", target, None)
+    await attempt.executor.record(attempt.lease, "step_started", target, None)
     with attempt.within(target) as spent:
         value = await answered(attempt, function, args, kwargs)
         state = target if is_ahead(attempt, target) else None
@@ -93,7 +93,7 @@ async def skip_step(target: str, reason: str) -> None:
     if attempt is None:
         return
     check_place(attempt, target)
-    await attempt.desk.record(attempt.lease, "skipped", target, {"reason": reason})
+    await attempt.executor.record(attempt.lease, "skipped", target, {"reason": reason})
     await catch_up(attempt, target)
 
 
@@ -111,7 +111,7 @@ def check_place(attempt: Attempt, target: str) -> None:
 async def catch_up(attempt: Attempt, target: str) -> None:
     """Move an item to a state whose step is done already: a retry begins with steps that another item has done."""
     if is_ahead(attempt, target):
-        await attempt.desk.checkpoint(Checkpoint(attempt.lease, to=target))
+        await attempt.executor.checkpoint(Checkpoint(attempt.lease, to=target))
         attempt.state = target
 
 
@@ -171,4 +171,4 @@ async def tell(others: list[BaseException]) -> None:
     for error, step in attempt.blamed if attempt else []:
         if attempt and isinstance(error, Failure) and any(error is one for one in others):
             said = {"category": error.category, "message": error.message, "code": error.code}
-            await attempt.desk.record(attempt.lease, "step_failed", step, said)
+            await attempt.executor.record(attempt.lease, "step_failed", step, said)

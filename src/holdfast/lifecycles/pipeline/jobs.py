@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from holdfast.engine.lease_rpc import word
+from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.store.commands import refuse
@@ -46,20 +46,20 @@ class Jobs(Calls):
 
     # For workers
 
-    @word
+    @lease_rpc
     async def stages(self, job: UUID) -> tuple[list[Row], dict[str, Json]]:
         """The stages of a job in their order, and the settings that it goes by."""
         rows = await self._rows("select * from holdfast.read_stages($1)", job)
         found = [row_of(row["name"], row["status"], encode.load(row["declared"]), row["failures"]) for row in rows]
         return found, encode.load(rows[0]["settings"]) if rows else {}
 
-    @word
+    @lease_rpc
     async def adopt(self, lease: Proof) -> bool:
         """Give stages to a job that was made before its pipeline was declared; whether it has some now."""
         query = "select holdfast.adopt_job($1, $2, $3)"
         return bool(await self._value(query, lease.task_id, lease.attempt, lease.token))
 
-    @word
+    @lease_rpc
     async def begin(self, lease: Proof, stage: str) -> bool:
         """Say that a stage begins; False if somebody wants the job to stop. Raises LeaseLost."""
         query = "select holdfast.begin_stage($1, $2, $3, $4)"
@@ -67,7 +67,7 @@ class Jobs(Calls):
         refuse(status, lease, "a stage")
         return bool(status == "ok")
 
-    @word
+    @lease_rpc
     async def verdict(self, job: UUID) -> Verdict:
         """What the stages of a job make of it."""
         row = (await self._rows("select * from holdfast.read_verdict($1)", job))[0]

@@ -14,7 +14,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
 from holdfast.http.access import Guarded, needs
-from holdfast.http.fields import Body, Cancel, Word
+from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
@@ -34,7 +34,7 @@ Values = Annotated[dict[str, Any], Field(max_length=1000)]
 class NewJob(Body):
     """Which pipeline, and what its stages are told. A flag stands beside the parameters it is one of."""
 
-    pipeline: Word
+    pipeline: Name
     enable_evaluation: StrictBool | None = None
     enable_auto_optimize: StrictBool | None = None
     params: Values = Field(default_factory=dict)
@@ -96,7 +96,7 @@ class Effect(BaseModel):
 class Retry(Body):
     """From which stage on; from the first that did not complete, if none is named."""
 
-    from_stage: Word | None = None
+    from_stage: Name | None = None
 
 
 class Retried(BaseModel):
@@ -171,7 +171,7 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
     @router.get("/jobs")
     async def list_jobs(
         caller: Operator,
-        pipeline: Annotated[Word | None, Query()] = None,
+        pipeline: Annotated[Name | None, Query()] = None,
         status: State | None = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,

@@ -89,7 +89,7 @@ class JobRun:
                 # Whoever wants it to stop comes too late if this was the last stage, and it is kept.
                 if row is not rows[-1] or (await self.verdict()).state is None:
                     raise
-                self.kept[row.name] = (await self.attempt.desk.steps(self.attempt.lease))[row.name]
+                self.kept[row.name] = (await self.attempt.executor.steps(self.attempt.lease))[row.name]
             if row.required and self.status(row.name) == "failed":
                 break
         return await self.outcome()

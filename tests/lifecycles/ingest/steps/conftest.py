@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from anyio import to_process
 
-from tests.lifecycles.ingest.steps.reading import Desk
+from tests.lifecycles.ingest.steps.reading import Harness
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -16,5 +16,5 @@ async def readers() -> None:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, readers: None) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path, readers: None) -> Harness:
+    return Harness(tmp_path)

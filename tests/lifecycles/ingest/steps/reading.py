@@ -8,7 +8,7 @@ from holdfast.apps.documents.steps.extract import Extracted, extract
 from holdfast.errors import SchemaInvalid
 
 
-class Desk:
+class Harness:
     """Writes a file under a name, and reads it."""
 
     def __init__(self, folder: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.lifecycles.ingest.papers import Paper, papers, write_docx, write_html, write_pdf
 from tests.lifecycles.ingest.prose import Prose
-from tests.lifecycles.ingest.steps.reading import Desk, words
+from tests.lifecycles.ingest.steps.reading import Harness, words
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # all share the process that reads
 
@@ -17,16 +17,16 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> list[Paper]:
 
 
 @pytest.mark.deep
-async def test_every_paper_is_read_or_refused_as_it_says(library: list[Paper], desk: Desk) -> None:
+async def test_every_paper_is_read_or_refused_as_it_says(library: list[Paper], harness: Harness) -> None:
     codes = set()
     for paper in library:
         content = paper.path.read_bytes()
         if paper.broken:
-            refusal = await desk.refusal(content, paper.path.name)
+            refusal = await harness.refusal(content, paper.path.name)
             assert refusal.code == paper.broken, paper
             codes.add(refusal.code)
         else:
-            read = await desk.read(content, paper.path.name)
+            read = await harness.read(content, paper.path.name)
             assert (read.kind, paper.fact in words(read.text)) == (paper.kind, True), paper
             assert read.title == (paper.path.stem if paper.kind == "text" else paper.title)
     assert codes == {"encrypted", "empty", "corrupt", "scanned", "bomb", "truncated", "unsupported"}
@@ -71,9 +71,9 @@ HTML, PDF, DOCX = write_html(PROSE), write_pdf(PROSE), write_docx(PROSE)
     ],
 )  # fmt: skip
 async def test_a_file_is_what_its_bytes_are(
-    desk: Desk, content: bytes, name: str, content_type: str | None, kind: str
+    harness: Harness, content: bytes, name: str, content_type: str | None, kind: str
 ) -> None:
-    assert (await desk.read(content, name, content_type)).kind == kind
+    assert (await harness.read(content, name, content_type)).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,10 @@ async def test_a_file_is_what_its_bytes_are(
     ],
     ids=["picture", "program", "rtf", "old office", "control characters", "nul"],
 )
-async def test_another_kind_is_refused_by_name_with_what_can_be_read(desk: Desk, content: bytes, what: str) -> None:
-    refusal = await desk.refusal(content, "paper.txt")
+async def test_another_kind_is_refused_by_name_with_what_can_be_read(
+    harness: Harness, content: bytes, what: str
+) -> None:
+    refusal = await harness.refusal(content, "paper.txt")
     assert refusal.code == "unsupported"
     assert f"It is {what}" in refusal.message
     assert "PDF, Word (.docx), HTML, Markdown and plain text" in refusal.message
@@ -106,22 +108,22 @@ async def test_another_kind_is_refused_by_name_with_what_can_be_read(desk: Desk,
     ],
     ids=["no bytes", "white space", "wide space", "page", "front matter"],
 )
-async def test_a_file_without_text_is_empty(desk: Desk, content: bytes | str, name: str) -> None:
-    assert (await desk.refusal(content, name)).code == "empty"
+async def test_a_file_without_text_is_empty(harness: Harness, content: bytes | str, name: str) -> None:
+    assert (await harness.refusal(content, name)).code == "empty"
 
 
-async def test_text_comes_out_clean(desk: Desk) -> None:
+async def test_text_comes_out_clean(harness: Harness) -> None:
     rest = "A long text, in which a few such characters are forgiven." * 5
     text = "\n \n\ufeffOne\0\x07 soft\u00adly\r\nTwo\rThree\u2028Four\n\n \t\n\u00a0\n\nFive\ttab \n  indented\n\n"
-    read = await desk.read(text + rest + "\r\n\r\n", "a.txt")
+    read = await harness.read(text + rest + "\r\n\r\n", "a.txt")
     assert read.text == "One softly\nTwo\nThree\nFour\n\nFive\ttab \n  indented\n\n" + rest
     assert (read.title, read.pages) == ("a", ())
 
 
-async def test_halves_of_surrogate_pairs_are_left_out(desk: Desk) -> None:
-    read = await desk.read(b"\xff\xfe" + "left right".encode("utf-16-le") + b"\x00\xd8" + "!".encode("utf-16-le"))
+async def test_halves_of_surrogate_pairs_are_left_out(harness: Harness) -> None:
+    read = await harness.read(b"\xff\xfe" + "left right".encode("utf-16-le") + b"\x00\xd8" + "!".encode("utf-16-le"))
     read.text.encode("utf-8")
-    page = await desk.read("<html><body><p>left &#xD800; right &#0; end</p></body></html>")
+    page = await harness.read("<html><body><p>left &#xD800; right &#0; end</p></body></html>")
     assert words(page.text.replace("\ufffd", "")) == "left right end"
 
 
@@ -140,20 +142,20 @@ async def test_halves_of_surrogate_pairs_are_left_out(desk: Desk) -> None:
     ],
     ids=["utf-8 with a mark", "utf-16", "utf-32", "western", "japanese", "russian"],
 )
-async def test_a_text_is_read_in_its_encoding(desk: Desk, content: bytes, text: str) -> None:
-    assert (await desk.read(content, "a.txt")).text.startswith(text)
+async def test_a_text_is_read_in_its_encoding(harness: Harness, content: bytes, text: str) -> None:
+    assert (await harness.read(content, "a.txt")).text.startswith(text)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.html"])
-async def test_a_few_damaged_bytes_do_not_make_a_text_binary(desk: Desk, name: str) -> None:
+async def test_a_few_damaged_bytes_do_not_make_a_text_binary(harness: Harness, name: str) -> None:
     before, after = "<html><body><p>Grüße aus dem schönen Köln, für Öl und Äpfel. ", "Und Schluss, für heute." * 9
-    assert "Grüße aus dem schönen Köln" in (await desk.read(before.encode() + b"\xff" + after.encode(), name)).text
+    assert "Grüße aus dem schönen Köln" in (await harness.read(before.encode() + b"\xff" + after.encode(), name)).text
     plain = "<html><body><p>Nothing but plain English words, and then a byte that is none: "
-    assert "plain English words" in (await desk.read(plain.encode() + b"\xff" + b" and on it goes." * 9, name)).text
+    assert "plain English words" in (await harness.read(plain.encode() + b"\xff" + b" and on it goes." * 9, name)).text
 
 
-async def test_what_the_server_says_of_the_encoding_counts(desk: Desk) -> None:
-    read = await desk.read("Preis: 5 € für Öl".encode("iso-8859-15"), "a.txt", "text/plain; charset=ISO-8859-15")
+async def test_what_the_server_says_of_the_encoding_counts(harness: Harness) -> None:
+    read = await harness.read("Preis: 5 € für Öl".encode("iso-8859-15"), "a.txt", "text/plain; charset=ISO-8859-15")
     assert read.text == "Preis: 5 € für Öl"
 
 
@@ -171,8 +173,8 @@ async def test_what_the_server_says_of_the_encoding_counts(desk: Desk) -> None:
     ],
     ids=["yaml", "toml", "closed heading", "fence", "underlined", "rules", "none", "hashes"],
 )  # fmt: skip
-async def test_markdown_is_kept_as_written(desk: Desk, content: str, title: str, text: str | None) -> None:
-    read = await desk.read(content, "paper.md")
+async def test_markdown_is_kept_as_written(harness: Harness, content: str, title: str, text: str | None) -> None:
+    read = await harness.read(content, "paper.md")
     assert (read.title, read.text) == (title, text or content)
 
 
@@ -183,8 +185,8 @@ PAGE = """<html><head><title>In the head</title><meta property="og:title" conten
 </article><script>var x = "code"</script></body></html>"""
 
 
-async def test_a_page_is_read_without_its_menus(desk: Desk) -> None:
-    read = await desk.read(PAGE, "page.html")
+async def test_a_page_is_read_without_its_menus(harness: Harness) -> None:
+    read = await harness.read(PAGE, "page.html")
     assert read.title == "For others"
     assert "Peldaxakket" in read.text
     assert "menu two" not in read.text
@@ -200,22 +202,22 @@ async def test_a_page_is_read_without_its_menus(desk: Desk) -> None:
     ],
     ids=["head", "heading", "name"],
 )
-async def test_a_page_has_its_title(desk: Desk, page: str, title: str) -> None:
-    assert (await desk.read(page, "page.html")).title == title
+async def test_a_page_has_its_title(harness: Harness, page: str, title: str) -> None:
+    assert (await harness.read(page, "page.html")).title == title
 
 
-async def test_all_that_is_visible_is_read_where_no_main_text_is_found(desk: Desk) -> None:
+async def test_all_that_is_visible_is_read_where_no_main_text_is_found(harness: Harness) -> None:
     page = "<html><body><footer>All<br>rights re<b>serv</b>ed<style>no</style><!-- no --></footer></body></html>"
-    assert (await desk.read(page, "page.html")).text == "All\nrights reserved"
+    assert (await harness.read(page, "page.html")).text == "All\nrights reserved"
 
 
-async def test_a_large_page_is_read_as_all_that_is_visible(desk: Desk) -> None:
+async def test_a_large_page_is_read_as_all_that_is_visible(harness: Harness) -> None:
     page = "<html><body><nav>Menu</nav>" + "<p>One of many paragraphs.</p>\n" * 40_000 + "</body></html>"
-    text = (await desk.read(page, "page.html")).text
+    text = (await harness.read(page, "page.html")).text
     assert text.startswith("Menu")
     assert text.count("One of many") == 40_000
 
 
-async def test_a_page_is_read_in_the_encoding_that_it_names(desk: Desk) -> None:
+async def test_a_page_is_read_in_the_encoding_that_it_names(harness: Harness) -> None:
     page = "<html><head><meta charset='iso-8859-7'></head><body><p>Καλημέρα κόσμε</p></body></html>"
-    assert (await desk.read(page.encode("iso-8859-7"), "page.html")).text == "Καλημέρα κόσμε"
+    assert (await harness.read(page.encode("iso-8859-7"), "page.html")).text == "Καλημέρα κόσμε"

@@ -14,7 +14,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from tests.lifecycles.ingest.papers import deflated, write_docx, write_pdf, zip_of
 from tests.lifecycles.ingest.prose import Prose
-from tests.lifecycles.ingest.steps.reading import Desk, words
+from tests.lifecycles.ingest.steps.reading import Harness, words
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -52,8 +52,8 @@ def pdf_by_hand(kids: int = 1, content: bytes = b"", filters: str = "") -> bytes
     return body + b"xref\n0 5\n0000000000 65535 f \n" + table + end
 
 
-async def test_pages_begin_where_the_offsets_say(desk: Desk) -> None:
-    read = await desk.read(pdf_of("First page", "", "Third\u00ad page", ""), "report.pdf")
+async def test_pages_begin_where_the_offsets_say(harness: Harness) -> None:
+    read = await harness.read(pdf_of("First page", "", "Third\u00ad page", ""), "report.pdf")
     assert read.text == "First page\n\nThird page"
     assert read.pages == (0, 10, 12, 22)
 
@@ -61,44 +61,44 @@ async def test_pages_begin_where_the_offsets_say(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("title", "shown"), [("On  the\nrise", "On the rise"), ("untitled", "report"), ("", "report"), (None, "report")]
 )
-async def test_a_pdf_has_its_title_or_its_name(desk: Desk, title: str | None, shown: str) -> None:
-    assert (await desk.read(pdf_of("text", title=title), "report.v2.pdf".replace(".v2", ""))).title == shown
+async def test_a_pdf_has_its_title_or_its_name(harness: Harness, title: str | None, shown: str) -> None:
+    assert (await harness.read(pdf_of("text", title=title), "report.v2.pdf".replace(".v2", ""))).title == shown
 
 
-async def test_a_pdf_that_opens_without_a_password_is_read(desk: Desk) -> None:
+async def test_a_pdf_that_opens_without_a_password_is_read(harness: Harness) -> None:
     lock = StandardEncryption("", ownerPassword="no changes", canModify=0)
-    assert (await desk.read(pdf_of("Read me", lock=lock))).text == "Read me"
+    assert (await harness.read(pdf_of("Read me", lock=lock))).text == "Read me"
 
 
-async def test_so_is_one_that_was_encrypted_by_aes(desk: Desk) -> None:
+async def test_so_is_one_that_was_encrypted_by_aes(harness: Harness) -> None:
     writer, file = PdfWriter(BytesIO(pdf_of("Read me"))), BytesIO()
     writer.encrypt("", "no changes", algorithm="AES-256")
     writer.write(file)
-    assert (await desk.read(file.getvalue())).text == "Read me"
+    assert (await harness.read(file.getvalue())).text == "Read me"
 
 
-async def test_a_pdf_under_a_password_is_refused(desk: Desk) -> None:
-    refusal = await desk.refusal(pdf_of("Read me", lock=StandardEncryption("hush")))
+async def test_a_pdf_under_a_password_is_refused(harness: Harness) -> None:
+    refusal = await harness.refusal(pdf_of("Read me", lock=StandardEncryption("hush")))
     assert (refusal.code, refusal.message) == ("encrypted", "It is under a password. Save it without one.")
 
 
-async def test_a_scanned_pdf_is_told_to_be_recognized_first(desk: Desk) -> None:
+async def test_a_scanned_pdf_is_told_to_be_recognized_first(harness: Harness) -> None:
     file = BytesIO()
     canvas = Canvas(file)
     canvas.showPage()
     canvas.drawInlineImage(Image.new("L", (8, 8)), 72, 72)
     canvas.save()
-    refusal = await desk.refusal(file.getvalue())
+    refusal = await harness.refusal(file.getvalue())
     assert (refusal.code, refusal.message) == ("scanned", "There is no text in it, only pictures: run OCR first.")
 
 
-async def test_pictures_do_not_matter_where_there_is_text(desk: Desk) -> None:
+async def test_pictures_do_not_matter_where_there_is_text(harness: Harness) -> None:
     file = BytesIO()
     canvas = Canvas(file)
     canvas.drawInlineImage(Image.new("L", (8, 8)), 72, 72)
     canvas.drawString(72, 700, "A caption")
     canvas.save()
-    assert (await desk.read(file.getvalue())).text == "A caption"
+    assert (await harness.read(file.getvalue())).text == "A caption"
 
 
 def packed_pdf(times: int) -> bytes:
@@ -124,11 +124,11 @@ def packed_pdf(times: int) -> bytes:
     ],
     ids=["empty", "pages", "stream", "stream in stream", "cut", "head only", "rubbish", "no pages", "own child"],
 )
-async def test_a_pdf_that_is_no_good_is_refused(desk: Desk, make: Callable[[], bytes], code: str) -> None:
-    assert (await desk.refusal(make(), "report.pdf")).code == code
+async def test_a_pdf_that_is_no_good_is_refused(harness: Harness, make: Callable[[], bytes], code: str) -> None:
+    assert (await harness.refusal(make(), "report.pdf")).code == code
 
 
-async def test_a_page_by_hand_is_read(desk: Desk) -> None:
+async def test_a_page_by_hand_is_read(harness: Harness) -> None:
     """Or the refusals above would prove nothing."""
     page = PdfReader(BytesIO(pdf_by_hand(kids=3, content=b"q Q"))).pages
     writer = PdfWriter()
@@ -137,7 +137,7 @@ async def test_a_page_by_hand_is_read(desk: Desk) -> None:
         writer.add_page(one)
     file = BytesIO()
     writer.write(file)
-    assert (await desk.read(file.getvalue())).pages == (0, 5, 5, 5)
+    assert (await harness.read(file.getvalue())).pages == (0, 5, 5, 5)
 
 
 def word_file() -> bytes:
@@ -159,8 +159,8 @@ def word_file() -> bytes:
     return file.getvalue()
 
 
-async def test_paragraphs_and_tables_come_in_their_order_without_headers(desk: Desk) -> None:
-    read = await desk.read(word_file(), "notes.docx")
+async def test_paragraphs_and_tables_come_in_their_order_without_headers(harness: Harness) -> None:
+    read = await harness.read(word_file(), "notes.docx")
     table = "Name | Size\nQuay | 12 inside"
     assert read.text == f"Before the table.\n\n{table}\n\nA heading\n\nAfter\tthe table.\nNext line."
     assert (read.title, read.pages) == ("A heading", ())
@@ -179,24 +179,24 @@ def edited(content: bytes, **parts: bytes) -> bytes:
 W = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
-async def test_what_is_wrapped_is_read_and_what_was_deleted_is_not(desk: Desk) -> None:
+async def test_what_is_wrapped_is_read_and_what_was_deleted_is_not(harness: Harness) -> None:
     body = b"""<w:document %s><w:body>
       <w:sdt><w:sdtContent><w:p><w:r><w:t>In a control.</w:t></w:r></w:p></w:sdtContent></w:sdt>
       <w:p><w:ins><w:r><w:t>Put in</w:t></w:r></w:ins><w:del><w:r><w:t>taken out</w:t></w:r></w:del>
         <w:hyperlink><w:r><w:t xml:space="preserve"> and linked</w:t></w:r></w:hyperlink>
         <w:r><w:pict><w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:p>
       </w:body></w:document>"""
-    read = await desk.read(edited(word_file(), document=body % W), "notes.docx")
+    read = await harness.read(edited(word_file(), document=body % W), "notes.docx")
     assert read.text == "In a control.\n\nPut in and linked\n\nIn a box."
 
 
-async def test_the_title_of_a_word_document_is_that_of_its_properties(desk: Desk) -> None:
+async def test_the_title_of_a_word_document_is_that_of_its_properties(harness: Harness) -> None:
     document = docx.Document()
     document.core_properties.title = "By the properties"
     document.add_heading("By its heading", level=0)
     file = BytesIO()
     document.save(file)
-    assert (await desk.read(file.getvalue())).title == "By the properties"
+    assert (await harness.read(file.getvalue())).title == "By the properties"
 
 
 def lying() -> bytes:
@@ -244,16 +244,16 @@ def damaged(where: str) -> bytes:
     ids=["lying", "crowded", "deep", "half an element", "cut", "holes", "locked", "sheet", "zip"],
 )
 async def test_a_word_document_that_is_no_good_is_refused(
-    desk: Desk, make: Callable[[], bytes], code: str, says: str
+    harness: Harness, make: Callable[[], bytes], code: str, says: str
 ) -> None:
-    refusal = await desk.refusal(make(), "notes.docx")
+    refusal = await harness.refusal(make(), "notes.docx")
     assert (refusal.code, says in refusal.message) == (code, True), refusal.message
 
 
-async def test_entities_of_a_word_document_are_not_expanded(desk: Desk) -> None:
+async def test_entities_of_a_word_document_are_not_expanded(harness: Harness) -> None:
     """Neither to gigabytes, nor to files of this machine."""
     entities = b'<!ENTITY a "ha"><!ENTITY b "%s"><!ENTITY c SYSTEM "file:///etc/hostname">' % (b"&a;" * 100)
     body = b"<w:body><w:p><w:r><w:t>So:&b;&c;</w:t></w:r></w:p><w:p><w:r><w:t>end</w:t></w:r></w:p></w:body>"
     document = b"<!DOCTYPE d [%s]><w:document %s>%s</w:document>" % (entities, W, body)
-    read = await desk.read(edited(write_docx(PROSE), document=document))
+    read = await harness.read(edited(write_docx(PROSE), document=document))
     assert words(read.text) == "So: end"

@@ -15,7 +15,7 @@ import pytest
 from holdfast.apps.documents.steps.extract import Extracted, extract, read_elsewhere
 from holdfast.apps.documents.steps.extract.apart import Limits
 from holdfast.errors import SchemaInvalid, Transient
-from tests.lifecycles.ingest.steps.reading import Desk
+from tests.lifecycles.ingest.steps.reading import Harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -68,15 +68,15 @@ def endless(tmp_path: Path) -> Iterator[Endless]:
 
 
 @pytest.mark.deep
-async def test_a_file_that_takes_too_long_is_refused_and_its_reader_ended(desk: Desk, endless: Endless) -> None:
+async def test_a_file_that_takes_too_long_is_refused_and_its_reader_ended(harness: Harness, endless: Endless) -> None:
     with pytest.raises(SchemaInvalid, match="longer than 1 seconds") as caught:
         await (await endless.read(within=timedelta(seconds=1)))
     assert caught.value.code == "bomb"
     assert endless.readers() == []
-    assert (await desk.read(page("The next one"))).text == "The next one"
+    assert (await harness.read(page("The next one"))).text == "The next one"
 
 
-async def test_whoever_cancels_ends_the_reader(desk: Desk, endless: Endless) -> None:
+async def test_whoever_cancels_ends_the_reader(harness: Harness, endless: Endless) -> None:
     reading = await endless.read()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -85,7 +85,7 @@ async def test_whoever_cancels_ends_the_reader(desk: Desk, endless: Endless) -> 
 
 
 @pytest.mark.deep
-async def test_a_reader_that_is_killed_is_transient(desk: Desk, endless: Endless) -> None:
+async def test_a_reader_that_is_killed_is_transient(harness: Harness, endless: Endless) -> None:
     reading = await endless.read()
     endless.readers()[0].kill()
     with pytest.raises(Transient) as caught:
@@ -108,38 +108,38 @@ def page(text: str) -> str:
 
 
 @pytest.mark.deep
-async def test_a_reader_that_died_while_it_waited_costs_nothing(desk: Desk) -> None:
-    await desk.read(page("One"))
+async def test_a_reader_that_died_while_it_waited_costs_nothing(harness: Harness) -> None:
+    await harness.read(page("One"))
     readers = all_readers()
     for process in readers:
         process.kill()
     assert readers
-    assert (await desk.read(page("Two"))).text == "Two"
+    assert (await harness.read(page("Two"))).text == "Two"
 
 
-async def test_a_reader_that_keeps_its_memory_is_replaced(desk: Desk) -> None:
-    await desk.read(page("One"))
+async def test_a_reader_that_keeps_its_memory_is_replaced(harness: Harness) -> None:
+    await harness.read(page("One"))
     before = all_readers()
-    path = desk.put("Two")
+    path = harness.put("Two")
     await read_elsewhere(path, "two.txt", None, 60, Limits(1 << 30, abandoned_seconds=70, grown_bytes=-(1 << 40)))
     assert set(all_readers()) < set(before)
 
 
 @pytest.mark.deep
-async def test_a_file_that_takes_too_much_memory_is_refused(desk: Desk) -> None:
-    path = desk.put("word " * 4_000_000)
+async def test_a_file_that_takes_too_much_memory_is_refused(harness: Harness) -> None:
+    path = harness.put("word " * 4_000_000)
     with pytest.raises(SchemaInvalid, match="more than 16 MiB of memory") as caught:
         await extract(path, "long.txt", memory_bytes=16 * 1024 * 1024)
     assert caught.value.code == "bomb"
-    assert (await desk.read("The next one")).text == "The next one"
+    assert (await harness.read("The next one")).text == "The next one"
 
 
-async def test_a_text_that_is_too_long_is_refused(desk: Desk) -> None:
-    assert (await desk.refusal("word " * 4_000_001, "long.txt")).code == "too-long"
+async def test_a_text_that_is_too_long_is_refused(harness: Harness) -> None:
+    assert (await harness.refusal("word " * 4_000_001, "long.txt")).code == "too-long"
 
 
 @pytest.mark.deep
-async def test_more_files_than_processes_are_read_side_by_side(desk: Desk, tmp_path: Path) -> None:
+async def test_more_files_than_processes_are_read_side_by_side(harness: Harness, tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.html" for number in range(8)]
     for path in paths:
         path.write_text(page(f"Text {path.stem}"))
@@ -147,6 +147,6 @@ async def test_more_files_than_processes_are_read_side_by_side(desk: Desk, tmp_p
     assert [one.text for one in read] == [f"Text {number}" for number in range(8)]
 
 
-async def test_a_file_that_is_gone_is_transient(desk: Desk, tmp_path: Path) -> None:
+async def test_a_file_that_is_gone_is_transient(harness: Harness, tmp_path: Path) -> None:
     with pytest.raises(Transient, match="No such file"):
         await extract(tmp_path / "gone.pdf", "gone.pdf")

@@ -22,7 +22,7 @@ from tests.http.conftest import client
 from tests.lifecycles.ingest.app import hf
 
 
-class Desk:
+class Harness:
     """Everything that is done to one database and one store of objects."""
 
     def __init__(
@@ -102,23 +102,23 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk_at(engine: Engine, settings: Settings, folder: Path) -> AsyncIterator[Desk]:
+async def harness_at(engine: Engine, settings: Settings, folder: Path) -> AsyncIterator[Harness]:
     """A server on the engine's database, with its files where the settings say."""
     pool = engine.database.bridge()
     store, objects = Store(pool), objects_of(settings)
     await hf.declare(store)
     app = app_over(pool, objects, open_embedder(settings))
     async with client(app) as http:
-        yield Desk(app, http, store, objects, engine, folder)
+        yield Harness(app, http, store, objects, engine, folder)
         assert await store.verify() == []
 
 
 @contextlib.asynccontextmanager
-async def desk_of(desk: Desk, user: str) -> AsyncIterator[Desk]:
+async def harness_of(harness: Harness, user: str) -> AsyncIterator[Harness]:
     """The same server, for a user with a key. From the first key on everybody needs one."""
-    key = (await desk.store.make_key(user, ["user"])).secret
-    async with client(desk.app, key) as http:
-        yield Desk(desk.app, http, desk.store, desk.objects, desk.engine, desk.folder)
+    key = (await harness.store.make_key(user, ["user"])).secret
+    async with client(harness.app, key) as http:
+        yield Harness(harness.app, http, harness.store, harness.objects, harness.engine, harness.folder)
 
 
 def id_of(run: str | dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The desk at which attempts run: it brings them their steps, keeps what they have done, and stops them.
+"""The executor of attempts: it brings them their steps, keeps what they have done, and stops them.
 
 Shared by all who run tasks in their own process: workers, and tests.
 """
@@ -8,7 +8,7 @@ import logging
 from typing import Any
 from uuid import UUID
 
-from holdfast.engine.backend import Words
+from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.store.commands import refuse
 from holdfast.engine.task import Checkpoint, Checkpointed, Failed, Json, Lease, Outcome
 from holdfast.errors import DatabaseError, HoldfastError, LeaseLost
@@ -22,10 +22,10 @@ log = logging.getLogger("holdfast.worker")
 steps_again_seconds = 0.2
 
 
-class StoreDesk:
-    """A desk with the store at hand. Whoever sits at it says what `show` shows."""
+class BackendExecutor:
+    """An executor over a backend. A subclass says where `show` sends progress."""
 
-    store: Words
+    store: WorkerBackend
     traced = True
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from tests.http.conftest import client
 from tests.lifecycles.pipeline.app import hf, press
 
 
-class Desk:
+class Harness:
     """Everything that is done to one database."""
 
     def __init__(self, app: FastAPI, http: httpx.AsyncClient, store: Store, engine: Engine) -> None:
@@ -80,12 +80,12 @@ def statuses(job: dict[str, Any]) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def desk_at(engine: Engine, settings: Settings) -> AsyncIterator[Desk]:
+async def harness_at(engine: Engine, settings: Settings) -> AsyncIterator[Harness]:
     """A server on the engine's database, with its files where the settings say."""
     pool = engine.database.bridge()
     store = Store(pool)
     await hf.declare(store)
     app = app_over(pool, objects_of(settings))
     async with client(app) as http:
-        yield Desk(app, http, store, engine)
+        yield Harness(app, http, store, engine)
         assert await store.verify() == []

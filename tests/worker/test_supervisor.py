@@ -13,7 +13,7 @@ from holdfast.testing import Database
 from holdfast.worker import supervisor as module
 from holdfast.worker.child import Child
 from holdfast.worker.config import Plan
-from holdfast.worker.supervisor import Keeper
+from holdfast.worker.supervisor import Supervisor
 from tests.promises.stage import MINUTE, submit
 
 
@@ -24,10 +24,10 @@ class SlowToLose(Store):
         super().__init__(pool)
         self.is_asked, self.goes_on = asyncio.Event(), asyncio.Event()
 
-    async def lose_these(self, proofs: Sequence[Proof]) -> int:
+    async def mark_lost(self, proofs: Sequence[Proof]) -> int:
         self.is_asked.set()
         await self.goes_on.wait()
-        return await super().lose_these(proofs)
+        return await super().mark_lost(proofs)
 
 
 class Dying(Child):
@@ -56,7 +56,7 @@ async def test_a_task_that_kills_its_own_process_is_lost_though_its_runner_was_b
     task = await submit(store)
     (lease,) = await store.claim(["default"], lasting=MINUTE, worker="w")
     alone: dict[str, Any] = {"task_id": task.hex, "attempt": lease.attempt, "token": lease.token.hex}
-    keeper = Keeper(Plan("app", ("default",)))
+    keeper = Supervisor(Plan("app", ("default",)))
     keeper.store = slow = SlowToLose(database.bridge())
     runner = Child(keeper.plan, "w")
     runner.leaving = True  # or it would be given back once more, a second later

@@ -27,7 +27,7 @@ lasting = timedelta(hours=2)
 TABLE = b"a,b\n1,2\n3,4\n"
 
 
-class Desk:
+class Harness:
     """Everything that is done to one database and one store of objects."""
 
     def __init__(self, app: FastAPI, http: httpx.AsyncClient, store: Store, objects: Objects, engine: Engine) -> None:
@@ -137,25 +137,25 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk_at(engine: Engine, settings: Settings) -> AsyncIterator[Desk]:
+async def harness_at(engine: Engine, settings: Settings) -> AsyncIterator[Harness]:
     """A server on the engine's database, with its files where the settings say."""
     pool = engine.database.bridge()
     store, objects = Store(pool), open_objects(settings)
     await hf.declare(store)
     app = app_over(pool, objects)
     async with client(app) as http:
-        yield Desk(app, http, store, objects, engine)
+        yield Harness(app, http, store, objects, engine)
         assert await store.verify() == []
 
 
 @contextlib.asynccontextmanager
-async def desk_of(desk: Desk, user: str, amount: int = 0) -> AsyncIterator[Desk]:
+async def harness_of(harness: Harness, user: str, amount: int = 0) -> AsyncIterator[Harness]:
     """The same server, for a user with a key and so many credits. From the first key on everybody needs one."""
-    key = (await desk.store.make_key(user, ["user"])).secret
+    key = (await harness.store.make_key(user, ["user"])).secret
     if amount:
-        await desk.analyses.top_up(user, amount, "an operator")
-    async with client(desk.app, key) as http:
-        yield Desk(desk.app, http, desk.store, desk.objects, desk.engine)
+        await harness.analyses.top_up(user, amount, "an operator")
+    async with client(harness.app, key) as http:
+        yield Harness(harness.app, http, harness.store, harness.objects, harness.engine)
 
 
 def sha256(body: bytes) -> str:

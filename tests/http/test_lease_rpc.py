@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from holdfast.engine.codec import dump_proof
-from holdfast.engine.lease_rpc import words_of
+from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Json, Lease, Submission
-from holdfast.lifecycles import ROOMS
+from holdfast.lifecycles import SERVICES
 from holdfast.lifecycles.pipeline.jobs import Jobs
 
 NONSENSE: tuple[Json, ...] = (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}], str(uuid4()))
@@ -32,12 +32,12 @@ async def lease(store: Store) -> Lease:
 
 async def said(http: httpx.AsyncClient, place: str, held: Lease, /, **given: Any) -> httpx.Response:
     body = json.dumps({**dump_proof(held), "given": given})
-    return await http.post(f"/internal/rooms/{place}", content=body)
+    return await http.post(f"/internal/rpc/{place}", content=body)
 
 
 async def test_a_word_is_answered_as_the_method_answers(http: httpx.AsyncClient, store: Store, lease: Lease) -> None:
     answer = (await said(http, "jobs/stages", lease, job=str(lease.task_id))).json()
-    stages = words_of(Jobs)["stages"]
+    stages = rpcs_of(Jobs)["stages"]
     assert stages.load(answer) == await Jobs.beside(store).stages(lease.task_id)
     assert (await said(http, "jobs/begin", lease, stage="read")).json() is True
 
@@ -71,10 +71,10 @@ async def test_what_a_word_does_not_take_is_refused(
     assert (await said(http, "jobs/begin", lease, **given)).status_code in (409, 422)
 
 
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.__name__)
+@pytest.mark.parametrize("room", SERVICES, ids=lambda room: room.__name__)
 async def test_no_word_breaks_over_what_it_is_given(http: httpx.AsyncClient, lease: Lease, room: Any) -> None:
     """Nonsense of each kind for every argument: refused, or answered with nothing."""
-    for word in words_of(room).values():
+    for word in rpcs_of(room).values():
         names = list(word.signature.parameters)[1:]
         for nonsense in NONSENSE:
             answer = await said(http, f"{room.__name__.lower()}/{word.name}", lease, **dict.fromkeys(names, nonsense))

@@ -6,7 +6,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Lease
 from holdfast.testing import Clock
 from holdfast.worker import claim_cursor
-from holdfast.worker.claim_cursor import Front
+from holdfast.worker.claim_cursor import ClaimCursor
 from tests.promises.stage import MINUTE, submit, take
 
 
@@ -24,7 +24,7 @@ async def test_a_turn_begins_where_it_is_told(store: Store, clock: Clock) -> Non
 
 async def test_who_finds_enough_goes_on_from_there(store: Store) -> None:
     leases, now = await line_of(store), 100.0
-    line = Front(lambda: now)
+    line = ClaimCursor(lambda: now)
     assert line.since() is None
     line.saw(leases, len(leases))
     assert line.since() == min((lease.due_at, lease.task_id) for lease in leases)
@@ -36,7 +36,7 @@ async def test_who_finds_enough_goes_on_from_there(store: Store) -> None:
 
 
 async def test_who_finds_too_little_looks_at_the_whole_line(store: Store) -> None:
-    leases, line = await line_of(store), Front()
+    leases, line = await line_of(store), ClaimCursor()
     line.since()
     line.saw(leases, len(leases))
     line.saw(leases[:1], 2)

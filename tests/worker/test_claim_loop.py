@@ -15,7 +15,7 @@ from holdfast.engine.task import Done, Lease, Moved, Settlement
 from holdfast.postgres.connections import Address, pooled
 from holdfast.testing import Clock, Database
 from holdfast.wakeups import Wakeups
-from holdfast.worker.claim_loop import Turns
+from holdfast.worker.claim_loop import ClaimLoop
 from holdfast.worker.config import Plan
 from tests.promises.stage import declare_polled, state_of, submit
 from tests.worker.crew import eventually
@@ -98,7 +98,7 @@ class Bench:
         self.stopped: asyncio.Queue[UUID] = asyncio.Queue()
         self.ended: list[UUID] = []
         plan = Plan("app", queues, slots=slots, poll_seconds=0.02, lease_seconds=lease_seconds)
-        self.turns = Turns(
+        self.turns = ClaimLoop(
             store, plan, "bench", ["work"], wakeups or Polling(),
             begin=self.begin,
             ended=self.ended.extend, stop=self.stopped.put_nowait, is_kept=lambda: True,
