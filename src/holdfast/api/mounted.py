@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.api.app import let_go, make_app
 from holdfast.api.chores import chores
+from holdfast.apps import offer_bundled
 from holdfast.apps.documents.embedders import embedder_at_hand
 from holdfast.engine.opening import open_database
 from holdfast.errors import DatabaseError
@@ -54,6 +55,7 @@ class Mounted:
                 async with contextlib.AsyncExitStack() as stack:
                     opening = await stack.enter_async_context(open_database(self._hf.settings))
                     await self._hf.declare(opening.store)
+                    await offer_bundled(opening.store)
                     objects = open_objects(self._hf.settings)
                     await stack.enter_async_context(chores(opening.store, objects, self._hf.settings))
                     self._app = make_app(

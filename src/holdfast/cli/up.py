@@ -20,6 +20,7 @@ import uvicorn
 
 from holdfast.api import let_go, make_app
 from holdfast.api.chores import chores
+from holdfast.apps import offer_bundled
 from holdfast.apps.documents.embedders import embedder_at_hand
 from holdfast.cli.fleet import CANNOT_START, Fleet
 from holdfast.engine.logs import configure_logs
@@ -85,6 +86,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
             store = Store(pool)
             await refuse_open_server(store, settings.host)
             await declare_all(store)
+            await offer_bundled(store)
             app = make_app(
                 pool,
                 database=address.label,

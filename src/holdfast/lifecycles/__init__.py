@@ -7,7 +7,6 @@ from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
-from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
 from holdfast.lifecycles.dispatch.dags import Dags
@@ -37,7 +36,6 @@ async def declare_all(
         await store.declare(lifecycle)
     analyses, jobs, batches = Analyses.beside(store), Jobs.beside(store), Batches.beside(store)
     dags = Dags.beside(store)
-    await analyses.define_tool(PROFILE_MY_DATA.published(), unless_known=True)
     own = published or {}
     for tool in own.get("tools", ()):
         await analyses.define_tool(tool)

@@ -19,10 +19,11 @@ from uuid import uuid4
 
 import asyncpg
 
+from holdfast.apps import offer_bundled
+from holdfast.apps.agents import PROFILE_MY_DATA
 from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError, DatabaseUnreachable
 from holdfast.lifecycles import LIFECYCLES, declare_all
-from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
 from holdfast.postgres.connections import DRIVER_ERRORS, Address, connect, connected, hang_up, leave_as_it_is, pooled
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import PACKAGES, Package, digest, migrate
@@ -167,6 +168,7 @@ class Ground:
         async with self._connected(name) as connection:
             await connection.execute(CLOCK_SQL)
             await declare_all(Store(connection))
+            await offer_bundled(Store(connection))
 
     async def _let_time_pass(self, name: str) -> None:
         async with self._connected(name) as connection:

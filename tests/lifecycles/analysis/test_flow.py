@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from holdfast.analysis import PROFILE_MY_DATA, Agent, Tool
+from holdfast.apps import offer_bundled
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.errors import AppInvalid, DatabaseUnreachable, RequestInvalid
-from holdfast.lifecycles import declare_all
 from tests.lifecycles.analysis.harness import TABLE, Harness
 
 
@@ -156,7 +156,7 @@ async def test_a_task_without_a_tool_is_not_a_users_task(harness: Harness) -> No
 async def test_who_only_knows_a_tool_does_not_change_it(harness: Harness) -> None:
     dear = {**PROFILE_MY_DATA.published(), "title": "Dear"}
     await harness.analyses.define_tool(dear)
-    await declare_all(harness.store)
+    await offer_bundled(harness.store)
     assert {**dear, "available": False} in (await harness.http.get("/tools")).json()["items"]
 
 

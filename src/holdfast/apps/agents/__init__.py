@@ -1,4 +1,4 @@
-"""The agents that come with Holdfast: what each reads, what it writes, what it costs.
+"""The tool profile-my-data: its agents, what each reads, what it writes, what it costs.
 
 Polars is imported when an agent runs, not before, so that a server that only takes orders does not need it.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.errors import Fatal
 from holdfast.lifecycles.analysis.job import Agent, Job
+from holdfast.lifecycles.analysis.tools import Tool
 
 
 def load(module: str, name: str) -> Any:
@@ -44,3 +45,5 @@ UNIFIED_PROFILER, SCORE_RISK, DETECT_DRIFT, SUGGEST_CLEANING = AGENTS = (
     # What to clean, and a script that does it: cleaning.json, cleaning.html and clean.py.
     agent("suggest-cleaning", "Suggestions for cleaning", "cleaning", "suggest_cleaning", "CleaningOptions"),
 )
+
+PROFILE_MY_DATA = Tool("profile-my-data", AGENTS, title="Profile my data")

@@ -20,6 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.approvals.asking import ask
+from holdfast.apps.agents import PROFILE_MY_DATA
 from holdfast.apps.demo import calls, papers
 from holdfast.apps.demo.orders import write_orders
 from holdfast.apps.newsroom import is_installed
@@ -32,7 +33,6 @@ from holdfast.execution.context import current, progress, step, usage
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.files import Promise
 from holdfast.lifecycles.analysis.intake import Intake
-from holdfast.lifecycles.analysis.tools import PROFILE_MY_DATA
 from holdfast.objects.scratch import scratch
 from holdfast.remote.places import objects_of
 from holdfast.sdk.client import Holdfast

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.apps.agents import AGENTS
 from holdfast.errors import AppInvalid
 from holdfast.lifecycles.analysis.job import Agent
 
@@ -47,6 +46,3 @@ class Tool:
 
 def is_price(credits: object) -> bool:  # noqa: A002
     return isinstance(credits, int) and not isinstance(credits, bool) and 0 <= credits <= price_most
-
-
-PROFILE_MY_DATA = Tool("profile-my-data", AGENTS, title="Profile my data")
