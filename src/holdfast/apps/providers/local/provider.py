@@ -56,7 +56,7 @@ class Local(Provider):
         extra = "Install what it runs with: pip install 'holdfast[local]'."
         if task_type == "transcription":
             found = importlib.util.find_spec("moonshine_voice")
-            if not found or not found.origin or not importlib.util.find_spec("numpy"):
+            if not found or not found.origin or not all(map(importlib.util.find_spec, ("av", "numpy"))):
                 return extra + (
                     "" if sys.platform == "linux" else " Recordings are transcribed on Linux (x86-64) only."
                 )

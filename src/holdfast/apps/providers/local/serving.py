@@ -68,5 +68,5 @@ def listen(requests: "queue.SimpleQueue[dict[str, Any]]", parent: int) -> None:
         for line in lines:
             requests.put(json.loads(line))
     if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)  # with the ffmpeg it may have started
+        os.killpg(os.getpid(), signal.SIGKILL)  # with all that a library has started
     os._exit(0)
