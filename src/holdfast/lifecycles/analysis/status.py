@@ -7,6 +7,7 @@ error codes, categories, how soon to ask again, what to do about a failure.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.http.parts import Part, PartStatus
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 
 ERROR_CODES: Mapping[str, str] = {
@@ -78,6 +79,7 @@ def render(found: Mapping[str, Any]) -> dict[str, Any]:
         "user_id": found["owner"],
         "tool_id": found["tool_id"],
         "agents": agents,
+        "parts": [part_of(agent, found, done, current) for agent in agents],
         "status": state,
         "category": CATEGORIES[state],
         "progress": progress_of(found, len(done)),
@@ -108,6 +110,20 @@ def render(found: Mapping[str, Any]) -> dict[str, Any]:
         "actions": list(ACTIONS[state]),
         "poll_after_ms": POLL_AFTER_MS.get(state),
     }
+
+
+def part_of(agent: str, found: Mapping[str, Any], done: Sequence[str], current: str | None) -> dict[str, Any]:
+    """An agent as a part of its task."""
+    status: PartStatus = "waiting"
+    if agent in done:
+        status = "completed"
+    elif agent == current:
+        status = "running"
+    elif found["state"] == "FAILED":
+        status = "failed" if (found["note"] or {}).get("step") == agent else "skipped"
+    elif found["state"] == "CANCELLED":
+        status = "cancelled"
+    return Part(name=agent, status=status).model_dump()
 
 
 def display_of(state: str) -> dict[str, str]:

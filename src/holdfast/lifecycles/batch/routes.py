@@ -3,6 +3,7 @@
 A user touches only batches of their own: another's id is answered like one that is not there.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -16,6 +17,7 @@ from holdfast.errors import MoveRefused, RequestInvalid, TaskExpired
 from holdfast.http.access import GuardedLong, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH
@@ -24,6 +26,19 @@ from holdfast.objects import Objects
 urls_at_most = 10_000
 download_lasting = timedelta(hours=1)
 poll_after_ms = {"PENDING": 1000, "IN_PROGRESS": 2000}
+
+JOBS: Mapping[str, tuple[PartStatus, str]] = {
+    "PLANNED": ("waiting", "not sent yet"),
+    "INTENDED": ("running", "being sent"),
+    "SUBMITTED": ("running", "sent"),
+    "ENDED": ("running", "its results are fetched"),
+    "PARKED": ("waiting", "waits for a person"),
+    "COMPLETED": ("completed", ""),
+    "PARTIAL_COMPLETE": ("partial", ""),
+    "FAILED": ("failed", ""),
+    "CANCELLED": ("cancelled", ""),
+}
+"""What the status of a job is as that of a part, and what to say of it."""
 
 User = Annotated[Principal, needs("user", "operator")]
 Operator = Annotated[Principal, needs("operator")]
@@ -92,6 +107,7 @@ class Batch(BaseModel):
     job_counts: dict[str, int]
     """How many jobs are in which status; a list of batches tells this instead of the jobs."""
     jobs: list[Job]
+    parts: list[Part]
     next_poll_at: datetime | None
     result_uri: str | None
     manifest: Manifest
@@ -318,7 +334,19 @@ def rendered(batch: dict[str, Any]) -> Batch:
         invalid=batch["invalid"],
     )  # fmt: skip
     known = {name: value for name, value in batch.items() if name in Batch.model_fields}
-    return Batch(**known, manifest=manifest, poll_after_ms=poll_after_ms.get(batch["status"]))
+    parts = [part_of(one) for one in batch["jobs"]]
+    return Batch(**known, parts=parts, manifest=manifest, poll_after_ms=poll_after_ms.get(batch["status"]))
+
+
+def part_of(job: dict[str, Any]) -> Part:
+    """A job as a part of its batch: what its provider says of it, or what it waits for."""
+    status, note = JOBS[job["status"]]
+    if job["status"] == "SUBMITTED":
+        note = job["provider_status"] or note
+    elif job["finished_at"] and job["ok"] != job["inputs"]:
+        note = f"{job['ok']:,} of {job['inputs']:,} ok"
+    name = f"job {job['number']}" + (f" {job['model']}" if job["model"] else "")
+    return Part(name=name, status=status, done=job["done"], total=job["inputs"], note=note or None, error=job["error"])
 
 
 def offer_of(one: dict[str, Any]) -> ProviderOffer:

@@ -14,6 +14,7 @@ from holdfast.errors import RequestInvalid
 from holdfast.http.access import GuardedLong, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.parts import OUTCOMES, Part, running_part
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.lifecycles.dispatch.declaration import DAG
@@ -132,6 +133,7 @@ class Run(BaseModel):
 class WholeRun(Run):
     nodes: list[Node]
     edges: list[Edge]
+    parts: list[Part]
 
 
 class RunPage(BaseModel):
@@ -225,7 +227,8 @@ def routes(store: Store) -> APIRouter:
     async def read(dag_id: UUID, caller: Reader) -> WholeRun:
         """A run, node by node, and when to ask again."""
         found = await dags.run(dag_id, owned_by(caller))
-        return WholeRun(**found, poll_after_ms=soon(found))
+        parts = [part_of(one) for one in found["nodes"]]
+        return WholeRun(**found, parts=parts, poll_after_ms=soon(found))
 
     @router.post("/{dag_id}/cancel", status_code=202)
     async def cancel(dag_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
@@ -256,6 +259,15 @@ def check_asked(asked: NewDag) -> None:
 def made(run: dict[str, Any]) -> dict[str, Any]:
     nodes = {one["name"]: one["task_id"] for one in run["nodes"]}
     return {"dag_id": run["dag_id"], "state": run["state"], "nodes": nodes}
+
+
+def part_of(node: dict[str, Any]) -> Part:
+    """A node as a part of its run."""
+    tries = f"attempt {node['attempt']} of {node['max_attempts']}" if node["attempt"] > 1 else ""
+    if node["state"] == "Running":
+        return running_part(node["name"], node["progress"], note=tries)
+    status = OUTCOMES.get(node["outcome"], "waiting")
+    return Part(name=node["name"], status=status, note=tries or None, error=node["error"])
 
 
 def soon(run: dict[str, Any]) -> int | None:

@@ -4,6 +4,7 @@ A user touches only runs and documents of their own: another's id is answered li
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -21,8 +22,9 @@ from holdfast.errors import RequestInvalid, TaskNotFound
 from holdfast.http.access import GuardedLong, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Real, Text, Whole, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
-from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
+from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM, STEPS
 from holdfast.lifecycles.ingest.library import Library, Mode
 from holdfast.objects import Objects
 
@@ -79,6 +81,7 @@ class Run(BaseModel):
     cost_cents: float
     budget_cents: float | None
     steps: dict[str, int]
+    parts: list[Part]
     item_count_total: int
     item_count_pending: int
     item_count_running: int
@@ -177,7 +180,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         assert made.id is not None  # noqa: S101
         if not made.created:
             response.headers["Idempotency-Replayed"] = "true"
-        return Run(**await library.run(made.id))
+        return rendered(await library.run(made.id))
 
     @router.get("/runs")
     async def runs(
@@ -191,12 +194,12 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
             lifecycle=INGEST.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
         )
         found = await library.runs([UUID(str(one["id"])) for one in page.items])
-        return Runs(items=[Run(**one) for one in found], next=page.next)
+        return Runs(items=[rendered(one) for one in found], next=page.next)
 
     @router.get("/runs/{run_id}")
     async def read(run_id: UUID, caller: User) -> Run:
         """How far it is, and what it has cost."""
-        return Run(**await library.run(run_id, owned_by(caller)))
+        return rendered(await library.run(run_id, owned_by(caller)))
 
     @router.get("/runs/{run_id}/items")
     async def items(
@@ -216,7 +219,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         """Let it spend more, or less. Items that wait for it go on."""
         cents = None if asked.budget_cents is None else Decimal(str(asked.budget_cents))
         await library.set_budget(run_id, cents, owned_by(caller))
-        return Run(**await library.run(run_id))
+        return rendered(await library.run(run_id))
 
     @router.post("/runs/{run_id}/cancel", status_code=202)
     async def cancel(run_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
@@ -286,6 +289,24 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return Found(query=q, mode=chosen, items=[asdict(one) for one in hits])
 
     return router
+
+
+def rendered(run: dict[str, Any]) -> Run:
+    return Run(**run, parts=list(parts_of(run)))
+
+
+def parts_of(run: dict[str, Any]) -> Iterator[Part]:
+    """The steps as parts of a run: how many documents have done each. Steps of one's own come before PERSISTED."""
+    total, steps = run["item_count_total"], run["steps"]
+    own, persisted = sorted(steps.keys() - set(STEPS)), STEPS.index("PERSISTED")
+    for name in (*STEPS[:persisted], *own, *STEPS[persisted:]):
+        done = steps.get(name, 0)
+        status: PartStatus = "running" if done else "waiting"
+        if run["status"] == "COMPLETED" or done == total:
+            status = "completed"
+        elif run["finished_at"]:
+            status = "partial" if done else "skipped"
+        yield Part(name=name, status=status, done=done, total=total)
 
 
 def plain(name: str) -> str:

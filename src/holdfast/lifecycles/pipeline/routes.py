@@ -16,6 +16,7 @@ from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFou
 from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.parts import Part, running_part
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.jobs import Jobs
@@ -62,6 +63,7 @@ class Job(BaseModel):
     status: str
     cancel_requested: bool
     stages: list[Stage]
+    parts: list[Part]
     summary: Any
     error: str | None
     params: dict[str, Any]
@@ -264,4 +266,18 @@ def stage_named(job: dict[str, Any], given: str) -> str:
 
 
 def rendered(job: dict[str, Any]) -> Job:
-    return Job(**job, poll_after_ms=poll_after_ms.get(job["status"]))
+    parts = [part_of(one, job["progress"]) for one in job["stages"]]
+    return Job(**job, parts=parts, poll_after_ms=poll_after_ms.get(job["status"]))
+
+
+def part_of(stage: dict[str, Any], progress: Any) -> Part:
+    """A stage as a part of its job. What was reported of another stage is old."""
+    name, status, errors = stage["name"], stage["status"], stage["errors"]
+    if status == "running":
+        reported = progress if isinstance(progress, dict) and progress.get("stage") == name else {}
+        return running_part(name, {key: reported.get(key) for key in ("note", "step")})  # its counts are of stages
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Part(
+        name=name, status="waiting" if status == "pending" else status, note=stage["reason"],
+        error=f"{errors[0]}{more}" if errors else None,
+    )  # fmt: skip
