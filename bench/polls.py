@@ -53,7 +53,7 @@ async def note(bench: Bench, form: str, batches: int, jobs: int) -> None:
         await eventually(lambda: owner.fetchval(known), "its offer", patience_seconds)
         await crew.store.pause_queue("batch", "bench")
         for _ in range(batches):
-            await Batches.beside(crew.store).make("transcription", "BENCH", urls=["https://example.org/a.wav"])
+            await Batches.over(crew.store).make("transcription", "BENCH", urls=["https://example.org/a.wav"])
         await owner.execute("update holdfast.batch set planned_at = holdfast.now(), inputs = $1", jobs)
         await owner.execute(SUBMITTED, jobs)
         await crew.store.resume_queue("batch")

@@ -84,7 +84,7 @@ async def fill(place: Place, embedder: Embedder) -> None:
         for lease, (name, text) in zip(leases, texts.items(), strict=True):
             cut = [Passage(one.number, one.start, one.end, None, text[one.start : one.end]) for one in chunk(text)]
             vectors = await embedder.embed([one.text for one in cut])
-            await Library.beside(store).persist(
+            await Library.over(store).persist(
                 lease, name=name, sha256="", recipe="", about={"title": name}, passages=cut, embedder=embedder.name,
                 dimensions=embedder.dimensions, vectors=array("f", chain.from_iterable(vectors)), entities=[],
             )  # fmt: skip

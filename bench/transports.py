@@ -67,7 +67,7 @@ async def crew_over(place: Place, transport: str) -> AsyncIterator[Crew]:
         if transport == "SQL":
             yield crew
             return
-        key = (await crew.store.make_key("bench", ["worker"])).secret
+        key = (await crew.store.keys.make("bench", ["worker"])).secret
         with tempfile.TemporaryDirectory() as folder, serving(place, Path(folder)) as server:
             await asyncio.to_thread(server.start)
             crew.speak_http(server.address, key)

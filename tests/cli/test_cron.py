@@ -15,17 +15,17 @@ from tests.promises.test_schedules import declare, made
 @pytest.fixture(autouse=True)
 def nightly(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ada")
-    stage(lambda store: declare(Schedules.beside(store), timezone="Europe/Berlin", at="at"))
+    stage(lambda store: declare(Schedules.over(store), timezone="Europe/Berlin", at="at"))
 
 
 def test_they_are_listed_with_their_next_time_in_words(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
-    stage(lambda store: declare(Schedules.beside(store), "broken", "0 1 * * *", target={"queue": "gone"}))
+    stage(lambda store: declare(Schedules.over(store), "broken", "0 1 * * *", target={"queue": "gone"}))
     heads, broken, nightly = holdfast("cron").lines
     assert heads.split() == ["name", "cron", "starts", "next", "last", "note"]
     assert nightly.split("  ")[:3] == ["nightly", "0 2 * * * Europe/Berlin", "work"]
     assert "in 1 h" in nightly
     clock.advance(hours=3)
-    stage(lambda store: tick(Schedules.beside(store)))
+    stage(lambda store: tick(Schedules.over(store)))
     _, broken, nightly = holdfast("cron", "ls").lines
     assert "refused: Queue 'gone' does not exist." in broken
     assert ("2 h ago" in nightly, "no live application declares it" in nightly) == (True, True)
@@ -34,7 +34,7 @@ def test_they_are_listed_with_their_next_time_in_words(holdfast: Keyboard, stage
 
 def test_one_is_shown_with_what_comes_and_what_was(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
     clock.advance(hours=1)
-    stage(lambda store: tick(Schedules.beside(store)))
+    stage(lambda store: tick(Schedules.over(store)))
     told = holdfast("cron", "show", "nightly").out
     for words in ("0 2 * * *  Europe/Berlin", "2030-01-02T01:00:00.000Z (in 1 d)", '{"n": 1}', "due"):
         assert words in told

@@ -35,7 +35,7 @@ def ada(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def entry(number: UUID) -> Callable[[Store], Awaitable[WholeEntry]]:
-    return lambda store: store.inbox_entry(number)
+    return lambda store: store.inbox.entry(number)
 
 
 def editor(path: Path, change: str) -> str:
@@ -48,7 +48,7 @@ def editor(path: Path, change: str) -> str:
 
 def test_an_empty_inbox_says_so(holdfast: Keyboard, failed: list[UUID], stage: Stage) -> None:
     assert "No entry fits." in holdfast("inbox", "ls", "--name", "nope").err
-    stage(lambda store: store.inbox_bulk("discard", "ada", ids=failed))
+    stage(lambda store: store.inbox.bulk("discard", "ada", ids=failed))
     empty = holdfast("inbox")
     assert (empty.code, empty.out, empty.err) == (0, "", "Nothing waits for a person.\n")
     assert holdfast("inbox", "ls", "--json").json == []
@@ -178,7 +178,7 @@ def test_a_whole_group_is_handled_after_a_question(holdfast: Keyboard, failed: l
 def test_what_is_refused_does_not_stop_the_others(
     holdfast: Keyboard, stage: Stage, failed: list[UUID], database: Database
 ) -> None:
-    stage(lambda store: store.resolve(failed[0], "bob"))
+    stage(lambda store: store.inbox.resolve(failed[0], "bob"))
     partly = holdfast("inbox", "discard", *map(str, failed), "--yes", "--json")
     assert (partly.code, len(partly.json["handled"])) == (6, 3)
     assert [one["code"] for one in partly.json["refused"]] == ["move-refused"]
@@ -206,5 +206,5 @@ def test_why_leads_to_the_inbox_and_on_from_there(holdfast: Keyboard, stage: Sta
     new = holdfast(*command).out.strip()
     assert f"It was retried as {new}" in holdfast("why", task).out
     assert "holdfast inbox retry" in holdfast("show", str(stage(entry(failed[1])).task_id)).out
-    stage(lambda store: store.resolve(failed[2], "ada"))
+    stage(lambda store: store.inbox.resolve(failed[2], "ada"))
     assert "holdfast retry" in holdfast("why", str(stage(entry(failed[2])).task_id)).out

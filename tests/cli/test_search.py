@@ -45,7 +45,7 @@ async def keep(store: Store, name: str, text: str, embedder: Embedder) -> None:
     payload: dict[str, Any] = {"uri": "https://example.org", "name": name}
     await store.submit(Submission("documents", {}, "ingest"), Submission("documents", payload, "ingest_item", parent=0))
     (lease,) = await store.claim(["ingest_item"], worker="w1", lasting=timedelta(minutes=1))
-    await Library.beside(store).persist(
+    await Library.over(store).persist(
         lease, name=name, sha256=uuid4().hex * 2, recipe="1", about={"title": name},
         passages=[Passage(0, 0, len(text), 7, text)], embedder=embedder.name, dimensions=embedder.dimensions,
         vectors=array("f", vector), entities=[],

@@ -110,8 +110,8 @@ class Hosted:
             await self.store.declare(WALLET)
             await owner.execute("update holdfast.lifecycle set crash_budget = $1", crash_budget)
         self.url = self.database.url().replace("127.0.0.1", self.network["db"].address)
-        self.client_key = (await self.store.make_key("client", ["user"])).secret
-        self.worker_key = (await self.store.make_key("workers", ["worker"])).secret
+        self.client_key = (await self.store.keys.make("client", ["user"])).secret
+        self.worker_key = (await self.store.keys.make("workers", ["worker"])).secret
 
     def _keep_apart(self) -> None:
         """Between workers and whoever they do not speak to, let nothing arrive in either direction."""

@@ -235,7 +235,7 @@ async def check_run(user: Harness, run: str, items: list[dict[str, Any]]) -> Non
 
 async def check_inbox(user: Harness, items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
     """Who cannot be read is there, with the reason; nobody else is."""
-    entries = {str(entry["task_id"]): entry for entry in await user.store.inbox(limit=1000)}
+    entries = {str(entry["task_id"]): entry for entry in await user.store.inbox.newest(limit=1000)}
     told = {item["uri"]: entries.pop(item["item_id"]) for item in items if item["item_id"] in entries}
     assert not entries
     assert {uri: (entry["category"], entry["error"]["code"]) for uri, entry in told.items()} == {

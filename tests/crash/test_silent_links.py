@@ -93,7 +93,7 @@ async def test_a_sleep_at_a_server_that_falls_silent_is_given_up(
 ) -> None:
     host, other = network["w1"], network["db"]
     async with pooled(Address(given=database.url(by_socket=True))) as pool:
-        key = (await Store(pool).make_key("silent", ["worker"])).secret
+        key = (await Store(pool).keys.make("silent", ["worker"])).secret
     async with (
         serving(other, address(database, other), tmp_path),
         connected(database.owner_url(by_socket=True)) as owner,

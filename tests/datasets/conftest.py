@@ -15,4 +15,4 @@ async def runs(store: Store, database: Database) -> AsyncIterator[Runs]:
     async with database.connect_owner() as owner:
         await owner.execute(EFFECTS)
         await store.declare(RUN)
-        yield Runs(store, owner, Datasets.beside(store))
+        yield Runs(store, owner, Datasets.over(store))

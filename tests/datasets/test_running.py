@@ -115,7 +115,7 @@ def test_what_no_retry_can_mend_goes_to_the_inbox_at_once(holdfast: Engine) -> N
     assert (ran.attempts, ran.state) == (1, "Dead")
     assert isinstance(ran.error, TaskFailed)
     assert "day date -> text" in str(ran.error)
-    entries = holdfast.call(holdfast.store.inbox())
+    entries = holdfast.call(holdfast.store.inbox.newest())
     assert [one["category"] for one in entries if "text" in str(one["error"])] == ["Fatal"]
 
 

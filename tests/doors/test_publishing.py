@@ -32,7 +32,7 @@ reset session_replication_role;
 
 @pytest.fixture
 def wakings(store: Store) -> Wakings:
-    return Wakings.beside(store)
+    return Wakings.over(store)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def test_those_behind_are_published_when_they_come_to_the_front(store: Sto
 async def test_many_publishers_take_each_task_once(database: Database, store: Store, wakings: Wakings) -> None:
     tasks = [one.id for one in await store.submit(*[Submission("work")] * 150)]
     async with database.store() as other:
-        both = [wakings, Wakings.beside(other)]
+        both = [wakings, Wakings.over(other)]
         found = await asyncio.gather(*(one.take(40) for one in both * 10))
     taken = [task for some in found for task in some]
     assert len(taken) == len(set(taken))

@@ -37,7 +37,7 @@ async def listen(line: Line, store: Store) -> AsyncIterator[Listen]:
     def listen(*, visibility_seconds: float = 30.0, settle_after_seconds: float = 0.2) -> SqsWakeups:
         ear = SqsWakeups(
             Queue(line.queue_url),
-            Wakings.beside(store).which_wait,
+            Wakings.over(store).which_wait,
             visibility_seconds=visibility_seconds,
             settle_after_seconds=settle_after_seconds,
             poll_seconds=1,

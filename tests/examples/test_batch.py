@@ -41,7 +41,7 @@ def test_what_is_typed_is_paid_and_comes_back(holdfast: Engine, tmp_path: Path) 
     pool = Typists(tmp_path)
     run = holdfast.run(Holdfast().batch("transcription", pool), urls=[MONDAY])
     assert (run.state, run.value["ok"], pool.asked) == ("COMPLETED", 1, 2)
-    batch = holdfast.call(Batches.beside(holdfast.store).batch(run.handle.id))
+    batch = holdfast.call(Batches.over(holdfast.store).batch(run.handle.id))
     assert (batch["cost_cents"], batch["jobs"][0]["external_job_id"]) == (25, batch["jobs"][0]["token"])
     assert batch["provider_state"]["jobs"][0]["result"][0]["output"] == {"transcript": "Good morning."}
 

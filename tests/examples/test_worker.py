@@ -39,7 +39,7 @@ async def test_a_worker_in_bash_completes_and_fails_tasks(store: Store, database
     payload = {"n": 1, "text": 'a "quoted", {curly} \\ value', "payload": {"task_id": "no"}}
     good = [await submit(store, "good", payload=payload), await submit(store, "also good")]
     bad = await submit(store, "broken")
-    key = await store.make_key("bash", ["worker"])
+    key = await store.keys.make("bash", ["worker"])
     with serving(database) as url:
         said = work(url, program, key.secret)
     assert said.count(" 200 Completed") == 2

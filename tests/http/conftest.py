@@ -34,4 +34,4 @@ def client(app: FastAPI, key: str | None = None, host: str = "localhost:7777") -
 async def keys(store: Store) -> dict[str, str]:
     """One key for each role, by the role's name."""
     roles: tuple[Role, ...] = ("user", "worker", "operator")
-    return {role: (await store.make_key(f"a {role}", [role])).secret for role in roles}
+    return {role: (await store.keys.make(f"a {role}", [role])).secret for role in roles}

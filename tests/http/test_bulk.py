@@ -32,7 +32,7 @@ async def test_a_client_looks_and_then_goes_from_page_to_page(http: httpx.AsyncC
 
 
 async def test_a_user_does_it_with_their_own_only(app: FastAPI, store: Store) -> None:
-    secret = (await store.make_key("ada", ["user"])).secret
+    secret = (await store.keys.make("ada", ["user"])).secret
     await make(store, 3, owner="ada")
     await make(store, 4, owner="bob")
     await fail_all(store)

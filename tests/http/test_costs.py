@@ -50,13 +50,13 @@ async def test_an_item_is_named_by_what_it_is_grouped_by(http: httpx.AsyncClient
 async def test_a_user_sees_what_their_own_tasks_cost(app: FastAPI, store: Store) -> None:
     await spend(store, 1, owner="ada")
     await spend(store, 2, owner="bob")
-    (bobs,) = await store.costs("task", owner="bob")
-    async with client(app, (await store.make_key("ada", ["user"])).secret) as ada:
+    (bobs,) = await store.costs.totals("task", owner="bob")
+    async with client(app, (await store.keys.make("ada", ["user"])).secret) as ada:
         assert [one["cost_cents"] for one in await items(ada)] == [1]
         assert [one["owner"] for one in await items(ada, "?by=owner")] == ["ada"]
         assert (await ada.get(f"/api/v1/tasks/{bobs.group}/cost")).status_code == 404
         assert (await ada.put("/api/v1/prices/tiny", json={"in_cents": 1, "out_cents": 1})).status_code == 403
-    async with client(app, (await store.make_key("ops", ["operator"])).secret) as operator:
+    async with client(app, (await store.keys.make("ops", ["operator"])).secret) as operator:
         assert [one["cost_cents"] for one in await items(operator, "?by=total")] == [3]
 
 
@@ -71,7 +71,7 @@ async def test_an_operator_sets_prices_and_everybody_reads_them(http: httpx.Asyn
     assert (answer.status_code, answer.json()) == (200, {"items": [price]})
     assert (await http.get("/api/v1/prices")).json() == {"items": [price]}
     await spend(store, None, "lab/tiny")
-    assert (await store.costs())[0].cost_cents == 3 * (await store.prices())[0].in_cents / 1_000_000
+    assert (await store.costs.totals())[0].cost_cents == 3 * (await store.costs.prices())[0].in_cents / 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ async def test_a_worker_that_speaks_http_reports_what_it_spent(http: httpx.Async
     assert await items(http) == [
         {"model": "tiny", "calls": 2, "tokens_in": 5, "tokens_out": 0, "cost_cents": 0.1000000000000001, "unpriced": 1}
     ]
-    assert str((await store.costs())[0].cost_cents) == "0.1000000000000001"
+    assert str((await store.costs.totals())[0].cost_cents) == "0.1000000000000001"
 
 
 async def test_a_run_is_shown_with_what_its_items_cost(http: httpx.AsyncClient, store: Store) -> None:

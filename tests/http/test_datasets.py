@@ -121,8 +121,8 @@ async def test_what_tasks_wrote_is_downloaded_by_links(http: httpx.AsyncClient, 
 async def test_anothers_dataset_is_as_good_as_none(app: FastAPI, store: Store) -> None:
     for owner in ("ada", "bob", "ada"):
         await publish(store, Output("prices", rows=[{"of": owner}]), owner=owner)
-    secrets = {name: (await store.make_key(name, ["user"])).secret for name in ("ada", "bob", "eve")}
-    root = (await store.make_key("root", ["operator"])).secret
+    secrets = {name: (await store.keys.make(name, ["user"])).secret for name in ("ada", "bob", "eve")}
+    root = (await store.keys.make("root", ["operator"])).secret
     async with client(app, secrets["ada"]) as ada, client(app, secrets["eve"]) as eve, client(app, root) as operator:
         mine = (await ada.get("/datasets/prices")).json()
         assert (mine["items"][0]["rows"], mine["version"]) == ([{"of": "ada"}], 2)

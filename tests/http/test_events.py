@@ -203,7 +203,7 @@ async def test_a_cursor_that_cannot_be_complete_begins_anew_and_says_so(url: str
 
 async def test_an_owner_hears_only_of_its_own(url: str, store: Store) -> None:
     mine, others = await submit(store, owner="me"), await submit(store, owner="you")
-    key = (await store.make_key("mine", ["user"], owner="me")).secret
+    key = (await store.keys.make("mine", ["user"], owner="me")).secret
     async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
         moves = [heard async for heard in listen(client, "", "start", wait="false") if heard.event]
         assert [move.data["task_id"] for move in moves] == [str(mine)]
@@ -253,7 +253,7 @@ async def own_feed(store: Store, **options: Any) -> AsyncIterator[str]:
 @pytest.mark.parametrize(("each", "all_together"), [(2, 9), (9, 2)])
 async def test_only_so_many_streams_are_open_at_once(store: Store, each: int, all_together: int) -> None:
     seats = events.Seats(each, all_together)
-    ada, bob = [(await store.make_key(name, ["user"])).secret for name in ("ada", "bob")]
+    ada, bob = [(await store.keys.make(name, ["user"])).secret for name in ("ada", "bob")]
 
     def caller(key: str) -> httpx.AsyncClient:
         return httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"})
@@ -289,14 +289,14 @@ async def test_all_streams_together_leave_connections_to_others(database: Databa
 
 
 async def test_a_stream_ends_when_its_key_is_revoked(store: Store) -> None:
-    key = await store.make_key("ada", ["user"])
+    key = await store.keys.make("ada", ["user"])
     async with (
         own_feed(store, asked_again=timedelta(seconds=0.05)) as url,
         httpx.AsyncClient(headers={"Authorization": f"Bearer {key.secret}"}) as client,
         contextlib.aclosing(listen(client, url)) as stream,
     ):
         await anext(stream)
-        await store.revoke_key(key.id)
+        await store.keys.revoke(key.id)
         assert [heard async for heard in stream if heard.event] == []
 
 
@@ -307,7 +307,7 @@ async def test_a_stream_without_a_key_ends_when_one_is_made(store: Store) -> Non
         contextlib.aclosing(listen(client, url)) as stream,
     ):
         await anext(stream)
-        await store.make_key("ada", ["user"])
+        await store.keys.make("ada", ["user"])
         assert [heard async for heard in stream if heard.event] == []
 
 

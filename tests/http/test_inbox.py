@@ -54,7 +54,7 @@ async def test_what_else_waits_for_a_person_is_beside_the_failures(
     rest = await http.get("/inbox/waiting", params={"cursor": first["next"]})
     assert rest.json() == {"items": page["waiting"][1:], "next": None}
     assert (await http.get("/inbox/waiting?cursor=nowhere")).status_code == 422
-    ada = (await store.make_key("ada", ["user"], owner="ada")).secret
+    ada = (await store.keys.make("ada", ["user"], owner="ada")).secret
     async with client(app, ada) as hers:
         for query in ("", "?owner=bob"):
             seen = (await hers.get(f"/inbox/waiting{query}")).json()["items"]
@@ -83,7 +83,7 @@ async def test_an_entry_that_was_handled_says_by_whom(
     app: FastAPI, store: Store, clock: Clock, verb: str, how: str
 ) -> None:
     entry = await fail(store, clock)
-    keys = [(await store.make_key(name, ["operator"])).secret for name in ("ada", "bob")]
+    keys = [(await store.keys.make(name, ["operator"])).secret for name in ("ada", "bob")]
     async with client(app, keys[0]) as ada, client(app, keys[1]) as bob:
         assert (await ada.post(f"/inbox/{entry}/{verb}")).status_code == 202
         for again in ("retry", "resolve", "discard"):

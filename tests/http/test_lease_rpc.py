@@ -22,10 +22,10 @@ NONSENSE: tuple[Json, ...] = (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}
 async def lease(store: Store) -> Lease:
     """That of a job with one stage."""
     stage: Json = {"name": "read", "needs": [], "when": None, "required": True, "retries": 0, "timeout_seconds": None}
-    await Jobs.beside(store).declare(
+    await Jobs.over(store).declare(
         "brief", title="Brief", stages=[stage], params={}, queue="default", max_attempts=3, limit=None
     )
-    await Jobs.beside(store).make("brief", {}, owner="")
+    await Jobs.over(store).make("brief", {}, owner="")
     (lease,) = await store.claim(["default"], lasting=timedelta(minutes=1), worker="w")
     return lease
 
@@ -38,7 +38,7 @@ async def said(http: httpx.AsyncClient, place: str, held: Lease, /, **given: Any
 async def test_a_word_is_answered_as_the_method_answers(http: httpx.AsyncClient, store: Store, lease: Lease) -> None:
     answer = (await said(http, "jobs/stages", lease, job=str(lease.task_id))).json()
     stages = rpcs_of(Jobs)["stages"]
-    assert stages.load(answer) == await Jobs.beside(store).stages(lease.task_id)
+    assert stages.load(answer) == await Jobs.over(store).stages(lease.task_id)
     assert (await said(http, "jobs/begin", lease, stage="read")).json() is True
 
 
@@ -49,7 +49,7 @@ async def test_whoever_does_not_hold_the_task_is_told_nothing(
     for place, given in {"jobs/stages": {"job": str(lease.task_id)}, "jobs/begin": {"stage": "read"}}.items():
         refused = await said(http, place, stale, **given)
         assert (refused.status_code, refused.json()["code"]) == (409, "lease-lost")
-    (stage,), _ = await Jobs.beside(store).stages(lease.task_id)
+    (stage,), _ = await Jobs.over(store).stages(lease.task_id)
     assert stage.status == "pending"
 
 

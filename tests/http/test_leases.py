@@ -72,7 +72,7 @@ async def test_a_failure_is_tried_again_when_the_engine_says(
         await post(http, "task-complete", **proof, status="failed", error={"kind": "Fatal", "message": "x"})
     ).json()
     assert (answer["state"], answer["next_retry_at"]) == ("Dead", None)
-    (entry,) = await store.inbox()
+    (entry,) = await store.inbox.newest()
     assert (entry["task_id"], entry["category"]) == (task, "Fatal")
 
 

@@ -72,7 +72,7 @@ async def test_no_page_of_another_site_is_told_that_it_may_read(http: httpx.Asyn
 @pytest.mark.deep
 async def test_bound_elsewhere_the_names_it_was_told_count(database: Database, store: Store, tmp_path: Path) -> None:
     objects = Folder(tmp_path)
-    key = await store.make_key("ada", ["user"])
+    key = await store.keys.make("ada", ["user"])
     async with pooled(Address(given=database.url), connections=2) as pool:
         named = make_app(pool, database="", objects=objects, loopback=False, hosts=["tasks.example"])
         assert await statuses(named, key.secret) == {"tasks.example": 200, "localhost": 403, "other.example": 403}
@@ -96,8 +96,8 @@ async def test_without_a_key_a_server_does_not_open_to_other_machines(store: Sto
     for host in ("0.0.0.0", "::", "10.0.0.1", "tasks.example", ""):  # noqa: S104
         with pytest.raises(SettingInvalid, match="holdfast keys create"):
             await refuse_open_server(store, host)
-    key = await store.make_key("ops", ["operator"])
+    key = await store.keys.make("ops", ["operator"])
     await refuse_open_server(store, "0.0.0.0")  # noqa: S104
-    await store.revoke_key(key.id)
+    await store.keys.revoke(key.id)
     with pytest.raises(SettingInvalid):
         await refuse_open_server(store, "0.0.0.0")  # noqa: S104

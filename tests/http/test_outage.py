@@ -69,7 +69,7 @@ async def test_no_secret_reaches_a_log_or_an_error(
     app: FastAPI, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    key = await store.make_key("all", ["user", "worker", "operator"])
+    key = await store.keys.make("all", ["user", "worker", "operator"])
     task = await submit(store)
     lease = await take_one(store)
     held = {"task_id": str(task), "attempt": 1, "lease_token": str(lease.token)}

@@ -231,12 +231,12 @@ async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(app: FastAPI, stor
 async def test_without_any_key_whoever_is_here_may_do_all(app: FastAPI, http: httpx.AsyncClient, store: Store) -> None:
     assert (await http.get("/api/v1/tasks")).status_code == 200
     assert (await http.post("/internal/task-claim", json={"worker_id": "w"})).status_code == 204
-    key = await store.make_key("ada", ["user"])
+    key = await store.keys.make("ada", ["user"])
     refused = await http.get("/api/v1/tasks")
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
     async with client(app, key.secret) as mine:
         assert (await mine.get("/api/v1/tasks")).status_code == 200
-        await store.revoke_key(key.id)
+        await store.keys.revoke(key.id)
         assert (await mine.get("/api/v1/tasks")).status_code == 401
     assert (await http.get("/api/v1/tasks")).status_code == 200
 
@@ -255,9 +255,9 @@ async def test_what_is_no_key_is_refused_even_where_none_is_needed(http: httpx.A
 
 
 async def test_anothers_task_is_as_good_as_none(app: FastAPI, store: Store) -> None:
-    ada = await store.make_key("ada", ["user"])
-    bob = await store.make_key("bob", ["user"])
-    operator = await store.make_key("root", ["operator"])
+    ada = await store.keys.make("ada", ["user"])
+    bob = await store.keys.make("bob", ["user"])
+    operator = await store.keys.make("root", ["operator"])
     async with client(app, ada.secret) as a, client(app, bob.secret) as b, client(app, operator.secret) as o:
         task = (await a.post("/dispatch/tasks", json={"task": "mail"})).json()["task_id"]
         for method, path in ROUTES:
@@ -282,7 +282,7 @@ async def test_anothers_task_is_as_good_as_none(app: FastAPI, store: Store) -> N
 async def test_the_same_key_of_two_owners_is_two_keys(app: FastAPI, store: Store) -> None:
     made = set()
     for name in ("ada", "bob"):
-        async with client(app, (await store.make_key(name, ["user"])).secret) as http:
+        async with client(app, (await store.keys.make(name, ["user"])).secret) as http:
             answer = await http.post("/dispatch/tasks", json={"task": "mail"}, headers={"Idempotency-Key": "1"})
             made.add(answer.json()["task_id"])
     assert len(made) == 2

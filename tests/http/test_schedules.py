@@ -16,7 +16,7 @@ AT = "/api/v1/schedules/nightly"
 
 @pytest.fixture
 async def schedules(store: Store) -> Schedules:
-    schedules = Schedules.beside(store)
+    schedules = Schedules.over(store)
     await declare(schedules, timezone="Europe/Berlin")
     return schedules
 

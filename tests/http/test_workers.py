@@ -167,7 +167,7 @@ async def test_a_key_declares_schedules_of_its_own_if_it_may_start_tasks(app: Fa
         return {"schedules": [{**one, "target": target, "owner": owner}]}
 
     async def spoken(name: str, *roles: Role) -> RemoteWorker:
-        key = (await store.make_key(name, list(roles))).secret
+        key = (await store.keys.make(name, list(roles))).secret
         return RemoteWorker(Server(Settings(api="http://localhost:7777"), client(app, key)))
 
     only_works, ada, bob = await spoken("w", "worker"), *[await spoken(one, "worker", "user") for one in ("ada", "bob")]
@@ -180,7 +180,7 @@ async def test_a_key_declares_schedules_of_its_own_if_it_may_start_tasks(app: Fa
         with pytest.raises(RequestInvalid, match="is not that of bob"):
             await bob.declare([], other, [])
     await chief.declare([], said("house"), [])
-    found = await Schedules.beside(store).read()
+    found = await Schedules.over(store).read()
     assert [(one["name"], one["owner"]) for one in found] == [("house", ""), ("nightly", "ada")]
 
 
@@ -194,7 +194,7 @@ async def test_budgets_are_shared_with_workers_over_http(words: RemoteWorker, st
 
 
 async def test_a_key_that_is_refused_at_work_is_waited_for(words: RemoteWorker, store: Store) -> None:
-    await store.make_key("somebody", ["user"])  # from now on requests need one
+    await store.keys.make("somebody", ["user"])  # from now on requests need one
     with pytest.raises(ServerUnreachable):
         await taken(words)
 

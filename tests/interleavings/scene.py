@@ -102,8 +102,8 @@ async def build(database: Database, owner: asyncpg.Connection) -> Scene:
         ready, tree = await make("ready"), await make("tree", lifecycle="tree", queue="default")
         draft = await make("draft", lifecycle="analysis")
         await store.set_budget("b", 2, MINUTE)
-        key = (await store.make_key("ada", ["user"])).id
-        (entry,) = await store.inbox()
+        key = (await store.keys.make("ada", ["user"])).id
+        (entry,) = await store.inbox.newest()
         return Scene(
             held, child, split, last, asked, gatherer, dependent, limited, ready, tree, unknown, resting, draft, dead,
             lost, entry["id"], key, at.advance(seconds=1),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from holdfast.engine.store.bulk import Action, Filters
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.inbox import Which
+from holdfast.engine.store.inbox import EntryFilter
 from holdfast.engine.task import (
     Cancelled,
     Checkpoint,
@@ -55,7 +55,7 @@ def completes(*roles: str, events: bool) -> Verb:
 def bulk(action: Action, *, name: str | None = None, state: str | None = None) -> Verb:
     """A page of what was there before: what is born meanwhile is not of this page, whether it is seen or not."""
     fitting = Filters(name=name, state=state)
-    return lambda store, scene: store.bulk(action, fitting, "eve", cursor=UUID(int=scene.draft.int + 1))
+    return lambda store, scene: store.bulk.run(action, fitting, "eve", cursor=UUID(int=scene.draft.int + 1))
 
 
 VERBS: dict[str, Verb] = {
@@ -136,15 +136,15 @@ VERBS: dict[str, Verb] = {
     "bulk, cancel held": bulk("cancel", name="held"),
     "bulk, cancel queued": bulk("cancel", state="Queued"),
     "bulk, retry": bulk("retry"),
-    "inbox_retry": lambda store, scene: store.inbox_retry(scene.entry, "ada"),
-    "inbox_retry, another payload": lambda store, scene: store.inbox_retry(
+    "inbox_retry": lambda store, scene: store.inbox.retry(scene.entry, "ada"),
+    "inbox_retry, another payload": lambda store, scene: store.inbox.retry(
         scene.entry, "bob", payload={"edited": True}
     ),
-    "inbox_bulk": lambda store, scene: store.inbox_bulk("retry", "eve", which=Which(category="Fatal")),
-    "inbox_bulk, ids": lambda store, scene: store.inbox_bulk("discard", "eve", ids=[scene.entry]),
-    "inbox_bulk, dry": lambda store, scene: store.inbox_bulk("retry", "eve", ids=[scene.entry], dry_run=True),
-    "resolve": lambda store, scene: store.resolve(scene.entry, "bob"),
-    "discard": lambda store, scene: store.discard(scene.entry, "eve"),
+    "inbox_bulk": lambda store, scene: store.inbox.bulk("retry", "eve", which=EntryFilter(category="Fatal")),
+    "inbox_bulk, ids": lambda store, scene: store.inbox.bulk("discard", "eve", ids=[scene.entry]),
+    "inbox_bulk, dry": lambda store, scene: store.inbox.bulk("retry", "eve", ids=[scene.entry], dry_run=True),
+    "resolve": lambda store, scene: store.inbox.resolve(scene.entry, "bob"),
+    "discard": lambda store, scene: store.inbox.discard(scene.entry, "eve"),
     "sweep": lambda store, scene: store.sweep(),
     "hello": lambda store, scene: store.hello("v", label="v", queues=["default"], names=["unknown"], slots=9),
     "hello, again": lambda store, scene: store.hello("w", label="w2", queues=["default"], names=None, slots=1),
@@ -158,10 +158,10 @@ VERBS: dict[str, Verb] = {
     "spend": lambda store, scene: store.spend("b", 1),
     "spend, all": lambda store, scene: store.spend("b", 2),
     "block_budget": lambda store, scene: store.block_budget("b", scene.now + timedelta(hours=1)),
-    "set_price": lambda store, scene: store.set_price("m", 100, 0),
-    "set_price, another": lambda store, scene: store.set_price("m", 200, 0, by="ada"),
+    "set_price": lambda store, scene: store.costs.set_price("m", 100, 0),
+    "set_price, another": lambda store, scene: store.costs.set_price("m", 200, 0, by="ada"),
     "make_key": lambda store, scene: made_key(store),
-    "revoke_key": lambda store, scene: store.revoke_key(scene.key),
+    "revoke_key": lambda store, scene: store.keys.revoke(scene.key),
     "declare": lambda store, scene: store.declare(NEW_TREE),
 }
 
@@ -174,4 +174,4 @@ PARTITIONS: dict[str, Verb] = {
 
 async def made_key(store: Store) -> object:
     """Its id: the secret is another each time."""
-    return (await store.make_key("bob", ["worker"])).id
+    return (await store.keys.make("bob", ["worker"])).id

@@ -77,7 +77,7 @@ async def test_what_was_promised_is_taken_and_given_back(harness: Harness, http:
 
 
 async def test_who_has_the_link_needs_no_key(harness: Harness, http: httpx.AsyncClient, store: Store) -> None:
-    await store.make_key("ada", ["user"])
+    await store.keys.make("ada", ["user"])
     assert (await send(http, await harness.upload())).status_code == 200
     assert (await http.get(await harness.download())).content == BODY
 

@@ -32,7 +32,7 @@ async def test_a_failed_attempt_is_tried_again_until_the_attempts_are_used_up(st
     assert [event.to_state for event in await store.events(task)] == [
         "Queued", "Running", "Failed", "Queued", "Running", "Failed", "Queued", "Running", "Dead",
     ]  # fmt: skip
-    assert [entry["task_id"] for entry in await store.inbox()] == [task]
+    assert [entry["task_id"] for entry in await store.inbox.newest()] == [task]
 
 
 @pytest.mark.parametrize("category", ["SchemaInvalid", "Fatal"])
@@ -40,7 +40,7 @@ async def test_what_cannot_get_better_goes_to_the_inbox_at_once(category: str, s
     task = await submit(store, lifecycle="ingest_item", name=None)
     lease = await take_one(store, "ingest_item")
     assert (await store.finish(lease, Failed(category, "no such page", step="fetched"))).state == "FAILED"  # type: ignore[arg-type]
-    (entry,) = await store.inbox()
+    (entry,) = await store.inbox.newest()
     assert (entry["task_id"], entry["category"], entry["error"]["message"]) == (task, category, "no such page")
 
 
@@ -176,7 +176,7 @@ async def test_the_first_lost_worker_is_made_good_at_once_the_third_is_one_too_m
             clock.advance(seconds=2)
             await store.sweep()
     assert (read["state"], read["note"]["kind"]) == ("Dead", "lease_lost")
-    assert [entry["task_id"] for entry in await store.inbox()] == [task]
+    assert [entry["task_id"] for entry in await store.inbox.newest()] == [task]
 
 
 async def test_a_lost_worker_costs_a_crash_and_not_a_failure(store: Store, clock: Clock) -> None:

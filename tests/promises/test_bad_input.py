@@ -58,7 +58,7 @@ async def world(database: Database, store: Store) -> World:
     held = (await store.claim(["default"], lasting=MINUTE, worker="w"))[0]
     assert owned
     await store.set_budget("calls", 10, MINUTE)
-    return World(database, store, held, owned, lost.task_id, (await store.inbox())[0]["id"])
+    return World(database, store, held, owned, lost.task_id, (await store.inbox.newest())[0]["id"])
 
 
 Ask = Callable[[World], Awaitable[object]]
@@ -117,7 +117,7 @@ UNKNOWN: dict[str, tuple[Ask, type[HoldfastError]]] = {
     "no step": (lambda w: w.store.retry(w.ended, from_step=""), errors.StepUnknown),
     "budget": (lambda w: w.store.spend("nope"), errors.BudgetUnknown),
     "budget to block": (lambda w: w.store.block_budget("nope", datetime.now(UTC)), errors.BudgetUnknown),
-    "inbox entry": (lambda w: w.store.resolve(MISSING, "me"), errors.TaskNotFound),
+    "inbox entry": (lambda w: w.store.inbox.resolve(MISSING, "me"), errors.TaskNotFound),
     "task that has not ended": (lambda w: w.store.retry(w.held.task_id), errors.MoveRefused),
     "lease": (lambda w: w.store.finish(replace(w.held, token=MISSING), Done()), errors.LeaseLost),
     "attempt": (lambda w: w.store.keep(replace(w.held, attempt=2), "s"), errors.LeaseLost),
@@ -139,7 +139,7 @@ BY_ID: dict[str, Place] = {
     "retry": lambda w, given: w.store.retry(given),
     "read": lambda w, given: w.store.read(given),
     "explain": lambda w, given: w.store.explain(given),
-    "resolve": lambda w, given: w.store.resolve(given, "me"),
+    "resolve": lambda w, given: w.store.inbox.resolve(given, "me"),
     "after": lambda w, given: w.store.submit(Submission(after=[given])),
     "parent": lambda w, given: w.store.submit(Submission(parent=given)),
     "events": lambda w, given: w.store.events(given),
@@ -209,8 +209,8 @@ WORDS: dict[str, Place] = {
     "set_budget": lambda w, given: w.store.set_budget(given, 1, MINUTE),
     "spend": lambda w, given: w.store.spend(given),
     "block_budget": lambda w, given: w.store.block_budget(given, datetime.now(UTC)),
-    "resolved by": lambda w, given: w.store.resolve(w.entry, given),
-    "note": lambda w, given: w.store.resolve(w.entry, "me", given),
+    "resolved by": lambda w, given: w.store.inbox.resolve(w.entry, given),
+    "note": lambda w, given: w.store.inbox.resolve(w.entry, "me", given),
 }
 FREE = {"reason", "cancelled by", "retried by", "paused by", "label", "resolved by", "note"}  # of any length
 LOOKED_UP = {"claim queue", "claim name", "hello queue", "hello name", "goodbye"}  # what is too long is not found
@@ -408,7 +408,7 @@ FIGURES: dict[str, tuple[Place, list[Any]]] = {
     "served": (lambda w, given: w.store.hello("w", label="l", queues=given, names=None, slots=1), [[], None]),
     "allowed": (lambda w, given: w.store.limit_concurrency("k", given), [0, -1, 2**31, None]),
     "swept": (lambda w, given: w.store.sweep(given), [-1, 2**31]),
-    "shown": (lambda w, given: w.store.inbox(limit=given), [-1, 2**31]),
+    "shown": (lambda w, given: w.store.inbox.newest(limit=given), [-1, 2**31]),
     "a limit's name": (lambda w, given: w.store.limit_concurrency(given, 1), [""]),
     "a worker's name": (lambda w, given: w.store.hello(given, label="", queues=["default"], names=None, slots=1), [""]),
     "a budget's name": (lambda w, given: w.store.set_budget(given, 1, MINUTE), ["", None]),

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from holdfast.engine.lifecycle.model import Lifecycle, after, final, gather, work
-from holdfast.engine.store.bulk import Action, Did, Filters
+from holdfast.engine.store.bulk import Action, BulkPage, Filters
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Submission
 from holdfast.errors import RequestInvalid
@@ -38,10 +38,10 @@ async def let_pass(store: Store, clock: Clock) -> None:
     clock.advance(minutes=2)
 
 
-async def all_of(store: Store, action: Action, filters: Filters = WORK, limit: int = 200) -> list[Did]:
+async def all_of(store: Store, action: Action, filters: Filters = WORK, limit: int = 200) -> list[BulkPage]:
     pages, cursor = [], None
     while True:
-        pages.append(await store.bulk(action, filters, "ada", cursor=cursor, limit=limit))
+        pages.append(await store.bulk.run(action, filters, "ada", cursor=cursor, limit=limit))
         cursor = pages[-1].next
         if cursor is None:
             return pages
@@ -55,23 +55,23 @@ async def retries(store: Store) -> list[str]:
 async def test_two_thousand_are_cancelled_in_pages_and_no_other(store: Store) -> None:
     await make(store, 2000)
     (other,) = await make(store, 1, "mail")
-    look = await store.bulk_look("cancel", WORK)
+    look = await store.bulk.preview("cancel", WORK)
     assert (look.number, look.capped) == (2000, False)
     assert [(one.lifecycle, one.state, one.number) for one in look.groups] == [("dispatch", "Queued", 2000)]
     pages = await all_of(store, "cancel", limit=500)
     assert ([page.done for page in pages], [page.refused for page in pages]) == ([500] * 4, [[]] * 4)
     assert (await store.list_tasks(live=True)).approx_count == 1
     assert await state_of(store, other) == "Queued"
-    assert (await store.bulk_look("cancel", WORK)).number == 0
+    assert (await store.bulk.preview("cancel", WORK)).number == 0
     assert [page.done for page in await all_of(store, "cancel")] == [0]
     assert await store.verify() == []
 
 
 async def test_who_did_it_and_why_is_kept(store: Store) -> None:
     (task,) = await make(store, 1)
-    await store.bulk("cancel", WORK, "ada", reason="a mistake")
+    await store.bulk.run("cancel", WORK, "ada", reason="a mistake")
     assert (await store.events(task))[-1].data == {"kind": "cancelled", "by": "ada", "reason": "a mistake"}
-    await store.bulk("retry", WORK, "bob")
+    await store.bulk.run("retry", WORK, "bob")
     (again,) = (await store.list_tasks(live=True)).items
     assert (await store.step_events(again["id"]))[0].data["by"] == "bob"
 
@@ -79,10 +79,10 @@ async def test_who_did_it_and_why_is_kept(store: Store) -> None:
 async def test_what_a_worker_holds_is_asked_to_stop_and_asked_once(store: Store) -> None:
     await make(store, 3)
     await take_one(store)
-    did = await store.bulk("cancel", WORK, "ada")
+    did = await store.bulk.run("cancel", WORK, "ada")
     assert (did.done, did.requested, did.refused) == (3, 1, [])
-    assert (await store.bulk_look("cancel", WORK)).number == 0
-    assert (await store.bulk("cancel", WORK, "ada")).done == 0
+    assert (await store.bulk.preview("cancel", WORK)).number == 0
+    assert (await store.bulk.run("cancel", WORK, "ada")).done == 0
 
 
 async def test_each_failure_is_retried_once_however_often_that_is_asked(store: Store) -> None:
@@ -93,14 +93,14 @@ async def test_each_failure_is_retried_once_however_often_that_is_asked(store: S
     (cancelled,) = await make(store, 1)
     await store.cancel(cancelled)
     await store.retry(tasks[0])  # that one has its retry
-    look = await store.bulk_look("retry", WORK)
+    look = await store.bulk.preview("retry", WORK)
     assert {(one.state, one.number) for one in look.groups} == {("Dead", 4), ("Canceled", 1)}
     pages = await all_of(store, "retry", limit=2)
     assert (sum(page.done for page in pages), [one for page in pages for one in page.refused]) == (5, [])
     assert sorted(await retries(store)) == sorted(map(str, [*tasks, cancelled]))
     assert [page.done for page in await all_of(store, "retry")] == [0]
     assert str(done) not in await retries(store)
-    assert await store.inbox_groups() == []
+    assert await store.inbox.groups() == []
 
 
 async def test_an_outcome_narrows_what_is_retried(store: Store) -> None:
@@ -108,7 +108,7 @@ async def test_an_outcome_narrows_what_is_retried(store: Store) -> None:
     await fail_all(store)
     (cancelled,) = await make(store, 1)
     await store.cancel(cancelled)
-    assert (await store.bulk("retry", Filters(outcome="cancelled"), "ada")).done == 1
+    assert (await store.bulk.run("retry", Filters(outcome="cancelled"), "ada")).done == 1
     assert await retries(store) == [str(cancelled)]
 
 
@@ -118,7 +118,7 @@ async def test_a_look_changes_nothing(store: Store, owner: asyncpg.Connection, a
     await fail_all(store)
     await make(store, 3)
     before = await everything(owner)
-    assert (await store.bulk_look(action, WORK)).number == 3
+    assert (await store.bulk.preview(action, WORK)).number == 3
     assert await everything(owner) == before
 
 
@@ -129,8 +129,8 @@ async def test_a_filter_that_fits_nothing_does_nothing(store: Store, owner: asyn
     await make(store, 3)
     before = await everything(owner)
     nothing = Filters(queue="nowhere")
-    assert (await store.bulk_look(action, nothing)).number == 0
-    assert await store.bulk(action, nothing, "ada") == Did(0, 0, [], None)
+    assert (await store.bulk.preview(action, nothing)).number == 0
+    assert await store.bulk.run(action, nothing, "ada") == BulkPage(0, 0, [], None)
     assert await everything(owner) == before
 
 
@@ -159,7 +159,7 @@ async def test_who_retries_one_while_another_retries_all_is_seen(database: Datab
     async def one(connection: asyncpg.Connection) -> None:
         await Store(connection).retry(task)
 
-    did = await meet(database, one, lambda connection: Store(connection).bulk("retry", WORK, "ada"))
+    did = await meet(database, one, lambda connection: Store(connection).bulk.run("retry", WORK, "ada"))
     assert (did.done, len(await retries(store))) == (0, 1)
 
 
@@ -170,8 +170,8 @@ async def test_what_moved_on_before_it_could_be_cancelled_is_left_alone(database
         await take_one(Store(connection))
 
     queued = Filters(state="Queued")
-    did = await meet(database, claims, lambda connection: Store(connection).bulk("cancel", queued, "ada"))
-    assert did == Did(0, 0, [], None)
+    did = await meet(database, claims, lambda connection: Store(connection).bulk.run("cancel", queued, "ada"))
+    assert did == BulkPage(0, 0, [], None)
     assert (await store.list_tasks(state="Running")).approx_count == 1
 
 
@@ -216,14 +216,14 @@ async def test_the_refusal_of_one_does_not_undo_the_others(store: Store, owner: 
     await fail_all(store)
     await owner.execute("set session_replication_role = replica")
     await owner.execute("delete from holdfast.input where id = $1", tasks[1])
-    did = await store.bulk("retry", WORK, "ada")
+    did = await store.bulk.run("retry", WORK, "ada")
     assert (did.done, [one.task_id for one in did.refused]) == (2, [tasks[1]])
     assert did.refused[0].detail
 
 
 async def test_a_task_past_its_time_is_too_late_to_cancel(store: Store, clock: Clock) -> None:
     await let_pass(store, clock)
-    did = await store.bulk("cancel", WORK, "ada")
+    did = await store.bulk.run("cancel", WORK, "ada")
     assert (did.done, [one.code for one in did.refused]) == (0, ["move-refused"])
 
 
@@ -242,6 +242,6 @@ async def test_a_task_past_its_time_is_too_late_to_cancel(store: Store, clock: C
 )
 async def test_what_makes_no_sense_is_refused(store: Store, action: Any, filters: Filters, limit: int) -> None:
     with pytest.raises(RequestInvalid):
-        await store.bulk(action, filters, "ada", limit=limit)
+        await store.bulk.run(action, filters, "ada", limit=limit)
     with pytest.raises(RequestInvalid):
-        await store.bulk("cancel", WORK, "")
+        await store.bulk.run("cancel", WORK, "")

@@ -31,7 +31,7 @@ async def spend(store: Store, cents: Json, model: str = "tiny", **options: Any) 
 
 
 async def cents(store: Store, by: Grouping, *span: datetime | None, **which: Any) -> dict[str, Decimal]:
-    return {one.group: one.cost_cents for one in await store.costs(by, *span, **which)}
+    return {one.group: one.cost_cents for one in await store.costs.totals(by, *span, **which)}
 
 
 # Groups
@@ -66,8 +66,8 @@ async def test_costs_are_those_of_what_is_asked_for(store: Store, clock: Clock) 
     assert await cents(store, "total", middle) == {"total": 6}
     assert await cents(store, "total", start, middle) == {"total": 1}, "the end is not in it"
     clock.advance(days=31)
-    assert await store.costs("total") == [Cost("total", 0, 0, 0, Decimal(0), 0)], "thirty days by default"
-    assert await store.costs("model") == []
+    assert await store.costs.totals("total") == [Cost("total", 0, 0, 0, Decimal(0), 0)], "thirty days by default"
+    assert await store.costs.totals("model") == []
     assert await cents(store, "total", task=lease.task_id) == {"total": 1}, "of one task, ever"
 
 
@@ -75,13 +75,13 @@ async def test_the_group_that_was_used_last_comes_first_and_the_answer_is_bounde
     for model in ("a", "b", "c", "a"):
         await spend(store, 1, model)
         clock.advance(minutes=1)
-    assert [one.group for one in await store.costs("model")] == ["a", "c", "b"]
-    assert [one.group for one in await store.costs("model", limit=2)] == ["a", "c"]
+    assert [one.group for one in await store.costs.totals("model")] == ["a", "c", "b"]
+    assert [one.group for one in await store.costs.totals("model", limit=2)] == ["a", "c"]
     for limit in (0, -1, 10_001):
         with pytest.raises(RequestInvalid):
-            await store.costs("model", limit=limit)
+            await store.costs.totals("model", limit=limit)
     with pytest.raises(RequestInvalid, match=r"summed by 'colour'"):
-        await store.costs("colour")  # type: ignore[arg-type]
+        await store.costs.totals("colour")  # type: ignore[arg-type]
 
 
 # Whatever was reported
@@ -118,7 +118,7 @@ async def test_whatever_is_reported_never_breaks_a_checkpoint(store: Store, what
     await store.record(lease, "usage", data=reported)
     await store.finish(lease, Done())
     both = [] if expected is None else [Cost(expected.group, *(2 * sum_ for sum_ in list(vars(expected).values())[1:]))]
-    assert await store.costs() == both
+    assert await store.costs.totals() == both
 
 
 anything = st.recursive(
@@ -161,7 +161,7 @@ def test_sums_by_every_grouping_are_those_of_the_events(
 
 
 async def check_sums(store: Store, told: list[tuple[str | None, Json]], owner: str, name: str) -> None:
-    await store.set_price("a", *PRICES, since=await store.now() - LONG_AGO)
+    await store.costs.set_price("a", *PRICES, since=await store.now() - LONG_AGO)
     await submit(store, name, owner=owner)
     lease = await take_one(store)
     for step, value in told:
@@ -176,7 +176,7 @@ async def check_sums(store: Store, told: list[tuple[str | None, Json]], owner: s
                 for by in expected:
                     expected[by][keys[by]].append(one)
     for by, groups in expected.items():
-        found = await store.costs(by, await store.now() - LONG_AGO)  # type: ignore[arg-type]
+        found = await store.costs.totals(by, await store.now() - LONG_AGO)  # type: ignore[arg-type]
         assert {one.group: one for one in found} == {group: total(group, of) for group, of in groups.items()}
 
 

@@ -20,7 +20,7 @@ TINY = {"model": "tiny", "tokens_in": 1000, "tokens_out": 100}
 
 
 async def total(store: Store, **which: Any) -> Cost:
-    (found,) = await store.costs("total", **which)
+    (found,) = await store.costs.totals("total", **which)
     return found
 
 
@@ -36,7 +36,7 @@ async def spend(store: Store, **spent: Json) -> Lease:
 
 
 async def test_a_cost_that_is_told_counts_whatever_the_price(store: Store) -> None:
-    await store.set_price("tiny", 300, 1500)
+    await store.costs.set_price("tiny", 300, 1500)
     await spend(store, tokens_in=1_000_000, cost_cents=7)
     await spend(store, tokens_in=1_000_000, cost_cents="0.25")
     await spend(store, tokens_in=1_000_000, cost_cents=0)
@@ -44,10 +44,10 @@ async def test_a_cost_that_is_told_counts_whatever_the_price(store: Store) -> No
 
 
 async def test_tokens_without_a_cost_are_priced_by_the_table(store: Store) -> None:
-    await store.set_price("tiny", Decimal("15.5"), Decimal("60.0000000001"))
+    await store.costs.set_price("tiny", Decimal("15.5"), Decimal("60.0000000001"))
     await spend(store, tokens_in=1, tokens_out=3)
     assert (await total(store)).cost_cents == Decimal("0.0001955000000003")
-    (row,) = await store.costs("model")
+    (row,) = await store.costs.totals("model")
     assert (row.group, row.unpriced) == ("tiny", 0)
 
 
@@ -60,19 +60,19 @@ async def test_what_nobody_priced_counts_nothing_and_is_told(store: Store) -> No
 
 async def test_what_was_recorded_keeps_the_price_of_its_day(store: Store, clock: Clock) -> None:
     now = await store.now()
-    await store.set_price("tiny", 100, 0)
-    await store.set_price("tiny", 200, 0, since=now + timedelta(days=2))
+    await store.costs.set_price("tiny", 100, 0)
+    await store.costs.set_price("tiny", 200, 0, since=now + timedelta(days=2))
     await spend(store, tokens_in=1_000_000)
     clock.advance(days=2)
     await spend(store, tokens_in=1_000_000)
-    await store.set_price("tiny", 999, 0, since=now)
-    await store.set_price("tiny", 400, 0, by="ada")
+    await store.costs.set_price("tiny", 999, 0, since=now)
+    await store.costs.set_price("tiny", 400, 0, by="ada")
     await spend(store, tokens_in=1_000_000)
-    assert [(one.group, int(one.cost_cents)) for one in await store.costs("day")] == [
+    assert [(one.group, int(one.cost_cents)) for one in await store.costs.totals("day")] == [
         ("2030-01-03", 600),
         ("2030-01-01", 100),
     ]
-    assert [(int(one.in_cents), one.set_by, one.current) for one in await store.prices("tiny")] == [
+    assert [(int(one.in_cents), one.set_by, one.current) for one in await store.costs.prices("tiny")] == [
         (400, "ada", True), (999, "", False),
     ]  # fmt: skip
 
@@ -86,8 +86,8 @@ async def test_a_price_that_makes_no_sense_is_refused(store: Store) -> None:
     wrong += [("tiny", cents, 1) for cents in WRONG_CENTS] + [("tiny", 1, cents) for cents in WRONG_CENTS]
     for asked in [*wrong, ("tiny", 1, 1, datetime(1969, 1, 1, tzinfo=UTC))]:
         with pytest.raises(RequestInvalid):
-            await store.set_price(*asked)
-    assert await store.prices() == []
+            await store.costs.set_price(*asked)
+    assert await store.costs.prices() == []
 
 
 # Once
@@ -152,7 +152,7 @@ async def test_a_retried_task_does_not_spend_again_what_it_inherits(store: Store
     again = await take_one(store)
     await store.keep(again, "thought", usage=[{**TINY, "cost_cents": 100}])
     await store.keep(again, "drawn", usage=[{**TINY, "cost_cents": 1}])
-    assert {one.group: one.cost_cents for one in await store.costs("task")} == {str(old): 2, str(new): 1}
+    assert {one.group: one.cost_cents for one in await store.costs.totals("task")} == {str(old): 2, str(new): 1}
 
 
 async def test_what_is_reported_with_the_end_of_an_attempt_counts_once(store: Store) -> None:
@@ -200,7 +200,7 @@ def test_a_decimal_keeps_its_digits_on_the_way(holdfast: Engine) -> None:
     run = holdfast.run(thinks)
     assert [one.get("cost_cents") for one in run.usage] == [str(cents), str(cents), 0.1, None, "1E-7"]
     assert run.usage[1]["temperature"] == 0.5
-    (sum_,) = holdfast.call(holdfast.store.costs())
+    (sum_,) = holdfast.call(holdfast.store.costs.totals())
     assert sum_ == Cost("tiny", 5, 5, 0, Decimal("0.3000001000000002"), 1)
 
 
@@ -229,12 +229,12 @@ async def test_a_parent_has_the_cost_of_all_below_it(store: Store) -> None:
     for place, item in enumerate(items):
         spent = [{"model": f"m{place % 2}", "tokens_in": 10, "cost_cents": "0.1"}]
         await store.keep(leases[item], "fetched", usage=spent)
-    found = await store.cost_of(run)
+    found = await store.costs.of_task(run)
     assert (list(found.own), found.own_cents) == ([], Decimal(0))
     assert [(one.group, one.calls, one.cost_cents) for one in found.children] == [
         ("m0", 2, Decimal("0.2")), ("m1", 1, Decimal("0.1")),
     ]  # fmt: skip
     assert found.children_cents == Decimal("0.3")
-    own = await store.cost_of(items[0])
+    own = await store.costs.of_task(items[0])
     assert (own.own_cents, own.children) == (Decimal("0.1"), [])
-    assert (await store.cost_of(UUID(int=7))).own == []
+    assert (await store.costs.of_task(UUID(int=7))).own == []

@@ -109,8 +109,8 @@ async def test_tasks_whose_effects_refuse_do_not_stand_before_the_others(
     clock.advance(hours=1)
     assert [(await store.sweep(3)).expired for _ in range(2)] == [0, 1]
     assert await state_of(store, good) == "FAILED"
-    assert {entry["error"]["kind"] for entry in await store.inbox()} == {"effects_refused"}
-    assert len(await store.inbox()) == 3
+    assert {entry["error"]["kind"] for entry in await store.inbox.newest()} == {"effects_refused"}
+    assert len(await store.inbox.newest()) == 3
     await refuse(ledger, "false")
     clock.advance(seconds=10)
     assert (await store.sweep()).expired == 3
@@ -160,7 +160,7 @@ async def test_a_task_whose_effects_refuse_its_place_leaves_it_to_the_next(
     await refuse(ledger, "new.what = 'admit' and new.task_id = (select min(task_id::text)::uuid from holdfast.told)")
     await store.submit(*(Submission(lifecycle="limited", limit_key="k", limit_to=5) for _ in range(5)))
     assert len(await store.claim(["limited"], 9, lasting=MINUTE, worker="w")) == 4
-    assert len(await store.inbox()) == 1
+    assert len(await store.inbox.newest()) == 1
 
 
 async def test_a_child_whose_effects_refuse_to_end_with_its_parent_ends_later(

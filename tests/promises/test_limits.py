@@ -84,7 +84,7 @@ async def test_a_task_whose_limit_has_passed_is_not_claimed(store: Store, clock:
     assert await take(store, "pipeline") == []
     await store.sweep()
     assert await state_of(store, task) == "FAILED"
-    assert [entry["task_id"] for entry in await store.inbox()] == [task]
+    assert [entry["task_id"] for entry in await store.inbox.newest()] == [task]
 
 
 async def test_at_its_limit_a_batch_wakes_a_worker_once_to_wind_it_up(store: Store, clock: Clock) -> None:

@@ -115,7 +115,7 @@ async def test_inbox_entries_of_before_are_kept_and_filled(empty_database: Datab
         await owner.execute(BEFORE_THE_INBOX)
     await migrate(empty_database.owner_url, [ENGINE])
     async with empty_database.store() as store:
-        found = {entry.signature: entry for entry in (await store.inbox_items(handled="all")).items}
+        found = {entry.signature: entry for entry in (await store.inbox.page(handled="all")).items}
     one, two, three = (found[name] for name in ("one", "two", "three"))
     assert (one.lifecycle, one.name, one.owner, one.state, one.step) == ("old", "mail", "ada", "RUN", "sent")
     assert (two.name, str(two.retried_as)) == (None, "c0000000-0000-7000-8000-000000000000")

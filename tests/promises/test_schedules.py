@@ -21,7 +21,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def schedules(store: Store) -> Schedules:
-    return Schedules.beside(store)
+    return Schedules.over(store)
 
 
 async def declare(schedules: Schedules, name: str = "nightly", cron: str = "0 2 * * *", **other: Any) -> str:
@@ -419,7 +419,7 @@ async def test_a_backfill_of_what_was_just_declared_anew_is_refused(database: Da
 async def test_it_holds_on_every_postgres(every_ground: Ground) -> None:
     with every_ground.database() as database:
         async with database.store() as store:
-            schedules = Schedules.beside(store)
+            schedules = Schedules.over(store)
             await declare(schedules, at="at", missed="all")
             database.clock.advance(days=2)
             assert await tick(schedules) == 2

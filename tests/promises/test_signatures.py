@@ -57,7 +57,7 @@ async def test_the_task_the_step_and_the_category_tell_failures_apart(store: Sto
         await store.finish(await take_one(store), outcome)
     await submit(store, "post", lifecycle="pipeline")
     await store.finish(await take_one(store, "pipeline"), Failed("Fatal", "no"))
-    assert sorted(group.number for group in await store.inbox_groups()) == [1, 1, 1, 1, 1, 2]
+    assert sorted(group.number for group in await store.inbox.groups()) == [1, 1, 1, 1, 1, 2]
 
 
 NASTY = ["a@", "'", '"', "/a", "a.pd", "1.", "(a-", "://", "0x", "#-", "a1", ".", "\\", "-1", "x@y.", "`", "\x01", "é"]

@@ -119,8 +119,8 @@ async def test_a_retry_is_a_new_task_with_the_old_payload_and_its_completed_step
         "fetched": "FETCHED", "extracted": "EXTRACTED", "chunked": "CHUNKED",
     }  # fmt: skip
     assert await state_of(store, old) == "Dead"
-    assert await store.inbox() == []
-    (entry,) = await store.inbox(everything=True)
+    assert await store.inbox.newest() == []
+    (entry,) = await store.inbox.newest(everything=True)
     assert (entry["resolution"], entry["resolved_by"]) == ("retried", "ada")
 
 
@@ -145,9 +145,9 @@ async def test_a_task_that_still_runs_is_not_retried(store: Store) -> None:
 async def test_an_inbox_entry_is_resolved_once(store: Store) -> None:
     await submit(store)
     await store.finish(await take_one(store), Failed("Fatal", "order 17 of 2f0a77aa11 is broken"))
-    (entry,) = await store.inbox()
+    (entry,) = await store.inbox.newest()
     assert "order # of # is broken" in entry["signature"]
-    await store.resolve(entry["id"], by="ada", note="known")
+    await store.inbox.resolve(entry["id"], by="ada", note="known")
     with pytest.raises(MoveRefused):
-        await store.resolve(entry["id"], by="bob")
-    assert await store.inbox() == []
+        await store.inbox.resolve(entry["id"], by="bob")
+    assert await store.inbox.newest() == []

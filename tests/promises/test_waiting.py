@@ -18,7 +18,7 @@ from tests.promises.stage import submit, take_one
 
 @pytest.fixture
 def waiting(store: Store) -> Waiting:
-    return Waiting.beside(store)
+    return Waiting.over(store)
 
 
 async def kept_waiting(waiting: Waiting, owner: str | None = None) -> list[Wait]:
@@ -34,7 +34,7 @@ async def ask(store: Store, step: str = "publish", owner: str = "ada") -> UUID:
 
 async def refuse_schedule(store: Store, clock: Clock, name: str = "nightly", owner: str = "ada") -> Schedules:
     """A schedule that starts a graph which nobody has declared."""
-    schedules = Schedules.beside(store)
+    schedules = Schedules.over(store)
     target = {"name": "gone", "payload": {}}
     await schedules.declare(name, cron="* * * * *", timezone="UTC", starts="dag", target=target, owner=owner)
     clock.advance(minutes=1)
@@ -61,7 +61,7 @@ async def test_a_question_waits_until_it_is_answered(store: Store, waiting: Wait
         "Publish them?", await store.now(), await store.now() + timedelta(days=1),
     )  # fmt: skip
     assert one.command == f"holdfast answer {task} --step publish --approve"
-    await Questions.beside(store).answer(task, "yes")
+    await Questions.over(store).answer(task, "yes")
     assert await kept_waiting(waiting) == []
 
 
@@ -83,7 +83,7 @@ async def test_a_schedule_waits_while_its_start_is_refused(store: Store, waiting
 
 
 async def test_a_webhook_waits_once_a_failure_is_no_accident(store: Store, waiting: Waiting, clock: Clock) -> None:
-    webhooks = Webhooks.beside(store)
+    webhooks = Webhooks.over(store)
     hook, _ = await webhooks.add("https://example.org/hook", "crm")
     await deliver(store, webhooks, clock, tries=2)
     assert await kept_waiting(waiting) == []
@@ -97,7 +97,7 @@ async def test_a_webhook_waits_once_a_failure_is_no_accident(store: Store, waiti
 
 
 async def test_what_was_given_up_waits_until_it_is_sent_again(store: Store, waiting: Waiting, clock: Clock) -> None:
-    webhooks = Webhooks.beside(store)
+    webhooks = Webhooks.over(store)
     hook, _ = await webhooks.add("https://example.org/hook?a=1&b=2", "https://example.org/hook?a=1&b=2")
     since = await store.now()
     await deliver(store, webhooks, clock, tries=10)
@@ -112,7 +112,7 @@ async def test_what_was_given_up_waits_until_it_is_sent_again(store: Store, wait
 async def test_an_endpoint_that_is_gone_waits_to_be_resumed_or_removed(
     store: Store, waiting: Waiting, clock: Clock
 ) -> None:
-    webhooks = Webhooks.beside(store)
+    webhooks = Webhooks.over(store)
     hook, _ = await webhooks.add("https://example.org/hook", "crm")
     await deliver(store, webhooks, clock, tries=1, status=410)
     (one,) = await kept_waiting(waiting)
@@ -122,7 +122,7 @@ async def test_an_endpoint_that_is_gone_waits_to_be_resumed_or_removed(
 
 
 async def test_each_sees_their_own_and_pages_join(store: Store, waiting: Waiting, clock: Clock) -> None:
-    webhooks = Webhooks.beside(store)
+    webhooks = Webhooks.over(store)
     for owner in ("ada", "bob"):
         await ask(store, owner=owner)
         await refuse_schedule(store, clock, f"{owner}-nightly", owner)
@@ -166,5 +166,5 @@ async def test_it_holds_on_every_postgres(every_ground: Ground) -> None:
         async with database.store() as store:
             await ask(store)
             await refuse_schedule(store, database.clock)
-            await Webhooks.beside(store).add("https://example.org/hook", "crm")
-            assert [one.kind for one in await kept_waiting(Waiting.beside(store))] == ["question", "schedule"]
+            await Webhooks.over(store).add("https://example.org/hook", "crm")
+            assert [one.kind for one in await kept_waiting(Waiting.over(store))] == ["question", "schedule"]

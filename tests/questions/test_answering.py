@@ -72,7 +72,7 @@ async def test_of_two_answers_at_once_one_counts(database: Database, store: Stor
             lambda one: Questions(one).answer(lease.task_id, "yes"),
             lambda other: Questions(other).answer(lease.task_id, "no"),
         )
-    again = await Questions.beside(store).answer(lease.task_id, "yes")
+    again = await Questions.over(store).answer(lease.task_id, "yes")
     assert again.repeated
     assert [(step.name, step.result) for step in await store.steps(lease.task_id)] == [("publish", "yes")]
 
@@ -93,12 +93,12 @@ async def test_whoever_is_to_be_cancelled_is_not_answered(store: Store) -> None:
     lease, _ = await asked(store)
     await store.cancel(lease.task_id)
     with pytest.raises(QuestionClosed):
-        await Questions.beside(store).answer(lease.task_id, "yes")
-    assert await Questions.beside(store).open() == []
+        await Questions.over(store).answer(lease.task_id, "yes")
+    assert await Questions.over(store).open() == []
 
 
 async def test_late_is_late_for_the_task_and_for_the_person(store: Store, clock: Clock) -> None:
-    questions = Questions.beside(store)
+    questions = Questions.over(store)
     lease, question = await asked(store)
     await store.finish(lease, waits(question))
     clock.advance(days=1)
@@ -113,7 +113,7 @@ async def test_late_is_late_for_the_task_and_for_the_person(store: Store, clock:
 
 
 async def test_a_question_is_asked_under_the_lease_alone(store: Store, clock: Clock) -> None:
-    questions = Questions.beside(store)
+    questions = Questions.over(store)
     lease, first = await asked(store)
     clock.advance(seconds=61)
     await store.sweep()
@@ -128,7 +128,7 @@ async def test_a_question_is_asked_under_the_lease_alone(store: Store, clock: Cl
 async def test_an_answer_during_a_backoff_does_not_shorten_it(store: Store, clock: Clock) -> None:
     lease, _ = await asked(store)
     await store.finish(lease, Later(MINUTE, kind="provider_poll"))
-    await Questions.beside(store).answer(lease.task_id, "yes")
+    await Questions.over(store).answer(lease.task_id, "yes")
     assert await take(store) == []
     clock.advance(minutes=1)
     assert [step.result for step in await store.steps((await take_one(store)).task_id)] == ["yes"]
@@ -141,7 +141,7 @@ async def test_a_task_with_a_limit_gives_its_place_away_while_it_waits(store: St
     await store.finish(lease, waits(question))
     running = await take_one(store)
     assert running.task_id == other
-    await Questions.beside(store).answer(lease.task_id, "yes")
+    await Questions.over(store).answer(lease.task_id, "yes")
     assert await take(store) == []
     await store.finish(running, Done())
     assert (await take_one(store)).task_id == lease.task_id
@@ -150,7 +150,7 @@ async def test_a_task_with_a_limit_gives_its_place_away_while_it_waits(store: St
 async def test_the_events_tell_who_answered(store: Store) -> None:
     lease, question = await asked(store)
     await store.finish(lease, waits(question))
-    await Questions.beside(store).answer(lease.task_id, "yes", by="ada")
+    await Questions.over(store).answer(lease.task_id, "yes", by="ada")
     told = [(event.kind, event.data) for event in await store.step_events(lease.task_id)]
     assert [kind for kind, _ in told] == ["question_asked", "question_answered", "step_completed"]
     assert (told[0][1]["question"], told[1][1], told[2][1]) == ("Publish?", {"by": "ada"}, None)
@@ -158,7 +158,7 @@ async def test_the_events_tell_who_answered(store: Store) -> None:
 
 
 async def test_what_cannot_be_asked_or_answered_is_refused(store: Store) -> None:
-    questions = Questions.beside(store)
+    questions = Questions.over(store)
     await submit(store)
     lease = await take_one(store)
     for step, question, within in (("", "?", DAY), ("a", "", DAY), ("a", "x" * 2001, DAY), ("a", "?", -DAY)):
@@ -175,7 +175,7 @@ async def test_what_cannot_be_asked_or_answered_is_refused(store: Store) -> None
 
 
 async def test_many_workers_and_many_answers_leave_nobody_asleep(database: Database, store: Store) -> None:
-    questions = Questions.beside(store)
+    questions = Questions.over(store)
     for _ in range(30):
         await submit(store)
     leases = await take(store, n=30)
@@ -193,5 +193,5 @@ async def test_no_role_but_the_functions_reaches_a_secret(database: Database, st
     async with database.connect() as connection:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.fetch("select secret from holdfast.question")
-    for shown in (await Questions.beside(store).open(), await store.step_events(lease.task_id)):
+    for shown in (await Questions.over(store).open(), await store.step_events(lease.task_id)):
         assert question.secret not in str(shown)

@@ -74,7 +74,7 @@ def test_an_answer_that_comes_while_the_worker_still_has_the_task_is_not_slept_o
     @app.task
     async def publish() -> Any:
         async def answered_at_once(_: str) -> None:
-            await Questions.beside(holdfast.store).answer((await holdfast.store.list_tasks()).items[0]["id"], "now")
+            await Questions.over(holdfast.store).answer((await holdfast.store.list_tasks()).items[0]["id"], "now")
 
         return await ask("publish", "Publish?", within="2d", tell=answered_at_once)
 
@@ -102,7 +102,7 @@ def test_several_are_asked_at_once_and_what_is_under_way_is_finished(holdfast: E
 
     handle = holdfast.start(both)
     holdfast.drain(moving=False)
-    asked = holdfast.call(Questions.beside(holdfast.store).open())
+    asked = holdfast.call(Questions.over(holdfast.store).open())
     assert sorted((one.step, one.question, one.name) for one in asked) == [
         ("first", "First?", both.name), ("second", "Second?", both.name)
     ]  # fmt: skip
@@ -209,7 +209,7 @@ def test_an_answer_may_have_a_type_and_any_shape(holdfast: Engine) -> None:
 
 
 def test_a_task_that_is_cancelled_waits_for_nobody(holdfast: Engine) -> None:
-    app, questions = Holdfast(), Questions.beside(holdfast.store)
+    app, questions = Holdfast(), Questions.over(holdfast.store)
 
     @app.task
     async def publish() -> Any:
@@ -240,7 +240,7 @@ def test_whoever_is_told_again_is_told_the_new_link_of_a_retried_task(holdfast: 
     again = holdfast.call(holdfast.store.retry(first.handle.id))
     holdfast.drain(moving=False)
     assert len(set(links)) == 2
-    holdfast.call(Questions.beside(holdfast.store).answer(again, "yes"))
+    holdfast.call(Questions.over(holdfast.store).answer(again, "yes"))
     holdfast.drain(moving=False)
     assert holdfast.call(holdfast.store.read(again))["outcome"] == "done"
     assert len(links) == 2

@@ -28,7 +28,7 @@ def app(database: Database, tmp_path: Path) -> FastAPI:
 @pytest.fixture
 async def http(app: FastAPI, store: Store) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody without a key, at a server that asks for one."""
-    await store.make_key("somebody", ["operator"])
+    await store.keys.make("somebody", ["operator"])
     async with client(app) as http:
         yield http
 
@@ -121,8 +121,8 @@ async def test_late_and_gone_are_gone(http: httpx.AsyncClient, store: Store, clo
 
 
 async def test_owners_see_and_answer_their_own(app: FastAPI, store: Store) -> None:
-    keys = {name: (await store.make_key(name, ["user"])).secret for name in ("ada", "bob")}
-    keys["root"] = (await store.make_key("root", ["operator"])).secret
+    keys = {name: (await store.keys.make(name, ["user"])).secret for name in ("ada", "bob")}
+    keys["root"] = (await store.keys.make("root", ["operator"])).secret
     task, link = await asleep(store, owner="ada")
     other, _ = await asleep(store, owner="bob")
     seen = {}
@@ -151,7 +151,7 @@ async def test_owners_see_and_answer_their_own(app: FastAPI, store: Store) -> No
 
 async def test_a_long_list_goes_on(http: httpx.AsyncClient, app: FastAPI, store: Store) -> None:
     made = [(await asleep(store))[0] for _ in range(3)]
-    async with client(app, (await store.make_key("root", ["operator"])).secret) as root:
+    async with client(app, (await store.keys.make("root", ["operator"])).secret) as root:
         first = (await root.get("/api/v1/questions?limit=2")).json()
         rest = (await root.get(f"/api/v1/questions?limit=2&cursor={first['next']}")).json()
     assert sorted(UUID(item["task_id"]) for item in first["items"] + rest["items"]) == sorted(made)

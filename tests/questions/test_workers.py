@@ -12,7 +12,7 @@ async def test_a_task_that_waits_takes_no_slot_and_survives_its_worker(crew: Cre
     crew.open("die")
     crew.start(app="tests.questions.app", slots=1)
     tasks = await crew.submit(app.publish.submission(), app.approve.submission())
-    questions = Questions.beside(crew.store)
+    questions = Questions.over(crew.store)
 
     async def both_wait() -> bool:
         reads = [await crew.read(task) for task in tasks]

@@ -252,7 +252,7 @@ def test_what_was_spent_is_written_down_once_whatever_came_of_it(holdfast: Engin
 
     run = holdfast.run(spends)
     assert [spent["cost_cents"] for spent in run.usage] == [1, 2, 2, 4]
-    (total,) = holdfast.call(holdfast.store.costs())
+    (total,) = holdfast.call(holdfast.store.costs.totals())
     assert total.cost_cents == 9
 
 

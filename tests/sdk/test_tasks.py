@@ -200,7 +200,7 @@ def test_a_payload_from_elsewhere_that_does_not_fit_ends_in_the_inbox(holdfast: 
         assert isinstance(run.error, TaskFailed)
         assert run.error.category == "SchemaInvalid"
         assert message in str(run.error)
-    assert len(holdfast.call(holdfast.store.inbox())) == len(payloads)
+    assert len(holdfast.call(holdfast.store.inbox.newest())) == len(payloads)
 
 
 def test_annotations_may_be_written_ahead_or_name_what_is_local(holdfast: Engine) -> None:

@@ -22,7 +22,7 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def webhooks(store: Store) -> Webhooks:
-    return Webhooks.beside(store)
+    return Webhooks.over(store)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def key_to(database: Database) -> str:
 
     async def make() -> str:
         async with database.store() as store:
-            return (await store.make_key("crew", ["worker", "user"])).secret
+            return (await store.keys.make("crew", ["worker", "user"])).secret
 
     return asyncio.run(make())
 

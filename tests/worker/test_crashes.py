@@ -157,7 +157,7 @@ async def test_what_is_done_is_not_done_again_after_a_crash(crew: Crew, task: ob
     words = ["one", "two"] if sync else ["one", "two", "x", "y", "z"]
     assert end.result == words
     assert [len(crew.notes(f"step-{word}")) for word in words] == [1] * len(words)
-    used = {one.group: one for one in await crew.store.costs()}
+    used = {one.group: one for one in await crew.store.costs.totals()}
     assert used["tiny"].tokens_in == 10 * len(words)
 
 

@@ -165,10 +165,10 @@ async def test_a_key_that_does_not_count_ends_the_start(staff: Crew, tmp_path: P
 
 async def test_a_worker_whose_key_was_revoked_says_so_and_what_to_do(staff: Crew, tmp_path: Path) -> None:
     api = staff.environment["HOLDFAST_API"]
-    key = await staff.store.make_key("leaver", ["worker"])
+    key = await staff.store.keys.make("leaver", ["worker"])
     async with open_remote(Settings(api=api, key=key.secret, home=tmp_path)) as words:
         assert await words.which_wait([]) == set()
-        await staff.store.revoke_key(key.id)
+        await staff.store.keys.revoke(key.id)
         with pytest.raises(WorkerRefused) as refused:
             await words.which_wait([])
     assert isinstance(refused.value, DatabaseError), "it is waited for like one that is away"

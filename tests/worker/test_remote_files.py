@@ -61,7 +61,7 @@ async def test_a_worker_without_a_place_writes_where_the_server_reads(hosts: Hos
     assert here["kg"].to_list() == [40, 1, 2, 1]
     (weighed,) = await crew.run(files_app.weigh.submission(tables))
     assert weighed.result == 44
-    found = await Datasets.beside(crew.store).read(None, name="catches")
+    found = await Datasets.over(crew.store).read(None, name="catches")
     assert [one["uri"] for one in found["items"]] in ([tables[0].uri], [tables[1].uri])
     (gone,) = await crew.run(files_app.missing.submission())
     assert gone.outcome == "failed"

@@ -36,7 +36,7 @@ async def test_a_graph_is_declared_run_and_published_over_http(crew: Crew) -> No
     crew.start(app="tests.worker.graph_app", slots=2)
     (started,) = await crew.run(graph_app.start_graph.submission("2026-11-17"))
     run = started.result
-    questions, datasets = Questions.beside(crew.store), Datasets.beside(crew.store)
+    questions, datasets = Questions.over(crew.store), Datasets.over(crew.store)
 
     async def asked() -> list[Any]:
         return list(await questions.open())
@@ -47,7 +47,7 @@ async def test_a_graph_is_declared_run_and_published_over_http(crew: Crew) -> No
     assert dataset["version"] == 0, "nobody sees it before all of it is done"
     (again,) = await crew.run(graph_app.start_graph.submission("2026-11-17"))
     assert again.result == run, "the same key is the same run"
-    schedules = await Schedules.beside(crew.store).read()
+    schedules = await Schedules.over(crew.store).read()
     assert [(one["name"], one["live"]) for one in schedules] == [("every-morning", True), ("every-night", True)]
     await questions.answer(question.task_id, {"approved": True})
     (ended,) = await crew.ended([UUID(run)])

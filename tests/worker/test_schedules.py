@@ -17,7 +17,7 @@ LAST_YEAR = "date_trunc('year', holdfast.now() at time zone 'Asia/Tokyo') at tim
 
 @pytest.mark.deep
 async def test_what_a_worker_declares_is_started_and_run_by_workers_once(crew: Crew, live: Database) -> None:
-    schedules = Schedules.beside(crew.store)
+    schedules = Schedules.over(crew.store)
     for _ in range(2):
         crew.start(app="tests.worker.scheduled", lease_seconds=20.0)
     await eventually(lambda: found(schedules), "the schedule")
@@ -44,7 +44,7 @@ async def test_the_ticking_outlives_a_database_that_is_away(
     monkeypatch.setattr(ticker, "rest_at_most", timedelta(seconds=0.01))
     monkeypatch.setattr(ticker, "tick_every", timedelta(seconds=0.01))
     async with database.store() as store:
-        schedules = Schedules.beside(store)
+        schedules = Schedules.over(store)
         await declare(schedules)
         ticking = asyncio.create_task(tick_on(store))
         try:

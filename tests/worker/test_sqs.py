@@ -35,7 +35,7 @@ async def crew(crew: Crew, line: Line, transport: str) -> AsyncIterator[Crew]:
     if transport == "sql":
         yield crew
         return
-    publishing = asyncio.create_task(publish_on(Wakings.beside(crew.store), Queue(line.queue_url)))
+    publishing = asyncio.create_task(publish_on(Wakings.over(crew.store), Queue(line.queue_url)))
     yield crew
     publishing.cancel()
     await asyncio.wait([publishing])

@@ -33,10 +33,10 @@ async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIte
     work: list[Coroutine[Any, Any, None]] = [
         sweep_on(store),
         tick_on(store),
-        clean_on(Cleanups.beside(store), objects),
-        deliver_on(Webhooks.beside(store), Guard(settings.fetch_networks)),
-        forget_on(Datasets.beside(store).forget),
-        forget_on(Questions.beside(store).forget),
+        clean_on(Cleanups.over(store), objects),
+        deliver_on(Webhooks.over(store), Guard(settings.fetch_networks)),
+        forget_on(Datasets.over(store).forget),
+        forget_on(Questions.over(store).forget),
         *(chore() for chore in publish),
     ]
     beside = [asyncio.create_task(one) for one in work]

@@ -116,7 +116,7 @@ def routes(store: Store) -> APIRouter:
 
         The group that was used last comes first. Days are those of UTC.
         """
-        found = await store.costs(
+        found = await store.costs.totals(
             by, since, until, owner=owned_by(caller), lifecycle=lifecycle, name=name, limit=limit
         )  # fmt: skip
         return Usages(since=since, items=[shown(one, by) for one in found])
@@ -125,7 +125,7 @@ def routes(store: Store) -> APIRouter:
     async def cost(task_id: UUID, caller: Reader) -> TaskCost:
         """What it has cost, by model: itself, and the tasks it gathers."""
         await check_visible(store, caller, task_id)
-        found = await store.cost_of(task_id)
+        found = await store.costs.of_task(task_id)
         return TaskCost(
             own_cents=float(found.own_cents),
             children_cents=float(found.children_cents),
@@ -136,15 +136,15 @@ def routes(store: Store) -> APIRouter:
     @router.get("/prices", dependencies=[needs("user", "operator")])
     async def prices() -> Prices:
         """All prices: by model, the newest first."""
-        return Prices(items=[priced(one) for one in await store.prices()])
+        return Prices(items=[priced(one) for one in await store.costs.prices()])
 
     @router.put("/prices/{model:path}")
     async def set_price(
         model: Annotated[Name, Path()], asked: NewPrice, caller: Annotated[Principal, needs("operator")]
     ) -> Prices:
         """Let a model cost so much from a moment on. What was recorded keeps its cost. Answers with its prices."""
-        await store.set_price(model, asked.in_cents, asked.out_cents, asked.since, by=caller.name)
-        return Prices(items=[priced(one) for one in await store.prices(model)])
+        await store.costs.set_price(model, asked.in_cents, asked.out_cents, asked.since, by=caller.name)
+        return Prices(items=[priced(one) for one in await store.costs.prices(model)])
 
     return router
 

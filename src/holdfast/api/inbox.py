@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from holdfast.attention import Wait, Waiting
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.inbox import Action, Entry, Group, Handled, Handling, Refusal, Which, WholeEntry
+from holdfast.engine.store.inbox import Action, Entry, EntryFilter, Group, Handled, Handling, Refusal, WholeEntry
 from holdfast.engine.store.keys import Principal
 from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name, Text, Whole
@@ -79,8 +79,8 @@ class BulkRequest(Body):
     dry_run: bool = False
     limit: Annotated[Whole, Field(ge=1, le=1000)] = 1000
 
-    def which(self) -> Which:
-        return Which(self.signature, self.category, self.lifecycle, self.name, self.step, self.owner)
+    def which(self) -> EntryFilter:
+        return EntryFilter(self.signature, self.category, self.lifecycle, self.name, self.step, self.owner)
 
 
 class Retried(BaseModel):
@@ -109,7 +109,7 @@ class BulkAnswer(BaseModel):
 
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/inbox", tags=["inbox"], route_class=Guarded, responses=PROBLEMS)
-    waiting = Waiting.beside(store)
+    waiting = Waiting.over(store)
 
     @router.get("", dependencies=[needs("operator")])
     async def list_entries(
@@ -124,12 +124,12 @@ def routes(store: Store) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> InboxPage:
         """What failed for good, newest first; the first page also in groups that are alike."""
-        which = Which(signature, category, lifecycle, name, step, owner)
-        groups = await store.inbox_groups(which, limit=groups_shown) if cursor is None else None
-        page = await store.inbox_items(which, handled=handled, cursor=cursor, limit=limit)
+        which = EntryFilter(signature, category, lifecycle, name, step, owner)
+        groups = await store.inbox.groups(which, limit=groups_shown) if cursor is None else None
+        page = await store.inbox.page(which, handled=handled, cursor=cursor, limit=limit)
         beside = None
         if cursor is None:
-            all_kinds = which == Which(owner=owner) and handled != "handled"
+            all_kinds = which == EntryFilter(owner=owner) and handled != "handled"
             beside = list((await waiting.waiting(owner, limit=waiting_shown)).items) if all_kinds else []
         return InboxPage(groups=groups, waiting=beside, **vars(page))
 
@@ -146,13 +146,13 @@ def routes(store: Store) -> APIRouter:
     @router.get("/{entry_id:uuid}", dependencies=[needs("operator")])
     async def entry(entry_id: UUID) -> WholeEntry:
         """One failure with all that is known: error, task, payload, steps, and what was done about it."""
-        return await store.inbox_entry(entry_id)
+        return await store.inbox.entry(entry_id)
 
     @router.post("/{entry_id}/retry", status_code=202)
     async def retry(entry_id: UUID, caller: Operator, asked: Retry | None = None) -> Retried:
         """Run its task again, as a new one. With another payload it begins anew, or at `from_step`."""
         given = asked or Retry()
-        made = await store.inbox_retry(
+        made = await store.inbox.retry(
             entry_id, caller.name, from_step=given.from_step, payload=given.payload, note=given.note
         )
         return Retried(id=entry_id, task_id=made)
@@ -160,19 +160,19 @@ def routes(store: Store) -> APIRouter:
     @router.post("/{entry_id}/resolve", status_code=202)
     async def resolve(entry_id: UUID, caller: Operator, asked: Close | None = None) -> Closed:
         """Say that the failure was dealt with elsewhere."""
-        await store.resolve(entry_id, caller.name, asked.note if asked else None)
+        await store.inbox.resolve(entry_id, caller.name, asked.note if asked else None)
         return Closed(id=entry_id, resolution="resolved")
 
     @router.post("/{entry_id}/discard", status_code=202)
     async def discard(entry_id: UUID, caller: Operator, asked: Close | None = None) -> Closed:
         """Say that nobody needs what failed."""
-        await store.discard(entry_id, caller.name, asked.note if asked else None)
+        await store.inbox.discard(entry_id, caller.name, asked.note if asked else None)
         return Closed(id=entry_id, resolution="discarded")
 
     @router.post("/bulk", status_code=202)
     async def bulk(asked: BulkRequest, caller: Operator) -> BulkAnswer:
         """Retry, resolve or discard many, each for itself: the refusal of one does not undo the others."""
-        done = await store.inbox_bulk(
+        done = await store.inbox.bulk(
             asked.action, caller.name, ids=asked.ids, which=asked.which(), before=asked.before, cursor=asked.cursor,
             note=asked.note, from_step=asked.from_step, dry_run=asked.dry_run, limit=asked.limit,
         )  # fmt: skip

@@ -35,6 +35,6 @@ def routes(store: Store) -> APIRouter:
             raise HTTPException(404)
         lease = asked.proof()
         await store.check_held(lease)
-        return await rpc.call(kind.beside(store), lease, asked.given)
+        return await rpc.call(kind.over(store), lease, asked.given)
 
     return router

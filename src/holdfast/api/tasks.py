@@ -162,8 +162,8 @@ def routes(store: Store) -> APIRouter:
         mine = owned_by(caller)
         filters = asked.filters() if mine is None else replace(asked.filters(), owner=mine)
         if asked.dry_run:
-            return BulkAnswer(dry_run=True, **vars(await store.bulk_look(asked.action, filters)))
-        did = await store.bulk(
+            return BulkAnswer(dry_run=True, **vars(await store.bulk.preview(asked.action, filters)))
+        did = await store.bulk.run(
             asked.action, filters, caller.name, reason=asked.reason, cursor=asked.cursor, limit=asked.limit
         )
         return BulkAnswer(dry_run=False, **vars(did))

@@ -242,7 +242,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     @router.post("/which-wait")
     async def which_wait(asked: Pointed) -> list[UUID]:
         """Those of these tasks that wait for a worker, for one that was sent messages about them."""
-        return sorted(await Wakings.beside(store).which_wait(asked.tasks))
+        return sorted(await Wakings.over(store).which_wait(asked.tasks))
 
     @turns.post("/record", status_code=204)
     async def record(asked: Recorded) -> None:
@@ -298,7 +298,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         """Write down what an application has of its own, as a worker does at its start."""
         own = [own_lifecycle(definition) for definition in asked.lifecycles]
         published = asked.published.model_dump()
-        await own_schedules(Schedules.beside(store), published["schedules"], caller)
+        await own_schedules(Schedules.over(store), published["schedules"], caller)
         try:
             await declare_all(store, own, published)
         except MISFITS as error:
@@ -309,7 +309,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     @router.post("/see", status_code=204)
     async def see(asked: Seen) -> None:
         """Say every few seconds that an application is there that declares these schedules."""
-        await Schedules.beside(store).see(asked.schedules)
+        await Schedules.over(store).see(asked.schedules)
 
     both = APIRouter(responses=PROBLEMS)
     both.include_router(router)

@@ -97,7 +97,7 @@ class Page(BaseModel):
 def routes(store: Store) -> APIRouter:
     """The list, and the links."""
     router = APIRouter(tags=["questions"], route_class=Guarded, responses=PROBLEMS)
-    questions = Questions.beside(store)
+    questions = Questions.over(store)
     add_links(router, questions)
 
     @router.get("/api/v1/questions")

@@ -11,4 +11,4 @@ async def offer_bundled(store: Store) -> None:
     """
     from holdfast.apps.agents import PROFILE_MY_DATA
 
-    await Analyses.beside(store).define_tool(PROFILE_MY_DATA.published(), unless_known=True)
+    await Analyses.over(store).define_tool(PROFILE_MY_DATA.published(), unless_known=True)

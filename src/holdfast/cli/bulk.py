@@ -14,7 +14,7 @@ from holdfast.cli.options import Json
 from holdfast.cli.tasks import REFUSED
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.bulk import Action, Filters, Look, Undone
+    from holdfast.engine.store.bulk import Action, BulkPreview, Filters, Undone
     from holdfast.engine.store.commands import Store
 
 app = typer.Typer(no_args_is_help=True)
@@ -98,7 +98,7 @@ def handle(
     filters = Filters(**given)  # type: ignore[arg-type]
     if filters.are_none and not everything:
         raise typer.BadParameter("Say which tasks: --queue, --name, --tag, --state ... or --all for every task.")
-    would = ask(lambda store: store.bulk_look(action, filters))
+    would = ask(lambda store: store.bulk.preview(action, filters))
     if not as_json:
         say_look(would, WORDS[action])
     if dry_run or not would.number:
@@ -121,7 +121,7 @@ def handle(
 
 
 def run(
-    action: "Action", filters: "Filters", reason: str | None, would: "Look", *, quiet: bool
+    action: "Action", filters: "Filters", reason: str | None, would: "BulkPreview", *, quiet: bool
 ) -> "tuple[int, int, list[Undone]]":
     """Page after page until nothing is left; how many are done and asked for, and what was refused."""
 
@@ -130,7 +130,7 @@ def run(
         refused: list[Undone] = []
         with bar(None if would.capped else would.number, quiet=quiet) as advance:
             while True:
-                page = await store.bulk(action, filters, caller(), reason=reason, cursor=cursor)
+                page = await store.bulk.run(action, filters, caller(), reason=reason, cursor=cursor)
                 done += page.done
                 requested += page.requested
                 refused += page.refused
@@ -156,7 +156,7 @@ def bar(total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
         yield lambda number: progress.advance(task, number)
 
 
-def say_look(would: "Look", done: str) -> None:
+def say_look(would: "BulkPreview", done: str) -> None:
     """What fits, on stderr: stdout has what was done."""
     if not would.number:
         printing.say(f"No task fits that could be {done}.", err=True)
@@ -166,7 +166,7 @@ def say_look(would: "Look", done: str) -> None:
     printing.say(f"{counted(would)} would be {done}.", err=True)
 
 
-def told(would: "Look", dry_run: bool, done: int, requested: int, refused: "list[Undone]") -> dict[str, Any]:
+def told(would: "BulkPreview", dry_run: bool, done: int, requested: int, refused: "list[Undone]") -> dict[str, Any]:
     return {
         "dry_run": dry_run, "number": would.number, "capped": would.capped,
         "groups": [vars(one) for one in would.groups], "done": done, "requested": requested,
@@ -174,7 +174,7 @@ def told(would: "Look", dry_run: bool, done: int, requested: int, refused: "list
     }  # fmt: skip
 
 
-def counted(would: "Look") -> str:
+def counted(would: "BulkPreview") -> str:
     return f"{would.number:,}{'+' if would.capped else ''}"
 
 

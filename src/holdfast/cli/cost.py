@@ -93,9 +93,9 @@ def cost(
         start = (since or Then(timedelta(days=days_by_default))).at(now)
         end = until.at(now) if until else None
         filters: dict[str, Any] = {"since": start, "until": end, "lifecycle": lifecycle, "name": name}
-        groups = await store.costs(by, limit=limit, **filters)
-        (total,) = await store.costs("total", **filters)
-        models = await store.costs("model", **filters) if total.unpriced else []
+        groups = await store.costs.totals(by, limit=limit, **filters)
+        (total,) = await store.costs.totals("total", **filters)
+        models = await store.costs.totals("model", **filters) if total.unpriced else []
         ids = await shorten(store, [UUID(one.group) for one in groups] if by == "task" and not as_json else [])
         short = {str(task): written for task, written in ids.items()}
         return Spent(groups, total, [one.group for one in models if one.unpriced], short, start)
@@ -114,7 +114,7 @@ def cost(
 @app.command()
 def prices(as_json: Json = False) -> None:
     """List the prices: cents for a million tokens, from when on."""
-    found = ask(lambda store: store.prices())
+    found = ask(lambda store: store.costs.prices())
     if as_json:
         printing.answer([price_json(one) for one in found])
     elif found:
@@ -139,8 +139,8 @@ def set_price(
     """Set what a model costs from now on, or from a day on. What was recorded keeps its cost."""
 
     async def question(store: "Store") -> "Price":
-        await store.set_price(model, in_cents, out_cents, since, by=caller())
-        found = await store.prices(model)
+        await store.costs.set_price(model, in_cents, out_cents, since, by=caller())
+        found = await store.costs.prices(model)
         return next(one for one in found if (one.current if since is None else one.since == since))
 
     made = ask(question, makes=True)

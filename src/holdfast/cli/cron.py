@@ -155,7 +155,7 @@ def remove(name: Name, as_json: Json = False) -> None:
 def of(store: "Store") -> "Schedules":
     from holdfast.schedules import Schedules
 
-    return Schedules.beside(store)
+    return Schedules.over(store)
 
 
 def fill(name: str, start: str, end: str | None, *, dry_run: bool) -> list[tuple[datetime, UUID | None]]:

@@ -16,7 +16,7 @@ from holdfast.errors import RequestInvalid, TaskNotFound
 if TYPE_CHECKING:
     from holdfast.attention import Wait
     from holdfast.engine.store.commands import Store
-    from holdfast.engine.store.inbox import Bulk, Entry, Group, WholeEntry
+    from holdfast.engine.store.inbox import BulkResult, Entry, Group, WholeEntry
 
 counted_at_most = 10_000
 
@@ -24,7 +24,7 @@ counted_at_most = 10_000
 async def find_entry(store: "Store", given: str) -> UUID:
     """The one entry whose id begins so, or whose task's does. Raises TaskNotFound, or RequestInvalid."""
     could_be = re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given)
-    found = await store.find_entries(given, limit=candidates_shown + 1) if could_be else []
+    found = await store.inbox.find(given, limit=candidates_shown + 1) if could_be else []
     if not found:
         raise TaskNotFound(
             f"No inbox entry's id begins with {given!r}, nor that of its task ({whereabouts()}).",
@@ -38,7 +38,7 @@ async def find_entry(store: "Store", given: str) -> UUID:
 
 async def shorten_entries(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
     """For each id as much of it as tells it from every other entry's, and every other task's that is in the inbox."""
-    return {one: beginning(one, beside) for one, beside in (await store.entry_neighbours(ids)).items()}
+    return {one: beginning(one, beside) for one, beside in (await store.inbox.neighbours(ids)).items()}
 
 
 def say_groups(groups: "Sequence[Group]", short: dict[UUID, str], now: datetime) -> None:
@@ -135,7 +135,7 @@ def say_diff(diff: "Sequence[Any]") -> None:
         printing.say(f"  {one['path'] or 'all'}: ", (before, "red"), " -> ", (after, "green"))
 
 
-def say_bulk(bulk: "Bulk", words: str) -> None:
+def say_bulk(bulk: "BulkResult", words: str) -> None:
     """A line for each that was handled; what was refused goes to stderr, with its reason."""
     retried = any(one.retried_as for one in bulk.handled)
     if bulk.handled:

@@ -28,7 +28,7 @@ from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
 if TYPE_CHECKING:
     from holdfast.attention import Waits
     from holdfast.engine.store.commands import Store
-    from holdfast.engine.store.inbox import Action, Bulk, Entry, Group, Handling, Refusal, Which, WholeEntry
+    from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, Group, Handling, Refusal, WholeEntry
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -115,14 +115,14 @@ def list_all(
         from holdfast.attention import Waiting, Waits
 
         which = await chosen(store, filters)
-        beside = Waits((), None) if narrowed else await Waiting.beside(store).waiting(owner, limit=limit)
+        beside = Waits((), None) if narrowed else await Waiting.over(store).waiting(owner, limit=limit)
         if not as_json:
             beside = dataclasses.replace(beside, items=await shorten_waits(store, beside.items))
         if not items and not everything:
-            groups = await store.inbox_groups(which, limit=limit)
+            groups = await store.inbox.groups(which, limit=limit)
             short = await shorten_entries(store, [one.newest for one in groups])
             return Listed(groups, [], 0, beside, short, await store.now())
-        page = await store.inbox_items(which, handled="all" if everything else "open", limit=limit)
+        page = await store.inbox.page(which, handled="all" if everything else "open", limit=limit)
         short = await shorten_entries(store, [one.id for one in page.items])
         return Listed([], page.items, page.approx_count if page.next else 0, beside, short, await store.now())
 
@@ -159,7 +159,7 @@ def show(entry: Id, as_json: Json = False) -> None:
     """Show all about one failure: the error, the task, its payload and steps, what was done about it."""
 
     async def question(store: "Store") -> "tuple[WholeEntry, datetime]":
-        return await store.inbox_entry(await find_entry(store, entry)), await store.now()
+        return await store.inbox.entry(await find_entry(store, entry)), await store.now()
 
     found, now = ask(question)
     if as_json:
@@ -266,10 +266,10 @@ def handle(asked: Asked) -> None:
         raise typer.Exit(PARTLY if done.handled else REFUSED)
 
 
-def run(asked: Asked) -> "Bulk":
+def run(asked: Asked) -> "BulkResult":
     """Call after call until nothing is left; a dry run makes one call."""
 
-    async def question(store: "Store") -> "Bulk":
+    async def question(store: "Store") -> "BulkResult":
         ids = [await find_entry(store, one) for one in asked.ids] or None
         which = await chosen(store, asked.filters)
         before = await store.now() - asked.older if asked.older is not None else None
@@ -277,7 +277,7 @@ def run(asked: Asked) -> "Bulk":
         refused: list[Refusal] = []
         cursor = None
         while True:
-            done = await store.inbox_bulk(
+            done = await store.inbox.bulk(
                 asked.action, caller(), ids=ids, which=which, before=before, cursor=cursor, note=asked.note,
                 from_step=asked.from_step, dry_run=asked.dry_run,
             )  # fmt: skip
@@ -293,8 +293,8 @@ def run(asked: Asked) -> "Bulk":
 def retry_one(asked: Asked, payload: Any = None) -> None:
     async def question(store: "Store") -> tuple[UUID, UUID, UUID]:
         entry = await find_entry(store, asked.ids[0])
-        made = await store.inbox_retry(entry, caller(), from_step=asked.from_step, payload=payload, note=asked.note)
-        return entry, made, (await store.inbox_entry(entry)).task_id
+        made = await store.inbox.retry(entry, caller(), from_step=asked.from_step, payload=payload, note=asked.note)
+        return entry, made, (await store.inbox.entry(entry)).task_id
 
     entry, made, old = ask(question)
     if asked.as_json:
@@ -306,7 +306,7 @@ def retry_one(asked: Asked, payload: Any = None) -> None:
 def close_one(asked: Asked) -> None:
     async def question(store: "Store") -> UUID:
         entry = await find_entry(store, asked.ids[0])
-        close = store.resolve if asked.action == "resolve" else store.discard
+        close = store.inbox.resolve if asked.action == "resolve" else store.inbox.discard
         await close(entry, caller(), asked.note)
         return entry
 
@@ -317,25 +317,25 @@ def close_one(asked: Asked) -> None:
         printing.say((str(entry), "bold"), f" is {WORDS[asked.action]}.")
 
 
-async def chosen(store: "Store", filters: dict[str, str | None]) -> "Which":
+async def chosen(store: "Store", filters: dict[str, str | None]) -> "EntryFilter":
     """The filters, with the id of an entry turned into its signature."""
-    from holdfast.engine.store.inbox import Which
+    from holdfast.engine.store.inbox import EntryFilter
 
     given = filters["signature"]
     if given:
         try:
-            signature = (await store.inbox_entry(await find_entry(store, given))).signature
+            signature = (await store.inbox.entry(await find_entry(store, given))).signature
             filters = {**filters, "signature": signature}
         except TaskNotFound:
             pass
-    return Which(**filters)
+    return EntryFilter(**filters)
 
 
 def edited(given: str) -> Any:
     """The payload of an entry's task, as a person has changed it. Raises RequestInvalid if they have not."""
 
     async def question(store: "Store") -> Any:
-        return (await store.inbox_entry(await find_entry(store, given))).payload
+        return (await store.inbox.entry(await find_entry(store, given))).payload
 
     before = text = f"{printing.to_json(ask(question), indent=2)}\n"
     while True:

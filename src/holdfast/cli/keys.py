@@ -30,7 +30,7 @@ def create(
 ) -> None:
     """Make a key, and print it: this once, for nobody keeps it."""
     roles = cast("list[Role]", role or ["user"])
-    made = ask(lambda store: store.make_key(name, roles, owner=owner), makes=True)
+    made = ask(lambda store: store.keys.make(name, roles, owner=owner), makes=True)
     if as_json:
         printing.answer({"id": made.id, "name": name, "roles": roles, "key": made.secret})
         return
@@ -43,7 +43,7 @@ def list_all(as_json: Json = False) -> None:
     """List the keys, without what is secret."""
 
     async def question(store: "Store") -> "tuple[list[Key], datetime]":
-        return await store.list_keys(), await store.now()
+        return await store.keys.all(), await store.now()
 
     found, now = ask(question)
     if as_json:
@@ -64,9 +64,9 @@ def revoke(
     """Let nobody in with a key any more, from now on."""
 
     async def question(store: "Store") -> "Key":
-        found = choose(await store.list_keys(), key)
-        await store.revoke_key(found.id)
-        return next(one for one in await store.list_keys() if one.id == found.id)
+        found = choose(await store.keys.all(), key)
+        await store.keys.revoke(found.id)
+        return next(one for one in await store.keys.all() if one.id == found.id)
 
     revoked = ask(question)
     if as_json:

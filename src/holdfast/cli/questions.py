@@ -37,7 +37,7 @@ def list_all(
     async def question(store: "Store") -> "tuple[list[Question], datetime]":
         from holdfast.approvals import Questions
 
-        return await Questions.beside(store).open(owner, limit=limit), await store.now()
+        return await Questions.over(store).open(owner, limit=limit), await store.now()
 
     found, now = ask(question)
     if as_json:
@@ -75,7 +75,7 @@ def answer(
     async def question(store: "Store") -> "Answered":
         from holdfast.approvals import Questions
 
-        return await Questions.beside(store).answer(await find(store, task), value, step=step, by=caller())
+        return await Questions.over(store).answer(await find(store, task), value, step=step, by=caller())
 
     told = ask(question)
     if as_json:

@@ -66,7 +66,7 @@ def show(task: Id, as_json: Json = False) -> None:
         found = await find(store, task)
         return Seen(
             await store.read(found), await store.explain(found), await store.attempts(found),
-            await store.steps(found), await store.tree(found), await store.cost_of(found), await store.now(),
+            await store.steps(found), await store.tree(found), await store.costs.of_task(found), await store.now(),
         )  # fmt: skip
 
     seen = ask(question)

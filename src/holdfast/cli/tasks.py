@@ -132,7 +132,7 @@ def retry(
         if (await store.read(found))["lifecycle"] == "dag" and from_step is None and value is None:
             from holdfast.lifecycles.dispatch.dags import Dags
 
-            return found, await Dags.beside(store).retry(found, by=caller()), {}
+            return found, await Dags.over(store).retry(found, by=caller()), {}
         if dependents:
             others = await store.retry_dependents(found, from_step, value, by=caller())
             return found, others.pop(found), others

@@ -134,7 +134,7 @@ class Nodes:
         """What has happened to them since the last look, in the order of time."""
         from holdfast.lifecycles.dispatch.dags import Dags
 
-        dags = Dags.beside(self._store)
+        dags = Dags.over(self._store)
         self.now = [node for one in await dags.read([run], nodes=True) for node in one["nodes"]]
         marks = {one["task_id"]: (one["state"], one["attempt"], one["started_at"], one["due_at"]) for one in self.now}
         changed = [one for one in self.now if self._seen.get(one["task_id"]) != marks[one["task_id"]]]
@@ -172,7 +172,7 @@ async def say_run(store: "Store", run: str) -> None:
     from holdfast.cli.graphs import say_nodes
     from holdfast.lifecycles.dispatch.dags import Dags
 
-    for one in await Dags.beside(store).read([UUID(run)], nodes=True):
+    for one in await Dags.over(store).read([UUID(run)], nodes=True):
         say_nodes(one)
 
 

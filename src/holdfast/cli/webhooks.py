@@ -128,7 +128,7 @@ def deliveries(
     async def question(store: "Store") -> "tuple[list[Delivery], datetime]":
         from holdfast.webhooks import Webhooks
 
-        hooks = Webhooks.beside(store)
+        hooks = Webhooks.over(store)
         found = await hooks.deliveries((await find(hooks, webhook)).id, state=state, limit=limit)
         return found, await store.now()
 
@@ -164,7 +164,7 @@ def with_webhooks(act: "Callable[[Webhooks], Awaitable[T]]") -> T:
     async def question(store: "Store") -> T:
         from holdfast.webhooks import Webhooks
 
-        return await act(Webhooks.beside(store))
+        return await act(Webhooks.over(store))
 
     return ask(question)
 

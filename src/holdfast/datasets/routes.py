@@ -188,7 +188,7 @@ class RolledBack(BaseModel):
 
 def routes(store: Store, objects: Objects) -> APIRouter:
     router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=GuardedLong, responses=PROBLEMS)
-    datasets = Datasets.beside(store)
+    datasets = Datasets.over(store)
 
     @router.post("", status_code=201)
     async def make(asked: NewDataset, caller: Annotated[Principal, needs("user")]) -> Made:

@@ -45,7 +45,7 @@ class Guard:
         """Who calls, asked anew: for an answer that takes so long that the key may be revoked. Raises KeyRefused."""
         given = request.headers.get("authorization")
         scheme, _, secret = (given or "").partition(" ")
-        principal, any_key = await self.store.check_key(secret.strip() if scheme.lower() == "bearer" else None)
+        principal, any_key = await self.store.keys.check(secret.strip() if scheme.lower() == "bearer" else None)
         if given is None and self.loopback and not any_key:
             principal = LOCAL
         if principal is None:
@@ -154,7 +154,7 @@ def is_loopback(host: str) -> bool:
 
 async def refuse_open_server(store: Store, host: str) -> None:
     """Raise SettingInvalid where other machines could call and nobody would be asked for a key."""
-    if not is_loopback(host) and not (await store.check_key(None))[1]:
+    if not is_loopback(host) and not (await store.keys.check(None))[1]:
         raise SettingInvalid(
             f"HOLDFAST_HOST={host} would serve to other machines, and there is no key to ask for.",
             fix="Make one first: holdfast keys create NAME --role operator",

@@ -34,8 +34,8 @@ async def declare_all(
     """
     for lifecycle in (*LIFECYCLES, *lifecycles):
         await store.declare(lifecycle)
-    analyses, jobs, batches = Analyses.beside(store), Jobs.beside(store), Batches.beside(store)
-    dags = Dags.beside(store)
+    analyses, jobs, batches = Analyses.over(store), Jobs.over(store), Batches.over(store)
+    dags = Dags.over(store)
     own = published or {}
     for tool in own.get("tools", ()):
         await analyses.define_tool(tool)
@@ -46,4 +46,4 @@ async def declare_all(
     for batch in own.get("batches", ()):
         await batches.offer(**batch)
     for schedule in own.get("schedules", ()):
-        await Schedules.beside(store).declare(**schedule)
+        await Schedules.over(store).declare(**schedule)

@@ -94,7 +94,7 @@ class FilledRuns(BaseModel):
 
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"], route_class=Guarded, responses=PROBLEMS)
-    schedules = Schedules.beside(store)
+    schedules = Schedules.over(store)
 
     @router.get("", dependencies=[needs("operator")])
     async def list_schedules(

@@ -21,7 +21,7 @@ rest_at_most = timedelta(seconds=5)
 
 async def tick_on(store: Calls, declared: Sequence[str] = ()) -> None:
     """Tick until cancelled, and say that those that are declared here still are. A database away is asked again."""
-    schedules = Schedules.beside(store)
+    schedules = Schedules.over(store)
     quiet = True
     while True:
         rest = tick_every

@@ -77,7 +77,7 @@ class Start:
 
         async def begin(answers: ClientBackend) -> UUID:
             if isinstance(answers, Store):
-                run, _ = await Dags.beside(answers).start(
+                run, _ = await Dags.over(answers).start(
                     self.dag.name, params, owner=self.owner, key=self.key, tags=tags, priority=self.priority,
                     trace=trace,
                 )  # fmt: skip

@@ -93,7 +93,7 @@ class Dataset:
         return await self.app.acall(self._asked(lambda datasets: self._rollback(datasets, version, by)))
 
     async def _asked(self, question: Callable[[Datasets], Awaitable[T]]) -> T:
-        return await self.app.store_of(lambda store: question(Datasets.beside(store)))
+        return await self.app.store_of(lambda store: question(Datasets.over(store)))
 
     async def _read(self, datasets: Datasets, version: int | None) -> Snapshot:
         found = await datasets.read("", name=self.name, version=version)

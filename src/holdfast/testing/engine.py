@@ -145,7 +145,7 @@ class Engine(BackendExecutor):
 
     def answer(self, task: Handle[Any], answer: Any = APPROVED, *, step: str | None = None) -> None:
         """Answer what a task asks; of several questions, the one named. It goes on with the next `run` or `drain`."""
-        self.call(Questions.beside(self.store).answer(task.id, answer, step=step, by="test"))
+        self.call(Questions.over(self.store).answer(task.id, answer, step=step, by="test"))
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine returns, for tests that are not async: `holdfast.call(holdfast.store.queues())`."""
@@ -162,7 +162,7 @@ class Engine(BackendExecutor):
             while True:
                 await self._beat(running.values())
                 await self.store.sweep()
-                await tick(Schedules.beside(self.store))
+                await tick(Schedules.over(self.store))
                 contested = not running and self._somebody_writes()
                 if not contested:
                     patient_until = time.monotonic() + locked_at_most_seconds

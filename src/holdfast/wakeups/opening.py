@@ -15,7 +15,7 @@ from holdfast.wakeups.sqs import SqsWakeups, WhichWait
 
 def open_wakeups(settings: Settings, opening: Opening, worker: str) -> Wakeups:
     """The ear of this worker, listening. Raises SettingInvalid where what it needs is not installed."""
-    heard = hear_queue(settings, Wakings.beside(opening.store).which_wait)
+    heard = hear_queue(settings, Wakings.over(opening.store).which_wait)
     return heard or PostgresWakeups(opening.address, opening.pool, worker)
 
 
@@ -28,4 +28,4 @@ def hear_queue(settings: Settings, which_wait: WhichWait) -> Wakeups | None:
 def publishing(settings: Settings, calls: Calls) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """What a process has to do so that workers are woken: nothing, where Postgres does it. Raises SettingInvalid."""
     queue = queue_named(settings)
-    return [lambda: publish_on(Wakings.beside(calls), queue)] if queue else []
+    return [lambda: publish_on(Wakings.over(calls), queue)] if queue else []

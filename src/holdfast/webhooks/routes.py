@@ -59,7 +59,7 @@ class Removed(BaseModel):
 
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"], route_class=Guarded, responses=PROBLEMS)
-    webhooks = Webhooks.beside(store)
+    webhooks = Webhooks.over(store)
 
     @router.post("", status_code=201)
     async def add(asked: NewWebhook, caller: Operator) -> Made:

@@ -37,7 +37,7 @@ class Harness:
         self.store = store
         self.objects = objects
         self.engine = engine
-        self.analyses = Analyses.beside(store)
+        self.analyses = Analyses.over(store)
 
     @property
     def clock(self) -> Clock:
@@ -127,7 +127,7 @@ class Harness:
         await self.store.sweep()
 
     async def clean(self) -> None:
-        while await clean(Cleanups.beside(self.analyses), self.objects):
+        while await clean(Cleanups.over(self.analyses), self.objects):
             pass
 
     async def files_of(self, task: str) -> list[str]:
@@ -151,7 +151,7 @@ async def harness_at(engine: Engine, settings: Settings) -> AsyncIterator[Harnes
 @contextlib.asynccontextmanager
 async def harness_of(harness: Harness, user: str, amount: int = 0) -> AsyncIterator[Harness]:
     """The same server, for a user with a key and so many credits. From the first key on everybody needs one."""
-    key = (await harness.store.make_key(user, ["user"])).secret
+    key = (await harness.store.keys.make(user, ["user"])).secret
     if amount:
         await harness.analyses.top_up(user, amount, "an operator")
     async with client(harness.app, key) as http:

@@ -38,7 +38,7 @@ class Office:
 
     @property
     def batches(self) -> Batches:
-        return Batches.beside(self.engine.store)
+        return Batches.over(self.engine.store)
 
     def start(self, urls: list[str] | None = None, **given: Any) -> Handle[Any]:
         return self.engine.start(self.transcribe, urls=TWO if urls is None else urls, **given)

@@ -117,13 +117,13 @@ class Schedules:
         await asyncio.gather(self.engine._work(None, moving=False), self.engine._work(None, moving=False))
 
     def check(self, task: UUID, seed: int, before: Counter[str]) -> None:
-        (batch,) = self.engine.call(Batches.beside(self.store).read([task]))
+        (batch,) = self.engine.call(Batches.over(self.store).read([task]))
         begun = Counter(self.witness.begun()) - before
         said = f"seed {seed}: {batch['status']}, {[job['status'] for job in batch['jobs']]}, {batch['error']}"
         assert all(number == 1 for number in begun.values()), f"{said}: begun twice: {begun}"
         assert set(begun) <= {job["token"] for job in batch["jobs"]}, said
         assert batch["finished_at"] is not None or any(job["status"] == "PARKED" for job in batch["jobs"]), said
-        told = {entry["task_id"] for entry in self.engine.call(self.store.inbox())}
+        told = {entry["task_id"] for entry in self.engine.call(self.store.inbox.newest())}
         left = set(self.witness.running()) & {str(job["external_job_id"]) for job in batch["jobs"]}
         assert not left or told & {task, UUID(str(batch["stopped_by"] or task))}, f"{said}: left running: {left}"
         if batch["status"] in ("COMPLETED", "PARTIAL_COMPLETE"):

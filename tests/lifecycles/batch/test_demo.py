@@ -17,7 +17,7 @@ from holdfast.testing.engine import Engine
 def test_calls_are_transcribed_and_one_that_is_cut_off_is_told(holdfast: Engine) -> None:
     made = UUID(holdfast.run(transcribe_calls, 4, cut_off=True, crash_after="brought").result)
     holdfast.drain()
-    batch = holdfast.call(Batches.beside(holdfast.store).batch(made))
+    batch = holdfast.call(Batches.over(holdfast.store).batch(made))
     assert (batch["status"], batch["ok"], batch["failed"]) == ("PARTIAL_COMPLETE", 3, 1)
     assert "cut-off.wav: " in batch["jobs"][0]["error"]
     assert holdfast.call(holdfast.store.verify()) == []

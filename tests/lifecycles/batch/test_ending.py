@@ -31,7 +31,7 @@ def test_a_cancelled_batch_leaves_nothing_running(office: Office) -> None:
     office.engine.drain()
     assert office.bureau.running == []
     assert (stop_of(office, handle), office.jobs(handle.id)) == ("STOPPED", ["CANCELLED", "CANCELLED"])
-    assert office.engine.call(office.store.inbox()) == []
+    assert office.engine.call(office.store.inbox.newest()) == []
 
 
 def test_what_cannot_be_stopped_is_told_to_a_person(open_office: Open) -> None:
@@ -40,7 +40,7 @@ def test_what_cannot_be_stopped_is_told_to_a_person(open_office: Open) -> None:
     office.engine.call(office.store.cancel(handle.id))
     office.engine.drain()
     assert stop_of(office, handle) == "LEFT_RUNNING"
-    (entry,) = office.engine.call(office.store.inbox())
+    (entry,) = office.engine.call(office.store.inbox.newest())
     assert "BUREAU cannot stop it" in entry["error"]["message"]
     assert "B1" in entry["error"]["message"]
     (job,) = office.batch(handle.id)["jobs"]
@@ -52,7 +52,7 @@ def test_what_ended_before_it_could_be_stopped_is_no_matter_for_a_person(open_of
     handle = begun(office)
     office.engine.call(office.store.cancel(handle.id))
     office.engine.drain()
-    assert (stop_of(office, handle), office.engine.call(office.store.inbox())) == ("STOPPED", [])
+    assert (stop_of(office, handle), office.engine.call(office.store.inbox.newest())) == ("STOPPED", [])
 
 
 @pytest.mark.parametrize("troubles", [0, 2])
@@ -65,7 +65,7 @@ def test_what_a_cancelled_batch_has_cost_is_counted_once(open_office: Open, trou
     batch = office.batch(handle.id)
     assert (stop_of(office, handle), batch["status"], batch["cost_cents"]) == ("STOPPED", "CANCELLED", 2)
     assert [job["cost_cents"] for job in batch["jobs"]] == [1, 1]
-    (total,) = office.engine.call(office.store.costs(by="total"))
+    (total,) = office.engine.call(office.store.costs.totals(by="total"))
     assert total.cost_cents == 2
 
 
@@ -177,7 +177,7 @@ def test_who_cancels_a_stop_leaves_word_for_a_person(office: Office) -> None:
     handle = begun(office)
     office.engine.call(office.store.cancel(handle.id))
     office.engine.call(office.store.cancel(office.batch(handle.id)["stopped_by"]))
-    (entry,) = office.engine.call(office.store.inbox())
+    (entry,) = office.engine.call(office.store.inbox.newest())
     assert "job 1 (B1)" in entry["error"]["message"]
 
 

@@ -153,7 +153,7 @@ async def test_another_owners_batches_and_datasets_are_not_there(
 ) -> None:
     task = (await http.post("/batch/tasks", json=ASKED)).json()["task_id"]
     dataset = (await http.post("/datasets", json={"name": "calls", "urls": TWO})).json()["dataset_id"]
-    secret = (await office.store.make_key("ada", ["user"], owner="ada")).secret
+    secret = (await office.store.keys.make("ada", ["user"], owner="ada")).secret
     http.headers["Authorization"] = f"Bearer {secret}"
     for method, path in (
         ("GET", f"/batch/tasks/{task}"), ("POST", f"/batch/tasks/{task}/cancel"), ("GET", "/datasets/calls"),

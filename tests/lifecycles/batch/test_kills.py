@@ -67,11 +67,11 @@ async def test_another_worker_goes_on_and_begins_nothing_twice(
         first.signal(signal.SIGCONT)
         assert await asyncio.to_thread(first.leave) == 0
     assert [end.state for end in ends] == ["COMPLETED"] * len(held)
-    told = await Batches.beside(crew.store).read(batches)
+    told = await Batches.over(crew.store).read(batches)
     assert [batch["ok"] for batch in told] == [3] * len(held)
     tokens = {job["token"] for batch in told for job in batch["jobs"]}
     begun = Counter(one["metadata"]["holdfast_job"] for one in stand_in.ledger())
     assert begun == dict.fromkeys(tokens, 1)
     for batch in batches:
-        (cost,) = await crew.store.costs(by="total", task=batch)
+        (cost,) = await crew.store.costs.totals(by="total", task=batch)
         assert cost.calls == 2, "one for each job"

@@ -25,7 +25,7 @@ def test_what_can_never_be_done_is_set_aside_and_counts_as_failed(office: Office
 def test_with_nothing_that_can_be_done_it_has_failed_and_nobody_was_asked(office: Office) -> None:
     ran = office.run(["nonsense"])
     assert (ran.state, office.bureau.asked) == ("FAILED", [])
-    (entry,) = office.engine.call(office.store.inbox())
+    (entry,) = office.engine.call(office.store.inbox.newest())
     assert (entry["category"], entry["error"]["code"]) == ("SchemaInvalid", "no-valid-input")
     assert office.batch(ran.handle.id)["provider_state"]["invalid_urls"] == ["nonsense"]
 
@@ -36,7 +36,7 @@ def test_an_input_that_is_named_twice_is_done_once(office: Office) -> None:
 
 
 def test_a_dataset_is_taken_in_the_version_that_it_had(office: Office) -> None:
-    datasets = Datasets.beside(office.store)
+    datasets = Datasets.over(office.store)
     first, _ = office.engine.call(datasets.make("", "calls", [{"uri": TWO[0]}]))
     handle = office.start([], dataset_ids=[str(first)])
     second, version = office.engine.call(datasets.make("", "calls", [{"uri": TWO[1]}]))

@@ -88,7 +88,7 @@ def test_a_key_that_is_refused_in_between_costs_no_work(office: Office) -> None:
     office.engine.clock.advance(seconds=130)
     office.engine.drain(moving=False)
     assert (office.jobs(handle.id), office.batch(handle.id)["status"]) == (["PARKED"], "IN_PROGRESS")
-    (entry,) = office.engine.call(office.store.inbox())
+    (entry,) = office.engine.call(office.store.inbox.newest())
     assert "This key is not valid any more." in entry["error"]["message"]
     office.engine.call(office.batches.resolve(handle.id, 1, "go_on", by="ada"))
     assert office.engine.run(handle).state == "COMPLETED"
@@ -125,7 +125,7 @@ def test_a_job_that_failed_as_a_whole_says_why(office: Office) -> None:
 def test_a_crash_after_the_cost_was_told_does_not_tell_it_again(office: Office) -> None:
     ran = office.run()
     assert office.batch(ran.handle.id)["cost_cents"] == 1.0
-    (line,) = office.engine.call(office.store.costs(by="total"))
+    (line,) = office.engine.call(office.store.costs.totals(by="total"))
     assert float(line.cost_cents) == 1.0
 
 

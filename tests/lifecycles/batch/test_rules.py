@@ -40,7 +40,7 @@ async def store(database: Database) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def batches(store: Store) -> Batches:
-    return Batches.beside(store)
+    return Batches.over(store)
 
 
 async def made(batches: Batches, **given: Any) -> UUID:
@@ -193,7 +193,7 @@ async def test_what_is_told_twice_counts_once(store: Store, batches: Batches) ->
     await tell(batches, lease, 1, "finish", ok=2, output_key="key", usage=usage)
     with pytest.raises(MoveRefused):
         await tell(batches, lease, 1, "finish", ok=2, output_key="key", usage=usage)
-    (line,) = await store.costs(by="total")
+    (line,) = await store.costs.totals(by="total")
     assert float(line.cost_cents) == 2.5
 
 

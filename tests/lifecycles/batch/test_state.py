@@ -79,5 +79,5 @@ def test_a_batch_of_many_jobs_is_told_in_one_answer(open_office: Any) -> None:
     office: Office = open_office(inputs_per_job=1, polls=1)
     handle = office.start([f"https://example.org/{n}.wav" for n in range(60)])
     office.engine.run(handle)
-    (found,) = office.engine.call(Batches.beside(office.store).read([handle.id]))
+    (found,) = office.engine.call(Batches.over(office.store).read([handle.id]))
     assert (found["ok"], len(found["jobs"])) == (60, 60)

@@ -60,11 +60,11 @@ def test_a_provider_that_cannot_tell_leaves_the_job_to_a_person(open_office: Ope
     handle = office.start()
     office.engine.call(until_parked(office, handle.id))
     assert (len(office.bureau.ledger), told(office, "submit")) == (1, 1)
-    (entry,) = office.engine.call(office.store.inbox())
+    (entry,) = office.engine.call(office.store.inbox.newest())
     assert entry["task_id"] == handle.id
     assert f"holdfast batch resolve {handle.id} 1" in entry["error"]["message"]
     office.engine.call(office.batches.resolve(handle.id, 1, "adopt", office.bureau.ledger[0].id, by="ada"))
-    assert office.engine.call(office.store.inbox()) == []
+    assert office.engine.call(office.store.inbox.newest()) == []
     ran = office.engine.run(handle)
     assert (ran.state, len(office.bureau.ledger)) == ("COMPLETED", 1)
 

@@ -33,14 +33,14 @@ class Running:
 
     def __init__(self, store: Store, run: UUID) -> None:
         self.store = store
-        self.dags = Dags.beside(store)
+        self.dags = Dags.over(store)
         self.id = run
 
     @classmethod
     async def of(cls, store: Store, *lines: str, **options: Any) -> "Running":
         options = {"writes": {}, **options}
         graph = shape(*lines)
-        run, _ = await Dags.beside(store).start_graph("graph", graph["nodes"], graph["edges"], **options)
+        run, _ = await Dags.over(store).start_graph("graph", graph["nodes"], graph["edges"], **options)
         return cls(store, run)
 
     async def read(self) -> dict[str, Any]:

@@ -190,7 +190,7 @@ async def test_a_circle_is_refused_and_named(store: Store) -> None:
         await Running.of(store, "a -> b", "b -> c", "c -> d", "d -> b", "d -> e")
     with pytest.raises(GraphCycle, match="a -> a"):
         await Running.of(store, "a -> a")
-    dags = Dags.beside(store)
+    dags = Dags.over(store)
     with pytest.raises(GraphCycle, match="wait for each other"):
         await dags.declare("g", title="", params={}, writes={}, cutover="auto", **shape("a -> b", "b -> a"))
     assert (await store.list_tasks()).items == []
@@ -214,7 +214,7 @@ WRONG: list[tuple[list[Any], list[Any], str]] = [
 @pytest.mark.parametrize(("nodes", "edges", "told"), WRONG, ids=[one[2] for one in WRONG])
 async def test_what_is_no_graph_is_refused_whole(nodes: list[Any], edges: list[Any], told: str, store: Store) -> None:
     with pytest.raises(RequestInvalid, match=told):
-        await Dags.beside(store).start_graph("g", nodes, edges, writes={})
+        await Dags.over(store).start_graph("g", nodes, edges, writes={})
     assert (await store.list_tasks()).items == []
 
 
@@ -222,7 +222,7 @@ async def test_what_is_no_graph_is_refused_whole(nodes: list[Any], edges: list[A
 
 
 async def test_twenty_that_start_the_same_at_once_start_one_run(store: Store) -> None:
-    dags = Dags.beside(store)
+    dags = Dags.over(store)
     graph = shape("a -> b c", "b c -> d")
     made = await asyncio.gather(
         *(dags.start_graph("g", graph["nodes"], graph["edges"], writes={}, key="once", owner="ada") for _ in range(20))
@@ -238,7 +238,7 @@ async def test_twenty_that_start_the_same_at_once_start_one_run(store: Store) ->
 
 
 async def test_a_declared_graph_is_run_by_name_also_from_sql(store: Store, database: Database) -> None:
-    dags = Dags.beside(store)
+    dags = Dags.over(store)
     params = {"day": {"kinds": ["string"], "needed": True}, "rows": {"kinds": ["integer"], "default": 3}}
     nodes = [
         {"name": "b", "task": "n.b", "params": ["day"], "queue": "mine"},

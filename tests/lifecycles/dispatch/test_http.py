@@ -81,7 +81,7 @@ async def test_the_same_key_is_one_run_and_another_graph_is_refused(http: httpx.
 
 async def test_a_declared_graph_is_run_by_its_name(http: httpx.AsyncClient, store: Store) -> None:
     graph = shape("a -> b")
-    await Dags.beside(store).declare(
+    await Dags.over(store).declare(
         "nightly", title="", nodes=[{**one, "params": ["day"]} for one in graph["nodes"]], edges=graph["edges"],
         params={"day": {"kinds": ["string"], "needed": True}}, writes={}, cutover="auto",
     )  # fmt: skip
@@ -115,7 +115,7 @@ async def test_five_thousand_nodes_go_in_one_request(http: httpx.AsyncClient, st
     edges = [{"from": f"n{n}", "to": "n4999"} for n in range(4999)]
     made = await http.post("/dags", json={"name": "wide", "nodes": nodes, "edges": edges})
     assert made.status_code == 201
-    run = (await Dags.beside(store).read([made.json()["dag_id"]]))[0]
+    run = (await Dags.over(store).read([made.json()["dag_id"]]))[0]
     assert (run["progress"]["queued"], run["progress"]["blocked"]) == (4999, 1)
     more = [*nodes, {"name": "one", "task": "part"}]
     assert (await http.post("/dags", json={"name": "wide", "nodes": more})).status_code == 422
@@ -123,7 +123,7 @@ async def test_five_thousand_nodes_go_in_one_request(http: httpx.AsyncClient, st
 
 async def test_the_runs_of_others_are_not_there(app: FastAPI, http: httpx.AsyncClient, store: Store) -> None:
     run = await Running.of(store, "a", owner="ada")
-    secret = (await store.make_key("bob", ["user"], owner="bob")).secret
+    secret = (await store.keys.make("bob", ["user"], owner="bob")).secret
     async with client(app, secret) as bob:
         for method, path in (("GET", ""), ("POST", "/cancel"), ("POST", "/retry")):
             missing = await bob.request(method, f"/dags/{run.id}{path}")

@@ -36,7 +36,7 @@ def nightly(holdfast: Engine) -> Dag:
 
 
 def nodes(holdfast: Engine, run: Any) -> dict[str, Any]:
-    told = holdfast.call(Dags.beside(holdfast.store).run(run.handle.id))
+    told = holdfast.call(Dags.over(holdfast.store).run(run.handle.id))
     return {one["name"]: one for one in told["nodes"]}
 
 
@@ -105,7 +105,7 @@ def test_after_names_what_hands_nothing_over_and_each_may_have_its_own_policy(ho
 
     run = holdfast.run(nightly)
     assert SEEN == ["first", "last"]
-    told = holdfast.call(Dags.beside(holdfast.store).run(run.handle.id))
+    told = holdfast.call(Dags.over(holdfast.store).run(run.handle.id))
     assert {(one["from"], one["to"]): one["on_failure"] for one in told["edges"]} == {
         ("first", "last"): "cancel",
         ("broken", "last"): "ignore",

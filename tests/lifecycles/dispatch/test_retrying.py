@@ -83,7 +83,7 @@ async def test_steps_and_inbox_entries_are_those_of_any_retry(store: Store) -> N
     assert [one.result for one in await store.steps(again[bad])] == [{"bytes": 3}]
     assert await store.steps(again[child]) == []
     assert [one.kind for one in await store.step_events(again[child])] == ["requeued"]
-    assert await store.inbox() == []
+    assert await store.inbox.newest() == []
 
 
 async def test_retrying_at_once_makes_one_retry_of_each_dependent(store: Store) -> None:
@@ -111,7 +111,7 @@ async def test_who_retries_many_sees_what_is_retried_with_another(store: Store, 
     async def first(connection: asyncpg.Connection) -> None:
         assert list(await Store(connection).retry_dependents(stopped)) == [stopped, child]
 
-    did = await meet(database, first, lambda connection: Store(connection).bulk("retry", Filters(), "ada"))
+    did = await meet(database, first, lambda connection: Store(connection).bulk.run("retry", Filters(), "ada"))
     assert (did.done, did.refused) == (0, [])
 
 
@@ -136,8 +136,8 @@ async def test_a_node_is_not_retried_out_of_its_run(store: Store) -> None:
     run = await Running.of(store, "a -> b", "c")
     await run.end(a=FATAL)
     a = (await run.ids())["a"]
-    (entry,) = await store.inbox()
-    for refused in (store.retry(a), store.inbox_retry(entry["id"], "ada")):
+    (entry,) = await store.inbox.newest()
+    for refused in (store.retry(a), store.inbox.retry(entry["id"], "ada")):
         with pytest.raises(MoveRefused, match=f"which goes on(.|\n)*holdfast retry {a} --dependents"):
             await refused
     await run.done("c")

@@ -34,7 +34,7 @@ class Harness:
         self.objects = objects
         self.engine = engine
         self.folder = folder
-        self.library = Library.beside(store)
+        self.library = Library.over(store)
 
     @property
     def clock(self) -> Clock:
@@ -116,7 +116,7 @@ async def harness_at(engine: Engine, settings: Settings, folder: Path) -> AsyncI
 @contextlib.asynccontextmanager
 async def harness_of(harness: Harness, user: str) -> AsyncIterator[Harness]:
     """The same server, for a user with a key. From the first key on everybody needs one."""
-    key = (await harness.store.make_key(user, ["user"])).secret
+    key = (await harness.store.keys.make(user, ["user"])).secret
     async with client(harness.app, key) as http:
         yield Harness(harness.app, http, harness.store, harness.objects, harness.engine, harness.folder)
 

@@ -13,7 +13,7 @@ GOOD = ["charter.pdf", "harbour-log.docx", "kelp.md", "lighthouses.html", "tides
 
 @pytest.mark.deep
 def test_the_papers_of_the_demo_are_ingested_and_ingested_again(holdfast: Engine) -> None:
-    library = Library.beside(holdfast.store)
+    library = Library.over(holdfast.store)
 
     def ended(round_: int, *, torn: bool, crash: str | None = None) -> dict[str, str]:
         """How each paper of a round ended."""

@@ -12,7 +12,6 @@ from holdfast import Holdfast, step
 from holdfast.apps.documents.embedders import Embedder, is_installed, minilm, open_embedder, wordllama
 from holdfast.apps.documents.embedders.minilm import MiniLM
 from holdfast.apps.documents.embedders.wordllama import WordLlama
-from holdfast.engine.store.costs import Spending
 from holdfast.errors import Fatal, SchemaInvalid
 from holdfast.settings import Settings
 from holdfast.testing import Engine
@@ -92,7 +91,7 @@ def test_what_wordllama_reads_is_counted_and_free(holdfast: Engine) -> None:
         return len(await step("embedded", WordLlama().embed, [text]))
 
     assert holdfast.run(embed, "The tide comes in.").value == 1
-    (used,) = holdfast.call(Spending.beside(holdfast.store).costs())
+    (used,) = holdfast.call(holdfast.store.costs.totals())
     assert (used.group, used.calls, used.unpriced) == ("wordllama-256", 1, 0)
     assert used.cost_cents == 0
     assert 4 <= used.tokens_in <= 8

@@ -74,7 +74,7 @@ async def check_unharmed(harness: Harness, run: str) -> None:
         assert (item["status"], item["retry_count"], item["attempt"]) == ("DONE", 0, 1)
     told = await harness.run(run)
     assert (told["status"], told["item_count_done"], told["item_count_failed"]) == ("COMPLETED", number, 0)
-    assert await harness.store.inbox() == []
+    assert await harness.store.inbox.newest() == []
     assert len(await harness.found("seaweed", limit=100)) == number
 
 
@@ -111,7 +111,7 @@ async def test_what_was_paid_for_before_the_silence_is_not_paid_for_again(
     slow_harness: Harness, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.lifecycles.ingest.documents.embedded_at_once", 1)
-    await slow_harness.store.set_price("house-model", 1_000_000, 0)
+    await slow_harness.store.costs.set_price("house-model", 1_000_000, 0)
     text = "\n\n".join(f"## Part {place}\n\n" + f"Kelp number {place} grows. " * 60 for place in range(4))
     server.script += [None, slow_down(600)]
     run = await slow_harness.begin(slow_harness.write("long.md", text))

@@ -9,7 +9,6 @@ from fastapi import Response
 
 from holdfast import Holdfast, step
 from holdfast.apps.documents.embedders import Embedder, is_installed, open_embedder, openai
-from holdfast.engine.store.costs import Spending
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
 from holdfast.settings import Settings
 from holdfast.testing import Engine
@@ -202,7 +201,7 @@ def test_who_is_told_to_slow_down_speaks_for_all_and_what_was_used_is_kept(
     holdfast.drain()
     assert [handle.state for handle in [first, *others]] == ["Completed"] * 4
     assert holdfast.clock.now() - began >= timedelta(seconds=600)
-    (used,) = holdfast.call(Spending.beside(holdfast.store).costs())
+    (used,) = holdfast.call(holdfast.store.costs.totals())
     assert (used.group, used.calls, used.tokens_in, used.unpriced) == ("house-model", 4, 4, 4)
 
 

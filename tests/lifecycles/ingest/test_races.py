@@ -47,7 +47,7 @@ class Stage:
 
     def __init__(self, store: Store, database: Database) -> None:
         self.store = store
-        self.library = Library.beside(store)
+        self.library = Library.over(store)
         self.database = database
         self.run = UUID(int=0)
 

@@ -78,7 +78,7 @@ async def test_what_will_not_mend_ends_the_item_at_once_and_goes_to_the_inbox(
     item = await told(harness, **{step: error if as_envelope else category("No page.", code="no-page")})
     assert (item["status"], item["last_error_kind"], item["failed_step"]) == ("FAILED", category.category, step)
     assert (app.RAN.count(step), item["retry_count"], item["last_error"]) == (1, 0, "No page.")
-    (entry,) = await harness.store.inbox()
+    (entry,) = await harness.store.inbox.newest()
     assert (str(entry["task_id"]), entry["category"], entry["error"]["code"]) == (
         item["item_id"], category.category, "no-page",
     )  # fmt: skip

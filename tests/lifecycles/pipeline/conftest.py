@@ -29,7 +29,7 @@ class Press:
 
     @property
     def jobs(self) -> Jobs:
-        return Jobs.beside(self.engine.store)
+        return Jobs.over(self.engine.store)
 
     def run(self, script: dict[str, Any] | None = None, **params: Any) -> Ran[dict[str, Any]]:
         given = {**params, "script": script} if script else params

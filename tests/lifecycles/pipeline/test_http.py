@@ -225,7 +225,7 @@ async def test_what_is_no_job_is_not_found_and_other_tasks_are_none(harness: Har
 
 
 async def test_below_admin_it_is_the_same_and_only_operators_come_in(harness: Harness) -> None:
-    user, operator = [(await harness.store.make_key(f"a {role}", [role])).secret for role in ("user", "operator")]
+    user, operator = [(await harness.store.keys.make(f"a {role}", [role])).secret for role in ("user", "operator")]
     async with client(harness.app, user) as theirs, client(harness.app, operator) as http:
         made = (await http.post("/admin/pipeline/jobs", json={"pipeline": "press"})).json()
         assert (await http.get(f"/pipeline/jobs/{made['job_id']}")).json() == made

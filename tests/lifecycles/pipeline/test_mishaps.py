@@ -25,7 +25,7 @@ def made(holdfast: Engine) -> Pipeline:
 
 
 def statuses(holdfast: Engine, job: Any) -> dict[str, str]:
-    told = holdfast.call(Jobs.beside(holdfast.store).job(job))
+    told = holdfast.call(Jobs.over(holdfast.store).job(job))
     return {one["name"]: one["status"] for one in told["stages"]}
 
 
@@ -96,7 +96,7 @@ def test_what_a_job_must_be_told_may_come_from_the_settings(holdfast: Engine, ma
     def count(dishes: list[str]) -> int:
         return len(dishes)
 
-    jobs = Jobs.beside(holdfast.store)
+    jobs = Jobs.over(holdfast.store)
     holdfast.run(made, dishes=[])
     holdfast.call(jobs.change_settings("made", {"dishes": ["soup"]}, "me"))
     job, _ = holdfast.call(jobs.make("made", {}, owner=""))
@@ -113,7 +113,7 @@ def test_two_stages_of_one_job_may_both_keep_settings(holdfast: Engine, made: Pi
         keep_settings(b=1)
 
     holdfast.run(made)
-    assert holdfast.call(Jobs.beside(holdfast.store).pipelines("made"))[0]["settings"] == {"a": 1, "b": 1}
+    assert holdfast.call(Jobs.over(holdfast.store).pipelines("made"))[0]["settings"] == {"a": 1, "b": 1}
 
 
 def test_what_one_stage_does_to_its_arguments_no_other_stage_sees(holdfast: Engine, made: Pipeline) -> None:

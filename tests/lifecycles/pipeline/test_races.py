@@ -56,7 +56,7 @@ async def test_of_two_jobs_that_change_the_settings_at_once_the_first_counts(dat
             await store.checkpoint(kept(lease, name))
     first, second = (kept(lease, NAMES[-1], settings={"articles": n}) for n, lease in enumerate(leases, 7))
     await meet(database, lambda one: Store(one).checkpoint(first), lambda other: Store(other).checkpoint(second))
-    (found,) = await Jobs.beside(store).pipelines("press")
+    (found,) = await Jobs.over(store).pipelines("press")
     assert (found["settings"], found["settings_number"]) == ({"articles": 7}, 1)
     told = [{one.kind for one in await store.step_events(lease.task_id)} for lease in leases]
     assert [kinds & {"settings_changed", "settings_not_changed"} for kinds in told] == [
@@ -71,12 +71,12 @@ async def test_a_stage_that_is_kept_while_the_limit_passes_is_kept_or_lost_whole
     database: Database, store: Store
 ) -> None:
     lease = await begun(store)
-    await Jobs.beside(store).begin(lease, "INGEST")
+    await Jobs.over(store).begin(lease, "INGEST")
     database.clock.advance(hours=2)
     await store.sweep()
     (late,) = await store.checkpoint(kept(lease, "INGEST"))
     assert late.status == "lost"
     with pytest.raises(LeaseLost):
-        await Jobs.beside(store).begin(lease, "INGEST")
-    job = await Jobs.beside(store).job(lease.task_id)
+        await Jobs.over(store).begin(lease, "INGEST")
+    job = await Jobs.over(store).job(lease.task_id)
     assert (job["status"], job["stages"][0]["status"]) == ("FAILED", "failed")

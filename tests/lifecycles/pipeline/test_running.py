@@ -39,7 +39,7 @@ def made(holdfast: Engine) -> Pipeline:
 
 
 def stages(holdfast: Engine, job: Any) -> dict[str, Any]:
-    told = holdfast.call(Jobs.beside(holdfast.store).job(job.handle.id))
+    told = holdfast.call(Jobs.over(holdfast.store).job(job.handle.id))
     return {one["name"]: one for one in told["stages"]}
 
 
@@ -127,7 +127,7 @@ def test_files_of_a_stage_are_kept_with_it_and_those_of_a_failed_try_are_not(
             raise RuntimeError("The pen broke.")
 
     ran = holdfast.run(made)
-    found, kept_until, _ = holdfast.call(Jobs.beside(holdfast.store).outputs(ran.handle.id))
+    found, kept_until, _ = holdfast.call(Jobs.over(holdfast.store).outputs(ran.handle.id))
     assert [(one["name"], one["bytes"], one["content_type"]) for one in found] == [
         ("notes/page.html", 14, "text/html; charset=utf-8"),
         ("chart.bin", 2, "application/octet-stream"),
@@ -186,7 +186,7 @@ def test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job(hol
     ran = holdfast.run(made, crash_after="first")
     holdfast.show = show  # type: ignore[method-assign]
     assert ran.state == "COMPLETED"
-    assert holdfast.call(Jobs.beside(holdfast.store).job(ran.handle.id))["cost_cents"] == 1 + 2 + 2
+    assert holdfast.call(Jobs.over(holdfast.store).job(ran.handle.id))["cost_cents"] == 1 + 2 + 2
     assert {(one["done"], one["total"]) for one in shown if one.get("done")} == {(1, 2), (1.5, 2)}
 
 
@@ -207,7 +207,7 @@ def test_a_job_of_another_release_waits_for_a_worker_that_knows_its_stages(holdf
 
     holdfast.start(newer)  # it is declared, and its worker is the one that is there now
     holdfast.drain(moving=False)
-    told = holdfast.call(Jobs.beside(holdfast.store).job(handle.id))
+    told = holdfast.call(Jobs.over(holdfast.store).job(handle.id))
     assert (told["status"], told["waits"]["reason"]) == ("RUNNING", "This worker does not know the stage first.")
     assert dict(RAN) == {"other": 1}
     newer.app.tasks.clear()

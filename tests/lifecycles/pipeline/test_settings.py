@@ -89,7 +89,7 @@ def test_a_stage_that_finds_out_what_no_stage_takes_has_failed_and_changes_nothi
     def tunes(first: int, found: dict[str, Any]) -> None:
         keep_settings(**found)
 
-    jobs = Jobs.beside(holdfast.store)
+    jobs = Jobs.over(holdfast.store)
     for wrong, says in ({"number": "four"}, "number is a string"), ({"colour": 1}, "'colour' is no parameter"):
         ran = holdfast.run(tuned, found=wrong)
         stage = holdfast.call(jobs.job(ran.handle.id))["stages"][1]

@@ -42,7 +42,7 @@ def test_a_first_stage_that_fails_fails_the_job_and_nothing_else_is_run(press: P
     assert press.stages(ran.handle.id) == {"INGEST": "failed", **dict.fromkeys(NAMES[1:], "skipped")}
     assert press.stage(ran.handle.id, "CLASSIFY")["reason"] == "INGEST failed, and the job requires it."
     assert dict(RAN) == {"INGEST": 1}
-    (entry,) = press.engine.call(press.store.inbox())
+    (entry,) = press.engine.call(press.store.inbox.newest())
     assert (entry["task_id"], entry["error"]["message"]) == (ran.handle.id, "INGEST: INGEST is broken.")
 
 

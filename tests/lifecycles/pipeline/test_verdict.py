@@ -35,7 +35,7 @@ class Hand:
         self._opened = self.database.store()
         self.store = await self._opened.__aenter__()
         await hf.declare(self.store)
-        self.jobs = Jobs.beside(self.store)
+        self.jobs = Jobs.over(self.store)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -121,7 +121,7 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
         }  # fmt: skip
 
         async def bring(store: Store) -> UUID:
-            await Analyses.beside(store).top_up("shop", len(agents), "demo", key=f"demo-{round}")
+            await Analyses.over(store).top_up("shop", len(agents), "demo", key=f"demo-{round}")
             intake = Intake(store, objects_of(hf.settings))
             return await intake.bring(PROFILE_MY_DATA.id, agents, files, owner="shop", key=f"demo-{round}-orders")
 

@@ -29,7 +29,7 @@ class Filters:
     def are_none(self) -> bool:
         return all(value is None for value in vars(self).values())
 
-    def words(self) -> list[str | bool | None]:
+    def arguments(self) -> list[str | bool | None]:
         """As the functions take them. Raises RequestInvalid."""
         return [encode.text(value) if isinstance(value, str) else value for value in vars(self).values()]
 
@@ -44,7 +44,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Look:
+class BulkPreview:
     """How many would be done, counted up to 10,000, and in which states they are."""
 
     number: int
@@ -63,8 +63,8 @@ class Undone:
 
 
 @dataclass(frozen=True)
-class Did:
-    """What became of a page; `requested` of the done ones are with workers, who were told. Go on from `next`."""
+class BulkPage:
+    """What became of a page. `requested` of them are with workers, who are asked to stop. Continue at `next`."""
 
     done: int
     requested: int
@@ -72,16 +72,16 @@ class Did:
     next: UUID | None
 
 
-class Bulks(Calls):
+class Bulk(Calls):
     """Many tasks at once."""
 
-    async def bulk_look(self, action: Action, filters: Filters) -> Look:
-        """What `bulk` would do. Changes nothing. Raises RequestInvalid."""
+    async def preview(self, action: Action, filters: Filters) -> BulkPreview:
+        """What `run` would do. Changes nothing. Raises RequestInvalid."""
         query = "select * from holdfast.bulk_look($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        row = (await self._rows(query, encode.text(action), *filters.words(), patience=4))[0]
-        return Look(row["number"], row["capped"], [Sample(**one) for one in encode.load(row["groups"])])
+        row = (await self._rows(query, encode.text(action), *filters.arguments(), patience=4))[0]
+        return BulkPreview(row["number"], row["capped"], [Sample(**one) for one in encode.load(row["groups"])])
 
-    async def bulk(
+    async def run(
         self,
         action: Action,
         filters: Filters,
@@ -90,14 +90,14 @@ class Bulks(Calls):
         reason: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 200,
-    ) -> Did:
+    ) -> BulkPage:
         """Cancel or retry up to `limit` that fit, each for itself. Raises RequestInvalid, and then did nothing."""
         before = None if cursor is None else encode.task_id(cursor)
         query = "select * from holdfast.bulk($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-        given = (encode.text(action), encode.text(by), *filters.words(), encode.text(reason), before, limit)
+        given = (encode.text(action), encode.text(by), *filters.arguments(), encode.text(reason), before, limit)
         row = (await self._rows(query, *given, patience=4))[0]
         refused = [
             Undone(UUID(one["task_id"]), encode.code_of(one["sqlstate"]), one["detail"], one["fix"])
             for one in encode.load(row["refused"])
         ]
-        return Did(row["done"], row["requested"], refused, row["next"])
+        return BulkPage(row["done"], row["requested"], refused, row["next"])

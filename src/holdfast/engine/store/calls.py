@@ -1,4 +1,4 @@
-"""How a function of the kernel is called: what Postgres raised comes back as the class of the same SQLSTATE.
+"""How a function of the engine is called: what Postgres raised comes back as the class of the same SQLSTATE.
 
 A call that was broken off by a deadlock is made again, and so is one whose connection was lost, if making it twice does
 no harm. Each call is one statement, so a transaction pooler may stand in between. No call waits for ever: a connection
@@ -40,8 +40,8 @@ class Calls:
         self._is_theirs = isinstance(source, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy))
 
     @classmethod
-    def beside(cls, other: "Calls") -> Self:
-        """Another store, over the same connections."""
+    def over(cls, other: "Calls") -> Self:
+        """Calls of this kind, over the connections of another."""
         return cls(other._source, answer_within_seconds=other._answer_within_seconds)
 
     async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:

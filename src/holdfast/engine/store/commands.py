@@ -1,8 +1,8 @@
-"""The kernel's functions, as Python: one short method for each, of the same name, in the same order.
+"""The store: the engine's functions as Python, one short method for each, of the same name.
 
-Nothing is decided here. A method sends its arguments and brings back the answer; how, is in calls.py. The functions
-that only look are in looking.py, those about keys in access.py, about failures in inbox.py, about many tasks in
-bulk.py, about money in spending.py.
+Nothing is decided here. A method sends its arguments and brings back the answer; calls.py says how. What only reads is
+in queries.py. What belongs to one subject is an object of its own over the same connections: `store.inbox` (failures
+that wait for a person), `store.bulk` (many tasks at once), `store.keys` and `store.costs`.
 """
 
 import secrets
@@ -11,14 +11,16 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 from uuid import UUID
 
+import asyncpg
+
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store import encode
-from holdfast.engine.store.bulk import Bulks
-from holdfast.engine.store.calls import Calls
-from holdfast.engine.store.costs import Spending
+from holdfast.engine.store.bulk import Bulk
+from holdfast.engine.store.calls import Calls, answer_within_seconds
+from holdfast.engine.store.costs import Costs
 from holdfast.engine.store.inbox import Inbox
-from holdfast.engine.store.keys import Access
-from holdfast.engine.store.queries import Looking
+from holdfast.engine.store.keys import Keys
+from holdfast.engine.store.queries import Queries
 from holdfast.engine.task import (
     Asked,
     Beat,
@@ -47,8 +49,17 @@ unbounded = 1000
 """So many units at once, and in a second, where a budget is only there to be blocked."""
 
 
-class Store(Looking, Inbox, Bulks, Access, Spending):
-    """The kernel behind a pool, or behind one connection whose transaction the caller commits."""
+class Store(Queries):
+    """The engine behind a pool, or behind one connection whose transaction the caller commits."""
+
+    def __init__(
+        self, source: asyncpg.Pool | asyncpg.Connection, *, answer_within_seconds: float = answer_within_seconds
+    ) -> None:
+        super().__init__(source, answer_within_seconds=answer_within_seconds)
+        self.inbox = Inbox.over(self)
+        self.bulk = Bulk.over(self)
+        self.keys = Keys.over(self)
+        self.costs = Costs.over(self)
 
     # Lifecycles and queues
 
@@ -318,7 +329,7 @@ class Store(Looking, Inbox, Bulks, Access, Spending):
 
     def service(self, kind: type[C]) -> C:
         """A lifecycle's store, over the same connections."""
-        return kind.beside(self)
+        return kind.over(self)
 
 
 def refuse(status: str, lease: Proof, asked: str) -> None:

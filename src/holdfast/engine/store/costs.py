@@ -60,10 +60,10 @@ class Price:
     current: bool
 
 
-class Spending(Calls):
+class Costs(Calls):
     """What was spent, and prices."""
 
-    async def costs(
+    async def totals(
         self,
         by: Grouping = "model",
         since: datetime | None = None,
@@ -79,12 +79,12 @@ class Spending(Calls):
 
         Days are those of UTC; `total` is one group, also if nothing was spent. Raises RequestInvalid.
         """
-        words = [encode.text(word) for word in (owner, lifecycle, name)]
+        narrowed = [encode.text(value) for value in (owner, lifecycle, name)]
         one = None if task is None else encode.task_id(task)
         query = "select * from holdfast.costs($1, $2, $3, $4, $5, $6, $7, $8)"
-        return [cost(row) for row in await self._rows(query, encode.text(by), since, until, *words, one, limit)]
+        return [cost(row) for row in await self._rows(query, encode.text(by), since, until, *narrowed, one, limit)]
 
-    async def cost_of(self, task: UUID | str) -> FamilyCost:
+    async def of_task(self, task: UUID | str) -> FamilyCost:
         """What a task has cost, by model, the dearest first; and the tasks it gathers, and those that they gather."""
         rows = await self._rows("select * from holdfast.cost_of($1)", encode.task_id(task))
         own, children = ([cost(row) for row in rows if row["part"] == part] for part in ("own", "children"))

@@ -1,7 +1,7 @@
 """The inbox: what failed for good and waits for a person, and what a person does about it.
 
-An entry is handled once: it is retried, resolved or discarded, and keeps who did it and when. Whoever comes second is
-refused and told by whom.
+An entry is handled once: it is retried, resolved or discarded, and keeps who did it and when. A second attempt is
+refused, and the error names the first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ Action = Literal["retry", "resolve", "discard"]
 
 
 @dataclass(frozen=True)
-class Which:
+class EntryFilter:
     """The entries that fit all that is given."""
 
     signature: str | None = None
@@ -30,12 +30,12 @@ class Which:
     step: str | None = None
     owner: str | None = None
 
-    def words(self) -> list[str | None]:
+    def arguments(self) -> list[str | None]:
         """As the functions take them. Raises RequestInvalid."""
-        return [encode.text(word) for word in vars(self).values()]
+        return [encode.text(value) for value in vars(self).values()]
 
 
-ANY = Which()
+ANY = EntryFilter()
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Bulk:
+class BulkResult:
     """What became of many. Those that fit the filter and are left begin at `next`."""
 
     handled: Sequence[Handling]
@@ -137,43 +137,43 @@ class Bulk:
 class Inbox(Calls):
     """Failures, seen and handled."""
 
-    async def inbox(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
+    async def newest(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
         """What waits for a person, newest first, with its whole error."""
         rows = await self._rows("select * from holdfast.inbox($1, $2)", everything, limit)
         return [{**row, "error": encode.load(row["error"])} for row in rows]
 
-    async def inbox_groups(self, which: Which = ANY, *, limit: int = 50) -> list[Group]:
+    async def groups(self, which: EntryFilter = ANY, *, limit: int = 50) -> list[Group]:
         """Open entries by what they have in common, those with the newest failure first."""
         query = "select * from holdfast.inbox_groups($1, $2, $3, $4, $5, $6, $7)"
-        return [encode.known(Group, row) for row in await self._rows(query, *which.words(), limit)]
+        return [encode.known(Group, row) for row in await self._rows(query, *which.arguments(), limit)]
 
-    async def inbox_items(
-        self, which: Which = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
+    async def page(
+        self, which: EntryFilter = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
     ) -> Entries:
         """Entries that fit, the newest first; `cursor` is the `next` of the page before."""
         before = None if cursor is None else encode.task_id(cursor)
         query = "select * from holdfast.inbox_items($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-        row = (await self._rows(query, *which.words(), encode.text(handled), before, limit))[0]
+        row = (await self._rows(query, *which.arguments(), encode.text(handled), before, limit))[0]
         items = [read(Entry, each) for each in encode.load(row["items"])]
         return Entries(items, row["next"], row["approx_count"], row["capped"])
 
-    async def inbox_entry(self, entry: UUID | str) -> WholeEntry:
+    async def entry(self, entry: UUID | str) -> WholeEntry:
         """One entry with everything. Raises TaskNotFound."""
         return read(
             WholeEntry, encode.load(await self._value("select holdfast.inbox_entry($1)", encode.task_id(entry)))
         )
 
-    async def find_entries(self, prefix: str, limit: int = 10) -> list[tuple[UUID, UUID, bool]]:
+    async def find(self, prefix: str, limit: int = 10) -> list[tuple[UUID, UUID, bool]]:
         """Entries whose id, or whose task's, begins so: entry, task, whether it is open. Raises RequestInvalid."""
         rows = await self._rows("select * from holdfast.find_entries($1, $2)", encode.text(prefix), limit)
         return [(row["id"], row["task_id"], row["open"]) for row in rows]
 
-    async def entry_neighbours(self, ids: Iterable[UUID]) -> dict[UUID, list[UUID | None]]:
+    async def neighbours(self, ids: Iterable[UUID]) -> dict[UUID, list[UUID | None]]:
         """The ids beside each of these, among those of entries and of their tasks."""
         rows = await self._rows("select * from holdfast.entry_neighbours($1)", list(ids))
         return {row["id"]: list(row["others"]) for row in rows}
 
-    async def inbox_retry(
+    async def retry(
         self,
         entry: UUID | str,
         by: str,
@@ -206,27 +206,27 @@ class Inbox(Calls):
         given = (encode.task_id(entry), encode.text(by), encode.text(note))
         await self._value(f"select holdfast.{verb}($1, $2, $3)", *given, repeatable=False)
 
-    async def inbox_bulk(
+    async def bulk(
         self,
         action: Action,
         by: str,
         *,
         ids: Iterable[UUID | str] | None = None,
-        which: Which = ANY,
+        which: EntryFilter = ANY,
         before: datetime | None = None,
         cursor: UUID | str | None = None,
         note: str | None = None,
         from_step: str | None = None,
         dry_run: bool = False,
         limit: int = 1000,
-    ) -> Bulk:
+    ) -> BulkResult:
         """Handle these entries, or those that fit, the newest first, each for itself. A dry run only answers.
 
         Raises RequestInvalid, and then nothing was written.
         """
         given = (
             encode.text(action), encode.text(by), None if ids is None else [encode.task_id(one) for one in ids],
-            *which.words(), before, None if cursor is None else encode.task_id(cursor), encode.text(note),
+            *which.arguments(), before, None if cursor is None else encode.task_id(cursor), encode.text(note),
             encode.text(from_step), dry_run, limit,
         )  # fmt: skip
         query = "select * from holdfast.inbox_bulk($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
@@ -235,7 +235,7 @@ class Inbox(Calls):
         refused = [
             read(Refusal, {"code": encode.code_of(one["sqlstate"]), **one}) for one in encode.load(row["refused"])
         ]
-        return Bulk(handled, refused, row["next"], row["remaining"], row["capped"])
+        return BulkResult(handled, refused, row["next"], row["remaining"], row["capped"])
 
 
 def read(kind: type[T], found: dict[str, Any]) -> T:

@@ -1,4 +1,4 @@
-"""The kernel's functions that only look: one short method for each, of the same name. None of them takes a lock."""
+"""The engine's functions that only read: one short method for each, of the same name. None of them takes a lock."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,8 +11,8 @@ from holdfast.engine.store.records import Attempt, Count, Link, Page, Queue, Wor
 from holdfast.engine.task import Ended, Event, Explanation, Moves, Step, StepEvent, Upstream
 
 
-class Looking(Calls):
-    """What can be seen of tasks, queues and workers."""
+class Queries(Calls):
+    """What there is to know of tasks, queues and workers. Nothing here changes anything."""
 
     async def read(self, task_id: UUID | str) -> dict[str, Any]:
         """A task, live or finished. Raises TaskNotFound."""
@@ -86,10 +86,10 @@ class Looking(Calls):
         limit: int = 50,
     ) -> Page:
         """Tasks that fit all of this, the newest first; `cursor` is the `next` of the page before."""
-        words = [encode.text(word) for word in (lifecycle, state, actor, outcome, queue, name, owner)]
+        narrowed = [encode.text(value) for value in (lifecycle, state, actor, outcome, queue, name, owner)]
         before = None if cursor is None else encode.task_id(cursor)
         query = "select * from holdfast.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-        row = (await self._rows(query, *words, live, encode.text(tag), before, limit))[0]
+        row = (await self._rows(query, *narrowed, live, encode.text(tag), before, limit))[0]
         return encode.known(Page, row, "items")
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:

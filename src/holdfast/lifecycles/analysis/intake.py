@@ -22,7 +22,7 @@ class Intake:
     def __init__(self, store: Store, objects: Objects) -> None:
         self.store = store
         self.objects = objects
-        self.analyses = Analyses.beside(store)
+        self.analyses = Analyses.over(store)
 
     async def promise(self, found: Mapping[str, Any], promises: Sequence[Promise]) -> list[dict[str, Any]]:
         """Write down what will be uploaded, with a place for each file. Raises MoveRefused or TaskExpired."""

@@ -207,7 +207,7 @@ class ProviderOffers(BaseModel):
 def routes(store: Store, objects: Objects) -> APIRouter:
     """The routes of batches over this store of objects."""
     router = APIRouter(prefix="/batch", tags=["batch"], route_class=GuardedLong, responses=PROBLEMS)
-    batches = Batches.beside(store)
+    batches = Batches.over(store)
     add_batches(router, store, batches)
     add_endings(router, store, batches, objects)
 

@@ -169,7 +169,7 @@ class Declared(BaseModel):
 
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/dags", tags=["dispatch"], route_class=GuardedLong, responses=PROBLEMS)
-    dags = Dags.beside(store)
+    dags = Dags.over(store)
 
     @router.post("", status_code=201)
     async def start(

@@ -154,7 +154,7 @@ class Found(BaseModel):
 def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRouter:
     """The routes of ingestion over these objects; without an embedder, documents are searched by their words alone."""
     router = APIRouter(prefix="/ingest", tags=["ingest"], route_class=GuardedLong, responses=PROBLEMS)
-    library = Library.beside(store)
+    library = Library.over(store)
 
     @router.post("/runs", status_code=201)
     async def create(

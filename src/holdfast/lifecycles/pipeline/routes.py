@@ -147,9 +147,9 @@ def routes(store: Store, objects: Objects, *, under: str = "") -> APIRouter:
         prefix=f"{under}/pipeline", tags=["pipeline"], route_class=Guarded, responses=PROBLEMS,
         include_in_schema=not under,
     )  # fmt: skip
-    add_jobs(router, store, Jobs.beside(store))
-    add_outputs(router, Jobs.beside(store), objects)
-    add_pipelines(router, Jobs.beside(store))
+    add_jobs(router, store, Jobs.over(store))
+    add_outputs(router, Jobs.over(store), objects)
+    add_pipelines(router, Jobs.over(store))
     return router
 
 

@@ -84,5 +84,5 @@ def test_one_more_column_is_one_more_generation(hf: Holdfast, holdfast: Engine, 
 def test_what_cannot_be_read_is_told(holdfast: Engine, nightly: Dag, params: dict[str, Any], told: str) -> None:
     ran = holdfast.run(nightly, days=1, **params)
     assert ran.state in ("Failed", "Partial")
-    errors = [entry["error"]["message"] for entry in holdfast.call(holdfast.store.inbox())]
+    errors = [entry["error"]["message"] for entry in holdfast.call(holdfast.store.inbox.newest())]
     assert any(told in message for message in errors), errors

@@ -37,7 +37,7 @@ class Room:
         self.engine = engine
         self.folder = folder
         self.newsroom: Pipeline = Holdfast().newsroom()
-        self.jobs = Jobs.beside(engine.store)
+        self.jobs = Jobs.over(engine.store)
 
     def run(self, *feeds: str, **params: Any) -> Ran[dict[str, Any]]:
         if feeds:

@@ -12,7 +12,6 @@ from holdfast import Holdfast, step
 from holdfast.apps.newsroom.article import Article, Change
 from holdfast.apps.newsroom.neutralize import soften
 from holdfast.apps.newsroom.rewriter import Rewriter, open_neutralizer
-from holdfast.engine.store.costs import Spending
 from holdfast.errors import Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
 from holdfast.settings import Settings
 from holdfast.testing import Engine
@@ -132,7 +131,7 @@ def test_what_a_refused_answer_took_is_counted_too(server: ChatServer, holdfast:
         holdfast.drain()
         states.append(made.state)
     assert states == ["Dead", "Completed"]
-    (used,) = holdfast.call(Spending.beside(holdfast.store).costs())
+    (used,) = holdfast.call(holdfast.store.costs.totals())
     assert (used.group, used.calls, used.tokens_in, used.tokens_out) == ("house-model", 2, 80, 40)
 
 
