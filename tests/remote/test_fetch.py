@@ -126,11 +126,12 @@ async def test_a_page_is_fetched_as_it_is_asked_for(fetching: Fetching, site: Si
         (410, Fatal, "missing"),
         (401, Fatal, "forbidden"),
         (403, Fatal, "forbidden"),
-        (400, Fatal, "refused"),
+        (400, SchemaInvalid, "refused"),
         (451, Fatal, "refused"),
         (304, Fatal, "refused"),
         (206, Fatal, "refused"),
         (408, Transient, "server-error"),
+        (409, Transient, "server-error"),
         (500, Transient, "server-error"),
         (503, Transient, "server-error"),
         (429, RateLimited, "rate-limited"),
@@ -154,6 +155,7 @@ NOON = "Tue, 04 Mar 2025 12:00:00 GMT"
     ("said", "wait"),
     [
         ("120", timedelta(minutes=2)),
+        ("1.5", timedelta(seconds=1.5)),
         ("0", timedelta(0)),
         ("9" * 5000, timedelta(days=1)),
         ("Tue, 04 Mar 2025 12:05:00 GMT", timedelta(minutes=5)),
@@ -161,18 +163,18 @@ NOON = "Tue, 04 Mar 2025 12:00:00 GMT"
         ("Tue, 04 Mar 2025 11:00:00 GMT", timedelta(0)),
         ("Tue, 04 Mar 2031 11:00:00 GMT", timedelta(days=1)),
     ],
-    ids=["seconds", "none", "endless", "date", "old-date", "past", "years"],
+    ids=["seconds", "half a second", "none", "endless", "date", "old-date", "past", "years"],
 )
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("status", "failure"), [(429, RateLimited), (503, Transient)])
 async def test_a_server_says_how_long_to_wait(
-    fetching: Fetching, site: Site, status: int, said: str, wait: timedelta
+    fetching: Fetching, site: Site, status: int, failure: type[Failure], said: str, wait: timedelta
 ) -> None:
-    with pytest.raises(RateLimited) as caught:
+    with pytest.raises(failure) as caught:
         await fetching(site.answer("/a", status=status, Retry_After=said, Date=NOON))
     assert caught.value.retry_after == wait
 
 
-@pytest.mark.parametrize("said", ["soon", "-5", "1e3", ""])
+@pytest.mark.parametrize("said", ["soon", "-5", "nan", ""])
 async def test_a_wait_that_is_none_is_no_wait(fetching: Fetching, site: Site, said: str) -> None:
     with pytest.raises(RateLimited) as caught:
         await fetching(site.answer("/a", status=429, Retry_After=said))

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.approvals import Questions
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.datasets import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.sweeper import sweep_on
@@ -56,4 +56,4 @@ async def forget_on(forget: Callable[[], Awaitable[int]], every: timedelta = for
             more = await forget() > 0
         except Exception as error:
             log.warning("forgetting failed", extra={"error": str(error)})
-        await asyncio.sleep(0 if more else every.total_seconds() * CHANCE.uniform(0.7, 1.3))
+        await asyncio.sleep(0 if more else jitter(every.total_seconds()))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from watchfiles import PythonFilter, awatch
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import backoff
 from holdfast.settings import read_settings
 
 log = logging.getLogger("holdfast.up")
@@ -64,7 +64,7 @@ class Fleet:
         self._tell(signal.SIGTERM)
 
     async def _mind(self) -> None:
-        pause, longest = restart_seconds
+        pauses, longest = backoff(*restart_seconds), restart_seconds[1]
         loop = asyncio.get_running_loop()
         first = True
         while not self._leaving:
@@ -84,11 +84,10 @@ class Fleet:
                     return
             first = False
             if code == 0 or was_told or loop.time() - begun > longest:
-                pause = restart_seconds[0]
+                pauses = backoff(*restart_seconds)
             if code and not was_told:
                 log.warning("a worker ended; it is started again", extra={"exit_code": code})
-            await asyncio.sleep(pause * CHANCE.uniform(0.7, 1.3))
-            pause = min(pause * 2, longest)
+            await asyncio.sleep(next(pauses))
 
     async def _run_one(self) -> tuple[int, bool]:
         """Run one process to its end: its exit code, and whether it was told to end."""

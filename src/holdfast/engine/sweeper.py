@@ -7,7 +7,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Swept
 
@@ -37,7 +37,7 @@ async def sweep_on(store: Store, every: timedelta = sweep_every) -> None:
                 log.warning("sweep failed", extra={"error": str(error)})
             more, quiet = False, False
         # Jitter on every pause: after a database restart all processes would otherwise sweep in step.
-        await asyncio.sleep(0 if more else every.total_seconds() * CHANCE.uniform(0.7, 1.3))
+        await asyncio.sleep(0 if more else jitter(every.total_seconds()))
 
 
 def report(swept: Swept) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.errors import HoldfastError
@@ -67,4 +67,4 @@ async def clean_on(cleanups: Cleanups, objects: Objects, every: timedelta = clea
         except Exception as error:
             log.warning("cleaning failed", extra={"error": str(error)})
             more = False
-        await asyncio.sleep(0 if more else every.total_seconds() * CHANCE.uniform(0.7, 1.3))
+        await asyncio.sleep(0 if more else jitter(every.total_seconds()))

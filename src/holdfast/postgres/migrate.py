@@ -28,7 +28,7 @@ import asyncpg
 from packaging.version import Version
 
 from holdfast import __version__
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.errors import (
     MigrationBusy,
     MigrationChanged,
@@ -269,7 +269,7 @@ async def pause(deadline: float, why: str) -> None:
         raise MigrationBusy(
             why, fix="Look into pg_stat_activity for who holds it, then run `holdfast db migrate` again."
         )
-    await asyncio.sleep(CHANCE.uniform(0.05, 0.15))
+    await asyncio.sleep(jitter(0.1, 0.5))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""What a refusal over HTTP means: one of the four categories, told in words that hold no secret.
+"""Which category a refusal over HTTP belongs to: the one table of statuses, and messages that hold no secret.
 
-This is the only table of its kind. A vendor whose codes mean something else says so in its own file.
+A vendor whose codes mean something else says so in its own file.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.engine.task import Category
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
-from holdfast.remote.retry_after import wait_said
+from holdfast.remote.retry_after import retry_wait
 
 SPENT_UP = {
     "insufficient_quota",
@@ -19,28 +19,56 @@ SPENT_UP = {
     "enforced_spend_limit_reached",
 }
 """Codes of a 429 that no waiting helps against: somebody has to pay."""
-TRANSIENT = {408, 409, 425}
-WRONG_INPUT = {400, 413, 415, 422}
-KINDS: dict[Category, type[Failure]] = {
-    "RateLimited": RateLimited,
-    "Transient": Transient,
-    "SchemaInvalid": SchemaInvalid,
-    "Fatal": Fatal,
-}
+BY_STATUS: dict[int, Category] = {
+    # The request itself is wrong, and stays wrong: whoever wrote it has to change it.
+    400: "SchemaInvalid", 413: "SchemaInvalid", 415: "SchemaInvalid", 422: "SchemaInvalid",
+    # The server gave up waiting for the request, or does not want it this early.
+    408: "Transient", 425: "Transient",
+    # Something else holds what the request is about: a lock, a write at the same moment. That passes; the vendors' own
+    # clients try again, too. Where it stays, a few tries end in the inbox.
+    409: "Transient",
+    # The only status that says "you ask too much" and that nothing was done. It costs no attempt.
+    429: "RateLimited",
+}  # fmt: skip
+"""Of 500 and more each is Transient: the server failed, and may have done what was asked before it did.
+
+So is 503 with Retry-After: the wait is kept to, but a proxy may send it after the request went through, and a caller
+that must not ask twice has to look first. A server that always answers it is left after the usual number of tries. Any
+other status is Fatal: no access, not there, not allowed.
+"""
 QUERY = re.compile(r"(https?://[^\s?#\"'<>]+)\?[^\s\"'<>]+")
 BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{6,}")
 OPENAI_KEY = re.compile(r"\bsk-[\w*-]{6,}")
-most_told = 300
+longest_reason = 300
 shortest_secret = 4
 
 
 def category_of(status: int, code: str | None = None) -> Category:
-    """The category of an answer that is none of 2xx."""
-    if status == 429:
-        return "Fatal" if code in SPENT_UP else "RateLimited"
-    if status in TRANSIENT or status >= 500:
-        return "Transient"
-    return "SchemaInvalid" if status in WRONG_INPUT else "Fatal"
+    """The category of an answer other than 2xx."""
+    if status == 429 and code in SPENT_UP:
+        return "Fatal"
+    return BY_STATUS.get(status, "Transient" if status >= 500 else "Fatal")
+
+
+def failure_for(
+    status: int,
+    message: str,
+    headers: Mapping[str, str],
+    body: Any = None,
+    *,
+    code: str | None = None,
+    budget: str | None = None,
+) -> Failure:
+    """The failure that an answer is, with the wait it asks for. With a `budget`, everyone who shares it waits too."""
+    match category_of(status, code):
+        case "RateLimited":
+            return RateLimited(message, code=code, retry_after=retry_wait(headers, body), budget=budget)
+        case "Transient":
+            return Transient(message, code=code, retry_after=retry_wait(headers, body))
+        case "SchemaInvalid":
+            return SchemaInvalid(message, code=code)
+        case "Fatal":
+            return Fatal(message, code=code)
 
 
 def refusal(
@@ -52,27 +80,23 @@ def refusal(
     secrets: Iterable[str | None] = (),
     budget: str | None = None,
 ) -> Failure:
-    """The failure that this answer of `who` is. A budget is told to wait with everyone who shares it."""
-    said = as_json(body)
-    code, words = told(said, body.decode(errors="replace"))
-    words = redacted(words, secrets)[:most_told]  # only then cut: half a secret would not be known for one
-    message = redacted(f"{who} answers {status}: {words}" if words else f"{who} answers {status}.", secrets)
-    category = category_of(status, code)
-    if category == "RateLimited":
-        return RateLimited(message, code=code, retry_after=wait_said(headers, said), budget=budget)
-    wait = wait_said(headers, said) if category == "Transient" else None
-    return KINDS[category](message, code=code, retry_after=wait)
+    """The failure that this answer of `who` is, with what its body says of it."""
+    answer = as_json(body)
+    code, reason = error_in(answer, body.decode(errors="replace"))
+    reason = redacted(reason, secrets)[:longest_reason]  # cut only now: half a secret would not be recognized
+    message = redacted(f"{who} answers {status}: {reason}" if reason else f"{who} answers {status}.", secrets)
+    return failure_for(status, message, headers, answer, code=code, budget=budget)
 
 
-def told(said: Any, text: str = "") -> tuple[str | None, str]:
-    """The code and the words of a refusal, as the vendors write them: within `error`, or at the top."""
-    error = said.get("error", said) if isinstance(said, dict) else None
+def error_in(answer: Any, text: str = "") -> tuple[str | None, str]:
+    """The code and the message of a refusal, as the vendors write them: within `error`, or at the top."""
+    error = answer.get("error", answer) if isinstance(answer, dict) else None
     if not isinstance(error, dict):
         error = {"message": error or text}
     named = (error.get(name) for name in ("code", "status", "type"))
     code = next((name for name in named if isinstance(name, str) and name), None)
-    words = str(error.get("message") or error.get("detail") or "")
-    return code, "an HTML page" if words.lstrip().startswith("<") else " ".join(words.split())
+    message = str(error.get("message") or error.get("detail") or "")
+    return code, "an HTML page" if message.lstrip().startswith("<") else " ".join(message.split())
 
 
 def redacted(text: str, secrets: Iterable[str | None] = ()) -> str:
@@ -84,7 +108,7 @@ def redacted(text: str, secrets: Iterable[str | None] = ()) -> str:
 
 
 def as_json(body: bytes | str) -> Any:
-    """What the body says; None if that is no JSON."""
+    """The body's JSON; None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.engine.codec import load
 from holdfast.errors import (
     AccessError,
@@ -161,7 +161,7 @@ async def until_through(carry: Callable[[], Awaitable[None]]) -> None:
         except HoldfastError:
             if number == tries:
                 raise
-        await asyncio.sleep(pause_seconds * 2**number * CHANCE.uniform(0.5, 1.0))
+        await asyncio.sleep(jitter(pause_seconds * 2**number))
 
 
 async def pieces(file: BinaryIO) -> AsyncIterator[bytes]:

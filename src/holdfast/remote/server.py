@@ -15,7 +15,7 @@ from uuid import UUID
 import httpx
 
 from holdfast import errors
-from holdfast.backoff import CHANCE
+from holdfast.backoff import SYSTEM, backoff
 from holdfast.errors import (
     HoldfastError,
     KeyRefused,
@@ -54,7 +54,7 @@ class Server:
         if first in self._addresses:
             self._turn = self._addresses.index(first)
         else:
-            self._turn = CHANCE.randrange(len(self._addresses))  # not all clients at one
+            self._turn = SYSTEM.randrange(len(self._addresses))  # not all clients at one
 
     @property
     def address(self) -> str:
@@ -95,6 +95,7 @@ class Server:
         """
         content = None if body is None else written(body)
         most = calls or calls_at_most
+        pauses = backoff(0.2, longest_pause_seconds)
         for call in range(1, most + 1):
             turn = self._turn
             try:
@@ -121,7 +122,7 @@ class Server:
                 if call == most or not repeatable:
                     return checked(answer)
             if call >= len(self._addresses):
-                await asyncio.sleep(min(0.1 * 2**call, longest_pause_seconds) * CHANCE.uniform(0.5, 1.0))
+                await asyncio.sleep(next(pauses))
         raise self.unreachable(None)  # pragma: no cover - the last call has returned or raised
 
     def _pass_on(self, turn: int) -> None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.engine.store.calls import Calls
 from holdfast.errors import DatabaseError, HoldfastError
 from holdfast.schedules import Due, Schedules
@@ -37,7 +37,7 @@ async def tick_on(store: Calls, declared: Sequence[str] = ()) -> None:
                 log.warning("schedules could not be looked at", extra={"error": str(error)})
             quiet = False
         # With jitter: all who sleep until the same due time would otherwise wake in step.
-        await asyncio.sleep(rest.total_seconds() + tick_every.total_seconds() * CHANCE.uniform(0.05, 0.3))
+        await asyncio.sleep(rest.total_seconds() + jitter(tick_every.total_seconds() / 6, 0.7))
 
 
 async def tick(schedules: Schedules) -> int:

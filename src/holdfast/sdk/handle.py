@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
+from holdfast.backoff import backoff
 from holdfast.engine import values
 from holdfast.engine.task import Ended, Event, Explanation
 from holdfast.errors import TaskCancelled, TaskFailed
@@ -74,17 +75,16 @@ class Handle(Generic[R]):
     async def watch(self) -> AsyncIterator[Event]:
         """Every move of the task, those that were and those that come, until it has ended. Raises TaskNotFound."""
         seen = -1
-        pause = 0.02
+        pauses = backoff(0.02, 0.5, factor=1.5)
         while True:
             ended = (await self.aread())["outcome"] is not None  # asked first: what came before the end is then there
             for event in await self.app.acall(self.app.asked(lambda store: store.events(self.id))):
                 if event.version > seen:
-                    seen, pause = event.version, 0.02
+                    seen, pauses = event.version, backoff(0.02, 0.5, factor=1.5)
                     yield event
             if ended:
                 return
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.5, 0.5)
+            await asyncio.sleep(next(pauses))
 
     def value(self, ended: Ended) -> R:
         """The result of a task that ended so. Raises TaskFailed or TaskCancelled."""

@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import backoff, jitter
 from holdfast.postgres.connections import DRIVER_ERRORS, Address, connect
 
 log = logging.getLogger("holdfast.wakeups")
@@ -109,8 +109,7 @@ class PostgresEars:
             ear.woken.set()
 
     async def _listen(self) -> None:
-        pause, longest = reconnect_seconds
-        told = False
+        pauses, told = backoff(*reconnect_seconds), False
         while True:
             try:
                 await self._listen_once()
@@ -119,10 +118,9 @@ class PostgresEars:
                     log.warning("wake-ups are not heard; polling goes on", extra={"error": str(error)})
                 told = True
             if self._hears:
-                pause, told = reconnect_seconds[0], False
+                pauses, told = backoff(*reconnect_seconds), False
             self._hears = False
-            await asyncio.sleep(pause * CHANCE.uniform(0.5, 1.5))
-            pause = min(pause * 2, longest)
+            await asyncio.sleep(next(pauses))
 
     async def _listen_once(self) -> None:
         """One connection, from its opening until it does not hear itself any more."""
@@ -147,7 +145,7 @@ class PostgresEars:
                     self._wake_all()
                 await self._forget()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(test_every_seconds * CHANCE.uniform(0.8, 1.2)):
+                    async with asyncio.timeout(jitter(test_every_seconds, 0.2)):
                         await cut.wait()
                         raise ConnectionResetError("the connection was closed")
         finally:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import backoff, jitter
 from holdfast.engine.store.calls import Calls
 from holdfast.wakeups.queue import Queue, said
 
@@ -88,25 +88,19 @@ class Publisher:
 async def publish_on(wakings: Wakings, queue: Queue, every: timedelta = publish_every) -> None:
     """Publish until cancelled. A queue or a database that is away is asked again; nothing stops it."""
     publisher = Publisher(wakings, queue)
-    pause, told = every, False
+    pauses, told = backoff(every.total_seconds() * 2, longest_pause.total_seconds()), False
     async with queue:
         while True:
             try:
                 sent = await publisher.publish()
-                more = sent >= taken_at_once
             except Exception as error:  # whatever it is, workers look for themselves meanwhile
                 if not told:
                     log.warning("wake-ups are not published; polling goes on", extra={"error": said(error)})
-                more, told = False, True
-                pause = min(pause * 2, longest_pause)
+                told, pause = True, next(pauses)
             else:
-                pause = every
+                pauses = backoff(every.total_seconds() * 2, longest_pause.total_seconds())
+                pause = 0 if sent >= taken_at_once else jitter(every.total_seconds())
                 if told and sent:  # with nothing to send the queue was not asked
                     log.info("wake-ups are published again")
                     told = False
-            await asyncio.sleep(0 if more else jittered(pause))
-
-
-def jittered(pause: timedelta) -> float:
-    """All processes lost the queue at the same moment; they need not ask at the same moment."""
-    return pause.total_seconds() * CHANCE.uniform(0.7, 1.3)
+            await asyncio.sleep(pause)

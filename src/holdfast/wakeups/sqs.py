@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import backoff, doubled, jitter
 from holdfast.wakeups.queue import Message, Queue, longest_poll_seconds, said
 
 log = logging.getLogger("holdfast.wakeups")
@@ -108,7 +108,7 @@ class SqsWakeups:
                         await self._let_go()
 
     async def _listen(self) -> None:
-        pause, longest = reconnect_seconds
+        pauses = backoff(*reconnect_seconds)
         while True:
             try:
                 # A receiving that was begun is not broken off: what it would have brought were hidden from everybody.
@@ -119,14 +119,13 @@ class SqsWakeups:
                 )
                 if not self._hears:
                     self._is_heard()
-                    pause = reconnect_seconds[0]
+                    pauses = backoff(*reconnect_seconds)
                 await self._hear(messages)
             except Exception as error:  # whatever it is, the next call may do better
                 if not self._told:
                     log.warning("wake-ups are not heard; polling goes on", extra={"error": said(error)})
                 self._hears, self._told = False, True
-                await asyncio.sleep(pause * CHANCE.uniform(0.5, 1.5))
-                pause = min(pause * 2, longest)
+                await asyncio.sleep(next(pauses))
 
     def _is_heard(self) -> None:
         if self._told:
@@ -231,4 +230,4 @@ class SqsWakeups:
 
 def hidden_for(message: Message) -> float:
     first, longest = hand_on_seconds
-    return float(min(first * 2 ** min(message.received - 1, 10), longest)) * CHANCE.uniform(0.75, 1.25)
+    return jitter(doubled(first, message.received - 1, longest), 0.25)

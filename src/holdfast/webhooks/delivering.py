@@ -8,7 +8,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.remote.fetch.guard import Guard
 from holdfast.webhooks import Taken, Webhooks
 
@@ -55,7 +55,7 @@ class Deliverer:
 
     async def rest(self, pause: timedelta) -> None:
         """Wait a while, or until something that was in flight has landed."""
-        seconds = pause.total_seconds() * CHANCE.uniform(0.7, 1.3)
+        seconds = jitter(pause.total_seconds())
         if self.in_flight:
             await asyncio.wait(self.in_flight, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         else:

@@ -13,7 +13,8 @@ from standardwebhooks.webhooks import Webhook
 from holdfast.errors import Failure, RequestInvalid, Transient
 from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.guard import Guard
-from holdfast.remote.fetch.web import PORTS, ask, checked, wait_of
+from holdfast.remote.fetch.web import PORTS, ask, checked
+from holdfast.remote.retry_after import retry_after
 from holdfast.webhooks import Sent, Taken
 
 whole_seconds = 15.0
@@ -64,7 +65,7 @@ async def outcome(answer: httpx.Response) -> Sent:
             break
     said = text[:answer_most_bytes].decode(errors="replace").strip()
     moved = " Redirects are not followed." if answer.has_redirect_location else ""
-    return Sent(status, f"{status} {answer.reason_phrase}.{moved} {said}".strip(), wait_of(answer))
+    return Sent(status, f"{status} {answer.reason_phrase}.{moved} {said}".strip(), retry_after(answer.headers))
 
 
 async def check_url(url: str, guard: Guard) -> None:

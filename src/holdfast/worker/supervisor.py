@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import backoff, jitter
 from holdfast.engine.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
 from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, RequestInvalid
 from holdfast.sdk.attempt import RELEASED
@@ -163,7 +163,7 @@ class Supervisor:
 
     async def _mind(self, child: Child | None = None, listening: asyncio.Task[int] | None = None) -> None:
         """Keep one runner going: the one given first, then its successors."""
-        pause, longest = restart_seconds
+        pauses, longest = backoff(*restart_seconds), restart_seconds[1]
         while not self._leaving.is_set():
             if child is None or listening is None:
                 try:
@@ -192,13 +192,12 @@ class Supervisor:
             self.children.pop(child.worker, None)
             await self._bury(child, code)
             if child.has_begun:  # it is not the start that fails
-                pause = restart_seconds[0]
+                pauses = backoff(*restart_seconds)
             child = None
             if not self._leaving.is_set():
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause * CHANCE.uniform(0.7, 1.3)):
+                    async with asyncio.timeout(next(pauses)):
                         await self._leaving.wait()
-                pause = min(pause * 2, longest)
 
     async def _until_gone(self, child: Child, listening: asyncio.Task[int]) -> int:
         """Its exit code. Told to leave, it has its time; then it is ended."""
@@ -244,15 +243,14 @@ class Supervisor:
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """The answer, however long the database is away; but whoever leaves does not wait for ever."""
-        started, pause = time.monotonic(), 0.05
+        started, pauses = time.monotonic(), backoff(0.05, 1.0)
         while True:
             try:
                 return await ask()
             except DatabaseError:
                 if self._leaving.is_set() and time.monotonic() - started > self.plan.lease_seconds:
                     return None  # the leases run out by themselves
-                await asyncio.sleep(pause * CHANCE.uniform(0.5, 1.5))
-                pause = min(pause * 2, 1.0)
+                await asyncio.sleep(next(pauses))
             except HoldfastError as error:  # refused for good; the leases run out by themselves
                 log.error("what a runner held could not be given back", extra={"error": str(error)})
                 return None
@@ -297,7 +295,7 @@ class Supervisor:
         """Keep the leases, three times before they would end."""
         late = False
         while True:
-            await asyncio.sleep(self.plan.lease_seconds / (12 if late else 3) * CHANCE.uniform(0.85, 1.0))
+            await asyncio.sleep(jitter(self.plan.lease_seconds / (12 if late else 3) * 0.925, 0.08))
             try:
                 async with asyncio.timeout(self.plan.lease_seconds / 4):
                     await self._beat_once()
@@ -382,7 +380,7 @@ class Supervisor:
 
     async def _greet(self) -> None:
         while True:
-            await asyncio.sleep(hello_every_seconds * CHANCE.uniform(0.8, 1.2))
+            await asyncio.sleep(jitter(hello_every_seconds, 0.2))
             for child in list(self.children.values()):
                 with contextlib.suppress(HoldfastError):
                     await self._hello(child)

@@ -255,7 +255,8 @@ def answer(status: int, **headers: str) -> httpx.HTTPStatusError:
     [
         (answer(429, retry_after="30"), "RateLimited", 30),
         (answer(429), "RateLimited", None),
-        (answer(503, retry_after="5"), "RateLimited", 5),
+        (answer(503, retry_after="5"), "Transient", 5),
+        (answer(409), "Transient", None),
         (answer(503), "Transient", None),
         (answer(500), "Transient", None),
         (answer(408), "Transient", None),

@@ -17,7 +17,7 @@ from holdfast.engine.task import Category, Json
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.batch.provider import CannotCancel, Ended, Input, Job, Provider, Result, Running, Usage
-from holdfast.remote.retry_after import wait_said
+from holdfast.remote.retry_after import retry_wait
 from holdfast.settings import vendor_variable
 
 T = TypeVar("T")
@@ -320,7 +320,7 @@ def refusal_of(error: Any) -> Failure:
     told, answer = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
     code, message, status = code_of(error), told.get("Message") or "", answer.get("HTTPStatusCode") or 0
     said = f"Amazon answers {code}: {message}"
-    wait = wait_said(answer.get("HTTPHeaders") or {})
+    wait = retry_wait(answer.get("HTTPHeaders") or {})
     if code in SLOW_DOWN or status == 429:
         return RateLimited(said, code=code, retry_after=wait)
     if code in ("BadRequestException", "LimitExceededException"):

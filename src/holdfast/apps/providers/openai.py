@@ -19,7 +19,7 @@ from holdfast.engine.task import Category, Json
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.batch.provider import CannotTell, Ended, Input, Job, Provider, Result, Running, Usage
-from holdfast.remote.http_errors import SPENT_UP, as_json, category_of, redacted, told
+from holdfast.remote.http_errors import SPENT_UP, as_json, category_of, error_in, redacted
 from holdfast.remote.models import DEFAULT_SERVER
 from holdfast.settings import vendor_variable
 
@@ -290,8 +290,8 @@ def why(status: str, batch: Mapping[str, Any]) -> tuple[str | None, Category | N
     if status != "failed":
         return f"The batch was {status}." if status == "cancelled" else "The batch did not end in time.", "Transient"
     errors = [error for error in as_object(batch.get("errors")).get("data") or () if isinstance(error, dict)]
-    words = [f"line {one['line']}: {told(one)[1]}" if one.get("line") else told(one)[1] for one in errors]
-    code = next((code for one in errors if (code := told(one)[0])), None)
+    words = [f"line {one['line']}: {error_in(one)[1]}" if one.get("line") else error_in(one)[1] for one in errors]
+    code = next((code for one in errors if (code := error_in(one)[0])), None)
     category: Category = "RateLimited" if code in WAITS else "Fatal" if code in SPENT_UP else "SchemaInvalid"
     return redacted(f"The batch was refused: {'; '.join(words[:5]) or code or 'nobody says why'}")[:1000], category
 
@@ -307,7 +307,7 @@ def result_of(line: Line, model: str | None) -> Result | None:
     if response and 200 <= status < 300:
         return completion(key, response.get("body"), model)
     body = as_object(response.get("body"))
-    code, words = told(as_object(said.get("error")) or body, str(response.get("body") or ""))
+    code, words = error_in(as_object(said.get("error")) or body, str(response.get("body") or ""))
     category = category_of(status, code) if status else "Fatal" if code in SPENT_UP else "Transient"
     error = redacted(words)[:1000] or code or (f"It was answered {status}." if status else "It has no answer.")
     return Result(key, error=error, category=category, usage=usage_of(body, model))

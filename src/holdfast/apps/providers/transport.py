@@ -18,7 +18,7 @@ from holdfast.engine.task import Json
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.remote.certificates import certificates
 from holdfast.remote.http_errors import as_json, redacted, refusal
-from holdfast.remote.retry_after import wait_asked
+from holdfast.remote.retry_after import retry_after
 
 if TYPE_CHECKING:
     import httpx
@@ -47,7 +47,7 @@ class Answer:
     @property
     def again_in(self) -> timedelta | None:
         """When to ask again, if the server says so."""
-        return wait_asked(self.headers)
+        return retry_after(self.headers)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import asyncpg
 import asyncpg.pool
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import jitter
 from holdfast.engine.store import encode
 from holdfast.errors import DatabaseError, DatabaseUnreachable
 from holdfast.postgres.connections import DRIVER_ERRORS
@@ -71,7 +71,7 @@ class Calls:
             except DRIVER_ERRORS as error:
                 if call == calls_at_most or not repeatable or self._is_theirs:
                     raise encode.unreachable(error) from error
-            await asyncio.sleep(CHANCE.uniform(0, 0.02 * 2**call))
+            await asyncio.sleep(jitter(0.01 * 2**call, 1.0))
         raise DatabaseUnreachable  # pragma: no cover - the last call has returned or raised
 
     async def _fetch(self, query: str, arguments: tuple[Any, ...], within: float | None) -> list[asyncpg.Record]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import backoff, jitter
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Move, Moves
 from holdfast.errors import DatabaseError, DatabaseUnreachable
@@ -75,7 +75,7 @@ class Feed:
                 except DatabaseUnreachable:
                     if not wait:
                         raise
-                    await self._rest(outage_seconds)
+                    await asyncio.sleep(jitter(outage_seconds))
                     continue
                 cursor = look.cursor
                 yield look
@@ -109,7 +109,7 @@ class Feed:
     async def _beat(self) -> None:
         """Wake everybody when the end of the feed has moved. The first look is always news: who knows since when."""
         end: str | None = None
-        pause = poll_fastest_seconds
+        pauses = backoff(poll_fastest_seconds, poll_slowest_seconds, factor=poll_slowing)
         while True:
             before = end
             try:
@@ -117,15 +117,10 @@ class Feed:
             except (DatabaseError, *DRIVER_ERRORS):
                 end = None  # whoever looks is told why; when it answers again, that is news
             if end != before:
-                pause = poll_fastest_seconds
+                pauses = backoff(poll_fastest_seconds, poll_slowest_seconds, factor=poll_slowing)
                 self._tell()
-            else:
-                pause = min(pause * poll_slowing, poll_slowest_seconds)
-            await self._rest(pause)
+            await asyncio.sleep(next(pauses))
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
-
-    async def _rest(self, seconds: float) -> None:
-        await asyncio.sleep(CHANCE.uniform(0.5, 1) * seconds)

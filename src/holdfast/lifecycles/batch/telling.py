@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from holdfast.backoff import CHANCE
+from holdfast.backoff import doubled, jitter
 from holdfast.engine.task import Cancelled, Later, Outcome
 from holdfast.errors import Failure, RateLimited
 from holdfast.execution.attempt import Attempt
@@ -96,12 +96,12 @@ class Telling:
 
     def pause(self, job: JobRow) -> timedelta:
         """Longer with each failure in a row."""
-        doubled = self.provider.poll_every * float(2 ** min(job.transient_failures, 10))
-        return min(doubled, longest_pause)
+        first, longest = self.provider.poll_every.total_seconds(), longest_pause.total_seconds()
+        return timedelta(seconds=doubled(first, job.transient_failures, longest))
 
     def every(self) -> float:
         """How long until a job is asked about again: a little different for each, so that they spread."""
-        return self.provider.poll_every.total_seconds() * CHANCE.uniform(0.95, 1.05)
+        return jitter(self.provider.poll_every.total_seconds(), 0.05)
 
     def later(self) -> Outcome:
         """When the first of the open jobs is due, and what is waited for until then."""

@@ -25,7 +25,7 @@ from holdfast.errors import (
     Transient,
 )
 from holdfast.execution.context import usage
-from holdfast.remote.retry_after import wait_said
+from holdfast.remote.http_errors import failure_for
 
 Kind = Literal["", "RateLimited", "Transient", "SchemaInvalid", "Fatal"]
 Mapped = Mapping[type[Exception], type[Failure]]
@@ -87,7 +87,7 @@ def result_from_exception(error: Exception, mapped: Mapped | None = None) -> Env
     failure = failure_from(error, mapped) or Transient(said(error), code=type(error).__name__)
     envelope = Envelope(status="error", error_kind=failure.category or "Transient", message=failure.message)
     envelope["code"] = failure.code
-    if isinstance(failure, RateLimited) and failure.retry_after is not None:
+    if failure.retry_after is not None:
         envelope["retry_after"] = parse_duration(failure.retry_after).total_seconds()
     return envelope
 
@@ -108,20 +108,9 @@ def failure_from(error: Exception, mapped: Mapped | None = None) -> Failure | No
 
 
 def from_answer(answer: httpx.Response) -> Failure:
-    """What a server's refusal stands for."""
-    said = f"{answer.request.url.host} answered {answer.status_code} {answer.reason_phrase}".strip() + "."
-    code = f"http-{answer.status_code}"
-    waiting = wait_said(answer.headers)
-    match answer.status_code:
-        case 429:
-            return RateLimited(said, code=code, retry_after=waiting)
-        case 503 if waiting is not None:
-            return RateLimited(said, code=code, retry_after=waiting)
-        case 400 | 413 | 415 | 422:
-            return SchemaInvalid(said, code=code)
-        case status if status in (408, 425) or status >= 500:
-            return Transient(said, code=code)
-    return Fatal(said, code=code)
+    """The failure that a server's refusal is."""
+    message = f"{answer.request.url.host} answered {answer.status_code} {answer.reason_phrase}".strip() + "."
+    return failure_for(answer.status_code, message, answer.headers, code=f"http-{answer.status_code}")
 
 
 def is_envelope(value: object) -> bool:

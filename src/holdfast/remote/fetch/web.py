@@ -5,20 +5,18 @@ TLS, which checks the certificate against it. No proxy is used, as one would res
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
 
-from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
+from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.counted import Counted, Fetched, piece_bytes
 from holdfast.remote.fetch.guard import Guard, refused
+from holdfast.remote.http_errors import category_of, failure_for
 
 whole_seconds = 300.0
 TIMEOUT = httpx.Timeout(30, connect=10)
@@ -26,7 +24,7 @@ HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "holdfa
 PORTS = {"http": 80, "https": 443}
 redirects_most = 5
 tried_most = 4  # addresses of one host
-wait_most = timedelta(days=1)
+CODES = {401: "forbidden", 403: "forbidden", 404: "missing", 410: "missing", 429: "rate-limited"}
 
 
 async def read_web(uri: str, target: Path, guard: Guard, counted: Counted) -> Fetched:
@@ -138,39 +136,10 @@ async def receive(answer: httpx.Response, target: Path, counted: Counted) -> Fet
 
 
 def failure_of(answer: httpx.Response) -> Failure | None:
-    """What an answer means that is not the document."""
+    """The failure that an answer is which does not hold the document."""
     status = answer.status_code
-    said = f"{answer.request.headers['Host']} answers {status} {answer.reason_phrase}".rstrip() + "."
-    wait = wait_of(answer)
-    if status == 429 or (status == 503 and wait is not None):
-        return RateLimited(said, code="rate-limited", retry_after=wait)
-    if status == 408 or status >= 500:
-        return Transient(said, code="server-error")
-    if status in (404, 410):
-        return Fatal(said, code="missing")
-    if status in (401, 403):
-        return Fatal(said, code="forbidden")
-    if status == 206 or not answer.is_success:
-        return Fatal(said, code="refused")
-    return None
-
-
-def wait_of(answer: httpx.Response) -> timedelta | None:
-    """How long to wait, by Retry-After: in seconds, or until a date by the server's own clock."""
-    said = answer.headers.get("Retry-After", "").strip()
-    if re.fullmatch("[0-9]+", said):
-        wait = timedelta(seconds=int(said[:9])) if len(said) < 10 else wait_most
-    else:
-        until = as_time(said)
-        if until is None:
-            return None
-        wait = until - (as_time(answer.headers.get("Date", "")) or datetime.now(UTC))
-    return min(max(wait, timedelta(0)), wait_most)
-
-
-def as_time(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
+    if answer.is_success and status != 206:  # a part of it is not what was asked for
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    message = f"{answer.request.headers['Host']} answers {status} {answer.reason_phrase}".rstrip() + "."
+    code = CODES.get(status, "server-error" if category_of(status) == "Transient" else "refused")
+    return failure_for(status, message, answer.headers, code=code)
