@@ -82,7 +82,7 @@ class Questions(Calls):
         self, owner: str | None = None, *, after: UUID | None = None, limit: int = 50, task: UUID | None = None
     ) -> list[Question]:
         """Questions that somebody waits for, the oldest first."""
-        rows = await self._rows("select * from holdfast.approvals($1, $2, $3, $4)", owner, after, limit, task)
+        rows = await self._rows("select * from holdfast.questions($1, $2, $3, $4)", owner, after, limit, task)
         return [encode.known(Question, row) for row in rows]
 
     async def forget(self) -> int:

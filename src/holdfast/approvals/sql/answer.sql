@@ -120,7 +120,7 @@ begin
 end $$;
 
 -- Questions that somebody waits for, the oldest first: of one owner, or of all. No secret is among it.
-create or replace function holdfast.approvals(
+create or replace function holdfast.questions(
   p_owner text default null, p_after uuid default null, p_limit int default 50, p_task uuid default null)
 returns table (id uuid, task_id uuid, lifecycle text, name text, owner text, step text, question text,
                asked_at timestamptz, until timestamptz)
@@ -136,4 +136,4 @@ as $$
 $$;
 
 grant execute on function holdfast.answer(jsonb, text, bytea, uuid, text, text), holdfast.read_question(bytea),
-  holdfast.approvals(text, uuid, int, uuid) to holdfast_app;
+  holdfast.questions(text, uuid, int, uuid) to holdfast_app;

@@ -3,7 +3,7 @@
 -- there for as long as its reason is. Called by the inbox. Takes no lock.
 
 -- By kind, and within it by id or name; of one owner, or of all. `after` is the id of the last one that was seen.
-create or replace function holdfast.attention(p_owner text default null, p_after text default null, p_limit int default 50)
+create or replace function holdfast.waiting(p_owner text default null, p_after text default null, p_limit int default 50)
 returns table (id text, kind text, task_id uuid, name text, owner text, since timestamptz, until timestamptz, why text,
                acts text, command text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -28,7 +28,7 @@ begin
   select * from (
     select 'question:' || q.id as id, 'question' as kind, q.task_id, q.name, q.owner, q.asked_at, q.until, q.question,
            'owner', format('holdfast answer %s --step %s --approve', q.task_id, holdfast.shell_word(q.step))
-    from holdfast.approvals(p_owner, v_question, p_limit) q where v_kind in ('', 'question')
+    from holdfast.questions(p_owner, v_question, p_limit) q where v_kind in ('', 'question')
     union all
     (select 'schedule:' || s.name, 'schedule', s.last_task, s.name, s.owner, coalesce(s.next_at, s.error_at), s.try_at,
             'It is not started: ' || s.error, 'operator', 'holdfast cron show ' || s.name
@@ -85,4 +85,4 @@ create or replace function holdfast.shell_word(p_word text) returns text
 language sql immutable
 as $$ select case when p_word ~ '^[[:alnum:]_.:/-]+$' then p_word else '''' || replace(p_word, '''', '''\''''') || '''' end $$;
 
-grant execute on function holdfast.attention(text, text, int) to holdfast_app;
+grant execute on function holdfast.waiting(text, text, int) to holdfast_app;
