@@ -10,7 +10,7 @@ import pytest
 from holdfast.cli import watching
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Event, Failed, Later, Outcome, Partial, StepEvent
-from holdfast.lifecycles.dispatch.dags import NodeMove
+from holdfast.lifecycles.dispatch.store import NodeMove
 from holdfast.testing import Clock
 from tests.cli.conftest import Keyboard, Stage
 from tests.lifecycles.dispatch.graphs import FATAL, Running

@@ -13,7 +13,7 @@ from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Json, Lease, Submission
 from holdfast.lifecycles import SERVICES
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 
 NONSENSE: tuple[Json, ...] = (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}], str(uuid4()))
 

@@ -54,7 +54,7 @@ OF_INGESTION = [
     Mutant(
         "no item ever asks for its budget",
         "A run spends more than it may.",
-        f"{INGEST}/running.py",
+        f"{INGEST}/handlers.py",
         "BUDGETED[attempt] = await library.has_budget(attempt.lease.task_id)",
         "BUDGETED[attempt] = False",
         "promises",
@@ -63,7 +63,7 @@ OF_INGESTION = [
     Mutant(
         "a step does not move its item",
         "An item is where it was, whatever it has done.",
-        f"{INGEST}/running.py",
+        f"{INGEST}/handlers.py",
         "state = target if is_ahead(attempt, target) else None",
         "state = None",
         "promises",
@@ -72,7 +72,7 @@ OF_INGESTION = [
     Mutant(
         "a step of an item is run again",
         "What was done before a crash is done once more after it.",
-        f"{INGEST}/running.py",
+        f"{INGEST}/handlers.py",
         "known, result = await attempt.stored(target)\n",
         "known, result = await attempt.stored(target)\n    known = False\n",
         "promises",

@@ -8,7 +8,7 @@ VERDICT = f"{TESTS}/test_verdict.py"
 CANCEL = f"{TESTS}/test_cancel.py"
 CRASHES = f"{TESTS}/test_crashes.py"
 EFFECTS = f"{PIPELINE}/sql/effects.sql"
-RUNNING = f"{PIPELINE}/running.py"
+HANDLERS = f"{PIPELINE}/handlers.py"
 
 OF_PIPELINES = [
     Mutant(
@@ -98,7 +98,7 @@ OF_PIPELINES = [
     Mutant(
         "a failure ends the job",
         "One failed stage ends all of them.",
-        RUNNING,
+        HANDLERS,
         'if outcome.category in (None, "Transient") and row.failures + 1 < most:',
         "if True:",
         "promises",
@@ -107,7 +107,7 @@ OF_PIPELINES = [
     Mutant(
         "tries of all stages are counted together",
         "A stage has fewer tries because another had failed.",
-        RUNNING,
+        HANDLERS,
         "row.failures + 1 < most",
         "lease.attempt < most",
         "promises",
@@ -116,7 +116,7 @@ OF_PIPELINES = [
     Mutant(
         "a stage that is done runs again",
         "What was done before a crash is done once more after it.",
-        RUNNING,
+        HANDLERS,
         "if not row.is_done:",
         "if True:",
         "promises",
@@ -125,7 +125,7 @@ OF_PIPELINES = [
     Mutant(
         "it is never too late to cancel",
         "A job whose stages are all done is cancelled.",
-        RUNNING,
+        HANDLERS,
         "if row is not rows[-1] or (await self.verdict()).state is None:",
         "if True:",
         "promises",
@@ -134,7 +134,7 @@ OF_PIPELINES = [
     Mutant(
         "whoever needs a failed stage runs",
         "A stage runs without what it needs.",
-        RUNNING,
+        HANDLERS,
         "if (status := self.status(need)) not in WELL:",
         'if (status := self.status(need)) == "never":',
         "promises",

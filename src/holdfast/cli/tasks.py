@@ -130,7 +130,7 @@ def retry(
     async def question(store: "Store") -> "tuple[UUID, UUID, dict[UUID, UUID]]":
         found = await find(store, task)
         if (await store.read(found))["lifecycle"] == "dag" and from_step is None and value is None:
-            from holdfast.lifecycles.dispatch.dags import Dags
+            from holdfast.lifecycles.dispatch.store import Dags
 
             return found, await Dags.over(store).retry(found, by=caller()), {}
         if dependents:

@@ -24,7 +24,7 @@ from holdfast.cli.options import Json, Timeout
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
     from holdfast.engine.task import Event, Explanation, StepEvent
-    from holdfast.lifecycles.dispatch.dags import NodeMove
+    from holdfast.lifecycles.dispatch.store import NodeMove
 
 EXIT_CODES = {"done": 0, "failed": 1, "partial": 6, "cancelled": 7}
 TIMED_OUT = 124
@@ -132,7 +132,7 @@ class Nodes:
 
     async def look(self, run: UUID) -> "list[NodeMove]":
         """What has happened to them since the last look, in the order of time."""
-        from holdfast.lifecycles.dispatch.dags import Dags
+        from holdfast.lifecycles.dispatch.store import Dags
 
         dags = Dags.over(self._store)
         self.now = [node for one in await dags.read([run], nodes=True) for node in one["nodes"]]
@@ -170,7 +170,7 @@ def line(one: "Event | StepEvent") -> list[printing.Part]:
 async def say_run(store: "Store", run: str) -> None:
     """How each node of a run has ended."""
     from holdfast.cli.graphs import say_nodes
-    from holdfast.lifecycles.dispatch.dags import Dags
+    from holdfast.lifecycles.dispatch.store import Dags
 
     for one in await Dags.over(store).read([UUID(run)], nodes=True):
         say_nodes(one)

@@ -9,12 +9,12 @@ from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
-from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH
+from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
-from holdfast.lifecycles.ingest.library import Library
+from holdfast.lifecycles.ingest.store import Library
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.schedules import Schedules
 
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)

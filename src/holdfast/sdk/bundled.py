@@ -5,11 +5,9 @@ Each is imported by who offers it: only who wants it pays for what it imports.
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.lifecycles.ingest.declaration import INGEST_ITEM
-
 if TYPE_CHECKING:
-    from holdfast.sdk.dag import Dag
-    from holdfast.sdk.pipeline import Pipeline
+    from holdfast.lifecycles.dispatch.sdk import Dag
+    from holdfast.lifecycles.pipeline.sdk import Pipeline
 
 
 class Shipped:
@@ -17,11 +15,10 @@ class Shipped:
 
     def documents(self, kind: str = "documents") -> None:
         """Offer to ingest documents (`POST /ingest/runs`): workers of this application do."""
-        from holdfast.lifecycles.ingest.documents import Documents
+        from holdfast.apps.documents import offer
 
         app: Any = self
-        steps = Documents(lambda: app.settings)
-        app.task(name=kind, lifecycle=INGEST_ITEM.name, queue=INGEST_ITEM.queue)(steps.ingest)
+        offer(app, kind)
 
     def newsroom(self, name: str = "newsroom") -> "Pipeline":
         """Offer the newsroom: feeds are read, sorted, softened and summed up in a brief."""

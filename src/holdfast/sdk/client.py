@@ -28,17 +28,17 @@ from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.lifecycles.batch.provider import Provider
+from holdfast.lifecycles.dispatch.sdk import Graphs
+from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.remote.places import objects_of
 from holdfast.sdk import enqueue
 from holdfast.sdk.background import Background
 from holdfast.sdk.batch import Batch
 from holdfast.sdk.bundled import Shipped
 from holdfast.sdk.cron import Crons
-from holdfast.sdk.dag import Graphs
 from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.loading import LOADING, called_while_loading
-from holdfast.sdk.pipeline import Pipeline
 from holdfast.sdk.session import Opened, no_database
 from holdfast.sdk.shapes import Mounted, TaskMaker
 from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task

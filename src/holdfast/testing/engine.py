@@ -19,12 +19,12 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Completion, Done, Ended, Lease, Outcome
 from holdfast.errors import HoldfastError, TaskCancelled, TaskError, TaskFailed
 from holdfast.execution.attempt import Attempt
+from holdfast.lifecycles.dispatch.sdk import Dag
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
 from holdfast.sdk.client import EVERY, OPEN, Holdfast, all_pointed_at
-from holdfast.sdk.dag import Dag
 from holdfast.sdk.executor import BackendExecutor
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.task import Prepared, Task

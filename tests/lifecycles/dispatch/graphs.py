@@ -7,7 +7,7 @@ from uuid import UUID
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Lease, Outcome
-from holdfast.lifecycles.dispatch.dags import Dags
+from holdfast.lifecycles.dispatch.store import Dags
 from tests.promises.stage import MINUTE
 
 FATAL = Failed("Fatal", "no")

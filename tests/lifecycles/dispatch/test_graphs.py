@@ -12,7 +12,7 @@ import pytest
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Outcome, Policy, Submission
 from holdfast.errors import GraphCycle, KeyConflict, RequestInvalid
-from holdfast.lifecycles.dispatch.dags import Dags
+from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.testing import Clock, Database
 from tests.lifecycles.dispatch.graphs import FATAL, Running, shape
 from tests.promises.stage import MINUTE, state_of, until_somebody_waits_for_a_lock

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done
-from holdfast.lifecycles.dispatch.dags import Dags
+from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock, Database
 from tests.http.apps import app_over

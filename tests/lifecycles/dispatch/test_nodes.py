@@ -14,8 +14,8 @@ import pytest
 from holdfast import Fatal, Holdfast, Transient
 from holdfast.engine.task import Policy
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, TaskFailed
-from holdfast.lifecycles.dispatch.dags import Dags
-from holdfast.sdk.dag import Dag
+from holdfast.lifecycles.dispatch.sdk import Dag
+from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.testing.engine import Engine
 
 SEEN: list[Any] = []

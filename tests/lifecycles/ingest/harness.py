@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from holdfast.apps.documents.embedders import open_embedder
 from holdfast.engine.store.commands import Store
-from holdfast.lifecycles.ingest.library import Library
+from holdfast.lifecycles.ingest.store import Library
 from holdfast.objects import Objects
 from holdfast.remote.places import objects_of
 from holdfast.settings import Settings

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from holdfast.apps.documents.ingestion import Documents
 from holdfast.execution.context import current, usage
-from holdfast.lifecycles.ingest.documents import Documents
 
 METHODS = {
     "FETCHED": "fetch", "CONTENT_EXTRACTED": "extract", "CHUNKED": "chunk", "EMBEDDED": "embed",

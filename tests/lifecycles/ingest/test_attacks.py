@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.engine.task import Done, Submission
 from holdfast.errors import LeaseLost, MoveRefused, RequestInvalid
-from holdfast.lifecycles.ingest.library import Passage
+from holdfast.lifecycles.ingest.store import Passage
 from tests.lifecycles.ingest.harness import Harness, harness_of
 from tests.promises.stage import MINUTE
 

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from holdfast.apps.demo import ingest_papers
-from holdfast.lifecycles.ingest.library import Library
+from holdfast.lifecycles.ingest.store import Library
 from holdfast.testing.engine import Engine
 
 GOOD = ["charter.pdf", "harbour-log.docx", "kelp.md", "lighthouses.html", "tides.txt"]

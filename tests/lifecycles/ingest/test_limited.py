@@ -110,7 +110,7 @@ async def test_everybody_waits_for_one_word_of_the_provider_and_nobody_is_harmed
 async def test_what_was_paid_for_before_the_silence_is_not_paid_for_again(
     slow_harness: Harness, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.lifecycles.ingest.documents.embedded_at_once", 1)
+    monkeypatch.setattr("holdfast.apps.documents.ingestion.embedded_at_once", 1)
     await slow_harness.store.costs.set_price("house-model", 1_000_000, 0)
     text = "\n\n".join(f"## Part {place}\n\n" + f"Kelp number {place} grows. " * 60 for place in range(4))
     server.script += [None, slow_down(600)]

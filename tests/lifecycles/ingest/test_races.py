@@ -13,8 +13,8 @@ import pytest
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Cancelled, Checkpoint, Done, Lease, Submission
 from holdfast.errors import LeaseLost
-from holdfast.lifecycles.ingest.library import Hit, Library, Mode, Passage
-from holdfast.lifecycles.ingest.running import OVER_BUDGET
+from holdfast.lifecycles.ingest.handlers import OVER_BUDGET
+from holdfast.lifecycles.ingest.store import Hit, Library, Mode, Passage
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, meet, state_of, until_somebody_waits_for_a_lock
 

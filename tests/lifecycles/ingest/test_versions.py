@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from holdfast import Fatal
+from holdfast.apps.documents.ingestion import Documents
 from holdfast.engine.task import Cancelled, Checkpoint, Done, Failed, Lease
-from holdfast.lifecycles.ingest.documents import Documents
-from holdfast.lifecycles.ingest.library import Passage
+from holdfast.lifecycles.ingest.store import Passage
 from holdfast.sdk.handle import Handle
 from tests.lifecycles.ingest.app import hf
 from tests.lifecycles.ingest.harness import Harness, harness_of

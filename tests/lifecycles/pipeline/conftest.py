@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Lease
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.sdk.handle import Handle
 from holdfast.testing.engine import Engine
 from holdfast.testing.ran import Ran

@@ -11,7 +11,7 @@ from pydantic import Field
 from holdfast import Holdfast
 from holdfast.engine.params import ALL_KINDS, takes
 from holdfast.errors import AppInvalid, PayloadInvalid
-from holdfast.sdk.pipeline import Pipeline
+from holdfast.lifecycles.pipeline.sdk import Pipeline
 
 
 @pytest.fixture

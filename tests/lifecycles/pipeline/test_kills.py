@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 from tests.lifecycles.pipeline.app import NAMES
 from tests.lifecycles.pipeline.watched_app import hf, watched
 from tests.tiers import deep_after

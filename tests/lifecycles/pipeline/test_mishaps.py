@@ -9,10 +9,10 @@ import pytest
 
 from holdfast import Fatal, Holdfast, Transient, step
 from holdfast.engine.task import Checkpoint, Checkpointed
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.sdk import Pipeline
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.pipeline import Skip, keep_settings, problem
 from holdfast.sdk.attempt import RELEASED
-from holdfast.sdk.pipeline import Pipeline
 from holdfast.testing.engine import Engine
 
 RAN: Counter[str] = Counter()

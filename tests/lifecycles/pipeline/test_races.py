@@ -8,7 +8,7 @@ import pytest
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Checkpoint, Done, Lease
 from holdfast.errors import LeaseLost
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.testing import Database
 from tests.lifecycles.pipeline.app import ALL_ON, NAMES, hf, press
 from tests.promises.stage import MINUTE, meet

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Holdfast, step
-from holdfast.sdk.pipeline import Pipeline
+from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.testing.engine import Engine
 from tests.lifecycles.pipeline import app
 from tests.lifecycles.pipeline.app import ALL_ON, NAMES, RAN

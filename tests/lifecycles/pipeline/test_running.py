@@ -13,10 +13,10 @@ from examples.pipeline import menu
 from holdfast import Holdfast, Partial, progress, usage
 from holdfast.engine.task import Submission
 from holdfast.errors import StepInvalid
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.sdk import Pipeline
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.pipeline import keep_settings, output, problem
 from holdfast.remote.places import objects_of
-from holdfast.sdk.pipeline import Pipeline
 from holdfast.testing.engine import Engine
 
 RAN: Counter[str] = Counter()

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.errors import RequestInvalid
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.pipeline import keep_settings
 from holdfast.testing.engine import Engine
 from tests.lifecycles.pipeline import app

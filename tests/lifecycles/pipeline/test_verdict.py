@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.engine.task import Checkpoint, Done, Failed, Lease, Outcome, Partial, Submission
 from holdfast.errors import HoldfastError, LeaseLost, MoveRefused, RequestInvalid
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.testing import Database
 from tests.lifecycles.pipeline.app import ALL_ON, NAMES, hf, press
 

@@ -12,7 +12,7 @@ from holdfast.apps.providers.local.provider import Local
 from holdfast.apps.providers.local.words import samples
 from holdfast.execution.context import at_hand
 from holdfast.lifecycles.batch.batches import Batches
-from holdfast.lifecycles.ingest.library import Library
+from holdfast.lifecycles.ingest.store import Library
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 

@@ -13,7 +13,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.execution.context import at_hand
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
-from holdfast.lifecycles.ingest.library import Library
+from holdfast.lifecycles.ingest.store import Library
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 

@@ -39,7 +39,7 @@ from holdfast.apps.newsroom.topics import sort_articles
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.execution.context import current, progress, step
 from holdfast.execution.threads import in_thread
-from holdfast.lifecycles.pipeline.notes import Skip, keep_settings, output, problem
+from holdfast.lifecycles.pipeline.handlers import Skip, keep_settings, output, problem
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard

@@ -16,8 +16,8 @@ from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import OUTCOMES, Part, running_part
 from holdfast.http.problem import PROBLEMS
-from holdfast.lifecycles.dispatch.dags import Dags
 from holdfast.lifecycles.dispatch.declaration import DAG
+from holdfast.lifecycles.dispatch.store import Dags
 
 poll_after_ms = 1000
 

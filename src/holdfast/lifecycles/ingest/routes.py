@@ -25,7 +25,7 @@ from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM, STEPS
-from holdfast.lifecycles.ingest.library import Library, Mode
+from holdfast.lifecycles.ingest.store import Library, Mode
 from holdfast.objects import Objects
 
 files_at_most = 10_000

@@ -19,7 +19,7 @@ from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, running_part
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.objects import Objects
 
 output_lasting = timedelta(hours=1)

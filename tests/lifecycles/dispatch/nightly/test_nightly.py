@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.apps.nightly.sources import write_auctions, write_landings
-from holdfast.sdk.dag import Dag
+from holdfast.lifecycles.dispatch.sdk import Dag
 from holdfast.tables import read_table
 from holdfast.testing import Engine
 

@@ -11,10 +11,10 @@ from holdfast import Holdfast
 from holdfast.apps.newsroom.article import Thresholds
 from holdfast.apps.newsroom.feeds import odd_feed, shipped_feeds
 from holdfast.errors import RequestInvalid
-from holdfast.lifecycles.pipeline.jobs import Jobs
+from holdfast.lifecycles.pipeline.sdk import Pipeline
+from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.remote.places import objects_of
 from holdfast.sdk.client import all_pointed_at
-from holdfast.sdk.pipeline import Pipeline
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from holdfast.testing.ran import Ran

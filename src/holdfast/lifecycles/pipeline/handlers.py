@@ -7,12 +7,16 @@ the job goes on with those that do not need it.
 """
 
 import asyncio
+import contextlib
 import json
+import mimetypes
+import shutil
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -20,6 +24,7 @@ from holdfast.engine import values
 from holdfast.engine.params import parameters
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import patiently
+from holdfast.engine.store.encode import readable
 from holdfast.engine.task import Cancelled, Failed, Json, Later, Outcome, Partial
 from holdfast.errors import (
     Failure,
@@ -35,11 +40,101 @@ from holdfast.execution.attempt import ATTEMPT, Attempt
 from holdfast.execution.classify import Errors, outcome_of
 from holdfast.execution.context import at_hand, called, current
 from holdfast.execution.suspend import Leaving
-from holdfast.lifecycles.pipeline.jobs import Jobs, Row, Verdict
-from holdfast.lifecycles.pipeline.notes import NOTES, Notes, Skip
-from holdfast.lifecycles.pipeline.stages import Stage, Stages
+from holdfast.lifecycles.pipeline.store import Jobs, Row, Verdict
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
+
+if TYPE_CHECKING:
+    from holdfast.lifecycles.pipeline.sdk import Stage, Stages
+
+
+errors_at_most = 50
+longest_error = 500
+longest_output_name = 200
+
+
+class Skip(Exception):
+    """Raised by a stage that has nothing to do here: it counts as skipped, and this is the reason."""
+
+
+@dataclass
+class Notes:
+    """What one run of one stage has told so far."""
+
+    problems: list[str] = field(default_factory=list)
+    settings: dict[str, Json] = field(default_factory=dict)
+    outputs: dict[str, tuple[Path, str]] = field(default_factory=dict)
+    closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _folder: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where outputs lie until the stage is done."""
+        if self._folder is None:
+            self._folder = self.closing.enter_context(scratch())
+        return self._folder
+
+    def errors(self) -> list[str]:
+        """The problems, no more than one can read."""
+        told = self.problems[:errors_at_most]
+        left = len(self.problems) - len(told)
+        return [*told, f"... and {left} more"] if left else told
+
+    async def stored(self, objects: Objects, place: str) -> list[dict[str, Json]]:
+        """Put the outputs where objects live."""
+        kept = []
+        for name, (path, kind) in self.outputs.items():
+            found = await objects.put(f"{place}/{name}", path, content_type=kind)
+            kept.append({"name": name, "key": found.key, "bytes": found.bytes, "content_type": kind})
+        return kept
+
+
+NOTES: ContextVar[Notes | None] = ContextVar("holdfast_stage", default=None)
+
+
+def problem(message: object) -> None:
+    """Say that something did not succeed, and go on: the stage is `partial`, and its errors tell this."""
+    notes = NOTES.get()
+    if notes is not None:
+        notes.problems.append(readable(str(message)[:longest_error]))
+
+
+def output(name: str, content: str | bytes | Path, *, content_type: str | None = None) -> None:
+    """Keep a file with the job, under a name such as `brief.html`: its text, its bytes, or a file that is copied now.
+
+    It goes to the object store when the stage is done, and can be downloaded for thirty days. Raises StepInvalid.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or len(name) > longest_output_name or "\0" in name:
+        raise StepInvalid(f"{name!r} cannot be the name of an output.", fix="Write a short one, such as brief.html.")
+    notes = NOTES.get()
+    if notes is None:
+        return
+    if any(f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in notes.outputs):
+        raise StepInvalid(
+            f"The output {name!r} is written twice.", fix="Give each its own name, and none that of a folder."
+        )
+    path = notes.folder / str(len(notes.outputs))
+    if isinstance(content, Path):
+        shutil.copyfile(content, path)
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    kind = content_type or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    notes.outputs[name] = (
+        path,
+        f"{kind}; charset=utf-8" if isinstance(content, str) and "charset" not in kind else kind,
+    )
+
+
+def keep_settings(**settings: Any) -> None:
+    """Let the pipeline's jobs to come begin with these values, once this stage is done.
+
+    They are parameters of its stages. If the settings were changed by others since this job began, theirs stay.
+    """
+    notes = NOTES.get()
+    if notes is not None:
+        notes.settings |= settings
+
 
 inline_most_bytes = 64 * 1024
 surprises_at_most = 3  # as many as the engine allows of what nobody has put into a category
@@ -48,7 +143,7 @@ WELL = ("completed", "partial")
 
 
 async def run_job(
-    stages: Stages, objects: Callable[[], Objects], errors: Errors, params: Mapping[str, Json]
+    stages: "Stages", objects: Callable[[], Objects], errors: Errors, params: Mapping[str, Json]
 ) -> dict[str, Json] | Outcome:
     """Run what is left of the job that this worker holds. Raises Leaving, for whoever waits or is stopped."""
     current()
@@ -70,7 +165,7 @@ class JobRun:
 
     attempt: Attempt
     jobs: Jobs
-    stages: Stages
+    stages: "Stages"
     objects: Objects
     errors: Errors
     params: Mapping[str, Json]
@@ -140,7 +235,7 @@ class JobRun:
         """What is kept of a stage, whatever the case of its name: a release may write it otherwise."""
         return next((kept for name, kept in self.kept.items() if name.lower() == stage.lower()), None)
 
-    async def envelope(self, row: Row, stage: Stage, notes: Notes) -> dict[str, Json]:
+    async def envelope(self, row: Row, stage: "Stage", notes: Notes) -> dict[str, Json]:
         """What is kept of a stage: how it ended, and with what. Raises Leaving if it is to be tried again."""
         at = asyncio.current_task()
         assert at is not None  # noqa: S101
@@ -224,7 +319,7 @@ class JobRun:
                     raise Fatal(f"A parameter does not fit: {values.described(error)}.", code="params") from error
         return found
 
-    async def result(self, stage: Stage) -> Any:
+    async def result(self, stage: "Stage") -> Any:
         """What a stage gave, as its function returns it. Raises Fatal if it is gone."""
         kept = self.kept_of(stage.name)
         if "result_key" in kept:

@@ -25,8 +25,8 @@ from holdfast.errors import Fatal, ObjectMissing
 from holdfast.execution.context import at_hand, current, progress
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.ingest.declaration import STEPS
-from holdfast.lifecycles.ingest.library import Library, Passage
-from holdfast.lifecycles.ingest.running import run_parallel_steps, run_step, skip_step
+from holdfast.lifecycles.ingest.handlers import run_parallel_steps, run_step, skip_step
+from holdfast.lifecycles.ingest.store import Library, Passage
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
