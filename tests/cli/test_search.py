@@ -9,11 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.apps.documents.embedders import Embedder, open_embedder
+from holdfast.apps.documents.embedders import open_embedder
 from holdfast.cli.search import alike, excerpt, marked
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Checkpoint, Submission
-from holdfast.lifecycles.ingest.store import Library, Passage
+from holdfast.lifecycles.ingest.store import Embedder, Library, Passage
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard, Stage

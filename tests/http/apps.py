@@ -10,9 +10,9 @@ import asyncpg
 from fastapi import FastAPI
 
 from holdfast.api import make_app
-from holdfast.apps.documents.embedders import Embedder
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.feed import Feed
+from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.objects import Objects
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import uvicorn
 
 from holdfast.api import let_go, make_app
-from holdfast.apps.documents.embedders import Embedder
 from holdfast.engine.store.commands import Store
 from holdfast.engine.sweeper import sweep_on
 from holdfast.http.access import Guard
+from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.objects import Objects
 from holdfast.objects.local import Folder
 from holdfast.postgres.connections import Address, pooled

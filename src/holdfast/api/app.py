@@ -29,7 +29,6 @@ from holdfast.api import objects as files
 from holdfast.api.page import Work, describe, render_page, tasks_shown
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.approvals import routes as questions
-from holdfast.apps.documents.embedders import Embedder
 from holdfast.datasets import routes as datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.feed import Feed
@@ -44,6 +43,7 @@ from holdfast.lifecycles.batch import routes as batch
 from holdfast.lifecycles.dispatch import graph_routes as graphs
 from holdfast.lifecycles.dispatch import routes as dispatch
 from holdfast.lifecycles.ingest import routes as ingest
+from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.lifecycles.pipeline import routes as pipeline
 from holdfast.objects import Objects
 from holdfast.postgres.connections import Address

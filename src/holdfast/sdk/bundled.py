@@ -22,23 +22,17 @@ class Shipped:
 
     def newsroom(self, name: str = "newsroom") -> "Pipeline":
         """Offer the newsroom: feeds are read, sorted, softened and summed up in a brief."""
-        from holdfast.apps.newsroom import add_stages
+        from holdfast.apps.newsroom import offer
 
         app: Any = self
-        newsroom: Pipeline = app.pipeline(
-            name, title="Feeds are read, sorted, softened and summed up in a brief", timeout="15m"
-        )
-        add_stages(newsroom.stage, lambda: app.settings)
-        return newsroom
+        return offer(app, name)
 
     def nightly(self, name: str = "nightly") -> "Dag":
         """Offer the nightly graph: the papers of a harbour become two datasets, published together."""
-        from holdfast.apps.nightly import TITLE, WRITES, add_nodes
+        from holdfast.apps.nightly import offer
 
         app: Any = self
-        nightly: Dag = app.dag(name, title=TITLE, writes=WRITES, retries=2, timeout="15m")
-        add_nodes(nightly.task, lambda: app.settings)
-        return nightly
+        return offer(app, name)
 
     def providers(self) -> None:
         """Offer batches with all providers that come with Holdfast (`POST /batch/tasks`)."""

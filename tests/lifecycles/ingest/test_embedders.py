@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, step
-from holdfast.apps.documents.embedders import Embedder, is_installed, minilm, open_embedder, wordllama
+from holdfast.apps.documents.embedders import is_installed, minilm, open_embedder, wordllama
 from holdfast.apps.documents.embedders.minilm import MiniLM
 from holdfast.apps.documents.embedders.wordllama import WordLlama
 from holdfast.errors import Fatal, SchemaInvalid
+from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.settings import Settings
 from holdfast.testing import Engine
 

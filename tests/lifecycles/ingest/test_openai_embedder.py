@@ -8,8 +8,9 @@ import pytest
 from fastapi import Response
 
 from holdfast import Holdfast, step
-from holdfast.apps.documents.embedders import Embedder, is_installed, open_embedder, openai
+from holdfast.apps.documents.embedders import is_installed, open_embedder, openai
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
+from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.settings import Settings
 from holdfast.testing import Engine
 from tests.lifecycles.ingest.embedding_server import KEY, EmbeddingServer, embedding_server, refusal, vector

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from holdfast.apps.documents.embedders import Embedder, open_embedder
+from holdfast.apps.documents.embedders import open_embedder
 from holdfast.apps.documents.steps.chunk import chunk
 from holdfast.apps.documents.steps.entities import find_entities
 from holdfast.apps.documents.steps.extract import Extracted, extract
@@ -26,7 +26,7 @@ from holdfast.execution.context import at_hand, current, progress
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.lifecycles.ingest.handlers import run_parallel_steps, run_step, skip_step
-from holdfast.lifecycles.ingest.store import Library, Passage
+from holdfast.lifecycles.ingest.store import Embedder, Library, Passage
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -46,6 +46,10 @@ from holdfast.remote.fetch.guard import Guard
 from holdfast.remote.places import objects_of
 from holdfast.settings import Settings
 
+if TYPE_CHECKING:
+    from holdfast.lifecycles.pipeline.sdk import Pipeline
+    from holdfast.sdk.client import Holdfast
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Few = Annotated[int, Field(ge=1, le=20)]
 
@@ -62,16 +66,18 @@ def is_installed() -> bool:
     return all(find_spec(name) for name in NEEDED)
 
 
-def add_stages(stage: Callable[..., Any], settings: Callable[[], Settings]) -> None:
-    """Add the stages to a pipeline."""
-    newsroom = Newsroom(settings)
-    stage("INGEST")(newsroom.ingest)
-    stage("CLASSIFY")(newsroom.classify)
-    stage("NEUTRALIZE")(newsroom.neutralize)
-    stage("BRIEF")(newsroom.brief)
-    stage("SUMMARY")(newsroom.summary)
-    stage("EVALUATION", when="enable_evaluation")(newsroom.evaluation)
-    stage("OPTIMIZATION", when="enable_auto_optimize")(newsroom.optimization)
+def offer(app: "Holdfast", name: str = "newsroom") -> "Pipeline":
+    """A pipeline of this application. Raises AppInvalid."""
+    newsroom = Newsroom(lambda: app.settings)
+    pipeline = app.pipeline(name, title="Feeds are read, sorted, softened and summed up in a brief", timeout="15m")
+    pipeline.stage("INGEST")(newsroom.ingest)
+    pipeline.stage("CLASSIFY")(newsroom.classify)
+    pipeline.stage("NEUTRALIZE")(newsroom.neutralize)
+    pipeline.stage("BRIEF")(newsroom.brief)
+    pipeline.stage("SUMMARY")(newsroom.summary)
+    pipeline.stage("EVALUATION", when="enable_evaluation")(newsroom.evaluation)
+    pipeline.stage("OPTIMIZATION", when="enable_auto_optimize")(newsroom.optimization)
+    return pipeline
 
 
 class Newsroom:

@@ -29,8 +29,8 @@ from holdfast.settings import Settings
 if TYPE_CHECKING:
     import polars
 
-WRITES = ("prices", "boats")
-TITLE = "The harbour's papers become two datasets, published together"
+    from holdfast.lifecycles.dispatch.sdk import Dag
+    from holdfast.sdk.client import Holdfast
 
 Days = Annotated[int, Field(ge=1, le=366)]
 paper_most_bytes = 64 * 1024 * 1024
@@ -41,11 +41,16 @@ def is_installed() -> bool:
     return find_spec("polars") is not None
 
 
-def add_nodes(task: Callable[..., Any], settings: Callable[[], Settings]) -> None:
-    """Add the nodes to a graph."""
-    nightly = Nightly(settings)
+def offer(app: "Holdfast", name: str = "nightly") -> "Dag":
+    """A graph of this application. Raises AppInvalid."""
+    nightly = Nightly(lambda: app.settings)
+    dag = app.dag(
+        name, title="The harbour's papers become two datasets, published together", writes=("prices", "boats"),
+        retries=2, timeout="15m",
+    )  # fmt: skip
     for node in (nightly.calendar, nightly.landings, nightly.auctions, nightly.prices, nightly.boats, nightly.checked):
-        task(name=node.__name__)(node)
+        dag.task(name=node.__name__)(node)
+    return dag
 
 
 class Nightly:

@@ -14,7 +14,6 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
-from holdfast.apps.documents.embedders import Embedder
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Submission
@@ -25,7 +24,7 @@ from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM, STEPS
-from holdfast.lifecycles.ingest.store import Library, Mode
+from holdfast.lifecycles.ingest.store import Embedder, Library, Mode
 from holdfast.objects import Objects
 
 files_at_most = 10_000

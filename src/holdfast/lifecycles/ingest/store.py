@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from uuid import UUID
 
 from pydantic import PlainSerializer, PlainValidator
@@ -66,6 +66,24 @@ class Hit:
     text_rank: int | None
     vector_rank: int | None
     similarity: float | None
+
+
+class Embedder(Protocol):
+    """Makes vectors of one kind."""
+
+    @property
+    def name(self) -> str:
+        """Kept with every vector: those of different names are never compared."""
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers a vector has."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A vector of length 1 for each text, in their order.
+
+        What it took is told to `usage`. Raises RateLimited, Transient, SchemaInvalid or Fatal.
+        """
 
 
 class Library(Calls):

@@ -4,29 +4,10 @@ HOLDFAST_EMBEDDER chooses one of the modules here. Each brings its package or it
 used, so that a process that embeds nothing needs none of them.
 """
 
-from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Protocol
 
+from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.settings import Settings
-
-
-class Embedder(Protocol):
-    """Makes vectors of one kind."""
-
-    @property
-    def name(self) -> str:
-        """Kept with every vector: those of different names are never compared."""
-
-    @property
-    def dimensions(self) -> int:
-        """How many numbers a vector has."""
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A vector of length 1 for each text, in their order.
-
-        What it took is told to `usage`. Raises RateLimited, Transient, SchemaInvalid or Fatal.
-        """
 
 
 def open_embedder(settings: Settings) -> Embedder:
