@@ -14,13 +14,10 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.costs import Cost, Grouping, Price
-from holdfast.engine.store.keys import Principal
-from holdfast.http.access import Guarded, check_visible, needs, owned_by
+from holdfast.http.access import Guarded, Operator, Reader, check_visible, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name
 from holdfast.http.problem import PROBLEMS
-
-Reader = Annotated[Principal, needs("user", "operator")]
-Filter = Annotated[Name | None, Query()]
+from holdfast.http.shapes import Filter, Items
 
 
 def numeral(value: object) -> object:
@@ -61,9 +58,8 @@ class Spent(BaseModel):
     unpriced: int | None = None
 
 
-class Usages(BaseModel):
+class Usages(Items[Spent]):
     since: datetime | None
-    items: list[Spent]
 
 
 class TaskCost(BaseModel):
@@ -93,10 +89,6 @@ class PriceSeen(BaseModel):
     set_by: str
     set_at: datetime
     current: bool
-
-
-class Prices(BaseModel):
-    items: list[PriceSeen]
 
 
 def routes(store: Store) -> APIRouter:
@@ -134,17 +126,15 @@ def routes(store: Store) -> APIRouter:
         )
 
     @router.get("/prices", dependencies=[needs("user", "operator")])
-    async def prices() -> Prices:
+    async def prices() -> Items[PriceSeen]:
         """All prices: by model, the newest first."""
-        return Prices(items=[priced(one) for one in await store.costs.prices()])
+        return Items(items=[priced(one) for one in await store.costs.prices()])
 
     @router.put("/prices/{model:path}")
-    async def set_price(
-        model: Annotated[Name, Path()], asked: NewPrice, caller: Annotated[Principal, needs("operator")]
-    ) -> Prices:
+    async def set_price(model: Annotated[Name, Path()], asked: NewPrice, caller: Operator) -> Items[PriceSeen]:
         """Let a model cost so much from a moment on. What was recorded keeps its cost. Answers with its prices."""
         await store.costs.set_price(model, asked.in_cents, asked.out_cents, asked.since, by=caller.name)
-        return Prices(items=[priced(one) for one in await store.costs.prices(model)])
+        return Items(items=[priced(one) for one in await store.costs.prices(model)])
 
     return router
 

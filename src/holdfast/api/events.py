@@ -27,7 +27,7 @@ from holdfast.engine.store.feed import Feed
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Move
 from holdfast.errors import CursorGone, DatabaseError, KeyRefused, LifecycleUnknown, RequestInvalid
-from holdfast.http.access import Guard, Guarded, check_visible, needs, owned_by
+from holdfast.http.access import Guard, Guarded, Reader, check_visible, owned_by
 
 moves_at_once = 200
 quiet = timedelta(seconds=15)
@@ -36,8 +36,6 @@ tasks_at_most = 100
 streams_of_one_owner = 20
 streams_of_one_server = 200
 come_back_seconds = 30
-
-Reader = Annotated[Principal, needs("user", "operator")]
 
 log = logging.getLogger("holdfast.api")
 

@@ -13,21 +13,18 @@ from pydantic import BaseModel, Field
 from holdfast.attention import Wait, Waiting
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.inbox import Action, Entry, EntryFilter, Group, Handled, Handling, Refusal, WholeEntry
-from holdfast.engine.store.keys import Principal
-from holdfast.http.access import Guarded, needs, owned_by
+from holdfast.http.access import Guarded, Operator, Reader, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name, Text, Whole
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import CountedPage, Filter, Limit, Page
 
-Operator = Annotated[Principal, needs("operator")]
-User = Annotated[Principal, needs("user", "operator")]
-Filter = Annotated[Name | None, Query()]
 Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
 
 groups_shown = 100
 waiting_shown = 100
 
 
-class InboxPage(BaseModel):
+class InboxPage(CountedPage[Entry]):
     """Entries, newest first, and on the first page the open ones that fit by what they have in common.
 
     There, too, is what else waits for a person, unless a filter asks for failures only. A page may be short, even
@@ -36,17 +33,6 @@ class InboxPage(BaseModel):
 
     groups: list[Group] | None
     waiting: list[Wait] | None
-    items: list[Entry]
-    next: UUID | None
-    approx_count: int
-    capped: bool
-
-
-class WaitingPage(BaseModel):
-    """Questions, schedules and webhooks that wait for a person."""
-
-    items: list[Wait]
-    next: str | None
 
 
 class Retry(Body):
@@ -121,7 +107,7 @@ def routes(store: Store) -> APIRouter:
         owner: Filter = None,
         handled: Handled = "open",
         cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        limit: Limit = 50,
     ) -> InboxPage:
         """What failed for good, newest first; the first page also in groups that are alike."""
         which = EntryFilter(signature, category, lifecycle, name, step, owner)
@@ -135,13 +121,13 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("/waiting")
     async def list_waiting(
-        caller: User,
+        caller: Reader,
         owner: Filter = None,
         cursor: Annotated[Text | None, Query()] = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> WaitingPage:
+        limit: Limit = 50,
+    ) -> Page[Wait, str]:
         """Open questions, schedules whose start is refused, webhooks that do not arrive; for a user, their own."""
-        return WaitingPage(**vars(await waiting.waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)))
+        return Page(**vars(await waiting.waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)))
 
     @router.get("/{entry_id:uuid}", dependencies=[needs("operator")])
     async def entry(entry_id: UUID) -> WholeEntry:

@@ -3,7 +3,6 @@
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
 
 from holdfast.engine.lifecycle import render
 from holdfast.engine.lifecycle.model import Lifecycle
@@ -11,12 +10,9 @@ from holdfast.engine.store.commands import Store
 from holdfast.errors import LifecycleUnknown
 from holdfast.http.access import Guarded, needs
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import Items
 
 Format = Literal["json", "matrix", "mermaid", "svg"]
-
-
-class Lifecycles(BaseModel):
-    items: list[dict[str, Any]]
 
 
 def routes(store: Store) -> APIRouter:
@@ -29,9 +25,9 @@ def routes(store: Store) -> APIRouter:
     )
 
     @router.get("")
-    async def list_lifecycles() -> Lifecycles:
+    async def list_lifecycles() -> Items[dict[str, Any]]:
         """The newest version of each."""
-        return Lifecycles(items=[lifecycle.definition() for lifecycle in await store.lifecycles()])
+        return Items(items=[lifecycle.definition() for lifecycle in await store.lifecycles()])
 
     @router.get("/{name}", response_model=None, responses={404: {"description": "Not declared."}})
     async def read_lifecycle(name: str, format: Format = "json") -> Response | dict[str, Any]:  # noqa: A002

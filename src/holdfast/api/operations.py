@@ -9,9 +9,10 @@ from pydantic import BaseModel
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.store.records import Count, Queue, Worker
-from holdfast.http.access import Guarded, needs, owned_by
+from holdfast.http.access import Guarded, Operator, Reader, needs, owned_by
 from holdfast.http.fields import Name
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import Items, Paused
 
 QueueName = Annotated[Name, Path()]
 
@@ -29,38 +30,21 @@ class WorkerSeen(BaseModel):
     seen_at: datetime | None = None
 
 
-class Workers(BaseModel):
-    items: list[WorkerSeen]
-
-
-class Queues(BaseModel):
-    items: list[Queue]
-
-
-class Paused(BaseModel):
-    name: str
-    paused: bool
-
-
-class Counts(BaseModel):
-    items: list[Count]
-
-
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["operations"], route_class=Guarded, responses=PROBLEMS)
 
     @router.get("/workers")
-    async def workers(caller: Annotated[Principal, needs("user", "worker", "operator")]) -> Workers:
+    async def workers(caller: Annotated[Principal, needs("user", "worker", "operator")]) -> Items[WorkerSeen]:
         """Who has said hello and not goodbye; `live` if that was within the last half minute."""
-        return Workers(items=[show(worker, caller) for worker in await store.workers()])
+        return Items(items=[show(worker, caller) for worker in await store.workers()])
 
     @router.get("/queues", dependencies=[needs("user", "worker", "operator")])
-    async def queues() -> Queues:
+    async def queues() -> Items[Queue]:
         """What waits where, and since when. Counts stop at 10,000."""
-        return Queues(items=await store.queues())
+        return Items(items=await store.queues())
 
     @router.post("/queues/{name}/pause")
-    async def pause(name: QueueName, caller: Annotated[Principal, needs("operator")]) -> Paused:
+    async def pause(name: QueueName, caller: Operator) -> Paused:
         """Let nothing of this queue be claimed; what workers hold goes on."""
         await store.pause_queue(name, by=caller.name)
         return Paused(name=name, paused=True)
@@ -72,9 +56,9 @@ def routes(store: Store) -> APIRouter:
         return Paused(name=name, paused=False)
 
     @router.get("/stats")
-    async def stats(caller: Annotated[Principal, needs("user", "operator")]) -> Counts:
+    async def stats(caller: Reader) -> Items[Count]:
         """How many tasks are where; for a user, of their own."""
-        return Counts(items=await store.stats(owned_by(caller)))
+        return Items(items=await store.stats(owned_by(caller)))
 
     return router
 

@@ -4,50 +4,26 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import BaseModel, Field, StrictBool, model_validator
 
 from holdfast.engine.store.bulk import Action, Filters, Sample, Undone
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
 from holdfast.engine.store.records import Attempt, Link
 from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
-from holdfast.http.access import Guarded, check_visible, needs, owned_by
+from holdfast.http.access import Guarded, Reader, check_visible, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, Whole
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import CancelEffect, CountedPage, Filter, Items, Limit, cancel_task
 
-Filter = Annotated[Name | None, Query()]
-Reader = Annotated[Principal, needs("user", "operator")]
 Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
 Outcome = Literal["done", "partial", "failed", "cancelled"]
 
 
-class TaskPage(BaseModel):
-    """Newest first. A page may be short, even empty, and still have a `next`."""
-
-    items: list[dict[str, Any]]
-    next: UUID | None
-    approx_count: int
-    capped: bool
-
-
-class Events(BaseModel):
+class Events(Items[Event]):
     """The task's own moves, and what happened within its steps."""
 
-    items: list[Event]
     steps: list[StepEvent]
-
-
-class Steps(BaseModel):
-    items: list[Step]
-
-
-class Attempts(BaseModel):
-    items: list[Attempt]
-
-
-class Tree(BaseModel):
-    items: list[Link]
 
 
 class Awaited(Body):
@@ -56,16 +32,14 @@ class Awaited(Body):
     ids: Annotated[list[UUID], Field(min_length=1, max_length=1000, fail_fast=True)]
 
 
-class Outcomes(BaseModel):
+class Outcomes(Items[Ended]):
     """How those ended that have; `missing` are not there, or not the caller's."""
 
-    items: list[Ended]
     missing: list[UUID]
 
 
-class CancelEffect(BaseModel):
+class TaskCancel(CancelEffect):
     task_id: UUID
-    effect: Literal["cancelled", "requested", "too_late"]
     state: str
 
 
@@ -146,15 +120,15 @@ def routes(store: Store) -> APIRouter:
         tag: Filter = None,
         live: bool | None = None,
         cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> TaskPage:
+        limit: Limit = 50,
+    ) -> CountedPage[dict[str, Any]]:
         """Tasks that fit all filters, newest first. A user sees their own; `owner` is for operators."""
         mine = owned_by(caller)
         page = await store.list_tasks(
             lifecycle=lifecycle, state=state, actor=actor, outcome=outcome, queue=queue, name=name,
             owner=owner if mine is None else mine, tag=tag, live=live, cursor=cursor, limit=limit,
         )  # fmt: skip
-        return TaskPage(**vars(page))
+        return CountedPage(**vars(page))
 
     @beside.post("/bulk", status_code=202)
     async def bulk(asked: BulkRequest, caller: Reader) -> BulkAnswer:
@@ -190,16 +164,16 @@ def routes(store: Store) -> APIRouter:
         return Events(items=await store.events(task_id), steps=await store.step_events(task_id))
 
     @router.get("/{task_id}/steps")
-    async def steps(task_id: UUID, caller: Reader) -> Steps:
+    async def steps(task_id: UUID, caller: Reader) -> Items[Step]:
         """What is done of it, in the order in which it was."""
         await check_visible(store, caller, task_id)
-        return Steps(items=await store.steps(task_id))
+        return Items(items=await store.steps(task_id))
 
     @router.get("/{task_id}/attempts")
-    async def attempts(task_id: UUID, caller: Reader) -> Attempts:
+    async def attempts(task_id: UUID, caller: Reader) -> Items[Attempt]:
         """Who held it, and how that ended."""
         await check_visible(store, caller, task_id)
-        return Attempts(items=await store.attempts(task_id))
+        return Items(items=await store.attempts(task_id))
 
     @router.get("/{task_id}/why")
     async def why(task_id: UUID, caller: Reader) -> Explanation:
@@ -208,18 +182,18 @@ def routes(store: Store) -> APIRouter:
         return await store.explain(task_id)
 
     @router.get("/{task_id}/tree")
-    async def tree(task_id: UUID, caller: Reader) -> Tree:
+    async def tree(task_id: UUID, caller: Reader) -> Items[Link]:
         """Its children and parents, what it waits for and who for it, and its retries."""
         await check_visible(store, caller, task_id)
-        return Tree(items=await store.tree(task_id))
+        return Items(items=await store.tree(task_id))
 
     @router.post("/{task_id}/cancel", status_code=202)
-    async def cancel(task_id: UUID, caller: Reader, asked: Cancel | None = None) -> CancelEffect:
+    async def cancel(task_id: UUID, caller: Reader, asked: Cancel | None = None) -> TaskCancel:
         """Cancel it: at once, or when its worker hears of it."""
         await check_visible(store, caller, task_id)
-        effect: Any = await store.cancel(task_id, asked.reason if asked else None, by=caller.name)
+        effect = await cancel_task(store, task_id, asked, caller)
         found = await store.allowed(task_id)
-        return CancelEffect(task_id=task_id, effect=effect, state=found[0] if found else "")
+        return TaskCancel(task_id=task_id, effect=effect, state=found[0] if found else "")
 
     @router.post("/{task_id}/retry", status_code=201)
     async def retry(task_id: UUID, caller: Reader, asked: Retry | None = None) -> Retried:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
@@ -18,13 +18,12 @@ from holdfast.approvals import Question, Questions
 from holdfast.approvals.page import question_page, refusal_page
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
 from holdfast.errors import HoldfastError, QuestionError, RequestInvalid
-from holdfast.http.access import Guarded, body_most_bytes, needs, owned_by, read_json
+from holdfast.http.access import Guarded, Reader, body_most_bytes, owned_by, read_json
 from holdfast.http.fields import Body, Name, Text
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import Limit, Page, mark_repeated, page
 
-User = Annotated[Principal, needs("user", "operator")]
 Token = Annotated[str, Path(min_length=1, max_length=200)]
 FORM = "application/x-www-form-urlencoded"
 BY_LINK = "link"
@@ -60,7 +59,7 @@ class QuestionShown(BaseModel):
     answered_at: datetime | None
 
 
-class Told(BaseModel):
+class AnswerKept(BaseModel):
     """The answer counts."""
 
     state: Literal["answered"] = "answered"
@@ -89,11 +88,6 @@ class AnswerTaken(BaseModel):
     repeated: bool
 
 
-class Page(BaseModel):
-    items: list[Question]
-    next: UUID | None
-
-
 def routes(store: Store) -> APIRouter:
     """The list, and the links."""
     router = APIRouter(tags=["questions"], route_class=Guarded, responses=PROBLEMS)
@@ -101,23 +95,20 @@ def routes(store: Store) -> APIRouter:
     add_links(router, questions)
 
     @router.get("/api/v1/questions")
-    async def list_questions(
-        caller: User, cursor: UUID | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
-    ) -> Page:
+    async def list_questions(caller: Reader, cursor: UUID | None = None, limit: Limit = 50) -> Page[Question, UUID]:
         """Questions that somebody waits for, the oldest first; for a user, of their own tasks."""
         found = await questions.open(owned_by(caller), after=cursor, limit=limit)
-        return Page(items=found, next=found[-1].id if len(found) == limit else None)
+        return page(found, limit, lambda last: last.id)
 
     @router.post("/api/v1/questions/{task_id}/{step:path}", responses=REPLAYED)
     async def answer_question(
-        task_id: UUID, step: Name, asked: AnswerGiven, caller: User, response: Response
+        task_id: UUID, step: Name, asked: AnswerGiven, caller: Reader, response: Response
     ) -> AnswerTaken:
         """Answer a question. The same again is the same; another answer is refused."""
         owner = owned_by(caller)
-        told = await questions.answer(task_id, asked.value(), step=step, by=caller.name, owner=owner)
-        if told.repeated:
-            response.headers["Idempotency-Replayed"] = "true"
-        return AnswerTaken(task_id=told.task_id, step=told.step, repeated=told.repeated)
+        answered = await questions.answer(task_id, asked.value(), step=step, by=caller.name, owner=owner)
+        mark_repeated(response, answered.repeated)
+        return AnswerTaken(task_id=answered.task_id, step=answered.step, repeated=answered.repeated)
 
     return router
 
@@ -132,20 +123,21 @@ def add_links(router: APIRouter, questions: Questions) -> None:
             return refused(request, error)
         if wants_page(request):
             return question_page(shown)
-        told = QuestionShown(**{**vars(shown), "task": shown.name})
-        return JSONResponse(told.model_dump(mode="json"), headers=PRIVATE)
+        answer = QuestionShown(**{**vars(shown), "task": shown.name})
+        return JSONResponse(answer.model_dump(mode="json"), headers=PRIVATE)
 
-    @router.post("/answers/{token}", response_model=Told, openapi_extra=ANSWER, responses=REPLAYED)
+    @router.post("/answers/{token}", response_model=AnswerKept, openapi_extra=ANSWER, responses=REPLAYED)
     async def answer(token: Token, request: Request) -> Response:
         """Answer it: with any JSON, or with the page's form. The same again is the same; another answer is refused."""
         try:
-            told = await questions.answer_by_link(token, await read_answer(request), BY_LINK)
+            answered = await questions.answer_by_link(token, await read_answer(request), BY_LINK)
             if wants_page(request):
                 return question_page(await questions.read(token))
         except QuestionError as error:
             return refused(request, error)
-        replayed = {"Idempotency-Replayed": "true"} if told.repeated else {}
-        return JSONResponse(Told(step=told.step).model_dump(), headers={**PRIVATE, **replayed})
+        response = JSONResponse(AnswerKept(step=answered.step).model_dump(), headers=PRIVATE)
+        mark_repeated(response, answered.repeated)
+        return response
 
 
 def refused(request: Request, error: HoldfastError) -> Response:

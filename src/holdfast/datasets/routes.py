@@ -15,9 +15,10 @@ from holdfast.datasets import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatasetNotFound, RequestInvalid
-from holdfast.http.access import GuardedLong, needs, owned_by
+from holdfast.http.access import GuardedLong, Reader, Submitter, owned_by
 from holdfast.http.fields import Body, Name, Whole, sane
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import Limit, Page, page, server_address
 from holdfast.objects import Objects
 
 files_at_most = 10_000
@@ -25,7 +26,6 @@ files_in_a_page = 1000
 links_in_a_page = 100
 download_lasting = timedelta(hours=1)
 
-User = Annotated[Principal, needs("user", "operator")]
 Version = Annotated[Whole, Field(ge=1, le=2**31 - 1)]
 Chosen = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 After = Annotated[int, Query(ge=0, le=10**15)]
@@ -137,11 +137,6 @@ class WithFiles(Dataset):
     """The newest fifty, whatever became of them."""
 
 
-class Page(BaseModel):
-    items: list[Dataset]
-    next: str | None
-
-
 class Link(BaseModel):
     number: int
     name: str
@@ -191,7 +186,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     datasets = Datasets.over(store)
 
     @router.post("", status_code=201)
-    async def make(asked: NewDataset, caller: Annotated[Principal, needs("user")]) -> Made:
+    async def make(asked: NewDataset, caller: Submitter) -> Made:
         """Make a dataset, or its next version."""
         given = [one if isinstance(one, File) else File(uri=one) for one in [*asked.files, *asked.urls]]
         files = [one.model_dump(exclude_none=True) for one in given]
@@ -199,15 +194,13 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Made(dataset_id=dataset, version=version)
 
     @router.get("")
-    async def list_datasets(
-        caller: User, cursor: Name | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
-    ) -> Page:
+    async def list_datasets(caller: Reader, cursor: Name | None = None, limit: Limit = 50) -> Page[Dataset, str]:
         """Datasets, by name."""
         found = await datasets.find(owned_by(caller), after=cursor, limit=limit)
-        return Page(items=[Dataset(**one) for one in found], next=found[-1]["name"] if len(found) == limit else None)
+        return page([Dataset(**one) for one in found], limit, lambda last: last.name)
 
     @router.get("/{name}")
-    async def read(name: Name, caller: User, version: Chosen = None, after: After = 0) -> WithFiles:
+    async def read(name: Name, caller: Reader, version: Chosen = None, after: After = 0) -> WithFiles:
         """A dataset by its name or its id, in its current generation or in `version`: one snapshot of its files."""
         dataset = await named(datasets, name, caller)
         found = await datasets.read(None, dataset=dataset, version=version, after=after, limit=files_in_a_page)
@@ -215,7 +208,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
 
     @router.get("/{name}/downloads")
     async def downloads(
-        name: Name, request: Request, caller: User, version: Chosen = None, after: After = 0
+        name: Name, request: Request, caller: Reader, version: Chosen = None, after: After = 0
     ) -> Downloads:
         """Links to the files of one generation, a hundred at a time, good for an hour."""
         dataset = await named(datasets, name, caller)
@@ -229,19 +222,19 @@ def routes(store: Store, objects: Objects) -> APIRouter:
                 link = await objects.sign_download(
                     key, filename=saved.replace("/", "-"), now=now, lasting=download_lasting,
                     content_type=mimetypes.guess_type(saved)[0] or "application/octet-stream",
-                    server=str(request.base_url).rstrip("/"),
+                    server=server_address(request),
                 )  # fmt: skip
                 links.append(Link(number=one["number"], name=saved, bytes=one["bytes"], **vars(link)))
         return Downloads(dataset_id=dataset, version=found["version"], downloads=links, next=found["next"])
 
     @router.post("/{name}/cutover")
-    async def cutover(name: Name, asked: Cutover, caller: User) -> CutOver:
+    async def cutover(name: Name, asked: Cutover, caller: Reader) -> CutOver:
         """Let a generation be current. 409 `not-complete` unless all of it is written."""
         dataset = await named(datasets, name, caller)
         return CutOver(dataset_id=dataset, **await datasets.cutover(dataset, asked.version, caller.name))
 
     @router.post("/{name}/rollback")
-    async def rollback(name: Name, asked: Rollback, caller: User) -> RolledBack:
+    async def rollback(name: Name, asked: Rollback, caller: Reader) -> RolledBack:
         """Take a generation back: of the current one, the one before is current again; what is built is cancelled."""
         dataset = await named(datasets, name, caller)
         return RolledBack(dataset_id=dataset, **await datasets.rollback(dataset, asked.version, caller.name))

@@ -8,7 +8,7 @@ a revoked key is refused at once, by every server.
 
 import ipaddress
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Depends, Request, Response
@@ -71,6 +71,11 @@ class Needs:
 def needs(*roles: Role) -> Any:
     """What a route declares to be for these roles only; as a parameter it is the caller."""
     return Depends(Needs(roles))
+
+
+Submitter = Annotated[Principal, needs("user")]
+Reader = Annotated[Principal, needs("user", "operator")]
+Operator = Annotated[Principal, needs("operator")]
 
 
 class Guarded(APIRoute):

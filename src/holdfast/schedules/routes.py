@@ -12,13 +12,12 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
-from holdfast.http.access import Guarded, needs
+from holdfast.http.access import Guarded, Operator, needs
 from holdfast.http.fields import Body, Moment, Name, Whole
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import Limit, Page, Paused, page
 from holdfast.schedules import Run, Schedules, backfilled_at_most, times_of
 
-Operator = Annotated[Principal, needs("operator")]
 PathName = Annotated[Name, Path()]
 
 upcoming_shown = 5
@@ -48,21 +47,11 @@ class Schedule(BaseModel):
     live: bool
 
 
-class Page(BaseModel):
-    items: list[Schedule]
-    next: str | None
-
-
 class Detail(Schedule):
     """One with its next due times and its newest runs."""
 
     upcoming: list[datetime]
     runs: list[Run]
-
-
-class Paused(BaseModel):
-    name: str
-    paused: bool
 
 
 class Started(BaseModel):
@@ -97,12 +86,10 @@ def routes(store: Store) -> APIRouter:
     schedules = Schedules.over(store)
 
     @router.get("", dependencies=[needs("operator")])
-    async def list_schedules(
-        cursor: Annotated[Name | None, Query()] = None, limit: Annotated[int, Query(ge=1, le=200)] = 50
-    ) -> Page:
+    async def list_schedules(cursor: Annotated[Name | None, Query()] = None, limit: Limit = 50) -> Page[Schedule, str]:
         """Schedules, by name."""
         found = await schedules.read(after=cursor, limit=limit)
-        return Page(items=[Schedule(**one) for one in found], next=found[-1]["name"] if len(found) == limit else None)
+        return page([Schedule(**one) for one in found], limit, lambda last: last.name)
 
     @router.get("/{name}", dependencies=[needs("operator")])
     async def read(name: PathName) -> Detail:

@@ -3,20 +3,19 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
 from holdfast.errors import WebhookUnknown
-from holdfast.http.access import Guarded, needs
+from holdfast.http.access import Guarded, Operator, needs
 from holdfast.http.fields import Body, Name, sane
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import Items, Limit, Page, page
 from holdfast.remote.fetch.guard import Guard
 from holdfast.settings import read_settings
 from holdfast.webhooks import Delivery, Kind, State, Webhook, Webhooks
 
-Operator = Annotated[Principal, needs("operator")]
 OPERATOR = [needs("operator")]
 
 
@@ -36,15 +35,6 @@ class Made(BaseModel):
 
     id: UUID
     secret: str
-
-
-class Hooks(BaseModel):
-    items: list[Webhook]
-
-
-class Page(BaseModel):
-    items: list[Delivery]
-    next: UUID | None
 
 
 class Queued(BaseModel):
@@ -74,9 +64,9 @@ def routes(store: Store) -> APIRouter:
         return Made(id=made, secret=secret)
 
     @router.get("", dependencies=OPERATOR)
-    async def list_webhooks() -> Hooks:
+    async def list_webhooks() -> Items[Webhook]:
         """The webhooks by name, with what waits and what has failed, each counted up to a thousand."""
-        return Hooks(items=await webhooks.all())
+        return Items(items=await webhooks.all())
 
     @router.get("/{webhook_id}", dependencies=OPERATOR)
     async def read(webhook_id: UUID) -> Webhook:
@@ -111,11 +101,11 @@ def routes(store: Store) -> APIRouter:
         webhook_id: UUID,
         state: State | None = None,
         cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> Page:
+        limit: Limit = 50,
+    ) -> Page[Delivery, UUID]:
         """What was sent and what is to be, the newest first."""
         found = await webhooks.deliveries(webhook_id, state=state, before=cursor, limit=limit)
-        return Page(items=found, next=found[-1].id if len(found) == limit else None)
+        return page(found, limit, lambda last: last.id)
 
     @router.post("/{webhook_id}/deliveries/{delivery_id}/redeliver", status_code=202, dependencies=OPERATOR)
     async def redeliver(webhook_id: UUID, delivery_id: UUID) -> Queued:

@@ -1,0 +1,78 @@
+"""Answers that many routes have in common: lists and their pages, what a cancel or a pause did, a repeated request."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID
+
+from fastapi import Query, Request, Response
+from pydantic import BaseModel
+
+from holdfast.engine.store import records
+from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import Principal
+from holdfast.http.fields import Cancel, Name
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+Limit = Annotated[int, Query(ge=1, le=200)]
+Filter = Annotated[Name | None, Query()]
+
+
+class Items(BaseModel, Generic[T]):
+    """All there are."""
+
+    items: list[T]
+
+
+class Page(BaseModel, Generic[T, C]):
+    """Some of them. More begin at `next`; without one this is the end."""
+
+    items: list[T]
+    next: C | None
+
+
+class CountedPage(BaseModel, Generic[T]):
+    """Newest first. A page may be short, even empty, and still have a `next`."""
+
+    items: list[T]
+    next: UUID | None
+    approx_count: int
+    capped: bool
+
+
+def page(items: Sequence[T], limit: int, cursor: Callable[[T], C]) -> Page[T, C]:
+    """A page of items that were asked for up to a limit: if there are as many, there may be more."""
+    return Page(items=list(items), next=cursor(items[-1]) if len(items) == limit else None)
+
+
+def counted_page(found: records.Page, items: Sequence[T]) -> CountedPage[T]:
+    """The same of tasks that the store has listed, rendered as `items`."""
+    return CountedPage(items=list(items), next=found.next, approx_count=found.approx_count, capped=found.capped)
+
+
+class CancelEffect(BaseModel):
+    """What cancelling did: at once, asked of the worker that holds it, or too late."""
+
+    effect: Literal["cancelled", "requested", "too_late"]
+
+
+async def cancel_task(store: Store, task_id: UUID, asked: Cancel | None, caller: Principal) -> Any:
+    """Cancel a task that the caller may see; its effect."""
+    return await store.cancel(task_id, asked.reason if asked else None, by=caller.name)
+
+
+class Paused(BaseModel):
+    name: str
+    paused: bool
+
+
+def mark_repeated(response: Response, is_repeated: bool) -> None:
+    """Say of a request that its idempotency key was used before: it is answered as the first time, and did nothing."""
+    if is_repeated:
+        response.headers["Idempotency-Replayed"] = "true"
+
+
+def server_address(request: Request) -> str:
+    """The address under which the client knows this server; links begin with it."""
+    return str(request.base_url).rstrip("/")
