@@ -1,0 +1,154 @@
+"""No name is made of a word that says nothing here: what it means has a better one in docs/reference/glossary.md.
+
+Names of Python are taken from its syntax tree, those of SQL from what is neither comment nor text; files and folders
+count too. A name is split at `_` and at capitals. Where such a word is the subject's own, ALLOWED says why.
+"""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("src", "tests", "bench", "examples")
+DIALECT = "told said shown heed desk pulse silence chance room rooms door doors word words keeper turn turns front"
+UNWANTED = frozenset(DIALECT.split(" "))
+
+ALLOWED: dict[str, tuple[str, str]] = {}
+"""A path or the beginning of one: the words that are its subject's own, and the reason."""
+
+NOT_YET: tuple[str, ...] = (
+    "bench/app.py",
+    "bench/crashes.py",
+    "bench/frame.py",
+    "bench/kernel.py",
+    "bench/peers/",
+    "bench/plot.py",
+    "bench/profiles.py",
+    "bench/waits.py",
+    "bench/worker.py",
+    "src/holdfast/api/",
+    "src/holdfast/approvals/",
+    "src/holdfast/apps/agents/",
+    "src/holdfast/apps/demo/",
+    "src/holdfast/apps/documents/",
+    "src/holdfast/apps/newsroom/",
+    "src/holdfast/apps/nightly/",
+    "src/holdfast/apps/providers/",
+    "src/holdfast/attention/",
+    "src/holdfast/backoff.py",
+    "src/holdfast/cli/",
+    "src/holdfast/engine/",
+    "src/holdfast/execution/",
+    "src/holdfast/http/",
+    "src/holdfast/lifecycles/analysis/",
+    "src/holdfast/lifecycles/batch/",
+    "src/holdfast/lifecycles/dispatch/",
+    "src/holdfast/lifecycles/ingest/",
+    "src/holdfast/lifecycles/pipeline/",
+    "src/holdfast/objects/",
+    "src/holdfast/postgres/",
+    "src/holdfast/remote/",
+    "src/holdfast/schedules/",
+    "src/holdfast/sdk/",
+    "src/holdfast/settings.py",
+    "src/holdfast/testing/",
+    "src/holdfast/wakeups/",
+    "src/holdfast/webhooks/",
+    "src/holdfast/worker/",
+    "tests/browser/",
+    "tests/cli/",
+    "tests/conftest.py",
+    "tests/crash/",
+    "tests/datasets/",
+    "tests/doors/",
+    "tests/examples/",
+    "tests/http/",
+    "tests/interleavings/",
+    "tests/lifecycles/",
+    "tests/load/",
+    "tests/machine/",
+    "tests/mutants/",
+    "tests/objects/",
+    "tests/over_http.py",
+    "tests/promises/",
+    "tests/providers/",
+    "tests/questions/",
+    "tests/remote/",
+    "tests/sdk/",
+    "tests/sharing.py",
+    "tests/simulation/",
+    "tests/testing/",
+    "tests/webhooks/",
+    "tests/worker/",
+)
+"""Folders whose names are still to be changed."""
+
+tracked = subprocess.run(
+    ["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=False
+).stdout.split()
+in_a_clone = pytest.mark.skipif(not tracked, reason="not a git clone")
+
+
+def parts_of(name: str) -> set[str]:
+    """`readHTTPWord_2` is made of read, http and word."""
+    return {part.lower() for part in re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", name)}
+
+
+def names_in_python(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.arg() | ast.keyword():
+                yield node.arg or ""
+            case ast.Name():
+                yield node.id
+            case ast.Attribute():
+                yield node.attr
+            case ast.alias():
+                yield node.asname or node.name
+            case ast.ExceptHandler() | ast.MatchAs() | ast.MatchStar():
+                yield node.name or ""
+
+
+def names_in_sql(text: str) -> Iterator[str]:
+    yield from re.findall(r"[A-Za-z_]\w*", re.sub(r"--[^\n]*|'(?:[^']|'')*'", " ", text))
+
+
+def names_in(path: str) -> Iterator[str]:
+    """Those of the file, and those that the file has in it."""
+    yield from PurePath(path).parts
+    reader = {".py": names_in_python, ".sql": names_in_sql}.get(PurePath(path).suffix)
+    if reader:
+        yield from reader((ROOT / path).read_text())
+
+
+def unwanted_in(path: str) -> set[str]:
+    allowed = {word for start, (words, _) in ALLOWED.items() if path.startswith(start) for word in words.split()}
+    return {name for name in names_in(path) if parts_of(name) & (UNWANTED - allowed)}
+
+
+@in_a_clone
+def test_names_are_made_of_words_that_say_something() -> None:
+    paths = [path for path in tracked if (ROOT / path).exists() and not path.startswith(NOT_YET)]
+    assert {path: sorted(found) for path in paths if (found := unwanted_in(path))} == {}
+
+
+@in_a_clone
+def test_every_exception_is_needed() -> None:
+    for start, (words, _) in ALLOWED.items():
+        inside = [path for path in tracked if path.startswith(start) and (ROOT / path).exists()]
+        found = {part for path in inside for name in names_in(path) for part in parts_of(name)}
+        assert set(words.split()) <= found, start
+
+
+def test_a_name_is_split_at_underlines_and_capitals() -> None:
+    assert parts_of("readHTTPWord_2") == {"read", "http", "word"}
+    assert "told" in parts_of("p_told")
+    assert list(names_in_sql("select told from x -- said\n where y = 'it''s shown'")) == [
+        "select", "told", "from", "x", "where", "y",
+    ]  # fmt: skip
