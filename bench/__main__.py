@@ -33,9 +33,7 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := set(given.measurement) - set(MEASUREMENTS):
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}; there are: {', '.join(MEASUREMENTS)}")
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(1)
-    )  # whoever is told to stop still ends its workers and its server
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a run that is stopped still ends its workers and its server
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, Embedded(Path(folder, "server")) as server:
         for name in given.measurement or MEASUREMENTS:
             run(name, Bench(server, rounds=given.rounds, quick=given.quick, waits=given.waits))

@@ -1,4 +1,4 @@
-"""The tasks that the measured workers run. Those that are counted leave a line in a file, whoever dies next."""
+"""The tasks that the measured workers run. Those that are counted leave a line in a file, which survives a kill."""
 
 import asyncio
 import os
@@ -44,8 +44,8 @@ async def counted(seconds: float) -> None:
     write("done")
 
 
-def write(word: str) -> None:
-    os.write(ledger, f"{word} {current().task_id} {os.getpid()} {time.monotonic()}\n".encode())
+def write(event: str) -> None:
+    os.write(ledger, f"{event} {current().task_id} {os.getpid()} {time.monotonic()}\n".encode())
 
 
 class Busy(Provider):

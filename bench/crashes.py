@@ -1,9 +1,9 @@
 """What a kill -9 costs: the time until others have taken up what was lost, and what was run more than once.
 
-Recovery: 20 tasks of 2 s with default settings and a second worker alive; killed is the worker that holds more of them,
-whole (keeper and runner) or its runner alone. `taken up` ends when the last lost task has begun again, `ended` when all
-20 have ended. Extra executions: two workers drain, the busier is killed whole in the middle; counted are the executions
-beyond one for each task, those that were begun and those that had done all their work.
+Recovery: 20 tasks of 2 s with default settings and a second worker alive; killed is the worker that holds more of
+them, whole (supervisor and runner) or its runner alone. `taken up` ends when the last lost task has begun again,
+`ended` when all 20 have ended. Extra executions: two workers drain, the busier is killed whole in the middle; counted
+are the executions beyond one for each task, those that were begun and those that had done all their work.
 """
 
 import time
@@ -24,7 +24,7 @@ LONG, LONG_SECONDS = 20, 2.0
 class Line:
     """What an execution wrote down."""
 
-    word: str
+    event: str
     task: str
     process: int
     at: float
@@ -68,16 +68,16 @@ async def note_extra(bench: Bench, name: str, tasks: int, seconds: float, plan: 
         await wait_for(crew, "done", tasks // 2)
         busiest(crew).kill()
         await emptied(owner)
-        for word in ("begun", "done"):
-            times = Counter(line.task for line in lines(crew, word))
-            bench.note(f"extra executions, {name}, {word}", sum(times.values()) - tasks, "tasks")
+        for event in ("begun", "done"):
+            times = Counter(line.task for line in lines(crew, event))
+            bench.note(f"extra executions, {name}, {event}", sum(times.values()) - tasks, "tasks")
 
 
-def lines(crew: Crew, word: str) -> list[Line]:
+def lines(crew: Crew, event: str) -> list[Line]:
     """What was written so far; of a line that is just being written, nothing."""
     whole = crew.ledger.read_text().rpartition("\n")[0]
     parts = [line.split() for line in whole.splitlines()]
-    return [Line(said, task, int(process), float(at)) for said, task, process, at in parts if said == word]
+    return [Line(event, task, int(process), float(at)) for event, task, process, at in parts if event == event]
 
 
 def begun_by(crew: Crew, worker: Worker) -> set[str]:
@@ -89,10 +89,10 @@ def busiest(crew: Crew) -> Worker:
     return max(crew.workers, key=lambda worker: len(begun_by(crew, worker)))
 
 
-async def wait_for(crew: Crew, word: str, number: int) -> None:
+async def wait_for(crew: Crew, event: str, number: int) -> None:
     """Until it was written so often."""
 
     async def written() -> bool:
-        return crew.ledger.read_bytes().count(f"{word} ".encode()) >= number
+        return crew.ledger.read_bytes().count(f"{event} ".encode()) >= number
 
-    await eventually(written, f"{number} x {word!r}", patience_seconds)
+    await eventually(written, f"{number} x {event!r}", patience_seconds)

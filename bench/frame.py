@@ -163,7 +163,8 @@ async def describe(server: Embedded) -> dict[str, Any]:
         version = await owner.fetchval("select current_setting('server_version')")
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": said("git", "rev-parse", "HEAD") + ("+" if said("git", "status", "--porcelain") else ""),
+        "commit": run_command("git", "rev-parse", "HEAD")
+        + ("+" if run_command("git", "status", "--porcelain") else ""),
         "machine": {
             "cores": os.cpu_count(),
             "system": platform.platform(),
@@ -181,5 +182,5 @@ def kept(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
     return [asdict(figure) for figure in figures.values()]
 
 
-def said(*command: str) -> str:
+def run_command(*command: str) -> str:
     return subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False).stdout.strip()

@@ -74,15 +74,15 @@ async def drain_apart(store: Store, batch: int) -> None:
 
 
 async def drain_fused(store: Store, batch: int, seen: Callable[[int], None] = lambda leases: None) -> None:
-    """`seen` is told how many were claimed, after each call."""
+    """Calls `seen` with how many were claimed, after each call."""
     settlements: list[Settlement] = []
-    front = ClaimCursor()
+    cursor = ClaimCursor()
     while True:
-        since = front.since()
+        since = cursor.since()
         _, leases = await store.turn(
             settlements, ["default"], batch, lasting=LEASE, worker="bench", names=["work"], since=since
         )  # fmt: skip
-        front.saw(leases, batch)
+        cursor.saw(leases, batch)
         seen(len(leases))
         if not leases and since is None:
             return

@@ -1,7 +1,7 @@
 """What it costs to hold many leases: a heartbeat for 10,000 in one statement, and the sweep beside so many.
 
-Every process sweeps about twice a second, every keeper beats three times within a lease. The limit beside the heartbeat
-is an update of as many rows that are only an id and a time.
+Every process sweeps about twice a second, every supervisor beats three times within a lease. The limit beside the
+heartbeat is an update of as many rows that are only an id and a time.
 """
 
 import statistics

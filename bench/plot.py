@@ -40,12 +40,12 @@ def svg(result: Result) -> str:
     lines: list[str] = []
     place = 0
     for unit, group in groupby(sorted(drawn, key=lambda row: row.unit), key=lambda row: row.unit):
-        shown = list(group)
-        most = max(row.most for row in shown) or 1.0
+        found = list(group)
+        most = max(row.most for row in found) or 1.0
         lines.append(f'<text class="unit" x="{left}" y="{place + 16}">{escape(unit)}</text>')
-        for number, row in enumerate(shown, 1):
+        for number, row in enumerate(found, 1):
             lines += bar(row, left, place + number * HEIGHT, most, "limit" if row.name in measures else "bar")
-        place += (len(shown) + 2) * HEIGHT
+        place += (len(found) + 2) * HEIGHT
     title = escape(f"{result['measurement']}: medians and spread")
     box = f"0 0 {left + BAR + VALUE} {place}"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="img" aria-label="{title}">'

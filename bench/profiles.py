@@ -1,6 +1,6 @@
 """What the agent unified-profiler takes beside Polars' own summary of the same file: time, processor and memory.
 
-The file is a shop's orders, 1,000,000 rows of 12 columns, made anew for each run from a fixed seed. Polars describes it
+The file is a shop's orders, 1,000,000 rows of 12 columns, generated for each run from a fixed seed. Polars describes it
 as one would by hand: `scan_csv` with types from 10,000 rows and dates tried, then `describe`, which tells count, nulls,
 mean, deviation, extremes and quartiles. The agent also finds out what every column is, counts copies of rows and
 distinct and commonest values, measures correlations, and writes a report, so it must take longer; by how much is the
@@ -75,27 +75,27 @@ def note(bench: Bench, name: str, figures: tuple[float, float, float], beside: s
 
 def spent(what: str, path: Path, folder: Path) -> tuple[float, float, float]:
     child = [sys.executable, "-c", CHILD, what, str(path), str(folder)]
-    said = subprocess.run(child, check=True, capture_output=True, text=True).stdout
-    seconds, processor, mebibytes = json.loads(said)
+    output = subprocess.run(child, check=True, capture_output=True, text=True).stdout
+    seconds, processor, mebibytes = json.loads(output)
     return seconds, processor, mebibytes
 
 
 def write(path: Path, rows: int) -> None:
     """Orders with what tables have: gaps, a tail, words for nothing, texts that repeat and texts that do not."""
-    chance = random.Random(7)  # noqa: S311
+    seeded = random.Random(7)  # noqa: S311
     first = datetime(2024, 1, 1)
     with path.open("w") as file:
         file.write(",".join(NAMES) + "\n")
         for number in range(rows):
-            at = first + timedelta(seconds=chance.randrange(86_400 * 600))
-            price = round(chance.lognormvariate(3, 1), 2)
+            at = first + timedelta(seconds=seeded.randrange(86_400 * 600))
+            price = round(seeded.lognormvariate(3, 1), 2)
             fields = (
-                100_000 + number, f"{at:%Y-%m-%d %H:%M:%S}", f"{at:%Y-%m-%d}", chance.choice(COUNTRIES),
-                f"user{chance.randrange(rows // 3 + 1)}@example.com", price, min(1 + int(chance.expovariate(0.7)), 50),
-                "" if chance.random() < 0.3 else chance.choice((0, 5, 10, 20)), chance.choice(STATES),
-                chance.choice(("true", "false")),
-                "" if chance.random() < 0.8 else f"please leave it at door {chance.randrange(1000)}",
-                "NA" if chance.random() < 0.05 else round(price * 0.1 + chance.gauss(1, 0.3), 3),
+                100_000 + number, f"{at:%Y-%m-%d %H:%M:%S}", f"{at:%Y-%m-%d}", seeded.choice(COUNTRIES),
+                f"user{seeded.randrange(rows // 3 + 1)}@example.com", price, min(1 + int(seeded.expovariate(0.7)), 50),
+                "" if seeded.random() < 0.3 else seeded.choice((0, 5, 10, 20)), seeded.choice(STATES),
+                seeded.choice(("true", "false")),
+                "" if seeded.random() < 0.8 else f"please leave it at door {seeded.randrange(1000)}",
+                "NA" if seeded.random() < 0.05 else round(price * 0.1 + seeded.gauss(1, 0.3), 3),
             )  # fmt: skip
             file.write(",".join(map(str, fields)) + "\n")
 

@@ -62,7 +62,7 @@ def beside(what: str, transport: str) -> str | None:
 
 @contextlib.asynccontextmanager
 async def crew_over(place: Place, transport: str) -> AsyncIterator[Crew]:
-    """Nobody yet; whoever comes speaks SQL, or HTTP to a server of their own."""
+    """No worker yet; those that come speak SQL, or HTTP to a server of their own."""
     async with crew_on(place) as crew:
         if transport == "SQL":
             yield crew

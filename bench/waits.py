@@ -17,7 +17,7 @@ from holdfast.postgres.connections import connected
 
 look_every_seconds = 0.01
 flush_seconds = 1.5
-functions_shown = 20
+functions_listed = 20
 
 SETTINGS = {"track_functions": "all"}
 
@@ -94,6 +94,6 @@ def text(label: str, seen: dict[str, Any]) -> str:
     lines += [f"    {'self ms':>10} {'total ms':>10} {'calls':>8}  function"]
     lines += [
         f"    {one['self_ms']:10.1f} {one['total_ms']:10.1f} {one['calls']:8}  {one['name']}"
-        for one in seen["functions"][:functions_shown]
+        for one in seen["functions"][:functions_listed]
     ]
     return "\n".join(lines)

@@ -36,7 +36,7 @@ patience_seconds = 300.0
 
 @contextlib.asynccontextmanager
 async def crew_on(place: Place) -> AsyncIterator[Crew]:
-    """Nobody yet; everyone is gone at the end."""
+    """No worker yet; all are gone at the end."""
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Crew(place.url, Path(folder))) as crew:
         async with pooled(Address(given=place.url)) as pool:
             crew.store = Store(pool)
@@ -101,7 +101,7 @@ class Clocked:
         return {
             "the server": sum(map(processor, self.servers())),
             "the runners": sum(map(processor, runners)),
-            "the keepers": sum(processor(worker.keeper.pid) for worker in self.workers),
+            "the supervisors": sum(processor(worker.keeper.pid) for worker in self.workers),
         }
 
     def servers(self) -> list[int]:
@@ -181,7 +181,7 @@ async def latency() -> float:
 
 
 async def note_memory(bench: Bench, clocked: Clocked, tasks: int) -> None:
-    """What keeper and runner hold of the machine's memory, shared pages counted twice, after so many more tasks."""
+    """What supervisor and runner hold of the machine's memory, shared pages counted twice, after so many more tasks."""
     await fill(clocked.place, [nothing.submission(0)] * tasks)
     async with connected(clocked.place.owner_url) as owner:
         await emptied(owner)

@@ -28,7 +28,9 @@ from bench.peers.workloads import AT_ONCE, FIRST_ROUND_ONLY, WORKLOADS, Measured
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # servers and workers are stopped on the way out
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM")
+    )  # servers and workers are stopped on the way out
     asked = arguments()
     peers = [peer for peer in PEERS if peer.name in chosen(asked.peers, [one.name for one in PEERS])]
     workloads = [one for one in WORKLOADS if one in chosen(asked.workloads, list(WORKLOADS))]
@@ -63,11 +65,11 @@ def chosen(text: str, known: list[str]) -> list[str]:
 
 
 def describe(server: Ground, rounds: int) -> dict[str, Any]:
-    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return {
         "measurement": "peers",
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": said.stdout.strip(),
+        "commit": commit.stdout.strip(),
         "rounds": rounds,
         "machine": {
             "cores": os.cpu_count(),
@@ -88,13 +90,13 @@ def describe(server: Ground, rounds: int) -> dict[str, Any]:
 
 def is_present(peer: Peer, results: dict[str, Any]) -> bool:
     """Make its environment; who has none is reported and left out."""
-    told: dict[str, str] = {"settings": peer.settings, "promises": peer.promises}
-    results["peers"][peer.name] = told
+    about: dict[str, str] = {"settings": peer.settings, "promises": peer.promises}
+    results["peers"][peer.name] = about
     try:
-        told["python"] = tool(str(python_of(peer)), "-c", "import platform; print(platform.python_version())")
-        told["version"] = version_of(peer)
+        about["python"] = tool(str(python_of(peer)), "-c", "import platform; print(platform.python_version())")
+        about["version"] = version_of(peer)
     except Failure as failure:
-        told["absent"] = str(failure)
+        about["absent"] = str(failure)
         print(f"{peer.name}: absent: {failure}", flush=True)
         return False
     return True

@@ -1,6 +1,6 @@
-"""Brokers that are no Postgres, from the system's packages: started for a run in a folder of their own, gone with it.
+"""Brokers other than Postgres, from the system's packages: started for a run in a folder of their own, gone with it.
 
-Redis is told to sync every write before it answers (appendfsync always), RabbitMQ keeps durable queues: what is
+Redis is set to sync every write before it answers (appendfsync always), RabbitMQ keeps durable queues: what is
 compared is tasks that survive a crash of the machine.
 """
 
@@ -36,7 +36,7 @@ def redis(folder: Path) -> Iterator[str]:
         "appendfsync": "always",
         "save": "",
     }
-    command = [found, *(word for name, value in options.items() for word in (f"--{name}", str(value)))]
+    command = [found, *(part for name, value in options.items() for part in (f"--{name}", str(value)))]
     with running(command, {}, port):
         yield f"redis://127.0.0.1:{port}/0"
 

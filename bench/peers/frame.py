@@ -1,7 +1,7 @@
-"""The ground all peers stand on: one Postgres, a fresh database for each workload, processes that are told what to do.
+"""The ground all peers stand on: one Postgres, a fresh database for each workload, processes that are commanded.
 
 The server is the embedded one with its durable defaults (fsync and synchronous_commit on) and the settings below, made
-anew for each run. Everybody comes over the loopback port as the owner of the database.
+for each run. All peers connect over the loopback port as the owner of the database.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ look_seconds = 0.005
 
 
 class Failure(Exception):
-    """Why a peer has no figure; told in the table."""
+    """Why a peer has no figure; stands in the table."""
 
 
 class Ground:
@@ -149,7 +149,7 @@ def tool(*command: str) -> str:
 
 def last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+    return lines[-1][:300] if lines else "no output"
 
 
 def version_of(peer: Peer) -> str:
@@ -178,7 +178,7 @@ class Stand:
         return {**kept, **own, **more}
 
     def tell(self, *arguments: object) -> dict[str, object]:
-        """Run one command of the adaptor to its end. Raises Failure with what it said last."""
+        """Run one command of the adaptor to its end. Raises Failure with the last line of its output."""
         command = [str(python_of(self.peer)), "-m", self.peer.module, *map(str, arguments)]
         try:
             done = subprocess.run(
@@ -189,8 +189,8 @@ class Stand:
             raise Failure(f"`{arguments[0]}` took more than {command_seconds:.0f} s") from None
         if done.returncode:
             raise Failure(f"`{arguments[0]}`: {last_line(done.stderr)}")
-        said: dict[str, object] = json.loads(last_line_whole(done.stdout))
-        return said
+        answer: dict[str, object] = json.loads(last_line_whole(done.stdout))
+        return answer
 
     def start_worker(self) -> "Worker":
         """A worker that has imported everything and waits at its gate."""
@@ -199,7 +199,7 @@ class Stand:
         self.workers.append(worker)
         wait_for(lambda: worker.has_ended() or len(self.tallies.processes()) > before, import_seconds, "worker starts")
         if worker.has_ended():
-            raise Failure(f"worker: {worker.last_words()}")
+            raise Failure(f"worker: {worker.last_output()}")
         return worker
 
     def unfinished(self, tasks: int) -> int:
@@ -217,7 +217,7 @@ class Stand:
         def is_finished() -> bool:
             for worker in self.workers:
                 if worker.has_ended() and not worker.killed:
-                    raise Failure(f"worker: {worker.last_words()}")
+                    raise Failure(f"worker: {worker.last_output()}")
             return self.tallies.count() >= tasks and self.unfinished(tasks) == 0
 
         wait_for(is_finished, seconds, "every task is finished")
@@ -260,7 +260,7 @@ class Worker:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         return last_line(self._log.read_text(errors="replace"))
 
     def kill(self) -> None:

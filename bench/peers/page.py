@@ -63,11 +63,11 @@ def newest() -> Results | None:
 
 
 def page(results: Results | None) -> str:
-    shown = figures(results).rstrip() if results else NO_FIGURES
+    text = figures(results).rstrip() if results else NO_FIGURES
     return (
         (Path(__file__).parent / "page.md")
         .read_text()
-        .format(figures=shown, patience=recovery_seconds, peers=peers(results))
+        .format(figures=text, patience=recovery_seconds, peers=peers(results))
     )
 
 
@@ -87,10 +87,10 @@ def tables(results: Results) -> str:
 
 
 def table(results: Results, group: tuple[str, ...]) -> str:
-    shown = [metric for metric in group if any(summary(results, metric, peer) for peer in results["peers"])]
-    lines = ["| | " + " | ".join(METRICS[metric].title for metric in shown) + " |", "|---" * (len(shown) + 1) + "|"]
+    listed = [metric for metric in group if any(summary(results, metric, peer) for peer in results["peers"])]
+    lines = ["| | " + " | ".join(METRICS[metric].title for metric in listed) + " |", "|---" * (len(listed) + 1) + "|"]
     for peer in results["peers"]:
-        cells = [cell(results, metric, peer) for metric in shown]
+        cells = [cell(results, metric, peer) for metric in listed]
         if any(cell != "-" for cell in cells):
             lines.append(f"| **{peer}** | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -144,8 +144,8 @@ def plot(results: Results) -> str:
         found.sort(key=lambda pair: pair[1], reverse=METRICS[metric].more_is_better)
         most = max(value for _, value in found) or 1
         y += group_gap
-        word = "more is better" if METRICS[metric].more_is_better else "less is better"
-        parts.append(f'<text class="head" x="0" y="{y - 10}">{html.escape(METRICS[metric].title)} ({word})</text>')
+        direction = "more is better" if METRICS[metric].more_is_better else "less is better"
+        parts.append(f'<text class="head" x="0" y="{y - 10}">{html.escape(METRICS[metric].title)} ({direction})</text>')
         for peer, value in found:
             length = max(width * value / most, 1)
             kind = "ours" if peer == "holdfast" else "limit" if peer.startswith("limit") else "peer"

@@ -19,7 +19,7 @@ class Peer:
     promises: str
     """What becomes of a task, in the words of somebody who has to rely on it."""
     package: str = ""
-    """The distribution whose version is told; none for what is no package."""
+    """The distribution whose version is reported; None if the peer is not a package."""
     environment: str = ""
     """Under this name an environment is made of `requirements/NAME.txt`; without one, it is the project's own."""
     adaptor: str = ""

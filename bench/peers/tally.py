@@ -26,7 +26,7 @@ class Tally:
         path = folder / f"{os.getpid()}.tally"
         part = path.with_suffix(".new")
         part.write_bytes(bytes(SIZE))
-        part.rename(path)  # whoever reads it finds it whole
+        part.rename(path)  # a reader finds it whole
         self._page = mapped(path)
         self._count = 0
 
@@ -41,7 +41,7 @@ class Tally:
             MOMENT.pack_into(self._page, BEGAN + MOMENT.size * number, time.time())
 
     def ended(self) -> None:
-        """A handler came to its end; said only where the peer's own tables cannot be asked."""
+        """A handler came to its end; counted only where the peer's own tables cannot be asked."""
         with self._lock:
             COUNT.pack_into(self._page, ENDED, COUNT.unpack_from(self._page, ENDED)[0] + 1)
 

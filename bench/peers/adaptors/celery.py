@@ -25,7 +25,7 @@ app.conf.update(
 
 class Peer(contract.Adaptor):
     async def setup(self) -> None:
-        """The queue is made by whoever comes first."""
+        """The first worker makes the queue."""
 
     async def open(self) -> None:
         app.connection_for_write().ensure_connection(max_retries=3)

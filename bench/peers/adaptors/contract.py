@@ -66,7 +66,7 @@ def wait_at_gate() -> None:
         time.sleep(0.002)
 
 
-def told_to_stop() -> asyncio.Event:
+def stop_event() -> asyncio.Event:
     """Set at SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -79,7 +79,7 @@ async def forever() -> None:
 
 async def until_stopped(work: asyncio.Task[None]) -> None:
     """Let it run until SIGTERM. What it raises before is raised."""
-    stopping = asyncio.create_task(told_to_stop().wait())
+    stopping = asyncio.create_task(stop_event().wait())
     await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if work.done():
         work.result()
@@ -92,8 +92,8 @@ def run(adaptor: Adaptor) -> None:
     if command == "work":
         asyncio.run(adaptor.work(arguments[0]))
         return
-    said = asyncio.run(obey(adaptor, command, arguments))
-    print(json.dumps(said), flush=True)
+    answer = asyncio.run(obey(adaptor, command, arguments))
+    print(json.dumps(answer), flush=True)
     os._exit(0)  # no peer's threads keep us
 
 

@@ -1,7 +1,7 @@
 """No queue at all: the fewest row writes that a durable task needs, by the same driver and with the same handlers.
 
 A row is inserted, claimed (one update with SKIP LOCKED that writes a token), and deleted. Claim and delete are one
-statement and one commit each for a whole batch; nothing checks the token, nothing is kept, nobody is woken. What a
+statement and one commit each for a whole batch; nothing checks the token, nothing is kept, no worker is woken. What a
 queue does beyond this is what it costs.
 """
 
@@ -47,7 +47,7 @@ class Limit(contract.Adaptor):
         async def noop(number: int) -> None:
             page.ran(number)
 
-        stop = contract.told_to_stop()
+        stop = contract.stop_event()
         while not stop.is_set():
             rows = await self.connection.fetch(CLAIM, contract.BATCH)
             for row in rows:
