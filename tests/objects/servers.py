@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from holdfast.objects.presign import Signer
+from holdfast.objects.signed_links import S3Signer
 from tests.sharing import Started, free_ports, spawn, wait_for
 
 ACCOUNT = "devstoreaccount1"
@@ -45,7 +45,7 @@ def start_seaweed(folder: Path) -> Started:
         *(f"-{name}={port}" for name, port in zip(names, ports, strict=True)),
     )
     url = f"http://127.0.0.1:{ports[6]}"
-    signer = Signer(f"{url}/{BUCKET}", "us-east-1", keys["accessKey"], keys["secretKey"])
+    signer = S3Signer(f"{url}/{BUCKET}", "us-east-1", keys["accessKey"], keys["secretKey"])
     for key in ("", "first"):  # a bucket can be made before there is room for an object
         put = signer.presign("PUT", key, now=datetime.now(UTC), lasting=timedelta(minutes=5))
         wait_for(folder, pid, lambda put=put: httpx.put(put, timeout=2).status_code in (200, 409))  # type: ignore[misc]

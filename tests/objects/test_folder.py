@@ -19,10 +19,10 @@ import pytest
 
 from holdfast.api import make_app
 from holdfast.errors import ObjectsUnreachable, SettingInvalid, UrlRefused
-from holdfast.objects import local, open_objects
+from holdfast.objects import UploadSpec, local, open_objects
 from holdfast.objects.cloud import Bucket
 from holdfast.objects.local import Folder
-from holdfast.objects.signed_links import Ticket, read_secret
+from holdfast.objects.signed_links import FolderLink, read_secret
 from holdfast.postgres.connections import Address, pooled
 from holdfast.settings import Settings
 from holdfast.testing import Database
@@ -36,8 +36,8 @@ async def parts(*given: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-def ticket() -> Ticket:
-    return Ticket("0" * 32, "PUT", "a/b", "text/csv", NOW, most_bytes=1 << 30)
+def unused_link() -> FolderLink:
+    return FolderLink("0" * 32, "PUT", "a/b", "text/csv", NOW, most_bytes=1 << 30)
 
 
 def test_by_default_it_is_in_the_home_folder(tmp_path: Path) -> None:
@@ -94,33 +94,31 @@ async def test_a_crash_before_the_answer_lets_the_client_send_it_again(
 
     monkeypatch.setattr(folder, "_appear", die)
     with pytest.raises(ObjectsUnreachable):
-        await folder.receive(ticket(), parts(b"one"))
+        await folder.receive(unused_link(), parts(b"one"))
     monkeypatch.undo()
-    await folder.check_unused(ticket())
-    assert (await folder.receive(ticket(), parts(b"one"))).bytes == 3
+    await folder.check_unused(unused_link())
+    assert (await folder.receive(unused_link(), parts(b"one"))).bytes == 3
     with pytest.raises(UrlRefused):
-        await folder.receive(ticket(), parts(b"two"))
+        await folder.receive(unused_link(), parts(b"two"))
 
 
 async def test_without_hard_links_a_copy_is_a_real_one(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, "no links here")
 
-    await folder.receive(ticket(), parts(b"one"))
+    await folder.receive(unused_link(), parts(b"one"))
     monkeypatch.setattr(os, "link", refuse)
     await folder.copy("a/b", "c/d")
     assert (folder.path("c/d").read_bytes(), folder.path("c/d").stat().st_nlink) == (b"one", 1)
 
 
-async def test_a_full_disk_is_said_to_be_full_and_leaves_nothing(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_is_reported_and_leaves_nothing(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(local, "write_all", full)
     with pytest.raises(ObjectsUnreachable, match="No space left"):
-        await folder.receive(ticket(), parts(b"one"))
+        await folder.receive(unused_link(), parts(b"one"))
     assert await folder.find("a/b") is None
     assert list((folder.folder / ".incoming").iterdir()) == []
 
@@ -134,7 +132,7 @@ async def test_who_is_cancelled_in_the_middle_leaves_nothing(folder: Folder) -> 
             begun.set()
             await asyncio.Event().wait()
 
-    upload = asyncio.create_task(folder.receive(ticket(), endless()))
+    upload = asyncio.create_task(folder.receive(unused_link(), endless()))
     await begun.wait()
     assert len(list((folder.folder / ".incoming").iterdir())) == 1
     upload.cancel()
@@ -218,9 +216,8 @@ async def test_any_size_needs_the_same_memory_and_a_kill_leaves_no_object(
 
     async def sign(key: str, size: int = size) -> str:
         link = await folder.sign_upload(
-            key, content_type="a/b", size=size, sha256=None, most_bytes=size, now=NOW, lasting=timedelta(hours=1),
-            server=apart.url,
-        )  # fmt: skip
+            UploadSpec(key, "a/b", size, size), now=NOW, lasting=timedelta(hours=1), server=apart.url
+        )
         return link.url
 
     try:

@@ -16,7 +16,7 @@ from itsdangerous import URLSafeSerializer
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid, UploadTooLarge
-from holdfast.objects import Upload
+from holdfast.objects import Upload, UploadSpec
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock
 from tests.crash.holders import eventually
@@ -33,13 +33,12 @@ class Harness:
         self.folder, self.store, self.server = folder, store, server
 
     async def upload(self, key: str = KEY, **promise: Any) -> Upload:
-        told: dict[str, Any] = {"content_type": "text/csv", "size": len(BODY), "sha256": None, "most_bytes": 1000}
-        told |= promise
+        upload = UploadSpec(key, **{"content_type": "text/csv", "size": len(BODY), "most_bytes": 1000, **promise})
         now = await self.store.now()
-        return await self.folder.sign_upload(key, **told, now=now, lasting=timedelta(minutes=15), server=self.server)
+        return await self.folder.sign_upload(upload, now=now, lasting=timedelta(minutes=15), server=self.server)
 
-    async def download(self, key: str = KEY, **told: Any) -> str:
-        kind = {"filename": "table.csv", "content_type": "text/csv"} | told
+    async def download(self, key: str = KEY, **fields: Any) -> str:
+        kind = {"filename": "table.csv", "content_type": "text/csv"} | fields
         now = await self.store.now()
         link = await self.folder.sign_download(key, **kind, now=now, lasting=timedelta(minutes=15), server=self.server)
         return link.url
@@ -51,8 +50,8 @@ def harness(folder: Folder, store: Store, server: str) -> Harness:
 
 
 async def send(http: httpx.AsyncClient, link: Upload, body: Any = BODY, **headers: str) -> httpx.Response:
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await http.request(link.method, link.url, content=body, headers=link.headers | told)
+    extra = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await http.request(link.method, link.url, content=body, headers=link.headers | extra)
 
 
 def problem(answer: httpx.Response) -> tuple[int, str]:
@@ -108,15 +107,15 @@ async def test_a_forged_link_is_refused(harness: Harness, http: httpx.AsyncClien
     address, _, token = link.url.rpartition("/")
     payload, _, signature = token.rpartition(".")
     guess = URLSafeSerializer("guessed", salt="holdfast.objects")
-    told = guess.load_payload(payload.encode())
+    fields = guess.load_payload(payload.encode())
     changes = {
         "id": "0" * 32, "method": "GET", "key": "users/bob/x", "content_type": "text/html", "size": 9,
         "expires_at": "2099-01-01T00:00:00+00:00", "most_bytes": 10**9,
     }  # fmt: skip
-    assert changes.keys() <= told.keys() | {"filename", "sha256"}
-    forged = [f"{guess.dump_payload({**told, name: value}).decode()}.{signature}" for name, value in changes.items()]
+    assert changes.keys() <= fields.keys() | {"filename", "sha256"}
+    forged = [f"{guess.dump_payload({**fields, name: value}).decode()}.{signature}" for name, value in changes.items()]
     forged += [payload, f"{payload}.", f".{signature}", token[:-2], f"{payload}.{signature[::-1]}", "x", "%00", "ü"]
-    forged += [str(guess.dumps(told))]
+    forged += [str(guess.dumps(fields))]
     for one in forged:
         answer = await send(http, Upload(f"{address}/{one}", "PUT", link.headers, link.expires_at))
         assert problem(answer) == (403, "url-refused"), one
@@ -142,8 +141,8 @@ async def test_that_a_link_was_used_outlives_the_server(
     link = await harness.upload()
     assert (await send(http, link)).status_code == 200
     reopened = Folder(folder.folder).open()
-    ticket = reopened.read_ticket(link.url.rpartition("/")[2], "PUT")
-    assert ticket.key == KEY
+    opened = reopened.read_link(link.url.rpartition("/")[2], "PUT")
+    assert opened.key == KEY
     assert problem(await send(http, link)) == (403, "url-refused")
 
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from holdfast.errors import ObjectMissing, RequestInvalid, UploadTooLarge
-from holdfast.objects import Found, Objects, Upload, open_objects
+from holdfast.objects import Found, Objects, Upload, UploadSpec, open_objects
 from holdfast.remote.objects import ServerObjects
 from holdfast.settings import Settings
 from tests.objects.servers import BUCKET
@@ -34,14 +34,13 @@ class Place:
     server: str
     now: datetime
 
-    async def upload(self, key: str, body: bytes, **told: Any) -> Upload:
-        promise: dict[str, Any] = {"content_type": "text/csv", "size": len(body), "sha256": None, "most_bytes": 1 << 30}
-        promise |= told
-        lasting = timedelta(minutes=5)
-        return await self.objects.sign_upload(key, **promise, now=self.now, lasting=lasting, server=self.server)
+    async def upload(self, key: str, body: bytes, **promise: Any) -> Upload:
+        fields = {"content_type": "text/csv", "size": len(body), "most_bytes": 1 << 30, **promise}
+        upload, lasting = UploadSpec(key, **fields), timedelta(minutes=5)
+        return await self.objects.sign_upload(upload, now=self.now, lasting=lasting, server=self.server)
 
-    async def send(self, http: httpx.AsyncClient, key: str, body: bytes = BODY, **told: Any) -> httpx.Response:
-        link = await self.upload(key, body, **told)
+    async def send(self, http: httpx.AsyncClient, key: str, body: bytes = BODY, **promise: Any) -> httpx.Response:
+        link = await self.upload(key, body, **promise)
         return await http.request(link.method, link.url, content=body, headers=link.headers)
 
 
@@ -117,7 +116,7 @@ async def test_everything_below_a_prefix_goes_and_nothing_beside_it(place: Place
     assert await place.objects.find("v")
 
 
-async def test_what_is_missing_is_said_to_be(place: Place, tmp_path: Path) -> None:
+async def test_a_missing_object_is_reported_as_missing(place: Place, tmp_path: Path) -> None:
     objects, got = place.objects, tmp_path / "got"
     for attempt in (objects.sha256("a/none"), objects.copy("a/none", "a/b"), objects.fetch("a/none", got)):
         with pytest.raises(ObjectMissing):
@@ -150,11 +149,11 @@ NO_KEYS = [
 async def test_what_could_leave_its_place_is_no_key(place: Place, tmp_path: Path) -> None:
     objects = place.objects
     (tmp_path / "given").write_bytes(BODY)
-    told: dict[str, Any] = {"content_type": "a/b", "now": place.now, "lasting": timedelta(minutes=1), "server": ""}
+    terms: dict[str, Any] = {"content_type": "a/b", "now": place.now, "lasting": timedelta(minutes=1), "server": ""}
     for key in NO_KEYS:
         for attempt in (
             place.upload(key, BODY),
-            objects.sign_download(key, filename="x", **told),
+            objects.sign_download(key, filename="x", **terms),
             objects.find(key),
             objects.sha256(key),
             objects.copy(key, "a/b"),

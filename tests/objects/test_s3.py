@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from holdfast.errors import ObjectsUnreachable, SettingInvalid
-from holdfast.objects import Objects, Upload, open_objects
+from holdfast.objects import Objects, Upload, UploadSpec, open_objects
 from holdfast.objects.cloud import bucket_address
-from holdfast.objects.presign import Signer
+from holdfast.objects.signed_links import S3Signer
 from holdfast.settings import Settings
 from tests.objects.servers import BUCKET
 
@@ -29,10 +29,11 @@ def s3(seaweed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Objects:
     return open_objects(Settings(objects=f"s3://{BUCKET}/{uuid4().hex}"))
 
 
-async def link_of(s3: Objects, **told: Any) -> Upload:
-    promise: dict[str, Any] = {"content_type": "text/csv", "size": len(BODY), "sha256": None, "most_bytes": 100}
-    promise |= {"now": datetime.now(UTC), "lasting": timedelta(minutes=15), "server": "http://unused"} | told
-    return await s3.sign_upload("in/a.csv", **promise)
+async def link_of(s3: Objects, now: datetime | None = None, **promise: Any) -> Upload:
+    upload = UploadSpec("in/a.csv", "text/csv", most_bytes=100, **{"size": len(BODY), **promise})
+    return await s3.sign_upload(
+        upload, now=now or datetime.now(UTC), lasting=timedelta(minutes=15), server="http://unused"
+    )
 
 
 async def send(http: httpx.AsyncClient, link: Upload, body: bytes = BODY) -> int:
@@ -46,7 +47,7 @@ async def test_another_length_is_refused(s3: Objects, http: httpx.AsyncClient) -
     assert await send(http, link) == 200
 
 
-async def test_a_length_that_was_not_told_is_not_bound(s3: Objects, http: httpx.AsyncClient) -> None:
+async def test_a_length_that_was_not_promised_is_not_bound(s3: Objects, http: httpx.AsyncClient) -> None:
     assert await send(http, await link_of(s3, size=None), BODY * 3) == 200
 
 
@@ -77,7 +78,7 @@ async def test_a_changed_link_is_refused(s3: Objects, http: httpx.AsyncClient) -
 
 
 def test_the_signature_is_the_one_of_the_documentation() -> None:
-    signer = Signer(
+    signer = S3Signer(
         "https://examplebucket.s3.amazonaws.com", "us-east-1", "AKIAIOSFODNN7EXAMPLE",
         "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
     )  # fmt: skip
@@ -87,7 +88,7 @@ def test_the_signature_is_the_one_of_the_documentation() -> None:
 
 
 def test_a_token_of_a_session_is_a_part_of_the_link() -> None:
-    signer = Signer("https://b.s3.amazonaws.com", "us-east-1", "id", "secret", "a/token+")
+    signer = S3Signer("https://b.s3.amazonaws.com", "us-east-1", "id", "secret", "a/token+")
     url = signer.presign("GET", "x", now=datetime.now(UTC), lasting=timedelta(minutes=1))
     assert f"X-Amz-Security-Token={quote('a/token+', safe='')}" in url
     assert "secret" not in repr(signer)
@@ -107,7 +108,7 @@ def test_a_bucket_is_found_where_it_is(bucket: str, region: str, endpoint: str |
     assert bucket_address(bucket, region, endpoint) == address
 
 
-async def test_wrong_keys_are_told_without_the_keys(s3: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wrong_keys_are_reported_without_the_keys(s3: Objects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "quite-wrong")
     wrong = open_objects(Settings(objects=f"s3://{BUCKET}/x"))
     for attempt in (wrong.keys("a"), wrong.find("a"), wrong.sha256("a"), wrong.copy("a", "b"), wrong.delete("a")):
@@ -117,7 +118,7 @@ async def test_wrong_keys_are_told_without_the_keys(s3: Objects, monkeypatch: py
         assert "Signature" not in str(refused.value) or "SignatureDoesNotMatch" in str(refused.value)
 
 
-async def test_a_bucket_that_is_not_there_is_told(s3: Objects) -> None:
+async def test_a_missing_bucket_is_reported(s3: Objects) -> None:
     with pytest.raises(ObjectsUnreachable):
         await open_objects(Settings(objects="s3://no-such-bucket-here")).keys("a")
 
@@ -130,9 +131,13 @@ def test_without_keys_nothing_is_opened(place: str, monkeypatch: pytest.MonkeyPa
         open_objects(Settings(objects=place))
 
 
-async def test_a_bucket_that_does_not_answer_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hidden-one"}
-    for name, value in told.items():
+async def test_a_bucket_that_does_not_answer_is_reported_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ACCESS_KEY_ID": "id",
+        "AWS_SECRET_ACCESS_KEY": "hidden-one",
+    }
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     objects = open_objects(Settings(objects="s3://mine/x"))
     assert objects.label == "s3://mine/x at 127.0.0.1:1"

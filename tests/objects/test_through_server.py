@@ -10,7 +10,7 @@ import pytest
 from holdfast.api import worker_objects
 from holdfast.engine.store.commands import Store
 from holdfast.errors import ObjectsUnreachable, RequestInvalid, UploadTooLarge
-from holdfast.objects import Objects, open_objects
+from holdfast.objects import Objects, UploadSpec, open_objects
 from holdfast.objects.local import Folder
 from holdfast.remote import objects as remote
 from holdfast.remote.objects import ServerObjects
@@ -117,7 +117,7 @@ async def test_one_server_of_two_is_enough(server: str, given: Path, tmp_path: P
     assert len(await objects.keys("a")) == 4
 
 
-async def test_no_server_at_all_is_said(unused_port: int, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_server_at_all_is_reported(unused_port: int, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.remote.server.longest_pause_seconds", 0.0)
     monkeypatch.setattr(remote, "tries", 1)
     objects = ServerObjects(Settings(api=f"http://127.0.0.1:{unused_port}"))
@@ -146,11 +146,11 @@ async def try_keys(server: str, secrets: dict[str, str], given: Path) -> None:
 
 async def test_links_lead_where_the_server_was_reached(server: str) -> None:
     later = datetime(2099, 1, 1, tzinfo=UTC)
-    told: dict[str, Any] = {"now": later, "lasting": timedelta(minutes=1), "server": "http://elsewhere"}
+    terms: dict[str, Any] = {"now": later, "lasting": timedelta(minutes=1), "server": "http://elsewhere"}
     for reached in (server, server.replace("127.0.0.1", "localhost")):
         objects = ServerObjects(Settings(api=reached))
-        down = await objects.sign_download(KEY, filename="x", content_type="a/b", **told)
-        up = await objects.sign_upload(KEY, content_type="a/b", size=None, sha256=None, most_bytes=9, **told)
+        down = await objects.sign_download(KEY, filename="x", content_type="a/b", **terms)
+        up = await objects.sign_upload(UploadSpec(KEY, "a/b", most_bytes=9), **terms)
         assert down.url.startswith(f"{reached}/objects/")
         assert up.url.startswith(f"{reached}/objects/")
         assert max(up.expires_at, down.expires_at) < later, "by the clock of the database"

@@ -1,8 +1,8 @@
-"""The links of the local folder: whoever has one may bring or fetch its object, without a key and until it runs out.
+"""The links of the local folder: each lets its bearer upload or download one object, without a key, until it expires.
 
-Bodies go to the disk as they come, so a server needs the same memory for any size. A bucket has links of its own; then
-these routes are not there. What others uploaded is never shown as a page of this server: a browser saves it, or opens
-it in a sandbox without scripts.
+Bodies go to the disk as they arrive, so a server needs the same memory for any size. A bucket has links of its own;
+then these routes are not there. An uploaded file never opens as a page of this server: a browser saves it, or opens it
+in a sandbox without scripts.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -21,11 +20,11 @@ from holdfast.errors import ObjectMissing, UploadIncomplete
 from holdfast.http.access import Guarded
 from holdfast.http.problem import PROBLEMS
 from holdfast.objects import Objects
-from holdfast.objects.local import Folder
+from holdfast.objects.local import Folder, Received
 from holdfast.objects.names import attachment
 
 METHODS = ("GET", "HEAD", "PUT")
-quiet_most = timedelta(minutes=1)
+stall_most = timedelta(minutes=1)
 upload_most = timedelta(hours=1)
 
 HEADERS = {
@@ -44,19 +43,12 @@ FILE: dict[int | str, dict[str, Any]] = {
 
 
 class ByLink(Guarded):
-    """One of several routes at the same address, which are named together to whoever calls it otherwise."""
+    """One of several routes at the same address; a call with another method gets all of them in `Allow`."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in METHODS:
             raise HTTPException(405, headers={"Allow": ", ".join(METHODS)})
         await super().handle(scope, receive, send)
-
-
-class Received(BaseModel):
-    """What was kept."""
-
-    bytes: int
-    sha256: str
 
 
 def routes(store: Store, objects: Objects) -> APIRouter:
@@ -71,13 +63,12 @@ def add_routes(router: APIRouter, store: Store, folder: Folder) -> None:
     @router.put("/{token}", responses=PROBLEMS, openapi_extra=BODY)
     async def upload(token: str, request: Request) -> Received:
         """Bring a file, as the answer that has this link says: with its Content-Type, size and sha256. Works once."""
-        ticket = folder.read_ticket(token, "PUT")
-        ticket.check_time(await store.now())
+        link = folder.read_link(token, "PUT")
+        link.check_time(await store.now())
         length = request.headers.get("content-length", "")
-        ticket.check_request(request.headers.get("content-type", ""), int(length) if length.isdecimal() else None)
-        await folder.check_unused(ticket)
-        received = await folder.receive(ticket, arriving(request))
-        return Received(bytes=received.bytes, sha256=received.sha256)
+        link.check_request(request.headers.get("content-type", ""), int(length) if length.isdecimal() else None)
+        await folder.check_unused(link)
+        return await folder.receive(link, arriving(request))
 
     @router.get("/{token}", responses=FILE, response_class=Response)
     async def download(token: str) -> FileResponse:
@@ -90,22 +81,22 @@ def add_routes(router: APIRouter, store: Store, folder: Folder) -> None:
         return await answer(token)
 
     async def answer(token: str) -> FileResponse:
-        ticket = folder.read_ticket(token, "GET")
-        ticket.check_time(await store.now())
-        if not await folder.find(ticket.key):
+        link = folder.read_link(token, "GET")
+        link.check_time(await store.now())
+        if not await folder.find(link.key):
             raise ObjectMissing(fix="It was removed; nothing brings it back.")
-        headers = HEADERS | {"Content-Disposition": attachment(ticket.filename)}
-        return FileResponse(folder.path(ticket.key), media_type=ticket.content_type, headers=headers)
+        headers = HEADERS | {"Content-Disposition": attachment(link.filename)}
+        return FileResponse(folder.path(link.key), media_type=link.content_type, headers=headers)
 
 
 async def arriving(request: Request) -> AsyncIterator[bytes]:
-    """The body, as it comes. Raises UploadIncomplete for a client that has left, has gone silent or never ends."""
+    """The body, as it arrives. Raises UploadIncomplete for a client that disconnects, stalls or takes too long."""
     parts = request.stream()
     clock = asyncio.get_running_loop().time
     last_moment = clock() + upload_most.total_seconds()
     try:
         while True:
-            async with asyncio.timeout_at(min(last_moment, clock() + quiet_most.total_seconds())):
+            async with asyncio.timeout_at(min(last_moment, clock() + stall_most.total_seconds())):
                 part = await anext(parts, None)
             if part is None:
                 return

@@ -1,10 +1,10 @@
-"""Files for workers that know this server only: each word of `holdfast.objects` has a route, for the role worker.
+"""Files for workers that know this server only: each method of `Objects` has a route, for the role worker.
 
-Bytes do not pass here: a worker is given a link that is signed for one file. Keys are checked by the place itself.
+Bytes do not pass here: a worker gets a link that is signed for one file. Keys are checked by the place itself.
 """
 
 import bisect
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -15,7 +15,7 @@ from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Real, Text, Whole
 from holdfast.http.problem import PROBLEMS
-from holdfast.objects import Found, Objects
+from holdfast.objects import Download, Found, Objects, Upload, UploadSpec
 from holdfast.objects.names import lasting_most
 
 keys_in_a_page = 10_000
@@ -45,22 +45,6 @@ class Fetching(Named):
     filename: Text = "file"
     content_type: Text = ANY_TYPE
     lasting_seconds: Lasting = lasting_by_default.total_seconds()
-
-
-class UploadLink(BaseModel):
-    """How to send it: this method, to this address, with exactly these headers. `/...` is an address of this server."""
-
-    url: str
-    method: str
-    headers: dict[str, str]
-    expires_at: datetime
-
-
-class DownloadLink(BaseModel):
-    """Where to fetch it. `/...` is an address of this server."""
-
-    url: str
-    expires_at: datetime
 
 
 class Checksum(BaseModel):
@@ -101,25 +85,22 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     )  # fmt: skip
 
     @router.post("/upload-url")
-    async def upload_url(asked: Sending) -> UploadLink:
+    async def upload_url(asked: Sending) -> Upload:
         """A link that takes one file. 413 `upload-too-large` for more than the place takes by one."""
         most = asked.size if asked.most_bytes is None else asked.most_bytes
         if most is None:
-            raise RequestInvalid("It is not said how large the file is.", fix="Send its size, or most_bytes.")
-        link = await objects.sign_upload(
-            asked.key, content_type=asked.content_type, size=asked.size, sha256=asked.sha256, most_bytes=most,
-            now=await store.now(), lasting=timedelta(seconds=asked.lasting_seconds), server=HERE,
-        )  # fmt: skip
-        return UploadLink(**vars(link))
+            raise RequestInvalid("size and most_bytes are missing.", fix="Send one of them.")
+        upload = UploadSpec(asked.key, asked.content_type, most, asked.size, asked.sha256)
+        lasting = timedelta(seconds=asked.lasting_seconds)
+        return await objects.sign_upload(upload, now=await store.now(), lasting=lasting, server=HERE)
 
     @router.post("/download-url")
-    async def download_url(asked: Fetching) -> DownloadLink:
+    async def download_url(asked: Fetching) -> Download:
         """A link that gives one file, if it is there."""
-        link = await objects.sign_download(
+        return await objects.sign_download(
             asked.key, filename=asked.filename, content_type=asked.content_type, now=await store.now(),
             lasting=timedelta(seconds=asked.lasting_seconds), server=HERE,
         )  # fmt: skip
-        return DownloadLink(**vars(link))
 
     @router.post("/find")
     async def find(asked: Named) -> Found | None:

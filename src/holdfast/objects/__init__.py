@@ -1,8 +1,8 @@
-"""Objects: where bytes live, for uploads, inputs and outputs. A door with a folder or a bucket behind it.
+"""Objects: where bytes live, for uploads, inputs and outputs. One protocol over a folder, a bucket or a server.
 
-A client brings and fetches an object by a link that is signed for it alone and runs out; everything else is done by
+A client sends and fetches an object by a link that is signed for it alone and expires; everything else is done by
 servers and workers. What of its promise a link enforces by itself differs with the place (docs/operations/objects.md);
-whoever takes an upload for granted copies it first, then checks the copy.
+code that relies on an upload copies it first, then checks the copy.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,22 @@ from holdfast.settings import Settings
 
 
 @dataclass(frozen=True)
+class UploadSpec:
+    """An object that a client is about to send: of this size and checksum where they are known."""
+
+    key: str
+    content_type: str
+    most_bytes: int
+    size: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
 class Upload:
-    """How a client sends one object: this method, to this address, with exactly these headers."""
+    """How to send one object: this method, to this address, with exactly these headers.
+
+    An address that begins with `/` is one of the server that signed it.
+    """
 
     url: str
     method: str
@@ -26,7 +40,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Download:
-    """Where a client fetches one object."""
+    """Where to fetch one object. An address that begins with `/` is one of the server that signed it."""
 
     url: str
     expires_at: datetime
@@ -46,18 +60,7 @@ class Objects(Protocol):
     label: str
     """The place in words, without credentials."""
 
-    async def sign_upload(
-        self,
-        key: str,
-        *,
-        content_type: str,
-        size: int | None,
-        sha256: str | None,
-        most_bytes: int,
-        now: datetime,
-        lasting: timedelta,
-        server: str,
-    ) -> Upload:
+    async def sign_upload(self, upload: UploadSpec, *, now: datetime, lasting: timedelta, server: str) -> Upload:
         """A link that takes this object, of this size if it is known. Raises UploadTooLarge."""
         ...
 

@@ -1,7 +1,7 @@
-"""Files are deleted when their time has come, by every process that serves; there is no leader to lose.
+"""Deletes files when their time has come. Every process that serves does so; there is no leader to lose.
 
-What is due is a row that one process takes for five minutes. A store that refuses holds up nothing but that row, which
-comes back later; whatever was deleted twice was deleted once.
+A due cleanup is a row that one process takes for five minutes. A store that fails delays nothing but that row, which is
+due again later; deleting twice does no harm.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ class Cleanups(Calls):
     """The functions of cleanup.sql."""
 
     async def take(self, n: int = 20) -> list[Cleanup]:
-        """Files that are due to be deleted. Whoever takes them has five minutes."""
+        """Files that are due to be deleted; this process has five minutes for them."""
         rows = await self._rows("select * from holdfast.take_cleanups($1)", n, repeatable=False)
         return [encode.known(Cleanup, row) for row in rows]
 
     async def end(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
-        """Say how it went; what failed comes back later."""
-        said = None if error is None else encode.readable(error)
-        await self._value("select holdfast.end_cleanup($1, $2, $3)", cleanup.id, objects, said)
+        """Record how it went; a failed cleanup is due again later."""
+        message = None if error is None else encode.readable(error)
+        await self._value("select holdfast.end_cleanup($1, $2, $3)", cleanup.id, objects, message)
 
 
 async def clean(cleanups: Cleanups, objects: Objects) -> int:
@@ -51,9 +51,9 @@ async def clean(cleanups: Cleanups, objects: Objects) -> int:
         try:
             number = await objects.delete(one.prefix)
         except Exception as error:  # whatever it was: this one comes back, and the others are next
-            said = error.detail if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
-            log.warning("files not deleted", extra={"task_id": str(one.task_id), "error": said})
-            await cleanups.end(one, 0, said)
+            message = error.detail if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+            log.warning("files not deleted", extra={"task_id": str(one.task_id), "error": message})
+            await cleanups.end(one, 0, message)
         else:
             await cleanups.end(one, number)
     return len(taken)

@@ -1,7 +1,7 @@
 """Buckets: S3 and what speaks like it, Azure Blob Storage, Google Cloud Storage.
 
-Where they are and who asks is told by each vendor's own variables. Every call ends in bounded time, and what a vendor
-says against it becomes an error of ours without addresses' queries or keys. Links bind what the vendor can bind: see
+Each vendor's own variables name the place and the credentials. Every call ends in bounded time, and a vendor's refusal
+becomes an error of ours, without addresses' queries or keys. Links bind what the vendor can bind: see
 docs/operations/objects.md. Nothing is asked until it is needed, so a server starts while its bucket is away.
 """
 
@@ -10,9 +10,10 @@ import contextlib
 import hashlib
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 import obstore
@@ -21,10 +22,9 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UploadTooLarge
 from holdfast.execution.threads import in_thread
-from holdfast.objects import Download, Found, Upload
-from holdfast.objects.names import attachment, check_key, check_link, check_upload
-from holdfast.objects.presign import Signer
-from holdfast.objects.sas import AccountSigner
+from holdfast.objects import Download, Found, Upload, UploadSpec
+from holdfast.objects.names import check_key, check_link, check_upload
+from holdfast.objects.signed_links import AzureSigner, S3Signer
 from holdfast.objects.whole import whole_file
 from holdfast.settings import vendor_variable
 
@@ -54,37 +54,59 @@ def client_options(endpoint: str | None) -> "ClientConfig":
     }
 
 
-class Bucket:
-    """What all vendors have in common; each signs in its own way."""
+class BucketSigner(Protocol):
+    """Signs the links of one bucket, in its vendor's way."""
 
-    link_most_bytes = 5 << 40
-    """What the vendor takes by one link. With keys of one's own there is no such limit: files go in parts."""
-
-    def __init__(self, store: S3Store | AzureStore | GCSStore, label: str) -> None:
-        self.store = store
-        self.label = label
+    @property
+    def link_most_bytes(self) -> int:
+        """What the vendor takes by one link. With keys of one's own there is no such limit: files go in parts."""
+        ...
 
     async def sign_upload(
-        self,
-        key: str,
-        *,
-        content_type: str,
-        size: int | None,
-        sha256: str | None,
-        most_bytes: int,
-        now: datetime,
-        lasting: timedelta,
-        server: str,
-    ) -> Upload:
+        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
+    ) -> tuple[str, dict[str, str]]:
+        """Where to send the object, and with which headers."""
+        ...
+
+    async def sign_download(self, key: str, content_type: str, filename: str, now: datetime, lasting: timedelta) -> str:
+        """Where to fetch it from."""
+        ...
+
+
+@dataclass(frozen=True)
+class GoogleSigner:
+    """Google's links bind neither type nor size, and carry no name; they go by the clock of this machine."""
+
+    store: GCSStore
+    link_most_bytes = 5 << 40
+
+    async def sign_upload(
+        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
+    ) -> tuple[str, dict[str, str]]:
+        return await obstore.sign_async(self.store, "PUT", key, lasting), {"Content-Type": content_type}
+
+    async def sign_download(self, key: str, content_type: str, filename: str, now: datetime, lasting: timedelta) -> str:
+        return await obstore.sign_async(self.store, "GET", key, lasting)
+
+
+class Bucket:
+    """A bucket of any vendor; how links are signed differs."""
+
+    def __init__(self, store: S3Store | AzureStore | GCSStore, label: str, signer: BucketSigner) -> None:
+        self.store = store
+        self.label = label
+        self.signer = signer
+
+    async def sign_upload(self, upload: UploadSpec, *, now: datetime, lasting: timedelta, server: str) -> Upload:
         """A link that takes this object. Raises UploadTooLarge or RequestInvalid."""
-        check_link(key, content_type, lasting)
-        check_upload(size, sha256, most_bytes)
-        if (size or 0) > self.link_most_bytes:
+        check_upload(upload, lasting)
+        if (upload.size or 0) > self.signer.link_most_bytes:
             raise UploadTooLarge(
-                f"{size} bytes; {self.label} takes {self.link_most_bytes} by one link.",
+                f"{upload.size} bytes; {self.label} takes {self.signer.link_most_bytes} by one link.",
                 fix="Split it. A worker that has HOLDFAST_OBJECTS and the bucket's keys needs no link, nor that.",
             )
-        url, headers = await self.link_in(key, content_type, size, now, lasting)
+        async with self.asking(upload.key, brief):
+            url, headers = await self.signer.sign_upload(upload.key, upload.content_type, upload.size, now, lasting)
         return Upload(url, "PUT", headers, now + lasting)
 
     async def sign_download(
@@ -92,19 +114,8 @@ class Bucket:
     ) -> Download:
         """A link that gives this object. Raises RequestInvalid."""
         check_link(key, content_type, lasting)
-        return Download(await self.link_out(key, filename, content_type, now, lasting), now + lasting)
-
-    async def link_in(
-        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
-    ) -> tuple[str, dict[str, str]]:
-        """Binds neither type nor size. By the clock of this machine."""
         async with self.asking(key, brief):
-            return await obstore.sign_async(self.store, "PUT", key, lasting), {"Content-Type": content_type}
-
-    async def link_out(self, key: str, filename: str, content_type: str, now: datetime, lasting: timedelta) -> str:
-        """Carries no name and no type. By the clock of this machine."""
-        async with self.asking(key, brief):
-            return await obstore.sign_async(self.store, "GET", key, lasting)
+            return Download(await self.signer.sign_download(key, content_type, filename, now, lasting), now + lasting)
 
     async def find(self, key: str) -> Found | None:
         try:
@@ -174,54 +185,11 @@ class Bucket:
         except TimeoutError:
             raise self.unreachable(f"No answer within {most}.") from None
         except (BaseError, ValueError) as error:
-            raise self.unreachable(in_words(error)) from None
+            raise self.unreachable(describe(error)) from None
 
-    def unreachable(self, told: str) -> ObjectsUnreachable:
+    def unreachable(self, reason: str) -> ObjectsUnreachable:
         fix = "See that the bucket is there and its variables are right: holdfast doctor"
-        return ObjectsUnreachable(f"{self.label}: {told}", fix=fix)
-
-
-class S3(Bucket):
-    """S3, Backblaze B2, MinIO, SeaweedFS and the like: links bind type and size."""
-
-    link_most_bytes = 5 << 30
-
-    def __init__(self, store: S3Store, label: str, signer: Signer, prefix: str) -> None:
-        super().__init__(store, label)
-        self.signer = signer
-        self.prefix = prefix
-
-    async def link_in(
-        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
-    ) -> tuple[str, dict[str, str]]:
-        told = {"Content-Type": content_type}
-        bound = told | ({"Content-Length": str(size)} if size is not None else {})
-        return self.signer.presign("PUT", self.prefix + key, now=now, lasting=lasting, headers=bound), told
-
-    async def link_out(self, key: str, filename: str, content_type: str, now: datetime, lasting: timedelta) -> str:
-        answer = {"response-content-disposition": attachment(filename), "response-content-type": content_type}
-        return self.signer.presign("GET", self.prefix + key, now=now, lasting=lasting, query=answer)
-
-
-class Azure(Bucket):
-    """Azure Blob Storage: links bind no header of an upload."""
-
-    link_most_bytes = 5000 << 20
-
-    def __init__(self, store: AzureStore, label: str, signer: AccountSigner, prefix: str) -> None:
-        super().__init__(store, label)
-        self.signer = signer
-        self.prefix = prefix
-
-    async def link_in(
-        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
-    ) -> tuple[str, dict[str, str]]:
-        url = self.signer.sign("cw", self.prefix + key, now=now, lasting=lasting)
-        return url, {"Content-Type": content_type, "x-ms-blob-type": "BlockBlob"}
-
-    async def link_out(self, key: str, filename: str, content_type: str, now: datetime, lasting: timedelta) -> str:
-        answer = {"disposition": attachment(filename), "content_type": content_type}
-        return self.signer.sign("r", self.prefix + key, now=now, lasting=lasting, **answer)
+        return ObjectsUnreachable(f"{self.label}: {reason}", fix=fix)
 
 
 def open_bucket(place: str) -> Bucket:
@@ -237,13 +205,13 @@ def open_bucket(place: str) -> Bucket:
             case _:
                 options = client_options(None)
                 store = GCSStore(parts.netloc, prefix=prefix or None, client_options=options, retry_config=RETRIES)
-                return Bucket(store, place)
+                return Bucket(store, place, GoogleSigner(store))
     except (BaseError, ValueError) as error:
         fix = "Set the vendor's own variables: AWS_..., AZURE_STORAGE_... or GOOGLE_..."
-        raise SettingInvalid(f"HOLDFAST_OBJECTS={place}: {in_words(error)}", fix=fix) from None
+        raise SettingInvalid(f"HOLDFAST_OBJECTS={place}: {describe(error)}", fix=fix) from None
 
 
-def open_s3(bucket: str, prefix: str, place: str) -> S3:
+def open_s3(bucket: str, prefix: str, place: str) -> Bucket:
     """Raises SettingInvalid where there are no keys to sign links with."""
     key_id, secret = vendor_variable("AWS_ACCESS_KEY_ID"), vendor_variable("AWS_SECRET_ACCESS_KEY")
     if not key_id or not secret:
@@ -266,12 +234,12 @@ def open_s3(bucket: str, prefix: str, place: str) -> S3:
         client_options=client_options(endpoint),
         retry_config=RETRIES,
     )
-    signer = Signer(bucket_address(bucket, region, endpoint), region, key_id, secret, token)
-    where = f" at {host_of(endpoint)}" if endpoint else ""
-    return S3(store, f"{place}{where}", signer, f"{prefix}/" if prefix else "")
+    address = bucket_address(bucket, region, endpoint)
+    signer = S3Signer(address, region, key_id, secret, token, prefix=f"{prefix}/" if prefix else "")
+    return Bucket(store, f"{place} at {host_of(endpoint)}" if endpoint else place, signer)
 
 
-def open_azure(container: str, prefix: str, place: str) -> Azure:
+def open_azure(container: str, prefix: str, place: str) -> Bucket:
     """Raises SettingInvalid where there is no account, or no key to sign links with."""
     account = vendor_variable("AZURE_STORAGE_ACCOUNT_NAME")
     key = vendor_variable("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
@@ -288,12 +256,13 @@ def open_azure(container: str, prefix: str, place: str) -> Azure:
         client_options=client_options(endpoint),
         retry_config=RETRIES,
     )
-    signer = AccountSigner(endpoint or f"https://{account}.blob.core.windows.net", account, container, key)
-    return Azure(store, f"{place} at {host_of(signer.endpoint)}", signer, f"{prefix}/" if prefix else "")
+    endpoint = endpoint or f"https://{account}.blob.core.windows.net"
+    signer = AzureSigner(endpoint, account, container, key, prefix=f"{prefix}/" if prefix else "")
+    return Bucket(store, f"{place} at {host_of(endpoint)}", signer)
 
 
 def bucket_address(bucket: str, region: str, endpoint: str | None) -> str:
-    """At an endpoint of one's own: a path, unless told that the bucket is in its name; at AWS: a name of its own."""
+    """At an endpoint of one's own: a path, unless a variable says that its name holds the bucket; at AWS: a name."""
     if endpoint:
         in_name = (vendor_variable("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") or "").lower() in ("true", "1", "yes", "on")
         return endpoint.rstrip("/") if in_name else f"{endpoint.rstrip('/')}/{bucket}"
@@ -305,7 +274,7 @@ def host_of(address: str) -> str:
     return urlsplit(address).netloc.rpartition("@")[2]
 
 
-def in_words(error: Exception) -> str:
-    """The first line of what the library says, without the queries of addresses, where signatures are."""
+def describe(error: Exception) -> str:
+    """The first line of the library's message, without the queries of addresses, where signatures are."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"\?[^\s\"')]+", "?...", lines[0])[:500]

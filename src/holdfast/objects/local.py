@@ -1,6 +1,6 @@
-"""A folder: the place for objects that Holdfast brings along. Several servers and workers may share it.
+"""A folder: the place for objects that needs no account. Several servers and workers may share it.
 
-Bytes go into `.incoming` first and appear under their key whole, synced to disk, by a rename: whoever reads sees the
+Bytes go into `.incoming` first and appear under their key whole, synced to disk, by a rename: a reader sees the
 old object, the new one, or none. So a snapshot is a hard link, and free. A link takes its object once: `.used`
 remembers those that were, for longer than a link can last. All of it is one filesystem, which knows flock.
 """
@@ -13,17 +13,17 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, TypeVar
 
 from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UrlRefused
 from holdfast.execution.threads import in_thread
-from holdfast.objects import Download, Found, Upload
+from holdfast.objects import Download, Found, Upload, UploadSpec
 from holdfast.objects.names import check_key, check_link, check_upload, lasting_most
-from holdfast.objects.signed_links import ASK_AGAIN, Method, Ticket, Tickets, read_secret
+from holdfast.objects.signed_links import ASK_AGAIN, FolderLink, FolderSigner, Method, read_secret
 from holdfast.objects.whole import whole_file
 
 SECRET = ".signing-key"  # noqa: S105 - its name
@@ -32,6 +32,9 @@ left_behind = timedelta(hours=1)  # an upload that is alive writes at least once
 remembered = lasting_most + timedelta(days=1)
 tidied_every = timedelta(hours=1)
 NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Folder:
         self.label = f"the folder {self.folder}"
         self._incoming = self.folder / ".incoming"
         self._used = self.folder / ".used"
-        self._tickets: Tickets | None = None
+        self._opened_signer: FolderSigner | None = None
         self._tidied_at = 0.0
 
     def open(self) -> Self:
@@ -61,7 +64,7 @@ class Folder:
                 folder.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError), open(self.folder / ".gitignore", "x", opener=private) as file:
                 file.write("*\n")
-            self._tickets = Tickets(read_secret(self.folder / SECRET))
+            self._opened_signer = FolderSigner(read_secret(self.folder / SECRET))
             self._tidy()
         except OSError as error:
             raise SettingInvalid(
@@ -70,57 +73,33 @@ class Folder:
             ) from None
         return self
 
-    async def sign_upload(
-        self,
-        key: str,
-        *,
-        content_type: str,
-        size: int | None,
-        sha256: str | None,
-        most_bytes: int,
-        now: datetime,
-        lasting: timedelta,
-        server: str,
-    ) -> Upload:
+    async def sign_upload(self, upload: UploadSpec, *, now: datetime, lasting: timedelta, server: str) -> Upload:
         """A link that takes this object, once. Raises UploadTooLarge or RequestInvalid."""
-        check_link(key, content_type, lasting)
-        check_upload(size, sha256, most_bytes)
+        check_upload(upload, lasting)
         if time.monotonic() - self._tidied_at > tidied_every.total_seconds():
-            with unreachable():
-                await in_thread(self._tidy)
-        ticket = Ticket(
-            id=secrets.token_hex(16),
-            method="PUT",
-            key=key,
-            content_type=content_type,
-            expires_at=now + lasting,
-            size=size,
-            sha256=sha256,
-            most_bytes=most_bytes,
-        )
-        return Upload(self._address(server, ticket), "PUT", {"Content-Type": content_type}, ticket.expires_at)
+            await on_disk(self._tidy)
+        link = FolderLink(id=secrets.token_hex(16), method="PUT", expires_at=now + lasting, **vars(upload))
+        return Upload(self._address(server, link), "PUT", {"Content-Type": link.content_type}, link.expires_at)
 
     async def sign_download(
         self, key: str, *, filename: str, content_type: str, now: datetime, lasting: timedelta, server: str
     ) -> Download:
         """A link that gives this object. Raises RequestInvalid."""
         check_link(key, content_type, lasting)
-        ticket = Ticket("", "GET", key, content_type, now + lasting, filename=filename)
-        return Download(self._address(server, ticket), ticket.expires_at)
+        link = FolderLink("", "GET", key, content_type, now + lasting, filename=filename)
+        return Download(self._address(server, link), link.expires_at)
 
-    def read_ticket(self, token: str, method: Method) -> Ticket:
-        """What this token is good for. Raises UrlRefused."""
+    def read_link(self, token: str, method: Method) -> FolderLink:
+        """The link of this token. Raises UrlRefused."""
         return self._signer.read(token, method)
 
-    async def check_unused(self, ticket: Ticket) -> None:
+    async def check_unused(self, link: FolderLink) -> None:
         """Raise UrlRefused if this link has taken its object."""
-        with unreachable():
-            found = await in_thread(size_of, self._used / ticket.id)
-        if found:
-            raise used(ticket)
+        if await on_disk(size_of, self._used / link.id):
+            raise already_used(link)
 
-    async def receive(self, ticket: Ticket, parts: AsyncIterable[bytes]) -> Received:
-        """Keep what comes, if it is what was promised; otherwise nothing of it.
+    async def receive(self, link: FolderLink, parts: AsyncIterable[bytes]) -> Received:
+        """Keep the bytes that arrive if they are those that were promised; otherwise keep nothing.
 
         Raises UrlRefused, UploadTooLarge or UploadIncomplete, and whatever `parts` raises.
         """
@@ -134,21 +113,20 @@ class Folder:
 
             async for part in parts:
                 received += len(part)
-                ticket.check_most(received)
+                link.check_most(received)
                 waiting += part
                 if len(waiting) >= written_at_once:
                     await in_thread(write, bytes(waiting))
                     waiting.clear()
             await in_thread(write, bytes(waiting))
-            ticket.check_least(received)
-            ticket.check_sha256(digest.hexdigest())
+            link.check_least(received)
+            link.check_sha256(digest.hexdigest())
             await in_thread(os.fsync, file.fileno())
-            await in_thread(self._appear_once, path, ticket)
+            await in_thread(self._appear_once, path, link)
         return Received(received, digest.hexdigest())
 
     async def find(self, key: str) -> Found | None:
-        with unreachable():
-            size = await in_thread(size_of, self.path(key))
+        size = await on_disk(size_of, self.path(key))
         return None if size is None else Found(key, size)
 
     async def sha256(self, key: str) -> str:
@@ -158,13 +136,12 @@ class Folder:
             with missing(key), self.path(key).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
 
-        with unreachable():
-            return await in_thread(read)
+        return await on_disk(read)
 
     async def copy(self, source: str, target: str) -> None:
         """Raises ObjectMissing."""
 
-        def link() -> None:
+        def snapshot() -> None:
             check_key(target)
             with self._temporary() as path:
                 with missing(source):
@@ -176,21 +153,19 @@ class Folder:
                         write_copy(self.path(source), path)
                 self._appear(path, target)
 
-        with unreachable():
-            await in_thread(link)
+        await on_disk(snapshot)
 
     async def fetch(self, key: str, path: Path) -> None:
-        """Raises ObjectMissing. A copy of its own: whoever writes into the file does not change the object."""
+        """Raises ObjectMissing. The file is a copy of its own: writing into it does not change the object."""
 
         def read() -> None:
             with missing(key), self.path(key).open("rb") as source, whole_file(path) as target:
                 shutil.copyfileobj(source, target, written_at_once)
 
-        with unreachable():
-            await in_thread(read)
+        await on_disk(read)
 
     async def put(self, key: str, path: Path, *, content_type: str) -> Found:
-        """The type is not kept: a download is told which it has."""
+        """The type is not kept: each download link names it."""
 
         def write() -> int:
             check_key(key)
@@ -199,8 +174,7 @@ class Folder:
                 self._appear(temporary, key)
             return size
 
-        with unreachable():
-            return Found(key, await in_thread(write))
+        return Found(key, await on_disk(write))
 
     async def delete(self, prefix: str) -> int:
         def remove() -> int:
@@ -211,7 +185,7 @@ class Folder:
                         Path(folder, name).unlink()
                         count += 1
                 for name in folders:
-                    with contextlib.suppress(OSError):  # somebody else put something there meanwhile
+                    with contextlib.suppress(OSError):  # not empty any more
                         Path(folder, name).rmdir()
             with contextlib.suppress(OSError):
                 while top != self.folder:
@@ -219,8 +193,7 @@ class Folder:
                     top = top.parent
             return count
 
-        with unreachable():
-            return await in_thread(remove)
+        return await on_disk(remove)
 
     async def keys(self, prefix: str) -> list[Found]:
         def walk() -> list[Found]:
@@ -233,31 +206,30 @@ class Folder:
                         found.append(Found(path.relative_to(self.folder).as_posix(), size))
             return sorted(found, key=lambda one: one.key)
 
-        with unreachable():
-            return await in_thread(walk)
+        return await on_disk(walk)
 
     def _walk(self, top: Path, *, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
         """Everything below; nothing if that is not there. Raises OSError, also if the whole folder has gone."""
         (self.folder / SECRET).stat()  # a share that is not mounted must not pass for an empty one
 
-        def tell(error: OSError) -> None:
+        def refuse(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
                 raise error
 
-        return os.walk(top, topdown=topdown, onerror=tell)
+        return os.walk(top, topdown=topdown, onerror=refuse)
 
     def path(self, key: str) -> Path:
         """Where the object is. Raises RequestInvalid."""
         return self.folder / check_key(key)
 
     @property
-    def _signer(self) -> Tickets:
-        if self._tickets is None:
+    def _signer(self) -> FolderSigner:
+        if self._opened_signer is None:
             raise ObjectsUnreachable(f"{self.label} was not opened.", fix="Call open() first.")
-        return self._tickets
+        return self._opened_signer
 
-    def _address(self, server: str, ticket: Ticket) -> str:
-        return f"{server.rstrip('/')}/objects/{self._signer.sign(ticket)}"
+    def _address(self, server: str, link: FolderLink) -> str:
+        return f"{server.rstrip('/')}/objects/{self._signer.sign(link)}"
 
     @contextlib.contextmanager
     def _temporary(self) -> Iterator[Path]:
@@ -268,13 +240,13 @@ class Folder:
         finally:
             path.unlink(missing_ok=True)
 
-    def _appear_once(self, path: Path, ticket: Ticket) -> None:
+    def _appear_once(self, path: Path, link: FolderLink) -> None:
         """The link counts as used only after the object is there: a crash in between lets the client send it again."""
-        with open(self._used / ticket.id, "ab", opener=private) as mark:
+        with open(self._used / link.id, "ab", opener=private) as mark:
             fcntl.flock(mark, fcntl.LOCK_EX)
             if os.fstat(mark.fileno()).st_size:
-                raise used(ticket)
-            self._appear(path, ticket.key)
+                raise already_used(link)
+            self._appear(path, link.key)
             mark.write(b"used\n")
             mark.flush()
             os.fsync(mark.fileno())
@@ -309,8 +281,8 @@ class Folder:
                         path.unlink()
 
 
-def used(ticket: Ticket) -> UrlRefused:
-    return UrlRefused("It was used already: its file is here.", fix=ASK_AGAIN[ticket.method])
+def already_used(link: FolderLink) -> UrlRefused:
+    return UrlRefused("It was used already: its file is here.", fix=ASK_AGAIN[link.method])
 
 
 def private(path: str, flags: int) -> int:
@@ -349,6 +321,12 @@ def sync(folder: Path) -> None:
             os.close(descriptor)
 
 
+async def on_disk(function: Callable[..., T], *args: object) -> T:
+    """What the function returns, from a thread. Raises ObjectsUnreachable for an error of the system."""
+    with unreachable():
+        return await in_thread(function, *args)
+
+
 @contextlib.contextmanager
 def missing(key: str) -> Iterator[None]:
     """No such file means no such object."""
@@ -360,7 +338,7 @@ def missing(key: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unreachable() -> Iterator[None]:
-    """What the system says against it, as an error of ours."""
+    """An error of the system becomes ObjectsUnreachable."""
     try:
         yield
     except OSError as error:

@@ -1,14 +1,18 @@
-"""What may be called what: keys, types and names of files, checked before anything is signed or touched.
+"""Keys, content types and names of files, checked before anything is signed or touched.
 
-Keys are ours, no client chooses one; they are refused all the same where one could mean another place than it says.
+Keys are ours, no client chooses one; they are refused all the same where one could lead to another place.
 """
 
 import re
 import unicodedata
 from datetime import timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from holdfast.errors import RequestInvalid, UploadTooLarge
+
+if TYPE_CHECKING:
+    from holdfast.objects import UploadSpec
 
 lasting_most = timedelta(days=7)  # what S3 allows
 key_most_bytes = 900  # S3 allows 1,024, with a prefix
@@ -30,26 +34,29 @@ def check_key(key: str) -> str:
         or len(key.encode("utf-8", "replace")) > key_most_bytes
         or not key.isprintable()
     ):
-        raise RequestInvalid(f"{key[:200]!r} is no key of an object.", fix="Write it as users/42/tasks/7/inputs/a.csv")
+        raise RequestInvalid(
+            f"{key[:200]!r} is not a key of an object.", fix="Write it as users/42/tasks/7/inputs/a.csv"
+        )
     return key
 
 
 def check_link(key: str, content_type: str, lasting: timedelta) -> None:
-    """Raise RequestInvalid for what no link is signed for."""
+    """Raise RequestInvalid where no link can be signed."""
     check_key(key)
     if len(content_type) > name_most or not TYPE.fullmatch(content_type):
-        raise RequestInvalid(f"{content_type[:200]!r} is no content type.", fix="Write it as text/csv")
+        raise RequestInvalid(f"{content_type[:200]!r} is not a content type.", fix="Write it as text/csv")
     if not timedelta(0) < lasting <= lasting_most:
         raise RequestInvalid(f"A link cannot last {lasting}.", fix=f"Let it last up to {lasting_most.days} days.")
 
 
-def check_upload(size: int | None, sha256: str | None, most_bytes: int) -> None:
+def check_upload(upload: "UploadSpec", lasting: timedelta) -> None:
     """Raise RequestInvalid or UploadTooLarge for a promise that cannot be kept."""
-    if size is not None and size < 0:
-        raise RequestInvalid(f"A file cannot have {size} bytes.")
-    if (size or 0) > most_bytes:
-        raise UploadTooLarge(f"{size} bytes; {most_bytes} are allowed.", fix="Send a smaller file.")
-    if sha256 is not None and not SHA256.fullmatch(sha256):
+    check_link(upload.key, upload.content_type, lasting)
+    if upload.size is not None and upload.size < 0:
+        raise RequestInvalid(f"A file cannot have {upload.size} bytes.")
+    if (upload.size or 0) > upload.most_bytes:
+        raise UploadTooLarge(f"{upload.size} bytes; {upload.most_bytes} are allowed.", fix="Send a smaller file.")
+    if upload.sha256 is not None and not SHA256.fullmatch(upload.sha256):
         raise RequestInvalid("The sha256 is not 64 hexadecimal digits in lower case.")
 
 

@@ -1,7 +1,7 @@
 """Scratch folders: a private place for one attempt's files, gone when it ends, however it ends.
 
-Who uses one holds a file lock on it, which the kernel drops when the process dies. So whoever comes next can tell, and
-removes what the dead left; until somebody comes, it stays.
+The process that uses one holds a file lock on it, which the kernel drops when the process dies. So the next process
+that makes one can tell, and removes what dead ones left; until then it stays.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 
 
 def take(parent: Path) -> tuple[Path, int]:
-    """A new folder, locked; another one if somebody took it for dead before the lock was there."""
+    """A new folder, locked; another one if a process removed it as abandoned before it was locked."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=NAME, dir=parent))
         with contextlib.suppress(FileNotFoundError):
@@ -43,7 +43,7 @@ def take(parent: Path) -> tuple[Path, int]:
 def remove_dead(parent: Path) -> None:
     """Remove the folders of processes that are gone."""
     for folder in parent.glob(f"{NAME}*"):
-        with contextlib.suppress(OSError):  # somebody else's, or somebody else was faster
+        with contextlib.suppress(OSError):  # another user's, or another process was faster
             if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
                 continue
             descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)

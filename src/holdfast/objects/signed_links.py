@@ -1,33 +1,42 @@
-"""Tickets: the links of the local folder, which say themselves what they are good for.
+"""Signed links, by which a client uploads or downloads one object without a key: for a folder, for S3 and for Azure.
 
-A ticket travels in the address, signed with a secret that lies in the folder: every server on the folder makes and
-takes the same ones, and nothing is kept until one is used. Whoever has the folder has the secret.
+A folder's link carries what it is good for in its own address, signed with a secret that lies in the folder: every
+server on the folder makes and accepts the same links, and nothing is stored until one is used. Buckets check their
+links themselves. S3's and Azure's are signed here because obstore, which does everything else, binds no headers for
+S3, and for Azure signs links that Azure refuses where a key holds a space or a letter beyond ASCII, and that carry no
+name. Both are checked against real servers.
 """
 
+import base64
 import fcntl
 import hashlib
+import hmac
 import os
 import secrets
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote, urlsplit
 
 from itsdangerous import BadData, URLSafeSerializer
 
 from holdfast.errors import UploadIncomplete, UploadTooLarge, UploadTypeWrong, UrlRefused
+from holdfast.objects.names import attachment
 
 ASK_AGAIN = {
     "PUT": "Ask for a new URL, where this one came from: POST /tasks/{id}/upload-urls, or POST /ingest/uploads.",
     "GET": "Ask for a new URL, where this one came from.",
 }
+SEND_AGAIN = "Send it again, by the same URL."
 
 Method = Literal["PUT", "GET"]
 
 
 @dataclass(frozen=True)
-class Ticket:
-    """What one link is good for."""
+class FolderLink:
+    """What one link of a folder is good for."""
 
     id: str
     method: Method
@@ -38,10 +47,6 @@ class Ticket:
     sha256: str | None = None
     most_bytes: int = 0
     filename: str = ""
-
-    @property
-    def allowed_bytes(self) -> int:
-        return self.most_bytes if self.size is None else self.size
 
     def check_time(self, now: datetime) -> None:
         """Raise UrlRefused once the moment has passed; in that very moment it is still good."""
@@ -59,51 +64,50 @@ class Ticket:
 
     def check_most(self, received: int) -> None:
         """Raise UploadTooLarge."""
-        if received > self.allowed_bytes:
-            kind = "at most " * (self.size is None)
-            raise UploadTooLarge(f"This link takes {kind}{self.allowed_bytes} bytes.", fix=ASK_AGAIN["PUT"])
+        if received > (self.most_bytes if self.size is None else self.size):
+            allowed = f"at most {self.most_bytes}" if self.size is None else self.size
+            raise UploadTooLarge(f"This link takes {allowed} bytes.", fix=ASK_AGAIN["PUT"])
 
     def check_least(self, received: int) -> None:
         """Raise UploadIncomplete for fewer bytes than promised."""
         if self.size is not None and received < self.size:
-            raise UploadIncomplete(f"{received} of {self.size} bytes.", fix="Send it again, by the same URL.")
+            raise UploadIncomplete(f"{received} of {self.size} bytes.", fix=SEND_AGAIN)
 
     def check_sha256(self, found: str) -> None:
         """Raise UploadIncomplete for other bytes than promised."""
         if self.sha256 is not None and found != self.sha256:
-            raise UploadIncomplete(
-                f"Its sha256 is {found}, not {self.sha256}.", fix="Send the right file, by the same URL."
-            )
+            fix = "Send the right file, by the same URL."
+            raise UploadIncomplete(f"Its sha256 is {found}, not {self.sha256}.", fix=fix)
 
 
-class Tickets:
-    """Signs tickets, and reads those that come back."""
+class FolderSigner:
+    """Signs the links of a folder, and reads those that come back."""
 
     def __init__(self, secret: str) -> None:
         self._serializer = URLSafeSerializer(
             secret, salt="holdfast.objects", signer_kwargs={"digest_method": hashlib.sha256}
         )
 
-    def sign(self, ticket: Ticket) -> str:
-        told = {**asdict(ticket), "expires_at": ticket.expires_at.isoformat()}
-        token = self._serializer.dumps({name: value for name, value in told.items() if value is not None})
+    def sign(self, link: FolderLink) -> str:
+        fields = {**asdict(link), "expires_at": link.expires_at.isoformat()}
+        token = self._serializer.dumps({name: value for name, value in fields.items() if value is not None})
         return token if isinstance(token, str) else token.decode()
 
-    def read(self, token: str, method: Method) -> Ticket:
-        """The ticket. Raises UrlRefused for one that is not ours, or for something else."""
+    def read(self, token: str, method: Method) -> FolderLink:
+        """The link. Raises UrlRefused for one that is not ours, or for another method."""
         try:
-            told = self._serializer.loads(token)
+            fields = self._serializer.loads(token)
         except BadData:
             raise UrlRefused("It was not made here, or not whole.", fix=ASK_AGAIN[method]) from None
-        ticket = Ticket(**{**told, "expires_at": datetime.fromisoformat(told["expires_at"])})
-        if ticket.method != method:
-            use = "bring a file: PUT" if ticket.method == "PUT" else "fetch a file: GET"
+        link = FolderLink(**{**fields, "expires_at": datetime.fromisoformat(fields["expires_at"])})
+        if link.method != method:
+            use = "bring a file: PUT" if link.method == "PUT" else "fetch a file: GET"
             raise UrlRefused(f"It was made for something else, to {use}.", fix=ASK_AGAIN[method])
-        return ticket
+        return link
 
 
 def read_secret(path: Path) -> str:
-    """The secret in this file; whoever comes first makes it, and the others wait for it."""
+    """The secret in this file; the first process makes it, and the others wait for it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+") as file:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -116,3 +120,123 @@ def read_secret(path: Path) -> str:
             file.flush()
             os.fsync(descriptor)
         return secret
+
+
+@dataclass(frozen=True)
+class S3Signer:
+    """A bucket's address, and who signs for it (AWS Signature Version 4).
+
+    The signature covers the method, the path, the query and the headers that are named: with another Content-Type or
+    Content-Length than was signed, S3 refuses the request.
+    """
+
+    address: str
+    """Of the bucket itself: `https://bucket.s3.eu-west-1.amazonaws.com`, or `http://127.0.0.1:8333/bucket`."""
+    region: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    prefix: str = ""
+    link_most_bytes = 5 << 30
+
+    async def sign_upload(
+        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
+    ) -> tuple[str, dict[str, str]]:
+        headers = {"Content-Type": content_type}
+        bound = headers | ({"Content-Length": str(size)} if size is not None else {})
+        return self.presign("PUT", self.prefix + key, now=now, lasting=lasting, headers=bound), headers
+
+    async def sign_download(self, key: str, content_type: str, filename: str, now: datetime, lasting: timedelta) -> str:
+        query = {"response-content-disposition": attachment(filename), "response-content-type": content_type}
+        return self.presign("GET", self.prefix + key, now=now, lasting=lasting, query=query)
+
+    def presign(
+        self,
+        method: str,
+        key: str,
+        *,
+        now: datetime,
+        lasting: timedelta,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> str:
+        """The link; a client must send these headers as they are here."""
+        host = urlsplit(self.address).netloc
+        path = f"{urlsplit(self.address).path.rstrip('/')}/{quote(key, safe='/~')}"
+        moment = now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+        scope = f"{moment[:8]}/{self.region}/s3/aws4_request"
+        signed = {name.lower(): " ".join(value.split()) for name, value in {"host": host, **(headers or {})}.items()}
+        names = ";".join(sorted(signed))
+        fields = {
+            "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+            "X-Amz-Credential": f"{self.access_key_id}/{scope}",
+            "X-Amz-Date": moment,
+            "X-Amz-Expires": str(int(lasting.total_seconds())),
+            "X-Amz-SignedHeaders": names,
+            **({"X-Amz-Security-Token": self.session_token} if self.session_token else {}),
+            **(query or {}),
+        }
+        ordered = "&".join(
+            sorted(f"{quote(name, safe='~')}={quote(value, safe='~')}" for name, value in fields.items())
+        )
+        lines = "".join(f"{name}:{signed[name]}\n" for name in sorted(signed))
+        request = f"{method}\n{path}\n{ordered}\n{lines}\n{names}\nUNSIGNED-PAYLOAD"
+        digest = hashlib.sha256(request.encode()).hexdigest()
+        signature = self._sign(scope, f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}")
+        return f"{urlsplit(self.address).scheme}://{host}{path}?{ordered}&X-Amz-Signature={signature}"
+
+    def _sign(self, scope: str, text: str) -> str:
+        key = f"AWS4{self.secret_access_key}".encode()
+        for part in (*scope.split("/"), text):
+            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+        return key.hex()
+
+
+AZURE_VERSION = "2021-12-02"
+clock_skew = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class AzureSigner:
+    """A container's address, and the key of its account (service SAS). Azure binds no header of an upload."""
+
+    endpoint: str
+    """Of the account: `https://account.blob.core.windows.net`, or `http://127.0.0.1:10000/account`."""
+    account: str
+    container: str
+    key: str = field(repr=False)
+    prefix: str = ""
+    link_most_bytes = 5000 << 20
+
+    async def sign_upload(
+        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
+    ) -> tuple[str, dict[str, str]]:
+        headers = {"Content-Type": content_type, "x-ms-blob-type": "BlockBlob"}
+        return self._sign("cw", key, now, lasting), headers
+
+    async def sign_download(self, key: str, content_type: str, filename: str, now: datetime, lasting: timedelta) -> str:
+        return self._sign("r", key, now, lasting, attachment(filename), content_type)
+
+    def _sign(
+        self,
+        permissions: str,
+        key: str,
+        now: datetime,
+        lasting: timedelta,
+        disposition: str = "",
+        content_type: str = "",
+    ) -> str:
+        """The link; `permissions` are Azure's letters: r to read, cw to create and write."""
+        start, end = (
+            moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (now - clock_skew, now + lasting)
+        )
+        resource = f"/blob/{self.account}/{self.container}/{self.prefix}{key}"
+        fields = (permissions, start, end, resource, "", "", "", AZURE_VERSION, "b", "", "", "", disposition, "", "")
+        text = "\n".join((*fields, content_type))
+        digest = hmac.new(base64.b64decode(self.key), text.encode(), hashlib.sha256).digest()
+        query = {
+            "sv": AZURE_VERSION, "sr": "b", "sp": permissions, "st": start, "se": end, "rscd": disposition,
+            "rsct": content_type, "sig": base64.b64encode(digest).decode(),
+        }  # fmt: skip
+        pairs = "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items() if value)
+        return f"{self.endpoint.rstrip('/')}/{self.container}/{quote(self.prefix + key, safe='/~')}?{pairs}"

@@ -1,8 +1,8 @@
 """Files through a server, for a host that has an address and a key and nothing else. It satisfies `objects.Objects`.
 
 Bytes go by links that the server signs for one file each: straight to the bucket, or to the server's own folder; never
-through JSON. What breaks off on its way goes again, whole and by a new link. Nothing stays open between two calls, so
-whichever event loop calls, and whenever it ends, leaves nothing behind.
+through JSON. A transfer that breaks off starts again, from the beginning and by a new link. Nothing stays open between
+two calls, so any event loop may call, and leaves nothing behind when it ends.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from holdfast.backoff import jitter
 from holdfast.engine.codec import load
@@ -23,10 +23,12 @@ from holdfast.errors import (
     UploadTooLarge,
 )
 from holdfast.execution.threads import in_thread
-from holdfast.objects import Download, Found, Upload
+from holdfast.objects import Download, Found, Upload, UploadSpec
 from holdfast.objects.whole import whole_file
 from holdfast.remote.server import Server, calling
 from holdfast.settings import Settings
+
+T = TypeVar("T")
 
 UNDER = "/internal/objects"
 PROMISED = (ObjectMissing, ObjectsUnreachable, RequestInvalid, UploadTooLarge)
@@ -47,32 +49,20 @@ class ServerObjects:
         self._settings = settings
         self._answered: str | None = None
 
-    async def sign_upload(
-        self,
-        key: str,
-        *,
-        content_type: str,
-        size: int | None,
-        sha256: str | None,
-        most_bytes: int,
-        now: datetime,
-        lasting: timedelta,
-        server: str,
-    ) -> Upload:
+    async def sign_upload(self, upload: UploadSpec, *, now: datetime, lasting: timedelta, server: str) -> Upload:
         """By the clock of the database, and where this host reaches the server. Raises UploadTooLarge."""
-        promise = {"content_type": content_type, "size": size, "sha256": sha256, "most_bytes": most_bytes}
-        async with self._calling() as asked:
-            link = await link_to(asked, "upload-url", {"key": key, **promise, "lasting_seconds": lasting})
-        return load(Upload, link, times=("expires_at",))
+        return await self._sign(Upload, "upload-url", {**vars(upload), "lasting_seconds": lasting})
 
     async def sign_download(
         self, key: str, *, filename: str, content_type: str, now: datetime, lasting: timedelta, server: str
     ) -> Download:
         """By the clock of the database, and where this host reaches the server."""
-        answer = {"filename": filename, "content_type": content_type}
-        async with self._calling() as asked:
-            link = await link_to(asked, "download-url", {"key": key, **answer, "lasting_seconds": lasting})
-        return load(Download, link, times=("expires_at",))
+        fields = {"key": key, "filename": filename, "content_type": content_type, "lasting_seconds": lasting}
+        return await self._sign(Download, "download-url", fields)
+
+    async def _sign(self, kind: type[T], path: str, fields: Mapping[str, Any]) -> T:
+        async with self._calling() as server:
+            return load(kind, await link_to(server, path, fields), times=("expires_at",))
 
     async def find(self, key: str) -> Found | None:
         found = await self._ask("find", {"key": key})
@@ -97,7 +87,7 @@ class ServerObjects:
                         async for part in parts:
                             await in_thread(file.write, part)
 
-            await until_through(receive)
+            await retry_transfer(receive)
 
     async def put(self, key: str, path: Path, *, content_type: str) -> Found:
         """Raises UploadTooLarge for more than the server's place takes at once."""
@@ -110,11 +100,11 @@ class ServerObjects:
                 with await in_thread(lambda: path.open("rb")) as file:
                     await server.send(link, pieces(file), size)
 
-            await until_through(send)
+            await retry_transfer(send)
         return Found(key, size)
 
     async def delete(self, prefix: str) -> int:
-        """Asked again because no answer came, it tells of what was left."""
+        """After a lost answer it is called again, and then counts only what was left."""
         return int((await self._ask("delete", {"prefix": prefix}, within=long))["objects"])
 
     async def keys(self, prefix: str) -> list[Found]:
@@ -126,13 +116,13 @@ class ServerObjects:
             if (after := page["next"]) is None:
                 return found
 
-    async def _ask(self, word: str, said: Mapping[str, Any], within: timedelta = brief) -> Any:
+    async def _ask(self, path: str, fields: Mapping[str, Any], within: timedelta = brief) -> Any:
         async with self._calling() as server:
-            return await server.say("POST", f"{UNDER}/{word}", said, within=within)
+            return await server.say("POST", f"{UNDER}/{path}", fields, within=within)
 
     @contextlib.asynccontextmanager
     async def _calling(self) -> AsyncIterator[Server]:
-        """A line to the servers; the one that answered last is asked first. Raises only what `Objects` does."""
+        """The servers; the one that answered last is asked first. Raises only what `Objects` does."""
         try:
             async with calling(self._settings, first=self._answered) as server:
                 yield server
@@ -144,17 +134,17 @@ class ServerObjects:
             raise ObjectsUnreachable(f"{self.label}: {error.title} {error.detail}".rstrip(), fix=fix) from error
 
 
-async def link_to(server: Server, word: str, said: Mapping[str, Any]) -> dict[str, Any]:
+async def link_to(server: Server, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """A link; one to the server's own folder leads where it has just answered."""
-    link = await server.say("POST", f"{UNDER}/{word}", said, within=brief)
+    link = await server.say("POST", f"{UNDER}/{path}", fields, within=brief)
     return {**link, "url": f"{server.address}{link['url']}" if link["url"].startswith("/") else link["url"]}
 
 
-async def until_through(carry: Callable[[], Awaitable[None]]) -> None:
-    """Try a few times. Raises what is final at once, and anything else in the end."""
+async def retry_transfer(transfer: Callable[[], Awaitable[None]]) -> None:
+    """Try a few times. Raises a final error at once, and any other after the last try."""
     for number in range(1, tries + 1):
         try:
-            await carry()
+            await transfer()
             break
         except FINAL:
             raise

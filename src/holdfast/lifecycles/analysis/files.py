@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from holdfast.lifecycles.analysis.job import parameters_most_bytes
-from holdfast.objects import Download, Objects, Upload
+from holdfast.objects import Download, Objects, Upload, UploadSpec
 
 table_most_bytes = 5 * 1024**3  # what S3 takes in one PUT, and copies in one call
 download_lasting = timedelta(hours=1)
@@ -61,8 +61,10 @@ async def sign_uploads(
     """How each of these files is sent, by its role."""
     return {
         one["role"]: await objects.sign_upload(
-            one["upload_key"], content_type=one["content_type"], size=one["size"], sha256=one["sha256"],
-            most_bytes=most_bytes_of(one["role"]), now=now, lasting=until - now, server=server,
+            UploadSpec(
+                one["upload_key"], one["content_type"], most_bytes_of(one["role"]), one["size"], one["sha256"]
+            ),
+            now=now, lasting=until - now, server=server,
         )
         for one in files
     }  # fmt: skip

@@ -25,7 +25,7 @@ from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM, STEPS
 from holdfast.lifecycles.ingest.store import Embedder, Library, Mode
-from holdfast.objects import Objects
+from holdfast.objects import Objects, UploadSpec
 
 files_at_most = 10_000
 uploads_at_once = 200
@@ -246,10 +246,9 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         links = []
         for number, one in enumerate(asked.files):
             key = f"{place}/{number}-{plain(one.name)}"
-            signed = await objects.sign_upload(
-                key, content_type=one.content_type, size=one.size, sha256=one.sha256, most_bytes=document_most_bytes,
-                now=now, lasting=upload_lasting, server=str(request.base_url).rstrip("/"),
-            )  # fmt: skip
+            upload = UploadSpec(key, one.content_type, document_most_bytes, one.size, one.sha256)
+            server = str(request.base_url).rstrip("/")
+            signed = await objects.sign_upload(upload, now=now, lasting=upload_lasting, server=server)
             links.append(UploadLink(name=one.name, uri=f"object:{key}", **vars(signed)))
         return Uploads(uploads=links)
 
