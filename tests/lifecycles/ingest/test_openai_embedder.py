@@ -210,7 +210,6 @@ def test_who_is_told_to_slow_down_speaks_for_all_and_what_was_used_is_kept(
     ("told", "name", "dimensions"),
     [
         ("wordllama", "wordllama-256", 256),
-        ("minilm", "all-minilm-l6-v2", 384),
         (SMALL, "openai:text-embedding-3-small:1536", 1536),
         (f"{SMALL}:1536", "openai:text-embedding-3-small:1536", 1536),
         (f"{SMALL}:256", "openai:text-embedding-3-small:256", 256),
@@ -222,7 +221,7 @@ def test_vectors_that_can_be_compared_have_the_same_name(
 ) -> None:
     embedder = opened(told)
     assert (embedder.name, embedder.dimensions) == (name, dimensions)
-    assert is_installed(Settings(embedder=told)) or told == "minilm"
+    assert is_installed(Settings(embedder=told))
 
 
 def test_what_cannot_be_known_must_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
