@@ -23,8 +23,8 @@ from typing import get_args
 
 from bench.frame import Bench, Place
 from bench.ranking import fused, gain, recall, reciprocal
+from holdfast.apps.documents.chunk import chunk
 from holdfast.apps.documents.embedders import open_embedder
-from holdfast.apps.documents.steps.chunk import chunk
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.lifecycles.ingest.store import Embedder, Library, Mode, Passage

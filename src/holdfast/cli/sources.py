@@ -99,8 +99,8 @@ def walked(folder: Path, left_out: list[tuple[str, str]]) -> Iterator[Path]:
 
 def unfit(path: Path) -> str | None:
     """Why a file can be no document; None if it can. One that is damaged can: whoever has it wants to hear of it."""
-    from holdfast.apps.documents.steps.extract.document import Unreadable
-    from holdfast.apps.documents.steps.extract.kinds import kind_of
+    from holdfast.apps.documents.extract.document import Unreadable
+    from holdfast.apps.documents.extract.kinds import kind_of
 
     try:
         if not path.is_file():

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
+from holdfast.apps.documents.chunk import chunk
 from holdfast.apps.documents.embedders import open_embedder
-from holdfast.apps.documents.steps.chunk import chunk
-from holdfast.apps.documents.steps.entities import find_entities
-from holdfast.apps.documents.steps.extract import Extracted, extract
+from holdfast.apps.documents.entities import find_entities
+from holdfast.apps.documents.extract import Extracted, extract
 from holdfast.errors import Fatal, ObjectMissing
 from holdfast.execution.context import at_hand, current, progress
 from holdfast.execution.threads import in_thread

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.documents.steps.extract import Extracted, extract
+from holdfast.apps.documents.extract import Extracted, extract
 from holdfast.errors import SchemaInvalid
 
 

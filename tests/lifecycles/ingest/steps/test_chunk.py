@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.documents.steps.chunk import Chunk, chunk
+from holdfast.apps.documents.chunk import Chunk, chunk
 
 CHARACTERS = " \n\t.,;:()'\"-/aB9é的。\u00a0\u3000\x1c\u200b🙂"
 PARAGRAPH = "The tide comes in twice a day. It lifts the boats, and then it leaves them on the mud again. "

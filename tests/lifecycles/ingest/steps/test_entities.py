@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.apps.documents.steps import entities
-from holdfast.apps.documents.steps.entities import Entity, find_entities
-from holdfast.apps.documents.steps.entities.gazetteer import load
+from holdfast.apps.documents import entities
+from holdfast.apps.documents.entities import Entity, find_entities, load
 
 
 def found(text: str) -> list[tuple[str, str]]:

@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from holdfast.apps.documents.steps.extract import Extracted, extract, read_elsewhere
-from holdfast.apps.documents.steps.extract.apart import Limits
+from holdfast.apps.documents.extract import Extracted, Limits, extract, read_elsewhere
 from holdfast.errors import SchemaInvalid, Transient
 from tests.lifecycles.ingest.steps.reading import Harness
 
@@ -95,15 +94,16 @@ async def test_a_reader_that_is_killed_is_transient(harness: Harness, endless: E
 
 async def test_a_reader_that_nobody_waits_for_ends(endless: Endless) -> None:
     script = (
-        "import sys; from pathlib import Path; from holdfast.apps.documents.steps.extract import apart;"
-        "apart.read_apart(Path(sys.argv[1]), 'endless.txt', None, apart.Limits(1 << 30, abandoned_seconds=1))"
+        "import sys; from pathlib import Path; from holdfast.apps.documents import extract;"
+        "limits = extract.Limits(1 << 30, abandoned_seconds=1);"
+        "extract.read_within_limits(Path(sys.argv[1]), 'endless.txt', None, limits)"
     )
     reader = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(endless.path))
     assert await reader.wait() == -signal.SIGALRM
 
 
 def page(text: str) -> str:
-    """Something that is read apart; a short text would not be."""
+    """Something that is read in another process; a short text would not be."""
     return f"<html><body><p>{text}</p></body></html>"
 
 

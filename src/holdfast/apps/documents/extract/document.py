@@ -1,9 +1,50 @@
-"""Text as everybody after us may expect it: what Postgres takes, one kind of line end, no run of blank lines."""
+"""A document that was read, or why it was not; and its text in the form that every later step may rely on.
+
+What Postgres takes, one kind of line end, no run of blank lines.
+"""
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from holdfast.apps.documents.steps.extract.document import text_most, too_long
+SUPPORTED = "PDF, Word (.docx), HTML, Markdown and plain text"
+text_most = 20_000_000
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The text of a document. `pages` are the offsets in it where the pages begin; a text without pages has none."""
+
+    kind: str
+    title: str
+    text: str
+    pages: tuple[int, ...] = ()
+
+
+class Unreadable(Exception):
+    """A file that is not read, with a code for programs and a sentence for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def without_frames(self) -> "Unreadable":
+        """The same, without the frames that it was raised in: they hold on to the document."""
+        return Unreadable(self.code, self.message)
+
+
+def unsupported(what: str) -> Unreadable:
+    return Unreadable("unsupported", f"It is {what}. What can be read: {SUPPORTED}.")
+
+
+def binary() -> Unreadable:
+    return unsupported("binary, and none of the kinds we know")
+
+
+def too_long() -> Unreadable:
+    return Unreadable("too-long", f"It has more than {text_most:,} characters of text. Cut it into parts.")
+
 
 LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # Control characters, but tab and newline; soft hyphens; marks of byte order; halves of surrogate pairs.

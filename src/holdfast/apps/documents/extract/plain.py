@@ -5,9 +5,8 @@ from pathlib import Path
 
 from charset_normalizer import from_bytes
 
-from holdfast.apps.documents.steps.extract.cleaning import clean
-from holdfast.apps.documents.steps.extract.document import binary, text_most, too_long
-from holdfast.apps.documents.steps.extract.kinds import MARKS, controls_most
+from holdfast.apps.documents.extract.document import binary, clean, text_most, too_long
+from holdfast.apps.documents.extract.kinds import MARKS, controls_most
 
 guessed_by_bytes = 64 * 1024
 UNKNOWN = "\ufffd"

@@ -11,9 +11,8 @@ from pathlib import Path
 import trafilatura
 from lxml import etree
 
-from holdfast.apps.documents.steps.extract.cleaning import clean, one_line
-from holdfast.apps.documents.steps.extract.document import Unreadable, binary, too_long
-from holdfast.apps.documents.steps.extract.plain import declared, decoded
+from holdfast.apps.documents.extract.document import Unreadable, binary, clean, one_line, too_long
+from holdfast.apps.documents.extract.plain import declared, decoded
 
 depth_most = 2_000
 page_most_bytes = 40 * 1024 * 1024

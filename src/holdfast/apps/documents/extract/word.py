@@ -8,8 +8,7 @@ from typing import Any
 import docx
 from docx.oxml.ns import qn
 
-from holdfast.apps.documents.steps.extract.cleaning import join_pages
-from holdfast.apps.documents.steps.extract.document import Unreadable, unsupported
+from holdfast.apps.documents.extract.document import Unreadable, join_pages, unsupported
 
 entries_most = 10_000
 unpacked_most_bytes = 256 * 1024 * 1024

@@ -5,7 +5,7 @@ import re
 import zipfile
 from pathlib import Path, PurePath
 
-from holdfast.apps.documents.steps.extract.document import Unreadable, binary, unsupported
+from holdfast.apps.documents.extract.document import Unreadable, binary, unsupported
 
 head_bytes = 8192
 controls_most = 0.01  # of a text

@@ -7,9 +7,8 @@ from pathlib import Path
 from pypdf import PageObject, PasswordType, PdfReader
 from pypdf.errors import LimitReachedError
 
-from holdfast.apps.documents.steps.extract.cleaning import join_pages, one_line
-from holdfast.apps.documents.steps.extract.document import Unreadable
-from holdfast.apps.documents.steps.extract.kinds import tail_of
+from holdfast.apps.documents.extract.document import Unreadable, join_pages, one_line
+from holdfast.apps.documents.extract.kinds import tail_of
 
 pages_most = 5_000
 END = re.compile(rb"%%EOF|startxref\s+[0-9]+")
