@@ -34,7 +34,7 @@ pause_seconds = 0.4
 copies = 10
 
 WAKE = """
-create or replace function holdfast.wake(p_queues text[], p_names text[], p_tasks int) returns void
+create or replace function holdfast.wake_workers(p_queues text[], p_names text[], p_tasks int) returns void
 language plpgsql
 as $$
 begin

@@ -84,7 +84,7 @@ async def test_no_word_breaks_over_what_it_is_given(http: httpx.AsyncClient, lea
 async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: httpx.AsyncClient, store: Store) -> None:
     until = await store.now() + timedelta(minutes=5)
     body = {"budget": "somewhere", "until": until.isoformat()}
-    assert (await http.post("/internal/heed", json=body)).status_code == 204
+    assert (await http.post("/internal/block-budget", json=body)).status_code == 204
     grant = await store.spend("somewhere", 1)
     assert not grant.granted
     assert grant.retry_at

@@ -58,8 +58,8 @@ ROUTES: dict[tuple[str, str], set[str]] = {
     ("POST", "/internal/checkpoint"): {"worker"},
     ("POST", "/internal/task-complete"): {"worker"},
     **{
-        ("POST", f"/internal/{word}"): {"worker"}
-        for word in (
+        ("POST", f"/internal/{path}"): {"worker"}
+        for path in (
             "turn",
             "settle",
             "keep",
@@ -72,6 +72,7 @@ ROUTES: dict[tuple[str, str], set[str]] = {
             "record",
             "spend",
             "heed",
+            "block-budget",
             "rpc/{service}/{method}",
             "rooms/{service}/{method}",
             "hello",

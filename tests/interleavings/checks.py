@@ -13,8 +13,8 @@ SKIPS = {
     "sweep": "leaves what somebody has locked to the next sweep",
     "hello": "brings back what nobody has locked",
     "hello, again": "brings back what nobody has locked",
-    "lose_these": "leaves what somebody has locked to the next call",
-    "hand_back": "leaves what somebody has locked to the next call",
+    "mark_lost": "leaves what somebody has locked to the next call",
+    "release_leases": "leaves what somebody has locked to the next call",
     "bulk, cancel queued": "leaves what has come to fit since it looked to the next call",
 }
 """Verbs that leave out what is locked or changes at that moment. Called once more they must have made up for it."""
@@ -41,7 +41,7 @@ LISTS = {"complete, list", "bulk, cancel"}
 AS_DOCUMENTED = {
     frozenset({"sweep", "heartbeat"}): "it may be answered for a lease that is just being taken away",
     frozenset({"sweep", "bulk, cancel queued"}): "a page is what fitted when it looked",
-    frozenset({"lose_these", "bulk, cancel queued"}): "a page is what fitted when it looked",
+    frozenset({"mark_lost", "bulk, cancel queued"}): "a page is what fitted when it looked",
 }
 """Pairs that do not end as one after the other would, and are promised not to; docs/guarantees.md says so."""
 

@@ -27,7 +27,7 @@ from tests.tiers import deep_but
 
 IN_EVERY_RUN = (
     "submit_many, key", "submit_many, new limit", "act", "claim, names", "claim_these", "heartbeat", "checkpoint, move",
-    "settle, done", "settle, last done", "settle, asked done", "complete", "lose_these", "cancel, held",
+    "settle, done", "settle, last done", "settle, asked done", "complete", "mark_lost", "cancel, held",
     "cancel, dependent", "retry", "inbox_retry", "resolve", "spend", "pause_queue", "declare", "make_key", "goodbye",
 )  # fmt: skip
 """One or two of every kind, those that meet few others."""

@@ -8,9 +8,9 @@ from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, submit, take
 
 HALT = """
-alter function holdfast.lose rename to lose_now;
-create function holdfast.lose(p_id uuid[], p_certain bool) returns int language plpgsql
-as 'begin perform pg_advisory_xact_lock(1); return holdfast.lose_now(p_id, p_certain); end';
+alter function holdfast.settle_lost rename to settle_lost_now;
+create function holdfast.settle_lost(p_id uuid[], p_certain bool) returns int language plpgsql
+as 'begin perform pg_advisory_xact_lock(1); return holdfast.settle_lost_now(p_id, p_certain); end';
 select pg_advisory_lock(1)
 """
 """The sweep has found leases that ran out, and is held up before it takes them away."""

@@ -27,6 +27,8 @@ Verb = Callable[[Store, Scene], Awaitable[object]]
 
 WRITES_NOTHING = {
     "uuid7": "makes a number",
+    "lose_these": "is another name of mark_lost",
+    "hand_back": "is another name of release_leases",
     "refuse_claim": "raises what explain says",
     "take_cleanups": "is about files, and takes each row once",
     "end_cleanup": "is about files",
@@ -118,8 +120,8 @@ VERBS: dict[str, Verb] = {
     "complete, events": completes("held", events=True),
     "complete, list": completes("held", "child", "last", events=True),
     "turn": lambda store, scene: store.turn([(scene.held, Done(1))], ["default"], 9, lasting=MINUTE, worker="w"),
-    "lose_these": lambda store, scene: store.mark_lost([scene.held, scene.child]),
-    "hand_back": lambda store, scene: store.release_leases("w", [scene.last.task_id]),
+    "mark_lost": lambda store, scene: store.mark_lost([scene.held, scene.child]),
+    "release_leases": lambda store, scene: store.release_leases("w", [scene.last.task_id]),
     "cancel, held": cancels("held"),
     "cancel, gatherer": cancels("gatherer"),
     "cancel, split": cancels("split"),

@@ -98,10 +98,10 @@ OF_INGESTION = [
     ),
     Mutant(
         "a provider is asked by each item",
-        "What one was told, the others do not hear.",
+        "What a provider asks of one, the others do not hear.",
         f"{SQL}/settle.sql",
-        "perform holdfast.heed(v_note, v_due);",
-        "perform 1;",
+        "perform holdfast.block_budgets(array_agg(n.note ->> 'budget'), array_agg(n.due)) from",
+        "perform from",
         "promises",
         (f"{TESTS}/test_limited.py::test_everybody_waits_for_one_word_of_the_provider_and_nobody_is_harmed",),
     ),

@@ -116,7 +116,6 @@ UNKNOWN: dict[str, tuple[Ask, type[HoldfastError]]] = {
     "step": (lambda w: w.store.retry(w.ended, from_step="nope"), errors.StepUnknown),
     "no step": (lambda w: w.store.retry(w.ended, from_step=""), errors.StepUnknown),
     "budget": (lambda w: w.store.spend("nope"), errors.BudgetUnknown),
-    "budget to block": (lambda w: w.store.block_budget("nope", datetime.now(UTC)), errors.BudgetUnknown),
     "inbox entry": (lambda w: w.store.inbox.resolve(MISSING, "me"), errors.TaskNotFound),
     "task that has not ended": (lambda w: w.store.retry(w.held.task_id), errors.MoveRefused),
     "lease": (lambda w: w.store.finish(replace(w.held, token=MISSING), Done()), errors.LeaseLost),

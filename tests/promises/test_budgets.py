@@ -84,6 +84,26 @@ async def test_a_provider_that_says_when_silences_everybody_until_then(store: St
     assert (await store.spend("azure")).granted
 
 
+async def test_a_budget_that_nobody_has_set_begins_with_the_same_rate_whoever_blocks_it(
+    store: Store, clock: Clock
+) -> None:
+    until = clock.now() + timedelta(minutes=1)
+    await store.block_budget("asked", until)
+    await submit(store)
+    slow_down = Failed("RateLimited", "Too many requests.", retry_after=timedelta(minutes=1), budget="failed")
+    await store.finish(await take_one(store), slow_down)
+    for budget in ("asked", "failed"):
+        assert not (await store.spend(budget)).granted
+    clock.set(until)
+    for budget in ("asked", "failed"):
+        assert [(await store.spend(budget)).granted for _ in range(2)] == [True, False]
+        with pytest.raises(RequestInvalid, match="never holds more than 50"):
+            await store.spend(budget, 51)
+    clock.advance(seconds=1)
+    assert (await store.spend("asked", 50)).granted
+    assert (await store.spend("failed", 50)).granted
+
+
 async def test_a_clock_that_is_put_back_gives_nothing_away(store: Store, clock: Clock) -> None:
     await store.set_budget("azure", 2, SECOND)
     await store.spend("azure", 2)

@@ -102,7 +102,7 @@ def outside_attempts(
                     f" values ($1, '{task}', '{policy}', $2)",
                     list(zip(upstream, outcomes, strict=True)),
                 )
-                await owner.fetch("select holdfast.follow(null, null, $1, null)", [task])
+                await owner.fetch("select holdfast.cascade(null, null, $1, null)", [task])
 
         return end_upstream
 
@@ -304,7 +304,7 @@ async def test_the_application_may_execute_and_nothing_else(database: Database) 
             " and not has_function_privilege('holdfast_app', p.oid, 'execute')"
         )]  # fmt: skip
     assert len(relations) > 20
-    assert {"apply", "move", "admit"} <= set(hidden)
+    assert {"apply_moves", "move", "admit"} <= set(hidden)
     async with database.connect() as application:
         for relation in relations:
             for statement in ("select * from", "delete from", "truncate", "drop table"):

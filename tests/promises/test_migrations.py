@@ -216,6 +216,23 @@ async def test_functions_that_a_release_no_longer_has_are_dropped(empty_database
     assert functions() == ["answer(a text)"]
 
 
+async def test_a_function_with_other_parameter_names_or_another_result_is_replaced(
+    empty_database: Database, tmp_path: Path
+) -> None:
+    def answer(parameters: str, result: str) -> str:
+        return (
+            f"create or replace function holdfast.answer({parameters}) returns {result} language sql as 'select 42';"
+            "grant execute on function holdfast.answer(int) to holdfast_app;"
+        )
+
+    for release, sql in enumerate((answer("told int", "int"), answer("given int", "table (number int)"))):
+        package = write_package(tmp_path / str(release), {}, {"answer": sql})
+        assert "functions" in await migrate(empty_database.owner_url, [ENGINE, package])
+        assert await migrate(empty_database.owner_url, [ENGINE, package]) == []
+    async with empty_database.connect() as connection:
+        assert await connection.fetchval("select number from holdfast.answer(given => 1)") == 42
+
+
 async def test_what_is_not_granted_nobody_may_call(empty_database: Database, tmp_path: Path) -> None:
     secret = "create or replace function holdfast.secret() returns int language sql as 'select 42';"
     await migrate(empty_database.owner_url, [ENGINE, write_package(tmp_path / "secret", {}, {"secret": secret})])

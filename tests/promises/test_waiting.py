@@ -116,7 +116,7 @@ async def test_an_endpoint_that_is_gone_waits_to_be_resumed_or_removed(
     hook, _ = await webhooks.add("https://example.org/hook", "crm")
     await deliver(store, webhooks, clock, tries=1, status=410)
     (one,) = await kept_waiting(waiting)
-    assert (one.why, one.command) == ("It is told nothing more: It answered 410 Gone.", "holdfast webhooks resume crm")
+    assert (one.why, one.command) == ("It is sent nothing more: It answered 410 Gone.", "holdfast webhooks resume crm")
     await webhooks.remove(hook)
     assert await kept_waiting(waiting) == []
 

@@ -22,16 +22,16 @@ BUGS = {
     "an end of another attempt": ("end_tasks", ENDS, "t.lease_token = i.held"),
     "a heartbeat without the right token": ("heartbeat", TOKEN, "t.lease_token is not null and t.attempt = i.attempt"),
     "a checkpoint of another attempt": ("checkpoint", TOKEN, "t.lease_token = i.token"),
-    "a death told by another attempt": ("lose_these", TOKEN, "t.lease_token = i.token"),
+    "a death reported by another attempt": ("mark_lost", TOKEN, "t.lease_token = i.token"),
     "leases end a moment early": ("reap", "t.lease_expires_at < v_now", "t.lease_expires_at <= v_now"),
     "live leases are reaped": ("reap", "t.lease_expires_at < v_now", "true"),
     "a heartbeat keeps nothing": ("heartbeat", "expires_at = excluded.expires_at", "expires_at = b.expires_at"),
     "limits end a moment late": ("expire", "t.deadline <= holdfast.now()", "t.deadline < holdfast.now()"),
     "waits end a moment late": ("claim", "t.due_at <= holdfast.now()", "t.due_at < holdfast.now()"),
     "what is past its limit is claimed": ("claim_these", "t.deadline > holdfast.now()", "true"),
-    "attempts begin anew": ("apply", "attempt = t.attempt + m.bump", "attempt = t.attempt"),
-    "failures are not counted": ("apply", "failures = t.failures + ", "failures = 0 * "),
-    "crashes are not counted": ("apply", "crashes = t.crashes + ", "crashes = 0 * "),
+    "attempts begin anew": ("apply_moves", "attempt = t.attempt + m.bump", "attempt = t.attempt"),
+    "failures are not counted": ("apply_moves", "failures = t.failures + ", "failures = 0 * "),
+    "crashes are not counted": ("apply_moves", "crashes = t.crashes + ", "crashes = 0 * "),
     "a move without its event": (
         "record_moves", "get diagnostics v_written = row_count;", """get diagnostics v_written = row_count;
           delete from holdfast.event e using moved n
@@ -40,22 +40,22 @@ BUGS = {
     "a move without its effects": (
         "record_moves", "where x.effects is not null", "where x.effects is not null and n.verb <> 'done'",
     ),
-    "effects told twice": (
+    "effects run twice": (
         "record_moves", "n.lifecycle offset 0) l", "n.lifecycle offset 0) l cross join generate_series(1, 2)",
     ),
     "a step is written twice": ("checkpoint", "where not s.done", "where true"),
-    "dependents are not looked at again": ("what_follows", "where d.upstream = any (p_ended)", "where false"),
-    "one dependency is enough": ("verdict", "d.policy <> 'gather' and d.outcome is null", "false"),
+    "dependents are not looked at again": ("find_cascade", "where d.upstream = any (p_ended)", "where false"),
+    "one dependency is enough": ("resolve_blocked", "d.policy <> 'gather' and d.outcome is null", "false"),
     "children outlive their parents": ("end_tasks", "in ('failed', 'cancelled')", "in ('failed')"),
     "a budget is charged twice": ("spend", "v_tokens - amount", "greatest(v_tokens - 2 * amount, 0)"),
     "a key is taken twice": (
-        "take_keys", "on conflict do nothing", "on conflict (owner, key) do update set task_id = excluded.task_id",
+        "reserve_keys", "on conflict do nothing", "on conflict (owner, key) do update set task_id = excluded.task_id",
     ),
     "one more than allowed": ("admit", "select v_free - count(*)", "select v_free + 1 - count(*)"),
-    "a place is not given on": ("follow", "if p_limits is not null and p_admit then", "if false then"),
+    "a place is not given on": ("cascade", "if p_limits is not null and p_admit then", "if false then"),
     "a paused queue is claimed from": ("claim", "and o.paused_at is null", ""),
     "the least urgent goes first": ("claim", "generate_series(9, 0, -1)", "generate_series(0, 9)"),
-    "a wish to cancel is forgotten": ("apply", "t.cancel_requested or m.move = 'ask_cancel'", "false"),
+    "a wish to cancel is forgotten": ("apply_moves", "t.cancel_requested or m.move = 'ask_cancel'", "false"),
     "a failure without an inbox entry": ("end_tasks", "m.to_outcome = 'failed' and m.actor = 'worker'", "false"),
     "no repeat is recognised": ("settle_each", "d.token = i.token and d.attempt = i.attempt", "false"),
     "another result is taken for a repeat": ("settle_each", "d.result is not distinct from i.body", "true"),
@@ -65,7 +65,7 @@ BUGS = {
 }  # fmt: skip
 
 
-QUICK = {"a place is not given on", "waits end a moment late", "effects told twice"}
+QUICK = {"a place is not given on", "waits end a moment late", "effects run twice"}
 """Enough for the first tier: what is tested here are the tests."""
 
 # These come to light only after thousands of operations.

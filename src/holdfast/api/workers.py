@@ -140,7 +140,7 @@ class Spending(Body):
     told: Moment | None = None
 
 
-class Heeding(Body):
+class BudgetBlock(Body):
     budget: Name
     until: Moment
 
@@ -254,10 +254,11 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         """Take a share of a budget, or learn when to ask again. 422 `budget-unknown`."""
         return await store.spend(asked.budget, asked.amount, told=asked.told)
 
-    @router.post("/heed", status_code=204)
-    async def heed(asked: Heeding) -> None:
+    @router.post("/block-budget", status_code=204)
+    @router.post("/heed", status_code=204, include_in_schema=False)  # what workers of older releases call it
+    async def block_budget(asked: BudgetBlock) -> None:
         """A provider wants to be left alone: let nobody spend of this budget before."""
-        await store.heed(asked.budget, asked.until)
+        await store.block_budget(asked.budget, asked.until)
 
     @turns.post("/hello", status_code=204)
     async def hello(asked: Hello) -> None:

@@ -78,8 +78,8 @@ class WorkerBackend(Protocol):
     async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
         """Take a share of a budget."""
 
-    async def heed(self, name: str, until: datetime) -> None:
-        """Let nobody spend of a budget until then, also of one that nobody has counted until now."""
+    async def block_budget(self, name: str, until: datetime) -> None:
+        """Let nobody spend of a budget until then, also of one that nobody has set."""
 
     def service(self, kind: type[C]) -> C:
         """What handlers ask besides: the marked methods of this room can be called."""

@@ -7,7 +7,7 @@ repeats it.
 
 *Functions* hold rules: every release brings all of them, `create or replace`, in one transaction; those it no longer
 has are dropped. A process of an older release leaves the functions of a newer one alone, so that a rolling deploy does
-not turn them back. A changed return type needs a migration that drops the old function.
+not turn them back.
 
 Any number of processes may start at once. Whoever changes the schema holds a lock that lives in its transaction; the
 others poll for it and hold nothing while they wait (one who waits inside a statement holds a snapshot, on which
@@ -224,11 +224,11 @@ async def replace_functions(connection: asyncpg.Connection, packages: Sequence[P
     for package in packages:
         for name, sql in package.functions.items():
             with name_the_failure(f"{package.name}/sql/{name}", sql):
-                await connection.execute(sql)
-    # A function of this transaction carries its number: no list of ours to keep in step with the files.
+                await create_functions(connection, sql)
+    # What this transaction made, or a savepoint in it, is not older than it: no list to keep in step with the files.
     mine = await connection.fetch(
         "select oid::regprocedure::text as signature from pg_proc"
-        " where pronamespace = 'holdfast'::regnamespace and xmin = pg_current_xact_id()::xid"
+        " where pronamespace = 'holdfast'::regnamespace and age(xmin) <= age(pg_current_xact_id()::xid)"
     )
     signatures = sorted(row["signature"] for row in mine)
     before = await connection.fetchval("select functions from holdfast.release") or []
@@ -241,6 +241,21 @@ async def replace_functions(connection: asyncpg.Connection, packages: Sequence[P
         " set version = excluded.version, sha256 = excluded.sha256, functions = excluded.functions, applied_at = now()",
         __version__, digest(packages), signatures,
     )  # fmt: skip
+
+
+async def create_functions(connection: asyncpg.Connection, sql: str) -> None:
+    """Run a file of functions. What `create or replace` cannot replace, since its parameters have other names or its
+    result other columns, is dropped first; Postgres names it."""
+    while True:
+        try:
+            async with connection.transaction():
+                await connection.execute(sql)
+            return
+        except asyncpg.InvalidFunctionDefinitionError as error:
+            former = re.search(r"DROP FUNCTION (holdfast\..+\))", error.hint or "")
+            if former is None:
+                raise
+            await connection.execute(f"drop function {former[1]}")
 
 
 @contextlib.asynccontextmanager

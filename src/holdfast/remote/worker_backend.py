@@ -183,8 +183,8 @@ class RemoteWorker:
         answer = await self._send("spend", {"budget": name, "amount": amount, "told": told})
         return load(Grant, answer, times=("retry_at",))
 
-    async def heed(self, name: str, until: datetime) -> None:
-        await self._send("heed", {"budget": name, "until": until})
+    async def block_budget(self, name: str, until: datetime) -> None:
+        await self._send("block-budget", {"budget": name, "until": until})
 
     def service(self, kind: type[C]) -> C:
         return remote_service(kind, self._send)

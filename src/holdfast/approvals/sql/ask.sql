@@ -26,7 +26,7 @@ begin
   select t.owner into v_owner from holdfast.task t
   where t.id = p_id and t.lease_token = p_token and t.attempt = p_attempt for no key update;
   if not found then
-    perform holdfast.count_up('lost', 1);
+    perform holdfast.add_to_tally('lost', 1);
     return query select 'lost', null::uuid, null, null::timestamptz, null::jsonb;
     return;
   end if;

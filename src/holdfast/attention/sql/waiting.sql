@@ -58,7 +58,7 @@ declare
   v_last text;
 begin
   if p_webhook.disabled_at is not null then
-    why := 'It is told nothing more: ' || p_webhook.disabled_why;
+    why := 'It is sent nothing more: ' || p_webhook.disabled_why;
     since := p_webhook.disabled_at;
     command := 'resume %s';
     return;

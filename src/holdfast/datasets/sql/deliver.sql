@@ -261,7 +261,7 @@ create or replace function holdfast.refuse_schema(p_version int, p_output holdfa
 language sql
 as $$
   select holdfast.refuse('TK042', format('The columns of output %s differ from those of generation %s of %s: %s.', p_output.key,
-    p_version, p_output.dataset, holdfast.say_changes(holdfast.schema_changes(p_schema, p_output.schema))),
+    p_version, p_output.dataset, holdfast.describe_changes(holdfast.schema_changes(p_schema, p_output.schema))),
     'A changed schema is a new generation that extends none: let all of its tasks write the new columns.')
 $$;
 

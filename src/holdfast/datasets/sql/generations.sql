@@ -111,7 +111,7 @@ begin
       select from holdfast.dataset_file n
       where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key and n.mode = 'replace')) s;
   if cardinality(v_schemas) = 1 then
-    select holdfast.say_changes(holdfast.schema_changes(v_schemas[1], c.schema)) into v_differs
+    select holdfast.describe_changes(holdfast.schema_changes(v_schemas[1], c.schema)) into v_differs
     from holdfast.dataset_file f
     join holdfast.dataset_rows r on r.id = f.rows_id
     cross join lateral (select holdfast.rows_schema(r.rows, v_schemas[1]) as schema) c
@@ -123,7 +123,7 @@ begin
   end if;
   if cardinality(v_schemas) > 1 then
     return format('Its files have several schemas: %s. A changed schema is a new generation that extends none.',
-                  holdfast.say_changes(holdfast.schema_changes(v_schemas[1], v_schemas[2])));
+                  holdfast.describe_changes(holdfast.schema_changes(v_schemas[1], v_schemas[2])));
   elsif v_differs is not null then
     return format('Its rows have other columns than its tables: %s. A changed schema is a new generation that extends none.', v_differs);
   elsif not exists (select from holdfast.dataset_file f where f.dataset_id = p_dataset and f.version = p_version) then
@@ -209,7 +209,7 @@ as $$
   where a.type is distinct from b.type
 $$;
 
-create or replace function holdfast.say_changes(p_changes jsonb) returns text
+create or replace function holdfast.describe_changes(p_changes jsonb) returns text
 language sql immutable
 as $$
   select coalesce(string_agg(case c.one ->> 'change' when 'added' then format('+ %s %s', c.one ->> 'column', c.one ->> 'after')

@@ -19,7 +19,7 @@ begin
     perform holdfast.refuse_missing(p_id, p_verb);
   end if;
   if v_task.actor = 'owner' and v_task.deadline <= holdfast.now() then
-    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.lifecycle, v_task.state)]);
+    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.time_limit_note(v_task.lifecycle, v_task.state)]);
     return query select 'expired', t.state from holdfast.task_done t where t.id = p_id
       union all select 'expired', t.state from holdfast.task t where t.id = p_id;
     return;
@@ -37,14 +37,14 @@ begin
   where x.lifecycle = v_task.lifecycle and x.from_state = v_task.state and x.verb = p_verb;
   if v_to is null or v_task.actor <> 'owner' then
     raise exception 'Task % is %: % is not possible there.', p_id, v_task.state, p_verb
-      using errcode = 'TK002', hint = format('Possible now: %s.', holdfast.possible(v_task.lifecycle, v_task.state));
+      using errcode = 'TK002', hint = format('Possible now: %s.', holdfast.possible_verbs(v_task.lifecycle, v_task.state));
   end if;
   perform holdfast.move(array[p_id], array[p_verb], array[holdfast.now()], array[p_note]);
   return query select 'ok', v_to;
 end $$;
 
 -- What the owner can do from a state, in words.
-create or replace function holdfast.possible(p_lifecycle smallint, p_state text) returns text
+create or replace function holdfast.possible_verbs(p_lifecycle smallint, p_state text) returns text
 language sql stable
 as $$
   select string_agg(x.verb, ', ' order by x.verb)

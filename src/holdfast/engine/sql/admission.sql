@@ -36,7 +36,7 @@ begin
       for no key update skip locked) w;
     continue when v_id is null;
     begin
-      perform holdfast.apply(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
+      perform holdfast.apply_moves(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
       v_admitted := v_admitted + cardinality(v_id);
     exception
       when deadlock_detected or serialization_failure then
@@ -44,7 +44,7 @@ begin
       when others then
         for i in 1 .. cardinality(v_id) loop
           begin
-            perform holdfast.apply(v_id[i:i], array['admit'], null, null);
+            perform holdfast.apply_moves(v_id[i:i], array['admit'], null, null);
             v_admitted := v_admitted + 1;
           exception
             when deadlock_detected or serialization_failure then
@@ -52,7 +52,7 @@ begin
             when lock_not_available then
               null;  -- nobody refused it; the sweep comes again
             when others then
-              perform holdfast.set_back(v_id[i], 'admit', sqlerrm);
+              perform holdfast.quarantine(v_id[i], 'admit', sqlerrm);
           end;
         end loop;
     end;

@@ -27,9 +27,9 @@ as $$
     + extract(epoch from greatest(holdfast.now() - (p_budget).at, interval '0')) / extract(epoch from (p_budget).every))
 $$;
 
--- Take `amount` now, or learn when to come back: one after the other, so that they do not all come at once. Whoever comes
--- back says when it was `told` to, and if it is refused again it goes to the head of the line and not to its end. The line
--- is never longer than five minutes, since not everybody comes back.
+-- Take `amount` now, or learn when to come back: one after the other, so that they do not all come at once. A caller
+-- that comes back says in `told` when it was to, and if it is refused again it goes to the head of the queue and not to its
+-- end. The queue is never longer than five minutes, since not all come back.
 create or replace function holdfast.spend(
   name text, amount numeric default 1, told timestamptz default null, out granted bool, out retry_at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
@@ -64,22 +64,31 @@ begin
   where b.name = spend.name;
 end $$;
 
--- The provider said when it will listen again: until then nobody spends.
+-- The provider asks to be left alone: until then nobody spends, also of a budget that nobody has set.
 create or replace function holdfast.block_budget(name text, until timestamptz) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 begin
-  if block_budget.until is null or not holdfast.is_soon(null, block_budget.until) then
-    perform holdfast.refuse('TK010', 'A budget is blocked until a moment within a hundred years.', '');
+  if block_budget.until is null or not holdfast.is_soon(null, block_budget.until)
+     or block_budget.name is null or length(block_budget.name) not between 1 and 200 then
+    perform holdfast.refuse('TK010', 'A budget is blocked by its name until a moment within a hundred years.', '');
   end if;
-  update holdfast.budget b
-  set blocked_until = greatest(b.blocked_until, block_budget.until), tokens = 0,
-      at = greatest(b.at, block_budget.until - b.every)
-  where b.name = block_budget.name;
-  if not found then
-    perform holdfast.refuse_budget(block_budget.name);
-  end if;
+  perform holdfast.block_budgets(array[block_budget.name], array[block_budget.until]);
 end $$;
+
+-- The one rule, for handlers that ask for it and for failures that name a budget. One that nobody has set begins here,
+-- with fifty calls a second: a provider has just asked for fewer, so those who waited must not all come back in the same
+-- moment, and one worker alone does not notice that rate. Whoever may call more often sets the budget.
+create or replace function holdfast.block_budgets(p_name text[], p_until timestamptz[]) returns void
+language sql
+as $$
+  insert into holdfast.budget as b (name, capacity, every, tokens, at, line, blocked_until)
+  select i.name, 50, interval '20 ms', 0, max(i.until) - interval '20 ms', max(i.until), max(i.until)
+  from unnest(p_name, p_until) i(name, until) group by 1 order by 1
+  on conflict (name) do update set
+    blocked_until = greatest(b.blocked_until, excluded.blocked_until), tokens = 0,
+    at = greatest(b.at, excluded.blocked_until - b.every)
+$$;
 
 create or replace function holdfast.refuse_budget(p_name text) returns void
 language sql

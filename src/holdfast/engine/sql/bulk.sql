@@ -17,7 +17,7 @@ declare
 begin
   perform holdfast.check_bulk_tasks(p_action, p_outcome, p_live, 1);
   select c.ids, c.next is not null into v_ids, capped
-  from holdfast.bulk_fitting(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, null, 10000) c;
+  from holdfast.find_bulk_tasks(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, null, 10000) c;
   number := cardinality(v_ids);
   select coalesce(jsonb_agg(to_jsonb(g) order by g.number desc, g.lifecycle, g.state), '[]') into groups
   from (
@@ -50,9 +50,9 @@ begin
   perform holdfast.check_handling(p_by, p_reason);
   perform holdfast.need_read_committed();
   select c.ids, c.next into v_ids, bulk.next
-  from holdfast.bulk_fitting(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, p_before, p_limit) c;
+  from holdfast.find_bulk_tasks(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, p_before, p_limit) c;
   if p_action = 'cancel' then
-    v_ids := v_ids || holdfast.gathering(v_ids);
+    v_ids := v_ids || holdfast.gathering_parents(v_ids);
     perform holdfast.lock_children(v_ids);
     perform from (
       select i.id from (select distinct unnest(v_ids) as id) i
@@ -61,21 +61,21 @@ begin
     -- Locked, then looked at again: what has moved meanwhile may fit no more, and of the parents only some ever did.
     v_ids := array(
       select distinct i.id from unnest(v_ids) i(id)
-      where holdfast.fits(i.id, p_lifecycle, p_state, p_actor, p_queue, p_name, p_owner, p_tag));
+      where holdfast.fits_filter(i.id, p_lifecycle, p_state, p_actor, p_queue, p_name, p_owner, p_tag));
     select c.done, c.requested, c.refused into done, requested, refused
-    from holdfast.cancel_these(v_ids, p_reason, p_by) c;
+    from holdfast.cancel_each(v_ids, p_reason, p_by) c;
   else
     perform holdfast.lock_ended(v_ids);
     v_ids := array(select i.id from unnest(v_ids) i(id) where not holdfast.was_retried(i.id));
     requested := 0;
-    select c.done, c.refused into done, refused from holdfast.retry_these(v_ids, p_reason, p_by) c;
+    select c.done, c.refused into done, refused from holdfast.retry_each(v_ids, p_reason, p_by) c;
   end if;
   return next;
 end $$;
 
 -- Up to `p_most` tasks before another with which there is something to do, the newest first, and from where to go on. A
 -- retry is for what failed or was cancelled; both are looked for by their states, since most tasks end well.
-create or replace function holdfast.bulk_fitting(
+create or replace function holdfast.find_bulk_tasks(
   p_action text, p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text,
   p_tag text, p_before uuid, p_most int, out ids uuid[], out next uuid)
 language plpgsql stable
@@ -85,22 +85,22 @@ declare
   v_next uuid;
 begin
   if p_action = 'cancel' then
-    select m.ids, m.next into ids, bulk_fitting.next
-    from holdfast.matching(p_lifecycle, p_state, p_actor, null, p_queue, p_name, p_owner, true, p_tag, p_before, p_most) m;
+    select m.ids, m.next into ids, find_bulk_tasks.next
+    from holdfast.find_tasks(p_lifecycle, p_state, p_actor, null, p_queue, p_name, p_owner, true, p_tag, p_before, p_most) m;
     ids := array(select i.id from unnest(ids) with ordinality i(id, place)
                  where not (select t.cancel_requested from holdfast.task t where t.id = i.id) order by i.place);
     return;
   end if;
-  select m.ids, m.next into ids, bulk_fitting.next
-  from holdfast.matching(p_lifecycle, p_state, p_actor, coalesce(p_outcome, 'failed'), p_queue, p_name, p_owner, false, p_tag,
+  select m.ids, m.next into ids, find_bulk_tasks.next
+  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, coalesce(p_outcome, 'failed'), p_queue, p_name, p_owner, false, p_tag,
                          p_before, p_most) m;
   if p_outcome is null then
     select m.ids, m.next into v_other, v_next
-    from holdfast.matching(p_lifecycle, p_state, p_actor, 'cancelled', p_queue, p_name, p_owner, false, p_tag, p_before, p_most) m;
+    from holdfast.find_tasks(p_lifecycle, p_state, p_actor, 'cancelled', p_queue, p_name, p_owner, false, p_tag, p_before, p_most) m;
     next := greatest(next, v_next);  -- both have been looked through down to there
   end if;
   ids := array(select i.id from unnest(ids || v_other) i(id)
-               where i.id >= bulk_fitting.next is not false order by i.id desc limit p_most + 1);
+               where i.id >= find_bulk_tasks.next is not false order by i.id desc limit p_most + 1);
   if cardinality(ids) > p_most then
     ids := ids[:p_most];
     next := ids[p_most];
@@ -110,7 +110,7 @@ end $$;
 
 -- The parents of these tasks that gather them, and theirs. Were only the children of one page cancelled, a parent that
 -- is meant too would end by what became of them before its own page is reached.
-create or replace function holdfast.gathering(p_ids uuid[]) returns uuid[]
+create or replace function holdfast.gathering_parents(p_ids uuid[]) returns uuid[]
 language sql stable
 as $$
   with recursive parent(id) as (
@@ -126,7 +126,7 @@ as $$
 $$;
 
 -- Whether a task is live, not asked to stop, and fits.
-create or replace function holdfast.fits(
+create or replace function holdfast.fits_filter(
   p_id uuid, p_lifecycle text, p_state text, p_actor text, p_queue text, p_name text, p_owner text, p_tag text) returns bool
 language sql stable
 as $$
@@ -144,7 +144,7 @@ language sql stable
 as $$ select exists (select from holdfast.input i where i.retry_of = p_id) $$;
 
 -- Cancel tasks that are locked and live. Who gathers others goes first, and takes them along.
-create or replace function holdfast.cancel_these(
+create or replace function holdfast.cancel_each(
   p_ids uuid[], p_reason text, p_by text, out done int, out requested int, out refused jsonb)
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -187,7 +187,7 @@ end $$;
 
 -- Retry tasks that are locked and have no retry. By their limits first: whoever retries others at the same time takes the
 -- places of limits in the same order.
-create or replace function holdfast.retry_these(p_ids uuid[], p_note text, p_by text, out done int, out refused jsonb)
+create or replace function holdfast.retry_each(p_ids uuid[], p_note text, p_by text, out done int, out refused jsonb)
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$

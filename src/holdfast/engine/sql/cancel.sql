@@ -27,7 +27,7 @@ begin
       perform holdfast.refuse_missing(p_id, 'cancel');
     end if;
   elsif v_task.lease_token is null and v_task.deadline <= holdfast.now() and v_task.limit_ends then
-    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.limit_note(v_task.lifecycle, v_task.state)]);
+    perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.time_limit_note(v_task.lifecycle, v_task.state)]);
     return query select 'too_late', t.state from holdfast.task_done t where t.id = p_id;
   elsif v_task.lease_token is null then
     perform holdfast.move(array[p_id], array['cancel'], null, array[v_note]);
@@ -41,7 +41,7 @@ begin
 end $$;
 
 -- A note, and in it what was said when cancelling was asked for: that goes along to the end that follows.
-create or replace function holdfast.asked_note(p_id uuid, p_note jsonb) returns jsonb
+create or replace function holdfast.cancel_note(p_id uuid, p_note jsonb) returns jsonb
 language sql stable
 as $$
   select case when jsonb_typeof(p_note) = 'object' then p_note else '{}' end || coalesce((select e.data from holdfast.event e where e.task_id = p_id and e.verb = 'ask_cancel'

@@ -21,7 +21,7 @@ declare
   v_result jsonb[];
   v_cancel bool[];
   v_effects text[];
-  v_told holdfast.moved[];
+  v_moved holdfast.moved[];
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
     cardinality(p_step), cardinality(p_result), cardinality(p_to), cardinality(p_usage));
@@ -69,7 +69,7 @@ begin
       state = a.to_state, actor = a.to_actor, entered_at = v_now, timed_out = false,
       deadline = v_now + case when a.to_limit_per_task then coalesce(t.time_limit, a.to_limit) else a.to_limit end
     from asked a where t.id = a.id and a.held and a.legal and a.to_state is not null and t.id = any (p_id)
-  ), told as (
+  ), answer as (
     select a.*, w.task_id is not null as first from asked a
     left join written w on w.task_id = a.id and w.name = a.step and a.held
   )
@@ -86,16 +86,16 @@ begin
          array_agg(a.effects) filter (where a.first and a.effects is not null),
          array_agg((a.id, a.machine, a.name, a.owner, 'step', a.step, a.state, coalesce(a.to_state, a.state), a.attempt,
                     a.token, a.result)::holdfast.moved) filter (where a.first and a.effects is not null)
-    into v_id, v_step, v_status, v_result, v_cancel, v_effects, v_told
-  from told a;
+    into v_id, v_step, v_status, v_result, v_cancel, v_effects, v_moved
+  from answer a;
   if cardinality(array_remove(p_usage, null)) > 0 then
     perform holdfast.keep_usage(array(
       select w.id from unnest(v_id, v_step, v_status) w(id, step, status) where w.status = 'ok' and w.step is not null));
   end if;
   if v_effects is not null then
-    perform holdfast.run_effects(v_effects, v_told);
+    perform holdfast.run_effects(v_effects, v_moved);
   end if;
-  perform holdfast.count_up('lost', (select count(*) from unnest(v_status) s where s = 'lost'));
+  perform holdfast.add_to_tally('lost', (select count(*) from unnest(v_status) s where s = 'lost'));
   return query select * from unnest(v_id, v_step, v_status, v_result, v_cancel);
 end $$;
 

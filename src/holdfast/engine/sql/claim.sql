@@ -17,17 +17,17 @@ declare
   v_id uuid[];
   v_unknown uuid[];
   v_effects bool;
-  v_told smallint[] := array(select l.id from holdfast.lifecycle l where l.effects is not null);
+  v_with_effects smallint[] := array(select l.id from holdfast.lifecycle l where l.effects is not null);
   v_parked int := 0;
   v_admitted bool := false;
 begin
   perform holdfast.check_claim(p_n, p_lease, p_worker);
   loop  -- what nobody here knows must not hide what lies behind it; the `exists` saves a look-up for each task
-    select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known), bool_or(c.told)
+    select array_agg(c.id) filter (where c.known), array_agg(c.id) filter (where not c.known), bool_or(c.has_effects)
       into v_id, v_unknown, v_effects
     from (
       select c.id, p_names is null or c.name = any (p_names) as known,
-             c.lifecycle = any (v_told) as told
+             c.lifecycle = any (v_with_effects) as has_effects
       from unnest(p_queues) q(name)
       cross join lateral (select from holdfast.queue o where o.name = q.name and o.paused_at is null offset 0) o
       cross join lateral (
@@ -144,7 +144,7 @@ begin
       when deadlock_detected or serialization_failure or lock_not_available then
         raise;
       when others then
-        perform holdfast.set_back(p_id[i], 'claim', sqlerrm);
+        perform holdfast.quarantine(p_id[i], 'claim', sqlerrm);
     end;
   end loop;
   return v_leases;

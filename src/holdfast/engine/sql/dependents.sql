@@ -20,10 +20,10 @@ declare
   v record;
 begin
   perform holdfast.check_retry(p_id, p_from_step);
-  v_old := holdfast.ended_because_of(p_id);
+  v_old := holdfast.ended_with(p_id);
   perform holdfast.lock_ended(v_old);
   -- Locked, then looked at again: what somebody has retried meanwhile is left out, and what has ended since came too late.
-  v_old := array(select i.id from unnest(holdfast.ended_because_of(p_id)) with ordinality i(id, place)
+  v_old := array(select i.id from unnest(holdfast.ended_with(p_id)) with ordinality i(id, place)
                  where i.id = any (v_old) order by i.place);
   -- Of all that the new tasks wait for: where it is one of them its place, otherwise the task.
   select array_agg(w.place) as place, array_agg(case when w.for_place is null then w.upstream end) as waits_for,
@@ -55,7 +55,7 @@ end $$;
 
 -- A finished task and those that ended only because it, or one of them, ended badly; each behind those it waited for. What
 -- was retried already is left out.
-create or replace function holdfast.ended_because_of(p_id uuid) returns uuid[]
+create or replace function holdfast.ended_with(p_id uuid) returns uuid[]
 language plpgsql stable
 as $$
 declare
@@ -78,7 +78,7 @@ begin
   from unnest(v_ids) i(id)
   cross join lateral (select d.upstream from holdfast.dependency d where d.downstream = i.id and d.policy <> 'gather' offset 0) d
   where d.upstream = any (v_ids) and i.id <> p_id;
-  return array(select v_ids[o.n] from unnest(holdfast.in_order(v_ids::text[], v_from, v_to)) with ordinality o(n, place)
+  return array(select v_ids[o.n] from unnest(holdfast.topological_order(v_ids::text[], v_from, v_to)) with ordinality o(n, place)
                order by o.place);
 end $$;
 

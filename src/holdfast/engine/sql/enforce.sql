@@ -26,7 +26,7 @@ as $$
 declare
   v_moved bigint := (select count(*) from moved);
   v_written bigint;
-  v_told smallint[] := array(select l.id from holdfast.lifecycle l where l.effects is not null);
+  v_with_effects smallint[] := array(select l.id from holdfast.lifecycle l where l.effects is not null);
   v_effects bool;
   v_idle bool;
 begin
@@ -49,7 +49,7 @@ begin
       (select string_agg(distinct format('%s -%s-> %s', n.from_state, n.verb, n.state), ', ') from moved n)
       using errcode = 'TK002', hint = 'Declare it in the lifecycle, or use a verb that it has.';
   end if;
-  select exists (select from moved n where n.lifecycle = any (v_told)),
+  select exists (select from moved n where n.lifecycle = any (v_with_effects)),
          tg_table_name = 'task' and exists (select from holdfast.worker w where w.idle_since is not null)
     into v_effects, v_idle;
   if v_effects then
@@ -65,7 +65,7 @@ begin
     having count(*) > 0;
   end if;
   if v_idle then
-    perform holdfast.wake(array_agg(distinct n.queue), array_agg(distinct n.name), count(*)::int) from moved n
+    perform holdfast.wake_workers(array_agg(distinct n.queue), array_agg(distinct n.name), count(*)::int) from moved n
     where n.actor = 'worker' and n.lease_token is null and n.parked is null and n.due_at <= holdfast.now()
     having count(*) > 0;
   end if;

@@ -25,7 +25,7 @@ begin
       format('It ended as %s%s.', d.state, ': ' || holdfast.one_line(case
         when d.outcome = 'cancelled' then coalesce(d.note ->> 'reason', d.note ->> 'message', d.note ->> 'kind')
         else coalesce(d.note ->> 'message', d.note ->> 'reason', d.note ->> 'kind') end)),
-      case when d.outcome <> 'done' then holdfast.explain_again(d.id, d.outcome, l.name) else '' end
+      case when d.outcome <> 'done' then holdfast.explain_retry(d.id, d.outcome, l.name) else '' end
     from holdfast.task_done d join holdfast.lifecycle l on l.id = d.lifecycle
     where d.id = p_id;
     if not found then
@@ -36,10 +36,10 @@ begin
   return query select r.reason, case r.reason when 'owner' then 'owner' else t.actor end, t.state, t.entered_at, r.until, r.sentence, r.fix
   from (
     select case
-      when t.refusal is not null then holdfast.because('backoff', t.set_back_until,
+      when t.refusal is not null then holdfast.explain_as('backoff', t.set_back_until,
         format('Its effects refuse what comes next (%s); that is tried again from %s on.', holdfast.one_line(t.refusal), t.set_back_until),
         'See the inbox, and mend the effects of its lifecycle.')
-      when t.lease_token is null and t.deadline <= v_now then holdfast.because('scheduled', t.deadline,
+      when t.lease_token is null and t.deadline <= v_now then holdfast.explain_as('scheduled', t.deadline,
         format('Its time limit has passed at %s; the next sweep moves it on.', t.deadline),
         'Nothing. If it stays, no process is sweeping: start one.')
       when t.actor = 'owner' then holdfast.explain_owner(t.lifecycle, t.state, t.note, t.deadline)
@@ -51,7 +51,7 @@ begin
           holdfast.explain_question(p_id, t.version, t.note, t.due_at)
         when t.due_at > v_now or t.actor = 'clock' then holdfast.explain_due(t.verb, t.note, t.due_at, t.attempt)
         when t.parked = 'unknown' then holdfast.explain_unknown(t.queue, t.name)
-        when t.paused_at is not null then holdfast.because('queue_paused', null,
+        when t.paused_at is not null then holdfast.explain_as('queue_paused', null,
           format('Queue %s is paused since %s%s.', t.queue, t.paused_at, coalesce(' by ' || nullif(t.paused_by, ''), '')),
           format('Resume it: holdfast queues resume %s', t.queue))
         when t.parked = 'limit' then holdfast.explain_limit(t.limit_key)
@@ -62,7 +62,7 @@ end $$;
 
 -- How a task that ended badly runs again: the command that is not refused. A node of a graph runs again in its run while
 -- that goes on, together with what was cancelled because of it, and afterwards with the run.
-create or replace function holdfast.explain_again(p_id uuid, p_outcome holdfast.outcome, p_lifecycle text) returns text
+create or replace function holdfast.explain_retry(p_id uuid, p_outcome holdfast.outcome, p_lifecycle text) returns text
 language plpgsql stable
 as $$
 declare
@@ -86,7 +86,7 @@ begin
   if v_run is not null and (select t.id from holdfast.task t where t.id = v_run) is null then
     return format('It is a node of run %1$s. Run again what did not complete of that, as a new run: holdfast dag retry %1$s', v_run);
   elsif v_run is not null and p_outcome <> 'partial' then
-    v_cause := holdfast.ended_first(p_id);
+    v_cause := holdfast.first_cause(p_id);
     return format('It is a node of run %s, which goes on. Run %s again in it: holdfast retry %s --dependents', v_run,
                   case when v_cause = p_id then 'it' else 'what ended first' end, v_cause);
   elsif v_entry.id is not null and v_entry.resolution is null then
@@ -96,7 +96,7 @@ begin
 end $$;
 
 -- The task because of which this one was cancelled or skipped, itself if it ended of its own.
-create or replace function holdfast.ended_first(p_id uuid) returns uuid
+create or replace function holdfast.first_cause(p_id uuid) returns uuid
 language sql stable
 as $$
   with recursive because(id, depth) as (
@@ -116,18 +116,18 @@ create or replace function holdfast.explain_owner(p_lifecycle smallint, p_state 
 returns holdfast.explanation
 language sql stable
 as $$
-  select holdfast.because(
+  select holdfast.explain_as(
     case when p_note ->> 'kind' = 'files_missing' then 'files_missing' else 'owner' end, p_deadline,
     case when p_note ->> 'kind' = 'files_missing'
       then format('Files are missing: %s.', coalesce(
         (select string_agg(m, ', ') from jsonb_array_elements_text(p_note -> 'missing') m), 'see the note'))
-      else format('Its owner acts next%s.', coalesce(': ' || holdfast.one_line(holdfast.shown(p_lifecycle, p_state)), ''))
+      else format('Its owner acts next%s.', coalesce(': ' || holdfast.one_line(holdfast.display_message(p_lifecycle, p_state)), ''))
       end || coalesce(format(' Until %s.', p_deadline), ''),
-    format('Possible now: %s.', holdfast.possible(p_lifecycle, p_state)))
+    format('Possible now: %s.', holdfast.possible_verbs(p_lifecycle, p_state)))
 $$;
 
 -- What the lifecycle says to people about a state.
-create or replace function holdfast.shown(p_lifecycle smallint, p_state text) returns text
+create or replace function holdfast.display_message(p_lifecycle smallint, p_state text) returns text
 language sql stable
 as $$
   select s.value -> 'display' ->> 'message' from holdfast.lifecycle l
@@ -141,10 +141,10 @@ as $$
   select case when exists (
       select from holdfast.worker w where p_queue = any (w.queues) and (w.names is null or p_name = any (w.names))
         and w.seen_at > holdfast.now() - interval '30 seconds')
-    then holdfast.because('limit_reached', null,
+    then holdfast.explain_as('limit_reached', null,
       format('It was set aside by a worker that does not know %s; one that does takes it up at its next turn.', p_name),
       'Nothing. Workers that know different tasks are better off with queues of their own.')
-    else holdfast.because('unknown_task', null,
+    else holdfast.explain_as('unknown_task', null,
       format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
       'Start a worker that has it, or cancel the task.') end
 $$;
@@ -154,8 +154,8 @@ returns holdfast.explanation
 language sql stable
 as $$
   select case when count(*) = 0
-    then holdfast.because('dependency', null, 'All it waited for has ended; it is about to go on.', 'Nothing.')
-    else holdfast.because('dependency', null,
+    then holdfast.explain_as('dependency', null, 'All it waited for has ended; it is about to go on.', 'Nothing.')
+    else holdfast.explain_as('dependency', null,
     format('It waits for %s other task%s, the first is %s.',
            case when count(*) > 100 then 'more than 100' else count(*)::text end,
            case when count(*) = 1 then '' else 's' end, (
@@ -173,14 +173,14 @@ returns holdfast.explanation
 language sql stable
 as $$
   select case when p_until < holdfast.now()
-    then holdfast.because('leased', p_until,
+    then holdfast.explain_as('leased', p_until,
              format('Worker %s has been silent since its lease ended at %s.', p_worker, p_until),
              'Nothing: the next sweep gives it to another worker. If it stays, no process is sweeping: start one.')
     when p_cancel
-    then holdfast.because('cancel_pending', p_until,
+    then holdfast.explain_as('cancel_pending', p_until,
              format('Cancelling was asked; worker %s is told by its next heartbeat.', p_worker),
              'Nothing: it ends with the handler, or at the latest when the lease does.')
-    else holdfast.because('leased', p_until,
+    else holdfast.explain_as('leased', p_until,
              format('Worker %s works on it; its lease lasts until %s.', p_worker, p_until),
              'Nothing, or cancel it.') end
 $$;
@@ -190,7 +190,7 @@ create or replace function holdfast.explain_question(p_id uuid, p_version int, p
 returns holdfast.explanation
 language sql stable
 as $$
-  select holdfast.because('owner', p_until,
+  select holdfast.explain_as('owner', p_until,
     format('%s Asked since %s, until %s.', p_note ->> 'message',
            (select e.at from holdfast.event e where e.task_id = p_id and e.version = p_version), p_until),
     format('Answer it: holdfast answer %s --approve, or --deny.', p_id))
@@ -202,24 +202,24 @@ language sql stable
 as $$
   select case
     when p_note ->> 'category' = 'RateLimited' or p_note ->> 'kind' = 'rate_budget'
-    then holdfast.because('rate_budget', p_due, format('It was told to slow down%s and goes on at %s.',
+    then holdfast.explain_as('rate_budget', p_due, format('It was told to slow down%s and goes on at %s.',
                                                coalesce(' by ' || (p_note ->> 'budget'), ''), p_due),
              'Raise the budget, if the provider allows more.')
     when p_due <= holdfast.now()
-    then holdfast.because('scheduled', p_due, format('Its time came at %s; the next sweep moves it on.', p_due),
+    then holdfast.explain_as('scheduled', p_due, format('Its time came at %s; the next sweep moves it on.', p_due),
              'Nothing. If it stays, no process is sweeping: start one.')
     when p_verb in ('retry', 'lost')
-    then holdfast.because('backoff', p_due, format('Attempt %s failed (%s); it is tried again at %s.', p_attempt,
+    then holdfast.explain_as('backoff', p_due, format('Attempt %s failed (%s); it is tried again at %s.', p_attempt,
                                       coalesce(holdfast.one_line(p_note ->> 'message'), p_note ->> 'kind', 'no message'), p_due),
              'Nothing, or cancel it.')
     when p_verb = 'later' and p_note ->> 'message' is not null
-    then holdfast.because(case p_note ->> 'kind' when 'person' then 'owner' when 'provider_poll' then 'provider_poll' else 'scheduled' end,
+    then holdfast.explain_as(case p_note ->> 'kind' when 'person' then 'owner' when 'provider_poll' then 'provider_poll' else 'scheduled' end,
              p_due, format('%s It is looked at again at %s.', p_note ->> 'message', p_due), 'Nothing, or cancel it.')
     when p_note ->> 'kind' = 'provider_poll'
-    then holdfast.because('provider_poll', p_due,
+    then holdfast.explain_as('provider_poll', p_due,
              format('The provider is working on it; it is asked again at %s.', p_due),
              'Nothing, or cancel it.')
-    else holdfast.because('scheduled', p_due, format('It is due at %s.', p_due), 'Nothing, or cancel it.')
+    else holdfast.explain_as('scheduled', p_due, format('It is due at %s.', p_due), 'Nothing, or cancel it.')
     end
 $$;
 
@@ -227,10 +227,10 @@ create or replace function holdfast.explain_limit(p_key text) returns holdfast.e
 language sql stable
 as $$
   select case when t.taken < s.allowed
-    then holdfast.because('limit_reached', null,
+    then holdfast.explain_as('limit_reached', null,
       format('A place for the key %s is free; the next sweep gives it away.', p_key),
       'Nothing. If it stays, no process is sweeping: start one.')
-    else holdfast.because('limit_reached', null,
+    else holdfast.explain_as('limit_reached', null,
       format('Only %s task%s with the key %s may be with workers or next in line at once, and %s %s.', s.allowed,
              case when s.allowed = 1 then '' else 's' end, p_key, t.taken, case when t.taken = 1 then 'is' else 'are' end),
       format('Wait, or allow more: holdfast.limit_concurrency(%L, %s).', p_key, s.allowed + 1)) end
@@ -246,13 +246,13 @@ language sql stable
 as $$
   select case
     when count(*) = 0
-    then holdfast.because('no_worker', null, format('No worker serves queue %s.', p_queue),
+    then holdfast.explain_as('no_worker', null, format('No worker serves queue %s.', p_queue),
              format('Start one: holdfast worker --app module:hf --queue %s', p_queue))
     when count(*) filter (where w.names is null or p_name = any (w.names)) = 0
-    then holdfast.because('unknown_task', null,
+    then holdfast.explain_as('unknown_task', null,
              format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
              'Start a worker that has it, or cancel the task.')
-    else holdfast.because('limit_reached', null,
+    else holdfast.explain_as('limit_reached', null,
              format('It is next in line; the %s slots of queue %s are busy.', sum(w.slots), p_queue),
              'Wait, or start more workers.')
     end
@@ -264,7 +264,7 @@ create or replace function holdfast.one_line(p_message text) returns text
 language sql immutable
 as $$ select nullif(rtrim(split_part(ltrim(p_message, E' \n\r\t'), E'\n', 1), E'. \r\t'), '') $$;
 
-create or replace function holdfast.because(p_reason text, p_until timestamptz, p_sentence text, p_fix text)
+create or replace function holdfast.explain_as(p_reason text, p_until timestamptz, p_sentence text, p_fix text)
 returns holdfast.explanation
 language sql immutable
 as $$ select p_reason, p_until, p_sentence, p_fix $$;

@@ -124,7 +124,7 @@ end $$;
 
 -- The numbers 1 to n of these names, each behind those it comes after: an edge goes from one number to another. Where that
 -- cannot be, the circle is named. (Kahn; plain loops over arrays, since a chain of thousands is as many rounds.)
-create or replace function holdfast.in_order(p_names text[], p_from int[], p_to int[]) returns int[]
+create or replace function holdfast.topological_order(p_names text[], p_from int[], p_to int[]) returns int[]
 language plpgsql immutable
 as $$
 declare

@@ -51,10 +51,10 @@ begin
     v_ids := array(select distinct i from unnest(p_ids) i where i is not null);
   else
     select m.ids, m.next into v_ids, inbox_bulk.next
-    from holdfast.entries_matching(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, 'open', v_before, p_limit) m;
+    from holdfast.find_inbox_entries(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, 'open', v_before, p_limit) m;
     if next is not null then
       select cardinality(m.ids), m.next is not null into remaining, capped
-      from holdfast.entries_matching(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, 'open', next, 10000) m;
+      from holdfast.find_inbox_entries(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, 'open', next, 10000) m;
     end if;
   end if;
   perform holdfast.lock_entries(array(select n.task_id from holdfast.inbox n where n.id = any (v_ids)));

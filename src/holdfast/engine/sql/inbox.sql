@@ -102,18 +102,18 @@ begin
                             'Ask for open, handled or all.');
   end if;
   select m.ids, m.next into v_id, inbox_items.next
-  from holdfast.entries_matching(
+  from holdfast.find_inbox_entries(
     p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_handled, p_before, p_limit) m;
-  select coalesce(jsonb_agg(holdfast.entry_at_a_glance(i.id) order by i.place), '[]') into items
+  select coalesce(jsonb_agg(holdfast.entry_summary(i.id) order by i.place), '[]') into items
   from unnest(v_id) with ordinality i(id, place);
   select cardinality(m.ids), m.next is not null into approx_count, capped
-  from holdfast.entries_matching(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_handled, null, 10000) m;
+  from holdfast.find_inbox_entries(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_handled, null, 10000) m;
   return next;
 end $$;
 
 -- The ids of up to `p_most` entries before another that fit, the newest first, and from where to go on. A look goes through
 -- 10,000 at most. With plans of its own: which of the filters are given decides which index is the right one.
-create or replace function holdfast.entries_matching(
+create or replace function holdfast.find_inbox_entries(
   p_signature text, p_category text, p_lifecycle text, p_name text, p_step text, p_owner text, p_handled text,
   p_before uuid, p_most int, out ids uuid[], out next uuid)
 language plpgsql stable
@@ -132,7 +132,7 @@ begin
       select n.id, (p_handled <> 'handled' or n.resolved_at is not null) and (p_name is null or n.name = p_name)
                and (p_step is null or n.step = p_step) and (p_owner is null or n.owner = p_owner) as fits
       from holdfast.inbox n
-      where n.id < entries_matching.next and (p_handled <> 'open' or n.resolved_at is null)
+      where n.id < find_inbox_entries.next and (p_handled <> 'open' or n.resolved_at is null)
         and (p_signature is null or n.signature = p_signature) and (p_category is null or n.category = p_category)
         and (p_lifecycle is null or n.lifecycle = p_lifecycle)
       order by n.id desc limit v_scan
@@ -157,7 +157,7 @@ begin
 end $$;
 
 -- One entry as it stands in a list: without what may be long.
-create or replace function holdfast.entry_at_a_glance(p_id uuid) returns jsonb
+create or replace function holdfast.entry_summary(p_id uuid) returns jsonb
 language sql stable
 as $$
   select to_jsonb(g) from (
@@ -178,14 +178,14 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set timezone = 'UTC'
 as $$
 declare
-  v_entry jsonb := holdfast.entry_at_a_glance(p_id);
+  v_entry jsonb := holdfast.entry_summary(p_id);
 begin
   if v_entry is null then
     perform holdfast.refuse_handled(p_id);
   end if;
   return v_entry || (
     select jsonb_build_object(
-      'error', n.error, 'diff', n.diff, 'task', holdfast.at_a_glance(n.task_id),
+      'error', n.error, 'diff', n.diff, 'task', holdfast.task_summary(n.task_id),
       'payload', (select i.payload from holdfast.input i where i.id = n.task_id),
       'steps', (
         select coalesce(jsonb_agg(jsonb_build_object(

@@ -20,18 +20,18 @@ begin
                             'Ask for 1 to 1000, and go on from `next`.');
   end if;
   select m.ids, m.next into v_id, list_tasks.next
-  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
+  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
                          p_before, p_limit) m;
-  select coalesce(jsonb_agg(holdfast.at_a_glance(i.id) order by i.place), '[]') into items
+  select coalesce(jsonb_agg(holdfast.task_summary(i.id) order by i.place), '[]') into items
   from unnest(v_id) with ordinality i(id, place);
   select cardinality(m.ids), m.next is not null into approx_count, capped
-  from holdfast.matching(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
+  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
                          null, 10000) m;
   return next;
 end $$;
 
 -- The ids of up to `p_most` tasks before another that fit, the newest first, and from where to go on.
-create or replace function holdfast.matching(
+create or replace function holdfast.find_tasks(
   p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text, p_live bool,
   p_tag text, p_before uuid, p_most int, out ids uuid[], out next uuid)
 language plpgsql stable
@@ -44,7 +44,7 @@ declare
   v_by_state bool := p_tag is null and not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcome is not null);
   v_lifecycle smallint[];
   v_state text[];
-  v_tagged uuid[] := case when not v_by_owner then holdfast.tagged(p_tag, p_before, 10000) end;
+  v_tagged uuid[] := case when not v_by_owner then holdfast.tasks_with_tag(p_tag, p_before, 10000) end;
   v_left int := 10000;
   v_scan int := least(p_most + 1, v_left);
   v_seen int;
@@ -70,27 +70,27 @@ begin
                     or exists (select from holdfast.input i where i.id = c.id and i.tags @> array[p_tag])) as fits
       from (
         (select t.id, t.lifecycle, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.name, t.owner
-         from holdfast.task t where v_live and p_tag is null and not v_by_owner and t.id < matching.next order by t.id desc limit v_scan)
+         from holdfast.task t where v_live and p_tag is null and not v_by_owner and t.id < find_tasks.next order by t.id desc limit v_scan)
         union all
         (select t.id, t.lifecycle, t.state, t.actor, null, t.queue, t.name, t.owner from holdfast.task t
-         where v_live and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < matching.next
+         where v_live and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < find_tasks.next
          order by t.id desc limit v_scan)
         union all
         (select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
-         where v_done and p_tag is null and not v_by_owner and not v_by_state and t.id < matching.next order by t.id desc limit v_scan)
+         where v_done and p_tag is null and not v_by_owner and not v_by_state and t.id < find_tasks.next order by t.id desc limit v_scan)
         union all
         (select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
-         where v_done and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < matching.next
+         where v_done and v_by_owner and t.owner = p_owner and t.owner <> '' and t.id < find_tasks.next
          order by t.id desc limit v_scan)
         union all
         (select t.* from unnest(v_lifecycle, v_state) s(lifecycle, name)
          cross join lateral (
            select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner from holdfast.task_done t
-           where v_done and v_by_state and t.lifecycle = s.lifecycle and t.state = s.name and t.id < matching.next
+           where v_done and v_by_state and t.lifecycle = s.lifecycle and t.state = s.name and t.id < find_tasks.next
            order by t.id desc limit v_scan) t
          order by t.id desc limit v_scan)
         union all
-        (select t.* from (select g.id from unnest(v_tagged) g(id) where g.id < matching.next order by 1 desc) g
+        (select t.* from (select g.id from unnest(v_tagged) g(id) where g.id < find_tasks.next order by 1 desc) g
          cross join lateral (
            select t.id, t.lifecycle, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.name, t.owner
            from holdfast.task t where v_live and t.id = g.id
@@ -122,7 +122,7 @@ end $$;
 
 -- The newest tasks before another that have a tag. With a plan of its own: few are found by the index of tags, many by
 -- going through all, and only the tag tells which.
-create or replace function holdfast.tagged(p_tag text, p_before uuid, p_n int) returns uuid[]
+create or replace function holdfast.tasks_with_tag(p_tag text, p_before uuid, p_n int) returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_custom_plan set enable_bitmapscan = on
 as $$
@@ -138,7 +138,7 @@ begin
 end $$;
 
 -- One task as it stands in a list: as `read` shows it, without what may be long.
-create or replace function holdfast.at_a_glance(p_id uuid) returns jsonb
+create or replace function holdfast.task_summary(p_id uuid) returns jsonb
 language sql stable
 as $$
   select to_jsonb(g) from (
@@ -285,7 +285,7 @@ as $$
   )
   select k.relation, k.id, k.policy, g.it ->> 'lifecycle', g.it ->> 'name', g.it ->> 'state', g.it ->> 'actor',
          g.it ->> 'outcome'
-  from link k cross join lateral (select holdfast.at_a_glance(k.id) as it) g
+  from link k cross join lateral (select holdfast.task_summary(k.id) as it) g
   order by k.relation, k.id
 $$;
 
@@ -307,7 +307,7 @@ set jit = off
 as $$
   with own as materialized (
     select m.ids, m.next is not null as capped
-    from holdfast.matching(null, null, null, null, null, null, p_owner, null, null, null, 10000) m where p_owner is not null
+    from holdfast.find_tasks(null, null, null, null, null, null, p_owner, null, null, null, 10000) m where p_owner is not null
   ), counted as materialized (
     (select t.lifecycle, t.state, count(*) as number, sum(count(*)) over () >= 100000 as capped
      from (select t.lifecycle, t.state from holdfast.task t where p_owner is null limit 100000) t group by 1, 2)

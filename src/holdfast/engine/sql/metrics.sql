@@ -39,7 +39,7 @@ begin
 end $$;
 
 -- Count something, at the end of what is counted.
-create or replace function holdfast.count_up(p_name text, p_number bigint) returns void
+create or replace function holdfast.add_to_tally(p_name text, p_number bigint) returns void
 language plpgsql
 as $$
 begin
@@ -49,7 +49,7 @@ begin
 end $$;
 
 -- Make one row of many. Whoever reads meanwhile sees the rows or their sum, never both.
-create or replace function holdfast.sum_up() returns void
+create or replace function holdfast.sum_tally() returns void
 language plpgsql
 as $$
 begin

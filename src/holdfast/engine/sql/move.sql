@@ -5,7 +5,7 @@
 -- Move each task by its verb. What a move means for the row follows from the verb, here and nowhere else. A due time of
 -- null leaves it as it was. Answers who has ended (and who of them badly), who now waits for other tasks, and which
 -- limits have room.
-create or replace function holdfast.apply(
+create or replace function holdfast.apply_moves(
   p_id uuid[], p_verb text[], p_due timestamptz[], p_note jsonb[],
   p_result jsonb[] default null, p_token uuid[] default null, p_hash bytea[] default null,
   out ended uuid[], out badly uuid[], out waiting uuid[], out limits text[])
@@ -24,12 +24,12 @@ begin
     return;
   end if;
   with m as materialized (
-    select t.id, t.actor, t.limit_key, i.move, i.due, i.told, x.to_state, x.to_actor, x.bump,
+    select t.id, t.actor, t.limit_key, i.move, i.due, i.note as new_note, x.to_state, x.to_actor, x.bump,
            case when x.to_state <> t.state then v_now + l.time_limit
                 when i.move = 'limit' then null
                 when x.to_limit_in_all is not null then least(v_now + l.time_limit, t.entered_at + x.to_limit_in_all)
                 else t.deadline end as to_deadline
-    from unnest(p_id, p_verb, p_due, p_note) i(id, move, due, told)
+    from unnest(p_id, p_verb, p_due, p_note) i(id, move, due, note)
     cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
     cross join lateral (
       select * from holdfast.transition x
@@ -40,17 +40,17 @@ begin
     delete from holdfast.setback s where s.task_id = any (array(select m.id from m))
   ), moved as (
     update holdfast.task t set
-      from_state = t.state, verb = m.move, version = t.version + 1, note = m.told,
+      from_state = t.state, verb = m.move, version = t.version + 1, note = m.new_note,
       state = m.to_state, actor = m.to_actor, deadline = m.to_deadline,
       entered_at = case when m.to_state = t.state then t.entered_at else v_now end,
       due_at = coalesce(m.due, t.due_at),
       timed_out = m.move = 'limit' or (t.timed_out and m.to_state = t.state),
       cancel_requested = t.cancel_requested or m.move = 'ask_cancel',
       attempt = t.attempt + m.bump,
-      failures = t.failures + (m.move = 'retry' and m.told ->> 'step' is null)::int,
+      failures = t.failures + (m.move = 'retry' and m.new_note ->> 'step' is null)::int,
       crashes = t.crashes + (m.move = 'lost')::int,
       limited_since = case when m.move in ('park', 'admit', 'ask_cancel') then t.limited_since
-                           when m.told ->> 'category' = 'RateLimited'
+                           when m.new_note ->> 'category' = 'RateLimited'
                              then coalesce(holdfast.limited_since(t.id, t.limited_since), v_now) end,
       lease_token = case when m.move = 'ask_cancel' then t.lease_token end,
       lease_expires_at = case when m.move = 'ask_cancel' then t.lease_expires_at end,
@@ -88,10 +88,10 @@ declare
   v_now timestamptz := holdfast.now();
 begin
   with m as materialized (
-    select t.*, i.move, i.told, i.result, i.held, i.hash, x.to_state, x.to_outcome
+    select t.*, i.move, i.note as new_note, i.result, i.held, i.hash, x.to_state, x.to_outcome
     from (select distinct on (i.id, i.held, i.number) *
           from unnest(p_id, p_attempt, p_token, p_verb, p_note, p_result, p_hash)
-            i(id, number, held, move, told, result, hash)
+            i(id, number, held, move, note, result, hash)
           order by i.id desc, i.held, i.number) i
     cross join lateral (
       select * from holdfast.task t
@@ -107,7 +107,7 @@ begin
       id, lifecycle, name, owner, state, actor, from_state, verb, version, note, queue, priority, due_at, deadline,
       entered_at, time_limit, timed_out, cancel_requested, attempt, max_attempts, failures, crashes, limited_since,
       worker_id, limit_key, created_at, started_at, finished_at, outcome, token, body_hash, result)
-    select m.id, m.lifecycle, m.name, m.owner, m.to_state, 'nobody', m.state, m.move, m.version + 1, m.told, m.queue,
+    select m.id, m.lifecycle, m.name, m.owner, m.to_state, 'nobody', m.state, m.move, m.version + 1, m.new_note, m.queue,
            m.priority, m.due_at, m.deadline, v_now, m.time_limit, m.move = 'limit', m.cancel_requested, m.attempt,
            m.max_attempts, m.failures, m.crashes, m.limited_since, m.worker_id, m.limit_key, m.created_at, m.started_at,
            v_now, m.to_outcome, m.held, m.hash, m.result
@@ -117,7 +117,7 @@ begin
     select m.id, e.lifecycle, m.name, m.owner, m.state, e.error ->> 'step', coalesce(e.error ->> 'category', 'Fatal'),
            holdfast.signature(e.lifecycle, m.name, e.error), e.error
     from m cross join lateral (
-      select coalesce(m.told, m.result) as error,
+      select coalesce(m.new_note, m.result) as error,
              (select l.name from holdfast.lifecycle l where l.id = m.lifecycle) as lifecycle) e
     where m.to_outcome = 'failed' and m.actor = 'worker'
   )
@@ -131,7 +131,7 @@ begin
   end if;
 end $$;
 
--- Since when a task is told to slow down, unless it has got on with a step meanwhile.
+-- Since when a task is asked to slow down, unless it has got on with a step meanwhile.
 create or replace function holdfast.limited_since(p_id uuid, p_since timestamptz) returns timestamptz
 language sql stable
 as $$
@@ -148,14 +148,14 @@ language plpgsql
 as $$
 begin
   if cardinality(p_id) > 0 then
-    perform holdfast.follow(a.ended, a.badly, a.waiting, a.limits)
-    from holdfast.apply(p_id, p_verb, p_due, p_note, p_result, p_token, p_hash) a;
+    perform holdfast.cascade(a.ended, a.badly, a.waiting, a.limits)
+    from holdfast.apply_moves(p_id, p_verb, p_due, p_note, p_result, p_token, p_hash) a;
   end if;
 end $$;
 
 -- Tasks that waited for those that ended go on or end in turn, children of a parent that ended badly are cancelled, and
 -- the next in line takes a place that became free. A loop, not a recursion: a chain of ten thousand may end at once.
-create or replace function holdfast.follow(
+create or replace function holdfast.cascade(
   p_ended uuid[], p_badly uuid[], p_waiting uuid[], p_limits text[], p_admit bool default true) returns void
 language plpgsql
 as $$
@@ -167,11 +167,11 @@ declare
   v_limits text[];
 begin
   loop
-    v_next := holdfast.what_follows(p_ended, p_badly, p_waiting);
+    v_next := holdfast.find_cascade(p_ended, p_badly, p_waiting);
     exit when v_next.id is null;
     begin
       select a.ended, a.badly, a.waiting, p_limits || a.limits into p_ended, p_badly, p_waiting, p_limits
-      from holdfast.apply(v_next.id, v_next.verb, null, v_next.note, v_next.result) a;
+      from holdfast.apply_moves(v_next.id, v_next.verb, null, v_next.note, v_next.result) a;
     exception
       when deadlock_detected or serialization_failure or lock_not_available then
         raise;
@@ -182,7 +182,7 @@ begin
         for i in 1 .. cardinality(v_next.id) loop
           begin
             select a.ended, a.badly, a.waiting, a.limits into v_ended, v_badly, v_waiting, v_limits
-            from holdfast.apply(v_next.id[i:i], v_next.verb[i:i], null, v_next.note[i:i], v_next.result[i:i]) a;
+            from holdfast.apply_moves(v_next.id[i:i], v_next.verb[i:i], null, v_next.note[i:i], v_next.result[i:i]) a;
             p_ended := p_ended || v_ended;
             p_badly := p_badly || v_badly;
             p_waiting := p_waiting || v_waiting;
@@ -191,7 +191,7 @@ begin
             when deadlock_detected or serialization_failure or lock_not_available then
               raise;
             when others then
-              perform holdfast.set_back(v_next.id[i], v_next.verb[i], sqlerrm);
+              perform holdfast.quarantine(v_next.id[i], v_next.verb[i], sqlerrm);
           end;
         end loop;
     end;
@@ -202,7 +202,7 @@ begin
 end $$;
 
 -- Which tasks move because these have ended, or because they have just begun to wait for others.
-create or replace function holdfast.what_follows(
+create or replace function holdfast.find_cascade(
   p_ended uuid[], p_badly uuid[], p_waiting uuid[], out id uuid[], out verb text[], out note jsonb[], out result jsonb[])
 language plpgsql
 as $$
@@ -213,13 +213,13 @@ declare
   v_locked uuid[];
 begin
   if p_ended is not null then
-    with told as (
+    with released as (
       update holdfast.dependency d
       set outcome = (select q.outcome from holdfast.task_done q where q.id = d.upstream)
       where d.upstream = any (p_ended) and d.outcome is null
       returning d.downstream
     )
-    select v_check || coalesce(array_agg(distinct t.downstream), '{}') into v_check from told t;
+    select v_check || coalesce(array_agg(distinct t.downstream), '{}') into v_check from released t;
   end if;
   if p_badly is not null then
     select coalesce(array_agg(d.upstream), '{}') into v_orphans
@@ -260,7 +260,7 @@ begin
              as note, null::jsonb as result
     where o.orphaned
     union all
-    select v.* from holdfast.verdict(t.id) v where t.actor::text = 'tasks' and not o.orphaned
+    select v.* from holdfast.resolve_blocked(t.id) v where t.actor::text = 'tasks' and not o.orphaned
   ) f
   where f.verb is not null;
 end $$;
@@ -287,7 +287,7 @@ begin
 end $$;
 
 -- What becomes of a locked task that waits for others: null while it has to wait on.
-create or replace function holdfast.verdict(p_id uuid, out id uuid, out verb text, out note jsonb, out result jsonb)
+create or replace function holdfast.resolve_blocked(p_id uuid, out id uuid, out verb text, out note jsonb, out result jsonb)
 language plpgsql
 as $$
 #variable_conflict use_variable
@@ -328,8 +328,8 @@ begin
 end $$;
 
 -- A task whose move was refused by its lifecycle's effects: it is tried again later, does not stand in the way of others
--- meanwhile, and a person is told.
-create or replace function holdfast.set_back(p_id uuid, p_verb text, p_error text) returns void
+-- meanwhile, and it stands in the inbox.
+create or replace function holdfast.quarantine(p_id uuid, p_verb text, p_error text) returns void
 language plpgsql
 as $$
 declare

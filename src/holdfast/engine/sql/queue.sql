@@ -31,7 +31,7 @@ begin
   if not found then
     perform holdfast.refuse_queue(resume_queue.name);
   end if;
-  perform holdfast.wake(array[resume_queue.name], null, 1000);
+  perform holdfast.wake_workers(array[resume_queue.name], null, 1000);
 end $$;
 
 create or replace function holdfast.check_queues(p_queues text[]) returns void

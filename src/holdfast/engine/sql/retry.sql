@@ -169,7 +169,7 @@ as $$
         then greatest(jsonb_array_length(p.before), jsonb_array_length(p.after)) else 0 end - 1) a(place)) k
     where p.depth < 20 and k.before is distinct from k.after
   ), change as (
-    select p.path, holdfast.cut(p.before) as before, holdfast.cut(p.after) as after,
+    select p.path, holdfast.shorten(p.before) as before, holdfast.shorten(p.after) as after,
            row_number() over (order by p.path) as place, count(*) over () as number
     from pair p
     where p.before is distinct from p.after
@@ -184,7 +184,7 @@ as $$
 $$;
 
 -- A value that is shown beside others: as it is, or the beginning of its text.
-create or replace function holdfast.cut(p_value jsonb) returns jsonb
+create or replace function holdfast.shorten(p_value jsonb) returns jsonb
 language sql immutable
 as $$
   select case when length(p_value #>> '{}') > 200 then to_jsonb(left(p_value #>> '{}', 200) || '…') else p_value end

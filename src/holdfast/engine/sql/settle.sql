@@ -29,7 +29,7 @@ begin
     -- By far the most common: one statement ends them all but those whose effects may refuse. Whatever it leaves is
     -- looked into below.
     select * into v_over from holdfast.end_tasks(p_id, p_attempt, p_token, p_outcome, null, p_body, null);
-    perform holdfast.follow(v_over.ended, v_over.badly, null, v_over.limits);
+    perform holdfast.cascade(v_over.ended, v_over.badly, null, v_over.limits);
     return query select o.id, 'ok', o.state, o.version, o.attempt, null::timestamptz
     from unnest(v_over.ended, v_over.states, v_over.versions, v_over.attempts) o(id, state, version, attempt);
     if cardinality(v_over.ended) = cardinality(p_id) then
@@ -94,7 +94,7 @@ begin
     cross join lateral (
       select * from holdfast.task t
       where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update) t
-    cross join lateral holdfast.reaction(
+    cross join lateral holdfast.decide(
       t.lifecycle, t.state, t.cancel_requested, t.failures, t.max_attempts, t.limited_since, t.id,
       i.outcome, i.target, coalesce(i.due, v_now + i.delay), i.category, i.step, i.body) d
     left join lateral (
@@ -104,7 +104,8 @@ begin
       select s.name from holdfast.state s where s.lifecycle = t.lifecycle and s.name = i.target offset 0) s on true
   ) r;
 
-  perform holdfast.heed(v_note, v_due);
+  perform holdfast.block_budgets(array_agg(n.note ->> 'budget'), array_agg(n.due)) from unnest(v_note, v_due) n(note, due)
+  where n.note ->> 'category' = 'RateLimited' and n.note ? 'budget' and n.note ? 'retry_at';
   if v_effects and not p_alone then
     -- By their owners: what effects lock beside a task is, as a rule, its owner's.
     for i in select h.place from unnest(v_held) with ordinality h(id, place)
@@ -154,7 +155,7 @@ begin
 end $$;
 
 -- What the engine makes of an outcome, the same for every lifecycle: the verb, when it is due, and what is noted.
-create or replace function holdfast.reaction(
+create or replace function holdfast.decide(
   p_lifecycle smallint, p_state text, p_cancel_requested bool, p_failures int, p_max_attempts int,
   p_limited_since timestamptz, p_id uuid, p_outcome text, p_to text, p_due timestamptz, p_category text, p_step text, p_body jsonb,
   out verb text, out due timestamptz, out note jsonb)
@@ -179,13 +180,13 @@ begin
       note := p_body;
       if p_cancel_requested then
         verb := 'cancel';
-        note := holdfast.asked_note(p_id, note);
+        note := holdfast.cancel_note(p_id, note);
       end if;
     end if;
     return;
   elsif p_outcome = 'cancelled' then
     verb := case when p_cancel_requested then 'cancel' end;
-    note := holdfast.asked_note(p_id, p_body);
+    note := holdfast.cancel_note(p_id, p_body);
     return;
   end if;
 
@@ -225,25 +226,11 @@ begin
   -- Whoever was asked to cancel ends here instead of waiting for another turn.
   if p_cancel_requested and verb <> 'fail' then
     verb := 'cancel';
-    note := holdfast.asked_note(p_id, note);
+    note := holdfast.cancel_note(p_id, note);
   end if;
 end $$;
 
--- Who was told to slow down by what others call too: none of them spends until then. A budget that nobody has set lets
--- fifty through a second from then on.
-create or replace function holdfast.heed(p_note jsonb[], p_due timestamptz[]) returns void
-language sql
-as $$
-  insert into holdfast.budget as b (name, capacity, every, tokens, at, line, blocked_until)
-  select n.note ->> 'budget', 50, interval '20 ms', 0, max(n.due) - interval '20 ms', max(n.due), max(n.due)
-  from unnest(p_note, p_due) n(note, due)
-  where n.note ->> 'category' = 'RateLimited' and n.note ? 'budget' and n.note ? 'retry_at'
-  group by 1 order by 1
-  on conflict (name) do update set
-    blocked_until = greatest(b.blocked_until, excluded.blocked_until), tokens = 0,
-    at = greatest(b.at, excluded.blocked_until - b.every)
-$$;
-
+-- How long to wait after so many tries: twice as long each time, up to the most, and up to a tenth longer by chance.
 create or replace function holdfast.backoff(p_lifecycle smallint, p_tries int) returns interval
 language sql volatile
 as $$
@@ -324,7 +311,7 @@ begin
 end $$;
 
 -- Settle, then claim up to n (perhaps none): one round trip, one commit. Answers the settlements that were not accepted, each with its status, and
--- the leases; of what went well there is nothing to tell.
+-- the leases; of what went well nothing is reported.
 create or replace function holdfast.turn(
   p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
   p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[],

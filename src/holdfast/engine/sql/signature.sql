@@ -7,11 +7,11 @@ create or replace function holdfast.signature(p_lifecycle text, p_name text, p_e
 language sql immutable
 as $$
   select concat_ws(' · ', nullif(p_lifecycle, p_name), p_name, p_error ->> 'step', p_error ->> 'category',
-    p_error ->> 'code', left(holdfast.alike(coalesce(p_error ->> 'message', p_error ->> 'kind', '')), 200))
+    p_error ->> 'code', left(holdfast.normalize_message(coalesce(p_error ->> 'message', p_error ->> 'kind', '')), 200))
 $$;
 
 -- A message without what differs from task to task. Only its beginning: messages may be long, and patterns cost.
-create or replace function holdfast.alike(p_message text) returns text
+create or replace function holdfast.normalize_message(p_message text) returns text
 language plpgsql immutable
 as $$
 declare

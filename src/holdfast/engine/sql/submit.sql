@@ -80,7 +80,7 @@ begin
     perform holdfast.refuse(v_problem[2], v_problem[3], v_problem[4]);
   end if;
   if v_unused is not null then
-    perform holdfast.mark_used(v_unused);
+    perform holdfast.freeze_lifecycles(v_unused);
   end if;
 
   v_id := holdfast.new_ids(cardinality(p_lifecycle));
@@ -95,7 +95,7 @@ begin
         v_hash[p_parent_place[i]] := sha256(v_hash[p_parent_place[i]] || v_hash[i]);
       end if;
     end loop;
-    select k.id, k.created into v_id, v_created from holdfast.take_keys(p_owner, p_key, v_id, v_hash) k;
+    select k.id, k.created into v_id, v_created from holdfast.reserve_keys(p_owner, p_key, v_id, v_hash) k;
     if not true = all (v_created) then
       select r.* into v_id, v_created, p_parent, p_parent_place,
                       p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy
@@ -110,7 +110,7 @@ begin
   end if;
 
   if cardinality(array_remove(p_limit_key, null)) > 0 then
-    perform holdfast.set_slots(p_limit_key, p_limit_to, v_created);
+    perform holdfast.set_concurrency_limits(p_limit_key, p_limit_to, v_created);
   end if;
 
   with born as materialized (
@@ -152,20 +152,20 @@ begin
                                  p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy);
   end if;
   if v_waiting is not null or v_limits is not null then
-    perform holdfast.follow(null, null, v_waiting, v_limits);
+    perform holdfast.cascade(null, null, v_waiting, v_limits);
   end if;
   return query select i.place::int, i.id, i.created from unnest(v_id, v_created) with ordinality i(id, created, place);
 end $$;
 
 -- How many tasks with these limit keys may be with workers at once; a new key without a number allows one.
-create or replace function holdfast.set_slots(p_key text[], p_allowed int[], p_counts bool[]) returns void
+create or replace function holdfast.set_concurrency_limits(p_key text[], p_allowed int[], p_counts bool[]) returns void
 language plpgsql
 as $$
 begin
   with limited as materialized (
     select i.key, max(i.allowed) as allowed from unnest(p_key, p_allowed, p_counts) i(key, allowed, counts)
     where i.key is not null and i.counts group by 1
-  ), told as (
+  ), changed as (
     -- Only what differs: an update that changes nothing would still lock the row until the caller commits.
     insert into holdfast.slot as s (key, allowed) select l.key, l.allowed from limited l
     where l.allowed <> coalesce((select o.allowed from holdfast.slot o where o.key = l.key), -1)
@@ -307,7 +307,7 @@ begin
 end $$;
 
 -- From its first task on, a version of a lifecycle does not change any more.
-create or replace function holdfast.mark_used(p_lifecycle smallint[]) returns void
+create or replace function holdfast.freeze_lifecycles(p_lifecycle smallint[]) returns void
 language plpgsql
 as $$
 declare
@@ -322,7 +322,7 @@ begin
 end $$;
 
 -- Take the idempotency keys. A key that is taken gives the task it was taken for; another body is refused.
-create or replace function holdfast.take_keys(
+create or replace function holdfast.reserve_keys(
   p_owner text[], p_key text[], p_id uuid[], p_hash bytea[], out id uuid[], out created bool[])
 language plpgsql
 as $$

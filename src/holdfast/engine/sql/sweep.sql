@@ -15,17 +15,17 @@ begin
   end if;
   reaped := holdfast.reap(p_n);
   expired := holdfast.expire(p_n);
-  due := holdfast.due(p_n);
+  due := holdfast.advance_due(p_n);
   admitted := holdfast.admit_due();
-  perform holdfast.try_again(p_n);
+  perform holdfast.retry_quarantined(p_n);
   perform holdfast.forget_beats();
   perform holdfast.forget_workers();
-  perform holdfast.count_up('reaped', reaped), holdfast.count_up('expired', expired);
-  perform holdfast.sum_up();
+  perform holdfast.add_to_tally('reaped', reaped), holdfast.add_to_tally('expired', expired);
+  perform holdfast.sum_tally();
 end $$;
 
 -- Tasks whose release, or whose end with their parent, was refused; and what is left of those that are gone.
-create or replace function holdfast.try_again(p_n int) returns void
+create or replace function holdfast.retry_quarantined(p_n int) returns void
 language plpgsql
 as $$
 declare
@@ -40,7 +40,7 @@ begin
   loop
     perform set_config('lock_timeout', '20ms', true);
     begin
-      perform holdfast.follow(null, null, array[v_id], null, false);
+      perform holdfast.cascade(null, null, array[v_id], null, false);
       delete from holdfast.setback s where s.task_id = v_id
         and (select t.version from holdfast.task t where t.id = v_id) is null;
     exception when lock_not_available then
@@ -56,7 +56,7 @@ as $$
 declare
   v_now timestamptz := holdfast.now();
 begin
-  return holdfast.lose(array(
+  return holdfast.settle_lost(array(
     select t.id from holdfast.task t
     where t.lease_token is not null and t.lease_expires_at < v_now
       and (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true
@@ -66,7 +66,7 @@ end $$;
 
 -- The workers of these tasks, which the caller has locked, are lost. Unless that is certain, a heartbeat may have come
 -- between the first look and the lock.
-create or replace function holdfast.lose(p_id uuid[], p_certain bool) returns int
+create or replace function holdfast.settle_lost(p_id uuid[], p_certain bool) returns int
 language plpgsql
 as $$
 declare
@@ -78,7 +78,7 @@ declare
 begin
   select array_agg(t.id), array_agg(v.verb),
          array_agg(case when t.crashes > 0 then v_now + holdfast.backoff(t.lifecycle, t.crashes) end),
-         array_agg(case when v.verb = 'cancel' then holdfast.asked_note(t.id, n.note) else n.note end)
+         array_agg(case when v.verb = 'cancel' then holdfast.cancel_note(t.id, n.note) else n.note end)
     into v_id, v_verb, v_due, v_note
   from unnest(p_id) i(id)
   cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
@@ -91,7 +91,7 @@ begin
   where p_certain or (select b.expires_at from holdfast.beat b
                       where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true;
   v_id := holdfast.move_each(v_id, v_verb, v_due, v_note);
-  perform holdfast.due_these(v_id);
+  perform holdfast.advance_due_tasks(v_id);
   return coalesce(cardinality(v_id), 0);
 end $$;
 
@@ -108,8 +108,8 @@ begin
          -- Who is to be cancelled is not woken for another turn.
          array_agg(case when t.cancel_requested and x.to_actor <> 'nobody' then 'cancel' else 'limit' end),
          array_agg(case when t.cancel_requested and x.to_actor <> 'nobody'
-                        then holdfast.asked_note(t.id, holdfast.limit_note(t.lifecycle, t.state))
-                        else holdfast.limit_note(t.lifecycle, t.state) end)
+                        then holdfast.cancel_note(t.id, holdfast.time_limit_note(t.lifecycle, t.state))
+                        else holdfast.time_limit_note(t.lifecycle, t.state) end)
     into v_id, v_verb, v_note
   from (select * from holdfast.task t where t.deadline <= holdfast.now()
           and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
@@ -125,7 +125,7 @@ begin
 end $$;
 
 -- What is said of a task whose time has passed: as its lifecycle words it, if it does.
-create or replace function holdfast.limit_note(p_lifecycle smallint, p_state text) returns jsonb
+create or replace function holdfast.time_limit_note(p_lifecycle smallint, p_state text) returns jsonb
 language sql stable
 as $$
   select jsonb_build_object('kind', 'time_limit', 'message', coalesce((
@@ -135,17 +135,17 @@ as $$
 $$;
 
 -- Times that have come.
-create or replace function holdfast.due(p_n int) returns int
+create or replace function holdfast.advance_due(p_n int) returns int
 language plpgsql
 as $$
 begin
-  return holdfast.due_these(array(
+  return holdfast.advance_due_tasks(array(
     select t.id from holdfast.task t where t.actor = 'clock' and t.due_at <= holdfast.now()
       and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
     order by t.due_at, t.id limit p_n for update skip locked));
 end $$;
 
-create or replace function holdfast.due_these(p_id uuid[]) returns int
+create or replace function holdfast.advance_due_tasks(p_id uuid[]) returns int
 language plpgsql
 as $$
 declare
@@ -182,8 +182,8 @@ begin
   end;
   for i in 1 .. cardinality(p_id) loop
     begin
-      perform holdfast.follow(a.ended, a.badly, a.waiting, null, false)  -- the sweep admits at its end
-      from holdfast.apply(p_id[i:i], p_verb[i:i], p_due[i:i], p_note[i:i]) a;
+      perform holdfast.cascade(a.ended, a.badly, a.waiting, null, false)  -- the sweep admits at its end
+      from holdfast.apply_moves(p_id[i:i], p_verb[i:i], p_due[i:i], p_note[i:i]) a;
       v_moved := v_moved || p_id[i];
     exception
       when deadlock_detected or serialization_failure then
@@ -195,7 +195,7 @@ begin
         v_held := v_held + 1;
         exit when v_held = 25;
       when others then
-        perform holdfast.set_back(p_id[i], p_verb[i], sqlerrm);
+        perform holdfast.quarantine(p_id[i], p_verb[i], sqlerrm);
     end;
   end loop;
   return v_moved;

@@ -78,7 +78,7 @@ end $$;
 
 -- Called with every change that leaves tasks for workers. A hint: who misses it finds the tasks at its next look. Sent
 -- with the commit, and only if somebody sleeps who can run them; each listens on a channel of its own.
-create or replace function holdfast.wake(p_queues text[], p_names text[], p_tasks int) returns void
+create or replace function holdfast.wake_workers(p_queues text[], p_names text[], p_tasks int) returns void
 language plpgsql
 as $$
 begin
@@ -96,14 +96,14 @@ as $$ select 'holdfast:' || md5(p_worker) $$;
 
 -- The keeper of a worker saw it die while it was running these: they are lost, without waiting for their leases to end.
 -- Those that somebody has locked are left out; call it again, or let their leases run out. Answers how many were lost.
-create or replace function holdfast.lose_these(p_id uuid[], p_attempt int[], p_token uuid[]) returns int
+create or replace function holdfast.mark_lost(p_id uuid[], p_attempt int[], p_token uuid[]) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0));
-  return holdfast.lose(array(
+  return holdfast.settle_lost(array(
     select t.id
     from (select distinct on (i.id, i.token, i.attempt) * from unnest(p_id, p_attempt, p_token) i(id, attempt, token)
           order by i.id desc, i.token, i.attempt) i
@@ -114,7 +114,7 @@ end $$;
 
 -- What a worker holds goes back at no cost, but for these: it has ended in good order, or never learned of the others.
 -- Those that somebody has locked are left out; call it again, or let their leases run out. Answers how many went back.
-create or replace function holdfast.hand_back(p_worker text, p_kept uuid[] default '{}') returns int
+create or replace function holdfast.release_leases(p_worker text, p_kept uuid[] default '{}') returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
@@ -125,7 +125,7 @@ declare
   v_note jsonb[];
 begin
   select array_agg(t.id), array_agg(case when t.cancel_requested then 'cancel' else 'later' end),
-         array_agg(case when t.cancel_requested then holdfast.asked_note(t.id, null) else '{"kind": "released"}' end)
+         array_agg(case when t.cancel_requested then holdfast.cancel_note(t.id, null) else '{"kind": "released"}' end)
     into v_id, v_verb, v_note
   from (select t.id, t.cancel_requested from holdfast.task t
         where t.lease_token is not null and t.worker_id = p_worker and not t.id = any (p_kept)
@@ -134,7 +134,7 @@ begin
   return coalesce(cardinality(v_id), 0);
 end $$;
 
-grant execute on function holdfast.idle(text), holdfast.channel(text), holdfast.lose_these(uuid[], int[], uuid[]),
-  holdfast.hand_back(text, uuid[]),
+grant execute on function holdfast.idle(text), holdfast.channel(text), holdfast.mark_lost(uuid[], int[], uuid[]),
+  holdfast.release_leases(text, uuid[]),
   holdfast.hello(text, text, text[], text[], int, jsonb), holdfast.known_task(text), holdfast.goodbye(text), holdfast.workers()
   to holdfast_app;

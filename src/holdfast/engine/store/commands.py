@@ -41,12 +41,9 @@ from holdfast.engine.task import (
     Swept,
     Upstream,
 )
-from holdfast.errors import BudgetUnknown, LeaseLost, MoveRefused, StateUnknown
+from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
 
 C = TypeVar("C", bound=Calls)
-
-unbounded = 1000
-"""So many units at once, and in a second, where a budget is only there to be blocked."""
 
 
 class Store(Queries):
@@ -138,7 +135,7 @@ class Store(Queries):
         """Take up to `n` tasks of these queues that are due; only those with one of these names, if any are given.
 
         Not made again when its connection is lost: leases whose tokens never arrived would be nobody's. They go back
-        with `hand_back`, or run out.
+        with `release_leases`, or run out.
         """
         given = (queues, n, lasting, worker, names)
         rows = await self._rows("select * from holdfast.claim($1, $2, $3, $4, $5)", *given, repeatable=False)
@@ -277,11 +274,11 @@ class Store(Queries):
 
     async def mark_lost(self, leases: Sequence[Proof]) -> int:
         """Say that a worker died while it was running these. Those that were settled meanwhile stay so."""
-        return int(await self._value("select holdfast.lose_these($1, $2, $3)", *encode.proofs(leases)))
+        return int(await self._value("select holdfast.mark_lost($1, $2, $3)", *encode.proofs(leases)))
 
     async def release_leases(self, worker: str, kept: Iterable[UUID] = ()) -> int:
         """Give back what this worker holds, but for these, at no cost."""
-        return int(await self._value("select holdfast.hand_back($1, $2)", worker, list(kept)))
+        return int(await self._value("select holdfast.release_leases($1, $2)", worker, list(kept)))
 
     async def goodbye(self, worker: str) -> None:
         """Say that this worker is gone. Its leases stay until they are settled or expire."""
@@ -310,16 +307,8 @@ class Store(Queries):
         return encode.known(Grant, rows[0])
 
     async def block_budget(self, name: str, until: datetime) -> None:
-        """Let nobody spend until then. Raises BudgetUnknown."""
+        """Let nobody spend until then, also of a budget that nobody has set."""
         await self._value("select holdfast.block_budget($1, $2)", name, until)
-
-    async def heed(self, name: str, until: datetime) -> None:
-        """Let nobody spend until then, also of what nobody has counted until now."""
-        try:
-            await self.block_budget(name, until)
-        except BudgetUnknown:
-            await self.set_budget(name, unbounded, timedelta(seconds=1 / unbounded))
-            await self.block_budget(name, until)
 
     # Besides
 

@@ -84,9 +84,9 @@ class Caller:
             raise Slow(grant.retry_at)
         return calls
 
-    async def heed(self, until: datetime) -> None:
+    async def block_budget(self, until: datetime) -> None:
         """The provider wants to be left alone: nobody calls this account before."""
-        await self.kernel.heed(self.budget, until)
+        await self.kernel.block_budget(self.budget, until)
 
     def job(self, row: JobRow) -> Job:
         """A job as the provider is told of it."""

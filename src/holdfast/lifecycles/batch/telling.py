@@ -59,7 +59,7 @@ class Telling:
     async def slow_down(self, error: RateLimited) -> datetime:
         """Until when the provider wants to be left alone, by all who call this account."""
         until = self.left_alone_until(error)
-        await self.caller.heed(until)
+        await self.caller.block_budget(until)
         return until
 
     def left_alone_until(self, error: RateLimited) -> datetime:

@@ -26,7 +26,7 @@ $$;
 -- schedule still is what the caller has seen; otherwise, or if another is at it, it has `passed`. Where a start is refused
 -- nothing of it stays but the reason, and it is tried again: after a second, then after longer, at last every five minutes.
 create or replace function holdfast.fire(
-  p_name text, p_definition bytea, p_expected timestamptz, p_due timestamptz[], p_told text[], p_next_at timestamptz,
+  p_name text, p_definition bytea, p_expected timestamptz, p_due timestamptz[], p_local_times text[], p_next_at timestamptz,
   out status text, out started int, out problem text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -42,9 +42,9 @@ begin
     status := 'passed';
     return;
   end if;
-  perform holdfast.check_due(p_due, p_told, p_next_at);
+  perform holdfast.check_due(p_due, p_local_times, p_next_at);
   begin
-    started := cardinality(holdfast.start_runs(v_schedule, p_due, p_told, null, ''));
+    started := cardinality(holdfast.start_runs(v_schedule, p_due, p_local_times, null, ''));
     update holdfast.schedule s set next_at = p_next_at, set_at = holdfast.now(), error = null, error_at = null,
       failures = 0, try_at = null
     where s.name = p_name;
@@ -66,7 +66,7 @@ end $$;
 -- Runs of a schedule that is locked, for those of these due times that have none yet; the tasks, in the order of the times.
 -- Without a `kind` it is `due`, or `missed` where the time is over a minute ago.
 create or replace function holdfast.start_runs(
-  p_schedule holdfast.schedule, p_due timestamptz[], p_told text[], p_kind text, p_by text) returns uuid[]
+  p_schedule holdfast.schedule, p_due timestamptz[], p_local_times text[], p_kind text, p_by text) returns uuid[]
 language plpgsql
 as $$
 #variable_conflict use_column
@@ -80,10 +80,10 @@ begin
     into v_due, v_payload, v_key
   from (
     select d.due, coalesce(p_schedule.target -> 'payload', '{}') || case when p_schedule.at_field is not null
-             then jsonb_build_object(p_schedule.at_field, min(d.told)) else '{}' end as payload,
+             then jsonb_build_object(p_schedule.at_field, min(d.local_time)) else '{}' end as payload,
            case when p_kind is distinct from 'now' then format('cron:%s:%s', p_schedule.name,
              to_char(d.due, 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) end as key
-    from unnest(p_due, p_told) d(due, told)
+    from unnest(p_due, p_local_times) d(due, local_time)
     where p_kind is not distinct from 'now' or not exists (
       select from holdfast.schedule_run r where r.name = p_schedule.name and r.due_at = d.due and r.kind <> 'now')
     group by d.due) d;
@@ -137,12 +137,12 @@ begin
 end $$;
 
 -- Raise TK010 for times that cannot be due.
-create or replace function holdfast.check_due(p_due timestamptz[], p_told text[], p_next_at timestamptz default null) returns void
+create or replace function holdfast.check_due(p_due timestamptz[], p_local_times text[], p_next_at timestamptz default null) returns void
 language plpgsql
 as $$
 begin
-  if cardinality(p_due) is distinct from cardinality(p_told) or cardinality(p_due) > 1000 then
-    perform holdfast.refuse('TK010', 'Up to a thousand due times, each with its own words, can be started at once.', 'Make it several calls.');
+  if cardinality(p_due) is distinct from cardinality(p_local_times) or cardinality(p_due) > 1000 then
+    perform holdfast.refuse('TK010', 'Up to a thousand due times, each with its local time, can be started at once.', 'Make it several calls.');
   elsif exists (select from unnest(p_due) d where d is null or d > holdfast.now() or d >= p_next_at) then
     perform holdfast.refuse('TK010', 'What is due lies before now, and before the next time.', 'Start nothing ahead of its time.');
   end if;

@@ -107,7 +107,7 @@ begin
 end $$;
 
 -- One run at once, paused or not; its next time stays. The task.
-create or replace function holdfast.run_schedule(p_name text, p_told text, p_by text default '') returns uuid
+create or replace function holdfast.run_schedule(p_name text, p_local_time text, p_by text default '') returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 declare
@@ -117,13 +117,13 @@ begin
   if not found then
     perform holdfast.refuse_schedule(p_name);
   end if;
-  return (holdfast.start_runs(v_schedule, array[holdfast.now()], array[p_told], 'now', p_by))[1];
+  return (holdfast.start_runs(v_schedule, array[holdfast.now()], array[p_local_time], 'now', p_by))[1];
 end $$;
 
 -- A run for each of these due times that has none, the oldest first. A dry run only tells which. Nothing is answered if
 -- the schedule is another than the caller has seen. The next time stays.
 create or replace function holdfast.backfill_schedule(
-  p_name text, p_definition bytea, p_due timestamptz[], p_told text[], p_by text default '', p_dry_run bool default false)
+  p_name text, p_definition bytea, p_due timestamptz[], p_local_times text[], p_by text default '', p_dry_run bool default false)
 returns table (due_at timestamptz, task_id uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
@@ -131,7 +131,7 @@ as $$
 declare
   v_schedule holdfast.schedule;
   v_due timestamptz[];
-  v_told text[];
+  v_local_times text[];
 begin
   select * into v_schedule from holdfast.schedule s where s.name = p_name for update;
   if not found then
@@ -139,13 +139,13 @@ begin
   elsif v_schedule.definition <> p_definition then
     perform holdfast.refuse('TK002', format('%s was just declared anew.', p_name), 'Ask again.');
   end if;
-  perform holdfast.check_due(p_due, p_told);
-  select array_agg(d.due order by d.due), array_agg(d.told order by d.due) into v_due, v_told
-  from (select d.due, min(d.told) as told from unnest(p_due, p_told) d(due, told) group by d.due) d
+  perform holdfast.check_due(p_due, p_local_times);
+  select array_agg(d.due order by d.due), array_agg(d.local_time order by d.due) into v_due, v_local_times
+  from (select d.due, min(d.local_time) as local_time from unnest(p_due, p_local_times) d(due, local_time) group by d.due) d
   where not exists (select from holdfast.schedule_run r where r.name = p_name and r.due_at = d.due and r.kind <> 'now');
   return query
   select d.due, d.task
-  from unnest(v_due, case when not p_dry_run then holdfast.start_runs(v_schedule, v_due, v_told, 'backfill', p_by) end)
+  from unnest(v_due, case when not p_dry_run then holdfast.start_runs(v_schedule, v_due, v_local_times, 'backfill', p_by) end)
     with ordinality d(due, task, place)
   order by d.place;
 end $$;

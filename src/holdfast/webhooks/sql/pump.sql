@@ -1,5 +1,5 @@
 -- pump.sql: what the feed tells becomes deliveries. They and the new cursor are written in one transaction, if the cursor
--- is still the old one: nothing is lost and nothing is told twice, wherever a server dies and however many pump.
+-- is still the old one: nothing is lost and nothing is sent twice, wherever a server dies and however many pump.
 -- Called by every process that serves; there is no leader. Reads the feed, and only then locks the webhook.
 
 -- Read on from where this webhook stands. Answers how many deliveries were made, and whether there is more to read.
@@ -30,7 +30,7 @@ begin
                                   w.owner)
         with ordinality f(cursor, more, task_id, lifecycle, name, owner, version, at, verb, from_state, to_state, attempt,
                           worker_id, data, place)
-    ), told as (
+    ), report as (
       select m.*, o.outcome, 'task.' || k.kind as kind
       from moves m
       left join lateral (
@@ -47,8 +47,8 @@ begin
              array_agg(jsonb_build_object('type', t.kind, 'timestamp', t.at, 'data', jsonb_build_object(
                'task_id', t.task_id, 'lifecycle', t.lifecycle, 'name', t.name, 'state', t.to_state, 'outcome', t.outcome,
                'owner', t.owner, 'attempt', t.attempt, 'version', t.version)) order by t.at, t.place) as body
-      from told t) t;
-  exception when sqlstate 'TK024' then  -- what lies between is gone, and this is told: it goes on from here
+      from report t) t;
+  exception when sqlstate 'TK024' then  -- what lies between is gone, and the webhook says so: it goes on from here
     select f.cursor, false, holdfast.now() into v_cursor, v_more, v_missed from holdfast.feed() f limit 1;
   end;
   if v_cursor <> w.cursor then
@@ -65,7 +65,7 @@ begin
   more := v_more;
 end $$;
 
--- The webhooks that are told of anything.
+-- The webhooks that are sent anything.
 create or replace function holdfast.pumped_webhooks() returns setof uuid
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select w.id from holdfast.webhook w where w.disabled_at is null order by w.id $$;

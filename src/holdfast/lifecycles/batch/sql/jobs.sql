@@ -49,7 +49,7 @@ begin
   where t.id = p_holder and t.attempt = p_attempt and t.lease_token = p_token for no key update;
   if v_cancel is null or not (p_holder = p_task
        or exists (select from holdfast.batch_stop s where s.task_id = p_holder and s.batch_id = p_task)) then
-    perform holdfast.count_up('lost', 1);
+    perform holdfast.add_to_tally('lost', 1);
     return 'lost';
   end if;
   return case when v_cancel then 'cancel' else 'ok' end;

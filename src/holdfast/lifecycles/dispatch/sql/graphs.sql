@@ -71,7 +71,7 @@ begin
   from jsonb_array_elements(p_edges) e
   join unnest(v_names) with ordinality f(name, place) on f.name = e ->> 'from'
   join unnest(v_names) with ordinality t(name, place) on t.name = e ->> 'to';
-  v_order := holdfast.in_order(v_names, v_from, v_to);
+  v_order := holdfast.topological_order(v_names, v_from, v_to);
   nodes := (select jsonb_agg(n.value order by o.place) from jsonb_array_elements(p_nodes) with ordinality n(value, place)
             join unnest(v_order) with ordinality o(n, place) on o.n = n.place);
   edges := (select coalesce(jsonb_agg(jsonb_build_array(f.place, t.place, coalesce(e ->> 'on_failure', 'cancel')) order by t.place, f.place), '[]')

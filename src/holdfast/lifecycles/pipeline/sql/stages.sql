@@ -40,7 +40,7 @@ begin
   select t.cancel_requested into v_cancel from holdfast.task t
   where t.id = p_job and t.attempt = p_attempt and t.lease_token = p_token for no key update;
   if v_cancel is null then
-    perform holdfast.count_up('lost', 1);
+    perform holdfast.add_to_tally('lost', 1);
     return 'lost';
   elsif v_cancel then
     return 'cancel';
