@@ -8,7 +8,7 @@ may cost one CPU second (tests/costs.py).
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -35,6 +35,20 @@ def deep(case: Any) -> Any:
     if isinstance(case, type(pytest.param())):
         return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.deep])
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.deep)
+
+
+def both_transports(
+    metafunc: pytest.Metafunc, *, unmarked: str | None = None, scope: Literal["module"] | None = None
+) -> None:
+    """Run a test with the fixture `transport` over SQL, and over HTTP in the tier that its mark `over_http` names.
+
+    Tests without the mark run over HTTP in the tier `unmarked`, or not at all.
+    """
+    mark = metafunc.definition.get_closest_marker("over_http")
+    if "transport" in metafunc.fixturenames and (mark or unmarked):
+        tier = next(iter(mark.args), None) if mark else unmarked
+        marks = [getattr(pytest.mark, tier)] if tier else []
+        metafunc.parametrize("transport", ["sql", pytest.param("http", marks=marks)], scope=scope)
 
 
 class Tiers:

@@ -1,6 +1,7 @@
 """Workers over SQL and over HTTP: a promise is kept by both, or it is none.
 
-`make test` keeps some of them over HTTP too, `make check` their core, `make crash` all.
+`make test` runs those marked `over_http` over HTTP too, `make check` those marked `over_http("deep")`, `make crash`
+all.
 """
 
 import asyncio
@@ -12,31 +13,12 @@ import pytest
 
 from holdfast.testing import Database, Ground
 from tests.http.serving import serving
+from tests.tiers import both_transports
 from tests.worker.crew import Crew
-
-CORE = {
-    "test_results_come_back",
-    "test_a_task_may_start_others_and_run_programs",
-    "test_a_result_that_cannot_be_kept_fails_alone",
-    "test_outcomes_lead_where_the_lifecycle_says",
-    "test_cancelling_raises_in_the_handler",
-    "test_progress_is_seen_while_it_runs",
-}
-DEEP_CORE = {
-    "test_what_a_runner_claimed_as_it_died_is_run_at_once",
-    "test_a_worker_that_leaves_gives_back_what_a_runner_claimed_as_it_died",
-    "test_a_lease_that_is_lost_stops_its_task_and_no_other",
-    "test_what_a_killed_runner_ran_is_run_again_at_once",
-    "test_what_is_done_is_not_done_again_after_a_crash",
-    "test_short_tasks_end_and_long_ones_go_back",
-}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "transport" in metafunc.fixturenames:
-        name = metafunc.definition.originalname
-        tier = () if name in CORE else (pytest.mark.deep,) if name in DEEP_CORE else (pytest.mark.long,)
-        metafunc.parametrize("transport", ["sql", pytest.param("http", marks=tier)], scope="module")
+    both_transports(metafunc, unmarked="long", scope="module")
 
 
 @contextlib.contextmanager

@@ -24,6 +24,7 @@ IMPATIENT = 0.5
 """How long a handler has to stop where the test wants it to be killed."""
 
 
+@pytest.mark.over_http("deep")
 async def test_what_a_killed_runner_ran_is_run_again_at_once(crew: Crew) -> None:
     worker = crew.start(lease_seconds=LONG)
     tasks = await crew.submit(*(app.hold.submission("go", f"held-{n}") for n in range(3)))
@@ -68,6 +69,7 @@ async def a_last_claim(live: Database, crew: Crew, worker: Worker) -> AsyncItera
 
 
 @pytest.mark.deep
+@pytest.mark.over_http("deep")
 async def test_what_a_runner_claimed_as_it_died_is_run_at_once(live: Database, crew: Crew) -> None:
     worker = crew.start(lease_seconds=LONG)
     async with a_last_claim(live, crew, worker) as task:
@@ -78,6 +80,7 @@ async def test_what_a_runner_claimed_as_it_died_is_run_at_once(live: Database, c
 
 
 @pytest.mark.deep
+@pytest.mark.over_http("deep")
 async def test_a_worker_that_leaves_gives_back_what_a_runner_claimed_as_it_died(live: Database, crew: Crew) -> None:
     worker = crew.start(lease_seconds=LONG)
     async with a_last_claim(live, crew, worker) as task:
@@ -150,6 +153,7 @@ async def test_a_task_that_kills_its_worker_ends_after_three_and_harms_nobody(cr
     "task",
     [pytest.param(app.stepped_sync, id="sync"), pytest.param(app.stepped, id="async", marks=pytest.mark.deep)],
 )
+@pytest.mark.over_http("deep")
 async def test_what_is_done_is_not_done_again_after_a_crash(crew: Crew, task: object) -> None:
     crew.start(lease_seconds=LONG)
     sync = task is app.stepped_sync

@@ -18,6 +18,7 @@ async def until_stopped(crew: Crew, word: str) -> None:
     await eventually(look, f"the stop of {word!r}")
 
 
+@pytest.mark.over_http("deep")
 async def test_a_lease_that_is_lost_stops_its_task_and_no_other(crew: Crew, live: Database) -> None:
     worker = crew.start()
     lost, near = await crew.submit(app.cooperative.submission("lost"), app.hold.submission("go", "near"))

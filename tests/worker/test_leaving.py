@@ -15,6 +15,7 @@ async def cost(crew: Crew, task: object) -> dict[str, object]:
     return {name: read[name] for name in FREE}
 
 
+@pytest.mark.over_http("deep")
 async def test_short_tasks_end_and_long_ones_go_back(crew: Crew) -> None:
     worker = crew.start(lease_seconds=30.0, slots=5, grace_seconds=1.5, cancel_seconds=0.5, processes=2)
     short, long, plain, deaf = await crew.submit(

@@ -27,6 +27,7 @@ def command(crew: Crew, *words: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.over_http
 async def test_results_come_back(staff: Crew) -> None:
     plain, awaited = await staff.run(app.add.submission(1, 2), app.add_async.submission(3, b=4))
     assert (plain.result, awaited.result) == (3, 7)
@@ -38,6 +39,7 @@ async def test_a_thousand_tasks_run_once_each(staff: Crew) -> None:
     assert all(len(staff.notes(f"add-{n}")) == 1 for n in range(5000, 6000))
 
 
+@pytest.mark.over_http
 async def test_a_task_may_start_others_and_run_programs(staff: Crew) -> None:
     (end,) = await staff.run(app.calls_others.submission(3))
     assert end.result == 3
@@ -140,6 +142,7 @@ async def test_a_payload_that_does_not_fit_fails_at_once(staff: Crew) -> None:
 
 
 @pytest.mark.parametrize("what", ["object", "large", "nan", "nul", "half", "loop"])
+@pytest.mark.over_http
 async def test_a_result_that_cannot_be_kept_fails_alone(staff: Crew, what: str) -> None:
     first, bad, last = await staff.run(
         app.give.submission("first"), app.give.submission(what), app.give.submission("last")
@@ -163,6 +166,7 @@ async def test_a_step_that_cannot_be_kept_fails_its_task(staff: Crew) -> None:
         ("undeclared", "BROKEN", None),
     ],
 )
+@pytest.mark.over_http
 async def test_outcomes_lead_where_the_lifecycle_says(staff: Crew, way: str, state: str, result: object) -> None:
     end, neighbour = await staff.run(app.ticket.submission(way), app.give.submission("fine"))
     assert (end.state, end.result) == (state, result)
@@ -179,6 +183,7 @@ async def test_a_task_that_runs_too_long_is_stopped(staff: Crew) -> None:
     assert (len(staff.notes("too_long")), len(staff.notes("too_long_sync"))) == (2, 1)
 
 
+@pytest.mark.over_http
 async def test_cancelling_raises_in_the_handler(staff: Crew) -> None:
     tasks = await staff.submit(app.cooperative.submission("awaits"), app.cooperative_sync.submission("loops"))
     for word in ("awaits", "loops"):
@@ -193,6 +198,7 @@ async def test_cancelling_raises_in_the_handler(staff: Crew) -> None:
 # What a handler says on its way
 
 
+@pytest.mark.over_http
 async def test_progress_is_seen_while_it_runs(staff: Crew) -> None:
     (task,) = await staff.submit(app.shows.submission("shown"))
 

@@ -13,6 +13,7 @@ from holdfast.errors import AppInvalid, DatabaseUnreachable, RequestInvalid
 from tests.lifecycles.analysis.harness import TABLE, Harness
 
 
+@pytest.mark.over_http
 async def test_a_task_goes_from_upload_to_download(harness: Harness) -> None:
     task = await harness.create()
     assert (await harness.read(task))["status"] == "CREATED"

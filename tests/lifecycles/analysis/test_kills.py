@@ -26,6 +26,7 @@ async def user(live: Database, tmp_path: Path) -> AsyncIterator[Harness]:
 @pytest.mark.parametrize(
     "whole", [pytest.param(False, id="the runner", marks=pytest.mark.long), pytest.param(True, id="the whole worker")]
 )
+@pytest.mark.over_http("long")
 async def test_another_worker_goes_on_at_the_agent_that_was_running(
     crew: Crew, user: Harness, killed_in: str, whole: bool
 ) -> None:

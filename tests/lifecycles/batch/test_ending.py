@@ -25,6 +25,7 @@ def stop_of(office: Office, handle: Any) -> str:
     return str(office.engine.call(office.store.read(office.batch(handle.id)["stopped_by"]))["state"])
 
 
+@pytest.mark.over_http
 def test_a_cancelled_batch_leaves_nothing_running(office: Office) -> None:
     handle = begun(office, FOUR)
     assert office.engine.call(office.store.cancel(handle.id)) == "cancelled"

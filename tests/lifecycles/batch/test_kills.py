@@ -46,6 +46,7 @@ async def crew(crew: Crew, faults: Faults) -> AsyncIterator[Crew]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", deep_after(1, [signal.SIGKILL, signal.SIGSTOP]))
+@pytest.mark.over_http("long")
 async def test_another_worker_goes_on_and_begins_nothing_twice(
     crew: Crew, stand_in: OpenAIStandIn, faults: Faults, how: signal.Signals
 ) -> None:

@@ -1,8 +1,11 @@
 """A batch from its inputs to its manifest."""
 
+import pytest
+
 from tests.lifecycles.batch.conftest import TWO, Office
 
 
+@pytest.mark.over_http
 def test_a_batch_is_submitted_polled_and_merged(office: Office) -> None:
     ran = office.run([*TWO, "https://example.org/c.wav"])
     assert ran.state == "COMPLETED"

@@ -1,5 +1,7 @@
 """A document goes through its steps, and is found."""
 
+import pytest
+
 from tests.lifecycles.ingest.harness import Harness
 
 STEPS = ["FETCHED", "CONTENT_EXTRACTED", "CHUNKED", "EMBEDDED", "ENTITY_EXTRACTED", "PERSISTED", "INDEXED"]
@@ -7,6 +9,7 @@ KELP = "# Kelp\n\nA holdfast is the part of kelp that clings to the rock.\n\nIt 
 BREAD = "# Bread\n\nSourdough is leavened by wild yeast and lactic bacteria.\n"
 
 
+@pytest.mark.over_http
 async def test_a_document_goes_through_every_step_and_is_found(harness: Harness) -> None:
     run = await harness.ingest(
         harness.write("kelp.md", KELP), {"uri": harness.write("bread.md", BREAD), "name": "bread"}

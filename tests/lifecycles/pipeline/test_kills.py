@@ -21,6 +21,7 @@ async def crew(crew: Crew) -> Crew:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", deep_after(1, ["killed", "leaves"]))
+@pytest.mark.over_http("long")
 async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, how: str) -> None:
     times: dict[str, Any] = {"lease_seconds": 6.0}
     if how == "leaves":

@@ -168,6 +168,7 @@ def test_a_stage_that_returns_what_is_for_whole_tasks_is_told_so(holdfast: Engin
     assert "problem(...)" in str(failed.error)
 
 
+@pytest.mark.over_http
 def test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job(holdfast: Engine, made: Pipeline) -> None:
     @made.stage
     def first() -> None:
