@@ -24,7 +24,7 @@ from holdfast.apps.newsroom.article import (
     Thresholds,
 )
 from holdfast.apps.newsroom.brief import assemble, summary_of
-from holdfast.apps.newsroom.evaluation import evaluate
+from holdfast.apps.newsroom.evaluation import evaluate, improve
 from holdfast.apps.newsroom.feeds import (
     feed_most_bytes,
     odd_feed,
@@ -32,7 +32,6 @@ from holdfast.apps.newsroom.feeds import (
     shipped_feeds,
     without_duplicates,
 )
-from holdfast.apps.newsroom.optimization import improve
 from holdfast.apps.newsroom.page import as_html, as_markdown
 from holdfast.apps.newsroom.rewriter import open_neutralizer
 from holdfast.apps.newsroom.topics import sort_articles

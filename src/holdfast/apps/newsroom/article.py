@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+TOPICS = ("world", "politics", "business", "technology", "science", "health", "sport", "culture")
+"""In the order in which a brief has them."""
+OTHER = "other"
+
 
 @dataclass(frozen=True)
 class Article:

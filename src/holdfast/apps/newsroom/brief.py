@@ -10,15 +10,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from holdfast.apps.newsroom.article import Article, Brief, Entry, Neutral, Section, Sorted
-from holdfast.apps.newsroom.page import as_html, as_markdown
+from holdfast.apps.newsroom.article import OTHER, TOPICS, Article, Brief, Entry, Neutral, Section, Sorted
+from holdfast.apps.newsroom.lexicon import word_list
 from holdfast.apps.newsroom.sentences import split_sentences
-from holdfast.apps.newsroom.wordlists import word_list
 
-__all__ = ["OTHER", "as_html", "as_markdown", "assemble", "summarize", "summary_of"]
-
-OTHER = "other"
-ORDER = ("world", "politics", "business", "technology", "science", "health", "sport", "culture")
 SHORT_WORDS = 4
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 WORD = re.compile(r"[^\W\d_]{3,}")
@@ -65,16 +60,16 @@ def summary_of(brief: Brief) -> dict[str, Any]:
         "topics": {section.topic: len(section.entries) for section in brief.sections},
         "sources": len(brief.sources),
         "softened": sum(entry.softened for entry in entries),
-        "headline": _most_spoken_of(entries),
+        "headline": _most_shared(entries),
     }
 
 
-def _most_spoken_of(entries: Sequence[Entry]) -> str | None:
+def _most_shared(entries: Sequence[Entry]) -> str | None:
     """The title whose words most other entries share; the first of several."""
-    told = Counter(word for entry in entries for word in _words(f"{entry.title} {entry.summary}"))
+    counts = Counter(word for entry in entries for word in _words(f"{entry.title} {entry.summary}"))
     if not entries:
         return None
-    return max(entries, key=lambda entry: sum(told[word] - 1 for word in _words(entry.title))).title
+    return max(entries, key=lambda entry: sum(counts[word] - 1 for word in _words(entry.title))).title
 
 
 def _entry(article: Article, neutral: Neutral | None, sentences: int) -> Entry:
@@ -93,8 +88,8 @@ def _entry(article: Article, neutral: Neutral | None, sentences: int) -> Entry:
 
 def _place(topic: str) -> tuple[int, str]:
     if topic == OTHER:
-        return len(ORDER) + 1, topic
-    return (ORDER.index(topic), topic) if topic in ORDER else (len(ORDER), topic)
+        return len(TOPICS) + 1, topic
+    return (TOPICS.index(topic), topic) if topic in TOPICS else (len(TOPICS), topic)
 
 
 def _newest(articles: Sequence[Article]) -> list[Article]:

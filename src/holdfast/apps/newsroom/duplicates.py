@@ -9,9 +9,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 from holdfast.apps.newsroom.article import Article
-from holdfast.apps.newsroom.links import names_an_article, same_link
 
 shingle_words = 3
 shingles_least = 12  # shorter texts are alike by chance
@@ -26,14 +26,14 @@ def without_duplicates(articles: Iterable[Article]) -> tuple[list[Article], int]
 
     Of one story the longest text stays, then the earliest. The order in which articles come changes nothing.
     """
-    told = Told()
+    stories = Stories()
     left_out = 0
     for article in sorted(articles, key=best_first):
-        if told.knows(article):
+        if stories.knows(article):
             left_out += 1
         else:
-            told.add(article)
-    return sorted(told.articles, key=newest_first), left_out
+            stories.add(article)
+    return sorted(stories.articles, key=newest_first), left_out
 
 
 def best_first(article: Article) -> tuple[object, ...]:
@@ -46,7 +46,7 @@ def newest_first(article: Article) -> tuple[bool, float, str]:
     return published is None, -published.timestamp() if published else 0.0, article.id
 
 
-class Told:
+class Stories:
     """The stories that stay, found again by what they have in common with another."""
 
     def __init__(self) -> None:
@@ -92,3 +92,40 @@ def shingles_of(article: Article) -> set[tuple[str, ...]]:
 def near(one: datetime | None, other: datetime | None) -> bool:
     """Whether they may be of one story. A column that is printed each week reads much the same each time."""
     return one is None or other is None or abs(one - other) <= apart_most
+
+
+TRACKING = re.compile(
+    r"(?:utm_\w*|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|twclid|ttclid|igshid|igsh|mc_cid|mc_eid|mkt_tok|_hsenc"
+    r"|_hsmi|_ga|_gl|wt_mc|at_medium|at_campaign|cmpid|ref_src|ref_url|source_feed)\Z",
+    re.I,
+)
+PORTS = {"http": 80, "https": 443}
+link_most_chars = 2_000
+
+
+def web_link(link: str) -> str | None:
+    """The link, if a browser can follow it over http or https."""
+    link = link.strip()
+    if len(link) > link_most_chars or re.search(r"[\s<>\"\x00-\x1f\x7f-\x9f]", link):
+        return None
+    return link if same_link(link) else None
+
+
+def same_link(link: str | None) -> str | None:
+    """What two links to one article have in common. None for no link, and for none over http or https."""
+    try:
+        parts = urlsplit(link or "")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in PORTS or not host:
+        return None
+    place = host.rstrip(".") + (f":{port}" if port not in (None, PORTS[parts.scheme]) else "")
+    kept = [pair for pair in parts.query.split("&") if pair and not TRACKING.match(pair.partition("=")[0])]
+    return f"//{place}{parts.path or '/'}" + (f"?{'&'.join(kept)}" if kept else "")
+
+
+def names_an_article(link: str | None) -> bool:
+    """Whether the link is more than that of a front page, which lazy feeds put on every article."""
+    same = same_link(link)
+    return same is not None and not re.fullmatch(r"//[^/]*/", same)

@@ -15,17 +15,26 @@ So each threshold has a best value: a low one for the topic puts articles where 
 them; to soften the mildest words gains less neutrality than the changes cost; each further sentence tells
 less than the one before it and costs the same. The weights are a choice, not a measurement. Without articles all
 figures are 0.
+
+`improve` looks for better thresholds: one after the other is moved to where the score is best, until none moves.
+Always by rules, also where a model softens the articles: a search that asks it hundreds of times would cost more
+than it gains. What was found and what is tried are therefore compared by rules too. Deterministic: the same articles
+lead to the same thresholds, and to search again from there leads nowhere else. It finds a summit, not always the
+highest.
 """
 
 # ruff: noqa: RUF001 - typographic marks are what this is about
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
 
-from holdfast.apps.newsroom.article import Article, Brief, Entry, Evaluation, Neutral, Sorted
-from holdfast.apps.newsroom.brief import OTHER
-from holdfast.apps.newsroom.neutralize import loadedness_of
+from holdfast.apps.newsroom.article import OTHER, Article, Brief, Entry, Evaluation, Neutral, Sorted, Thresholds
+from holdfast.apps.newsroom.brief import assemble
+from holdfast.apps.newsroom.neutralize import loadedness_of, soften
 from holdfast.apps.newsroom.sentences import split_sentences
 
 SURENESS, NEUTRALITY, READABILITY, TELLING = 0.45, 0.3, 0.15, 0.1
@@ -129,3 +138,57 @@ def _changed_per_word(articles: Sequence[Article], neutral: Sequence[Neutral]) -
 def _sentences_beyond_the_first(entries: Sequence[Entry]) -> float:
     lengths = [len(split_sentences(entry.summary)) for entry in entries]
     return sum(max(length - 1, 0) for length in lengths) / len(lengths) if lengths else 0.0
+
+
+MIN_CONFIDENCE = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
+SOFTENING = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+SENTENCES = (1, 2, 3, 4)
+TRIED: Mapping[str, Sequence[Any]] = {
+    "min_confidence": MIN_CONFIDENCE, "softening": SOFTENING, "sentences": SENTENCES,
+}  # fmt: skip
+GAIN_LEAST = 0.005
+ROUNDING = 1e-9
+
+
+def improve(
+    articles: Sequence[Article], sort: Callable[[float], Sequence[Sorted]], now: Thresholds, found: Evaluation
+) -> tuple[Thresholds, Evaluation]:
+    """Better thresholds and their figures; `now` and `found` if none is better by at least 0.005.
+
+    `sort` gives the topics if an article needs that much confidence.
+    """
+
+    @cache
+    def sorted_by(min_confidence: float) -> Sequence[Sorted]:
+        return sort(min_confidence)
+
+    @cache
+    def softened_by(softening: float) -> Sequence[Neutral]:
+        return [soften(article, softening) for article in articles]
+
+    @cache
+    def figures(tried: Thresholds) -> Evaluation:
+        topics, neutral = sorted_by(tried.min_confidence), softened_by(tried.softening)
+        return evaluate(articles, topics, neutral, assemble(articles, topics, neutral, tried.sentences))
+
+    best = _climb(now, lambda tried: figures(tried).score)
+    if figures(best).score - figures(now).score < GAIN_LEAST:
+        return now, found
+    return best, figures(best)
+
+
+def _climb(start: Thresholds, score: Callable[[Thresholds], float]) -> Thresholds:
+    """From summit to summit of a single threshold, until none of the three leads higher."""
+    best, moved = start, True
+    while moved:
+        moved = False
+        for name, values in TRIED.items():
+            for tried in _nearest_first(best, name, values):
+                if score(tried) > score(best) + ROUNDING:
+                    best, moved = tried, True
+    return best
+
+
+def _nearest_first(around: Thresholds, name: str, values: Sequence[Any]) -> Iterator[Thresholds]:
+    nearest = sorted(values, key=lambda value: (abs(value - getattr(around, name)), value))
+    return (replace(around, **{name: value}) for value in nearest)

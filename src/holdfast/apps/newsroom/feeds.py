@@ -16,8 +16,8 @@ from time import struct_time
 from typing import Any
 
 from holdfast.apps.newsroom.article import Article
+from holdfast.apps.newsroom.duplicates import names_an_article, same_link, web_link
 from holdfast.apps.newsroom.duplicates import without_duplicates as without_duplicates
-from holdfast.apps.newsroom.links import names_an_article, same_link, web_link
 from holdfast.apps.newsroom.plain import plain_line, plain_text, shortened
 from holdfast.errors import SchemaInvalid
 

@@ -1,4 +1,4 @@
-"""The loaded expressions of data/lexicon.tsv, by their first word.
+"""The loaded expressions of data/lexicon.tsv, by their first word; and the lists of words that the rules need.
 
 English only. An expression stands for itself, whatever the sentence means: who writes of a grand slam needs an entry
 of the kind "kept", and irony is not seen.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FILE = Path(__file__).parent / "data" / "lexicon.tsv"
+DATA = Path(__file__).parent / "data"
 KEPT = "kept"
 GAP = "…"
 """Where an expression has a few words of the sentence in its middle, as in "throw … into prison"."""
@@ -35,7 +35,7 @@ class Expression:
 def lexicon() -> Mapping[str, Sequence[Expression]]:
     """All expressions by their first word, the longest first."""
     by_first: dict[str, list[Expression]] = {}
-    for line in FILE.read_text("utf-8").splitlines():
+    for line in (DATA / "lexicon.tsv").read_text("utf-8").splitlines():
         if line.startswith("#") or not line.strip():
             continue
         kind, strength, forms, instead = line.split("\t")
@@ -56,3 +56,21 @@ def lexicon() -> Mapping[str, Sequence[Expression]]:
         first: sorted(found, key=lambda one: (-len(one.words), one.kind != KEPT, one.words))
         for first, found in by_first.items()
     }
+
+
+@cache
+def word_lists() -> dict[str, frozenset[str]]:
+    """All lists of data/words.txt by name."""
+    lists: dict[str, frozenset[str]] = {}
+    name = ""
+    for line in (DATA / "words.txt").read_text("utf-8").splitlines():
+        if line.endswith(":"):
+            name = line.removesuffix(":")
+        elif line.strip() and not line.startswith("#"):
+            lists[name] = lists.get(name, frozenset()) | frozenset(line.split())
+    return lists
+
+
+def word_list(name: str) -> frozenset[str]:
+    """The words of one list. Raises KeyError."""
+    return word_lists()[name]

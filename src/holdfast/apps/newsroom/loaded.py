@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.apps.newsroom.lexicon import GAP, KEPT, Expression, lexicon
-from holdfast.apps.newsroom.position import (
+from holdfast.apps.newsroom.lexicon import GAP, KEPT, Expression, lexicon, word_list
+from holdfast.apps.newsroom.reading import (
+    POSSESSIVE,
+    Reading,
     acts,
     article_before,
     before_a_noun,
     before_a_number,
     can_go,
 )
-from holdfast.apps.newsroom.reading import POSSESSIVE, Reading
-from holdfast.apps.newsroom.wordlists import word_list
 
 EXCLAMATION = re.compile(r"\s*\(!+\)|[!?]*![!?]*(?=[\s)\]\"”»]|$)")
 # Behind "Disgraceful!" and "Outrageous:", if the sentence that they cry about follows.
@@ -56,15 +56,13 @@ class Find:
 
 def spot(reading: Reading) -> list[Find]:
     """All that is loaded, in order, none over another."""
-    found = [
-        *(find for rule in (_expressions, _shouting, _cries, _exclamations, _scare_quotes) for find in rule(reading)),
-    ]
-    found.sort(key=lambda find: (find.start, -find.end))
-    apart: list[Find] = []
+    rules = (_expressions, _shouting, _cries, _exclamations, _scare_quotes)
+    found = sorted((find for rule in rules for find in rule(reading)), key=lambda find: (find.start, -find.end))
+    separate: list[Find] = []
     for find in found:
-        if not apart or find.start >= apart[-1].end:
-            apart.append(find)
-    return apart
+        if not separate or find.start >= separate[-1].end:
+            separate.append(find)
+    return separate
 
 
 def _expressions(reading: Reading) -> Iterator[Find]:
@@ -205,27 +203,27 @@ def _in_the_case_of(reading: Reading, word: str, instead: str) -> str:
 
 def _shouting(reading: Reading) -> Iterator[Find]:
     defined = set(re.findall(r"\(([A-Z]{3,})\)", reading.text))
-    for index, word in enumerate(reading.words):
-        said = word[0]
-        if not said.isupper() or not said.isalpha() or said in ACRONYMS or said in defined:
+    for index, match in enumerate(reading.words):
+        word = match[0]
+        if not word.isupper() or not word.isalpha() or word in ACRONYMS or word in defined:
             continue
-        if not (_is_shouted(reading, index) or (said.lower() in SHORT and _beside_shouting(reading, index))):
+        if not (_is_shouted(reading, index) or (word.lower() in SHORT and _beside_shouting(reading, index))):
             continue
-        around = reading.text[max(0, word.start() - 1) : word.start()] + reading.text[word.end() : word.end() + 1]
-        if reading.is_held(*word.span()) or re.search(r"[\d_@#&.-]", around[:1] + around[1:].replace(".", "")):
+        around = reading.text[max(0, match.start() - 1) : match.start()] + reading.text[match.end() : match.end() + 1]
+        if reading.is_held(*match.span()) or re.search(r"[\d_@#&.-]", around[:1] + around[1:].replace(".", "")):
             continue
         quiet = _quiet(reading, index)
-        if quiet != said:
-            yield Find(*word.span(), quiet, SHOUTING, STRENGTH[SHOUTING])
+        if quiet != word:
+            yield Find(*match.span(), quiet, SHOUTING, STRENGTH[SHOUTING])
 
 
 def _is_shouted(reading: Reading, index: int) -> bool:
-    said = reading.words[index][0]
-    if len(said) < SHOUTED_LETTERS or not re.search("[AEIOUYÄÖÜÉ]", said) or said in ACRONYMS:
+    word = reading.words[index][0]
+    if len(word) < SHOUTED_LETTERS or not re.search("[AEIOUYÄÖÜÉ]", word) or word in ACRONYMS:
         return False
     behind = reading.follows(index)
     part_of_a_name = behind[:1].isupper() and not behind.isupper() and not reading.begins_a_sentence(index)
-    return said.lower() in lexicon() or reading.title_case or not part_of_a_name
+    return word.lower() in lexicon() or reading.title_case or not part_of_a_name
 
 
 def _beside_shouting(reading: Reading, index: int) -> bool:
@@ -238,10 +236,10 @@ def _beside_shouting(reading: Reading, index: int) -> bool:
 
 
 def _quiet(reading: Reading, index: int) -> str:
-    said = reading.words[index][0]
-    name = said[0] + said[1:].lower()
-    named = name in reading.names or said.lower() in PLACES or reading.title_case
-    return name if named or reading.begins_a_sentence(index) else said.lower()
+    word = reading.words[index][0]
+    name = word[0] + word[1:].lower()
+    named = name in reading.names or word.lower() in PLACES or reading.title_case
+    return name if named or reading.begins_a_sentence(index) else word.lower()
 
 
 def _cries(reading: Reading) -> Iterator[Find]:

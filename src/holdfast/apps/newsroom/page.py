@@ -164,14 +164,14 @@ def _article(entry: Entry, year: int | None) -> str:
     if link:
         title = f'<a href="{html.escape(link)}" rel="noopener noreferrer nofollow">{title}</a>'
     summary = f"\n<p class=summary dir=auto>{_prose(entry.summary)}</p>" if entry.summary.strip() else ""
-    told = [f"<span class=source>{_text(_source(entry))}</span>"]
+    meta = [f"<span class=source>{_text(_source(entry))}</span>"]
     if entry.published:
-        told.append(f'<time datetime="{entry.published.date()}">{_date(entry.published, year)}</time>')
+        meta.append(f'<time datetime="{entry.published.date()}">{_date(entry.published, year)}</time>')
     if entry.softened:
-        told.append(f"<span>{_counted(entry.softened, 'expression')} softened</span>")
+        meta.append(f"<span>{_counted(entry.softened, 'expression')} softened</span>")
     if link:
-        told.append(f"<span class=address>{html.escape(link)}</span>")
-    return f"<article>\n<h3 dir=auto>{title}</h3>{summary}\n<p class=meta>{''.join(told)}</p>\n</article>"
+        meta.append(f"<span class=address>{html.escape(link)}</span>")
+    return f"<article>\n<h3 dir=auto>{title}</h3>{summary}\n<p class=meta>{''.join(meta)}</p>\n</article>"
 
 
 def _about(entry: Entry, year: int | None) -> list[str]:
@@ -190,8 +190,8 @@ def _source(entry: Entry) -> str:
 def _figures(brief: Brief) -> str:
     entries = [entry for section in brief.sections for entry in section.entries]
     softened = sum(entry.softened for entry in entries)
-    told = f"{_counted(len(entries), 'article')} from {_counted(len(brief.sources), 'source')}"
-    return f"{told}, {_counted(softened, 'expression')} softened" if softened else told
+    figures = f"{_counted(len(entries), 'article')} from {_counted(len(brief.sources), 'source')}"
+    return f"{figures}, {_counted(softened, 'expression')} softened" if softened else figures
 
 
 def _footer(brief: Brief) -> str:
@@ -217,13 +217,13 @@ def _date(date: datetime, year: int | None = None) -> str:
     return day if date.year == year else f"{day} {date.year}"
 
 
-def _text(told: str) -> str:
-    return html.escape(_seen(told))
+def _text(text: str) -> str:
+    return html.escape(_seen(text))
 
 
-def _prose(told: str) -> str:
+def _prose(text: str) -> str:
     """With printers' quotation marks, and with no line's end in "4-2", "2.4 million" or "Dr Moss"."""
-    seen = _seen(told)
+    seen = _seen(text)
     for one in reversed(quotes(seen)):
         if one.closed and seen[one.start] == '"':
             seen = f"{seen[: one.start]}“{seen[one.start + 1 : one.end - 1]}”{seen[one.end :]}"
@@ -231,13 +231,13 @@ def _prose(told: str) -> str:
     return SCORE.sub(r"<span class=whole>\g<0></span>", HELD_TOGETHER.sub("\u00a0", escaped))
 
 
-def _seen(told: str) -> str:
+def _seen(text: str) -> str:
     """On one line, and without what turns a line around or ends a file."""
-    return " ".join(UNSEEN.sub("", told).split())
+    return " ".join(UNSEEN.sub("", text).split())
 
 
-def _marked(told: str) -> str:
-    return BEGINS_A_LIST.sub(r"\\\1", MARKDOWN.sub(r"\\\1", _seen(told)))
+def _marked(text: str) -> str:
+    return BEGINS_A_LIST.sub(r"\\\1", MARKDOWN.sub(r"\\\1", _seen(text)))
 
 
 def _web(link: str | None) -> str | None:

@@ -39,11 +39,11 @@ LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
 
 def plain_text(markup: str) -> str:
     """What a reader sees of it, a blank line between paragraphs."""
-    text = seen(markup[:html_most_chars])
+    text = strip_tags(markup[:html_most_chars])
     for _ in range(passes_most - 1):
         if not MARKUP.search(text):
             break
-        text = seen(text)
+        text = strip_tags(text)
     if MARKUP.search(text):
         text = text.replace("<", "")
     paragraphs = (" ".join(part.split()) for part in re.split(r"\n[^\S\n]*\n", text))
@@ -63,23 +63,23 @@ def shortened(text: str, most_chars: int) -> str:
     return (cut[: cut.rfind(" ")] if " " in cut[most_chars // 2 :] else cut).rstrip() + "…"
 
 
-def seen(markup: str) -> str:
+def strip_tags(markup: str) -> str:
     """The markup without its tags and without what they hide. Where there are tags, only they part paragraphs."""
     has_tags = MARKUP.search(markup) is not None
     parts: list[str] = []
     place = 0
     while token := TOKEN.search(markup, place):
-        parts.append(shown(markup[place : token.start()], has_tags))
+        parts.append(unescape(markup[place : token.start()], has_tags))
         name = (token["name"] or "").lower()
         parts.append(BETWEEN.get(name, ""))
         place = token.end()
         if name in HIDDEN and not token["end"] and not token[0].endswith("/>"):
             closing = CLOSING[name].search(markup, place)
             place = closing.end() if closing else len(markup)
-    parts.append(shown(markup[place:], has_tags))
+    parts.append(unescape(markup[place:], has_tags))
     return "".join(parts)
 
 
-def shown(piece: str, has_tags: bool) -> str:
+def unescape(piece: str, has_tags: bool) -> str:
     text = UNWANTED.sub("", LINE_ENDS.sub("\n", html.unescape(piece)))
     return re.sub(r"\s+", " ", text) if has_tags else text

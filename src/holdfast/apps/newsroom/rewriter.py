@@ -26,7 +26,7 @@ from holdfast.settings import Settings
 
 Neutralizer = Callable[[Article, float], Awaitable[Neutral]]
 
-silence_most = timedelta(seconds=120)
+answer_within = timedelta(seconds=120)
 QUOTED_WORDS_LEAST = 3
 LENGTH_LEAST, LENGTH_MOST = 0.5, 1.5
 NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -59,7 +59,7 @@ class Rewriter:
 
     async def rewrite(self, article: Article, softening: float = 0.5) -> Neutral:
         """The article in the model's words. Raises SchemaInvalid if they cannot be believed, or another Failure."""
-        async with self.server.client(silence_most) as http:
+        async with self.server.client(answer_within) as http:
             answer = await self.server.ask(
                 http, "chat/completions", self._asked(article, softening), budget=self.budget
             )
@@ -69,19 +69,19 @@ class Rewriter:
 
     def _asked(self, article: Article, softening: float) -> dict[str, Any]:
         seal = seal_for(article)
-        told = json.dumps({"title": article.title, "text": article.text}, ensure_ascii=False)
+        content = json.dumps({"title": article.title, "text": article.text}, ensure_ascii=False)
         return {
             "model": self.model,
             "temperature": 0,
             "response_format": {"type": "json_object"},
             "messages": [
                 {"role": "system", "content": TASK.format(seal=seal, softening=softening)},
-                {"role": "user", "content": f"<article-{seal}>\n{told}\n</article-{seal}>"},
+                {"role": "user", "content": f"<article-{seal}>\n{content}\n</article-{seal}>"},
             ],
         }
 
     def _read(self, body: Any) -> tuple[str, str]:
-        """Title and text of a good answer; what it took is told in any case."""
+        """Title and text of a good answer; what it took is counted in any case."""
         used = body.get("usage") if isinstance(body, dict) else None
         if isinstance(used, dict):
             usage(self.model, tokens_in=_count(used, "prompt_tokens"), tokens_out=_count(used, "completion_tokens"))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.apps.newsroom.wordlists import word_list
+from holdfast.apps.newsroom.lexicon import word_list
 
 CLOSING = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
 SINGLE = "'‘"

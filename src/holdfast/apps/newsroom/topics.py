@@ -12,11 +12,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from holdfast.apps.newsroom.article import Article, Sorted
-from holdfast.apps.newsroom.english import is_english
+from holdfast.apps.newsroom.article import OTHER, Article, Sorted
 
-TOPICS = ("world", "politics", "business", "technology", "science", "health", "sport", "culture")
-OTHER = "other"
 words_least = 5
 read_most_chars = 4_000
 WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
@@ -80,17 +77,46 @@ def learn(taught: Sequence[Sample]) -> Any:
     return made.fit([as_read(sample.title, sample.text) for sample in taught], [sample.topic for sample in taught])
 
 
-def guess(learned: Any, told: Sequence[tuple[str, str]]) -> list[tuple[str, float]]:
+def guess(learned: Any, texts: Sequence[tuple[str, str]]) -> list[tuple[str, float]]:
     """The likeliest topic of each title and text, and how likely it is."""
-    if not told:
+    if not texts:
         return []
-    chances = learned.predict_proba([as_read(title, text) for title, text in told])
-    best = chances.argmax(axis=1)
+    likelihoods = learned.predict_proba([as_read(title, text) for title, text in texts])
+    best = likelihoods.argmax(axis=1)
     return [
-        (str(learned.classes_[place]), round(float(row[place]), 4)) for row, place in zip(chances, best, strict=True)
+        (str(learned.classes_[place]), round(float(row[place]), 4))
+        for row, place in zip(likelihoods, best, strict=True)
     ]
 
 
 def as_read(title: str, text: str) -> str:
     """The title counts twice: it says what the article is about."""
     return f"{title}\n{title}\n{text[:read_most_chars]}"
+
+
+# Whether a text is in English is decided by its small words; of a text without any it cannot be decided.
+ENGLISH = """
+    the of and to a in is was for on that with as at by it be are were has have had from this which will would not but
+    their they he she his her its an or who said after than more been about into could should there when while
+"""
+FOREIGN = """
+    der die das und ist nicht ein eine einen dem den des mit auf für von zu im sich auch wird wurde bei nach aus über
+    le la les des et est une du dans qui que pour pas sur au aux avec ce cette sont ont été par plus selon
+    el los las y en un una del por con para se su lo como más pero fue sus al
+    il di che è per non gli della delle nel sono alla anche dei
+    de het een van dat niet zijn voor met op ook wordt naar aan bij uit
+    o os as em não uma dos da das na nos são com foi mais
+    och att det som är på av för inte till den med har ett jag og af til ikke kan
+"""
+ENGLISH_WORDS = frozenset(ENGLISH.split())
+FOREIGN_WORDS = frozenset(FOREIGN.split()) - ENGLISH_WORDS
+headline_most_words = 20
+
+
+def is_english(words: Sequence[str]) -> bool:
+    """Of words in lower case. A headline may have no small words, or one in a name: it is taken for English."""
+    english = sum(word in ENGLISH_WORDS for word in words)
+    foreign = sum(word in FOREIGN_WORDS for word in words)
+    if foreign > max(english, 1) or sum(word.isascii() for word in words) < 0.7 * len(words):
+        return False
+    return english >= 0.1 * len(words) or len(words) < headline_most_words

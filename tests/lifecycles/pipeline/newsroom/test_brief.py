@@ -10,7 +10,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from holdfast.apps.newsroom.article import Article, Brief, Change, Neutral, Sorted
-from holdfast.apps.newsroom.brief import as_html, as_markdown, assemble, summarize, summary_of
+from holdfast.apps.newsroom.brief import assemble, summarize, summary_of
+from holdfast.apps.newsroom.page import as_html, as_markdown
 from holdfast.apps.newsroom.sentences import split_sentences
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.apps.newsroom.article import Article, Thresholds
-from holdfast.apps.newsroom.brief import as_html, as_markdown, assemble
+from holdfast.apps.newsroom.brief import assemble
 from holdfast.apps.newsroom.neutralize import soften
+from holdfast.apps.newsroom.page import as_html, as_markdown
 from tests.lifecycles.pipeline.newsroom.print_shop import shipped_articles
 from tests.tiers import deep_after
 

@@ -6,9 +6,8 @@ import pytest
 
 from holdfast.apps.newsroom.article import Article, Evaluation, Sorted, Thresholds
 from holdfast.apps.newsroom.brief import assemble
-from holdfast.apps.newsroom.evaluation import evaluate
+from holdfast.apps.newsroom.evaluation import MIN_CONFIDENCE, SENTENCES, SOFTENING, evaluate, improve
 from holdfast.apps.newsroom.neutralize import soften
-from holdfast.apps.newsroom.optimization import MIN_CONFIDENCE, SENTENCES, SOFTENING, improve
 
 CONFIDENCES = [0.95, 0.8, 0.55, 0.42, 0.34, 0.27, 0.24, 0.22]
 TEXT = (
