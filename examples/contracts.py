@@ -7,7 +7,7 @@ CLAUSES_URL=https://... .venv/bin/holdfast worker --app examples/contracts.py
 import os
 from typing import Any
 
-import httpx
+import httpx2
 
 from holdfast import Holdfast, usage
 from holdfast.ingest import Documents, Text, run_parallel_steps, run_step
@@ -19,7 +19,7 @@ documents = Documents(lambda: hf.settings)
 async def find_clauses(text: Text) -> list[str]:
     """Ask the service. What it refuses stands for a category by itself: 429, 5xx, 422, 401."""
     read = await documents.text_of(text)
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         answer = await http.post(os.environ["CLAUSES_URL"], json={"text": read.text})
         answer.raise_for_status()
     found = answer.json()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx2._config import DEFAULT_TIMEOUT_CONFIG
 from hypothesis import settings
 
 from holdfast.engine.store.commands import Store
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before anything is made.
 
     Thousands of databases are made and dropped: in memory, if there is room, five times as fast as on a disk. And a
-    machine that stands still for a moment is no reason to fail: httpx waits 5 s for an answer unless it is told.
+    machine that stands still for a moment is no reason to fail: httpx2 waits 5 s for an answer unless it is told.
     """
     if "TMPDIR" not in os.environ and memory_has_room():
         os.environ["TMPDIR"] = str(MEMORY)

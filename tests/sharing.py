@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 CHANCE = random.SystemRandom()
@@ -55,7 +55,7 @@ def wait_for(folder: Path, pid: int, ready: Callable[[], bool]) -> None:
     over = time.monotonic() + ready_within_seconds
     try:
         while time.monotonic() < over:
-            with contextlib.suppress(httpx.HTTPError):
+            with contextlib.suppress(httpx2.HTTPError):
                 if ready():
                     return
             threading.Event().wait(0.05)

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.testing import Database
@@ -23,7 +23,7 @@ async def test_the_web_application_starts_tasks_and_answers_errors(
     app = names["app"]
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://web") as client,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://web") as client,
     ):
         made, again = [await client.post("/orders/42/invoice") for _ in range(2)]
         assert (made.status_code, made.json()) == (202, again.json())

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from rich.console import Console
 
@@ -207,7 +207,7 @@ async def test_what_did_not_get_through_is_sent_again_and_nothing_else(
         assert one.path
         one.path.write_text("x" * number)
     with serving(database) as address:
-        async with httpx.AsyncClient(base_url=address) as http:
+        async with httpx2.AsyncClient(base_url=address) as http:
             flaky = Flaky(Settings(api=address), http)
             found = await bring(flaky, files, Bars(quiet=True))
     assert set(found) == {one.name for one in files}

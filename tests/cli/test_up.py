@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -45,8 +45,8 @@ class Up:
             self.banner += line
         self.url = found[0]
 
-    def get(self, path: str) -> httpx.Response:
-        return httpx.get(self.url + path, timeout=30)
+    def get(self, path: str) -> httpx2.Response:
+        return httpx2.get(self.url + path, timeout=30)
 
     def stop(self, number: int = signal.SIGINT) -> str:
         """Ask it to end; what it said on stderr."""
@@ -94,7 +94,7 @@ def test_errors_are_problems(up: Up) -> None:
     missing = up.get("/nowhere")
     assert (missing.status_code, missing.headers["content-type"]) == (404, "application/problem+json")
     assert missing.json()["instance"] == "/nowhere"
-    wrong = httpx.post(f"{up.url}/health")
+    wrong = httpx2.post(f"{up.url}/health")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET")
     assert wrong.json()["title"] == "Method Not Allowed"
 

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from holdfast.engine.task import Submission
 from holdfast.sdk.task import Task
@@ -30,19 +30,19 @@ SHAPES: dict[Task[[int], Any], float] = {
 
 
 class Caller(Client):
-    async def calling(self, servers: deque[httpx.AsyncClient]) -> None:
+    async def calling(self, servers: deque[httpx2.AsyncClient]) -> None:
         """Stay with a server as long as it answers."""
         while not self.over:
             (task,) = self.chance.choices(list(SHAPES), list(SHAPES.values()))
             await self.ask(servers, self.submission(task, key=f"{self.history.name}-{self._number}"))
             await asyncio.sleep(self.chance.uniform(*pauses_seconds))
 
-    async def ask(self, servers: deque[httpx.AsyncClient], task: Submission) -> None:
+    async def ask(self, servers: deque[httpx2.AsyncClient], task: Submission) -> None:
         """Until it is answered."""
         for tried in count():
             call = self.history.invoke("submit", tasks=[described(task)], again=False)
             answer = await self.answer(servers[0], task)
-            if isinstance(answer, httpx.Response) and answer.is_success:
+            if isinstance(answer, httpx2.Response) and answer.is_success:
                 created = answer.headers.get("Idempotency-Replayed") != "true"
                 ids = [answer.json()["task_id"]]
                 self.history.say("submit", "ok", call=call, ids=ids, created=[created], tried=tried)
@@ -51,14 +51,14 @@ class Caller(Client):
             servers.rotate()
             await asyncio.sleep(self.chance.uniform(*pauses_seconds))
 
-    async def answer(self, server: httpx.AsyncClient, task: Submission) -> httpx.Response | httpx.HTTPError:
+    async def answer(self, server: httpx2.AsyncClient, task: Submission) -> httpx2.Response | httpx2.HTTPError:
         """What it says. A client may be told that it cannot be served now, and nothing else."""
         body = {"task": task.name, "payload": task.payload}
         if task.delay:
             body["delay"] = task.delay.total_seconds()
         try:
             answer = await server.post("/dispatch/tasks", json=body, headers={"Idempotency-Key": task.key or ""})
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             return error
         if not answer.is_success and answer.status_code != 503:
             raise AssertionError(f"{answer.status_code}: {answer.text}")
@@ -70,7 +70,7 @@ async def main(folder: Path, seed: int, addresses: list[str]) -> None:
     async with AsyncExitStack() as stack:
         servers = [
             await stack.enter_async_context(
-                httpx.AsyncClient(base_url=one, headers=headers, timeout=answer_within_seconds)
+                httpx2.AsyncClient(base_url=one, headers=headers, timeout=answer_within_seconds)
             )
             for one in addresses
         ]

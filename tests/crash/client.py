@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
+import httpx2
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission, Submitted
@@ -116,7 +116,7 @@ class Client:
             for ids in await asyncio.gather(*asked):
                 self.open.update(ids)
 
-    async def posting(self, client: httpx.AsyncClient) -> None:
+    async def posting(self, client: httpx2.AsyncClient) -> None:
         """One by one over HTTP, each asked until somebody says that it is there."""
         tasks = [app.quick, app.plain, app.stepped]
         while not self.over:
@@ -130,11 +130,11 @@ class Client:
                 if known:
                     break
 
-    async def post(self, client: httpx.AsyncClient, task: Submission, body: dict[str, Any]) -> bool:
+    async def post(self, client: httpx2.AsyncClient, task: Submission, body: dict[str, Any]) -> bool:
         call = self.history.invoke("submit", tasks=[described(task)], again=False)
         try:
             answer = await client.post("/dispatch/tasks", json=body)
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             self.history.say("submit", "info", call=call, error=type(error).__name__)
             return False
         if answer.status_code >= 500:
@@ -178,7 +178,7 @@ async def together(role: Callable[[Any], Coroutine[Any, Any, None]], by: Any, ti
 async def main(role: str, folder: Path, address: str, seed: int) -> None:
     client = Client(role, folder, seed)
     if role == "http":
-        async with httpx.AsyncClient(base_url=address, timeout=answer_within_seconds) as web:
+        async with httpx2.AsyncClient(base_url=address, timeout=answer_within_seconds) as web:
             await together(client.posting, web, 2)
         return
     async with patient_store(address) as store:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-import httpx
+import httpx2
 
 from holdfast.testing.providers.faults import Faults
 from holdfast.testing.providers.serving import Forward, Server
@@ -33,7 +33,7 @@ def start_moto(folder: Path) -> sharing.Started:
     serve = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
     pid = sharing.spawn(folder, sys.executable, "-c", serve)
     url = f"http://127.0.0.1:{port}"
-    sharing.wait_for(folder, pid, lambda: httpx.get(f"{url}/moto-api/", timeout=2).status_code == 200)
+    sharing.wait_for(folder, pid, lambda: httpx2.get(f"{url}/moto-api/", timeout=2).status_code == 200)
     return pid, {**KEYS, "AWS_ENDPOINT_URL": url}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -20,15 +20,15 @@ def app(database: Database, tmp_path: Path) -> FastAPI:
 
 
 @pytest.fixture
-async def http(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
     async with client(app) as http:
         yield http
 
 
-def client(app: FastAPI, key: str | None = None, host: str = "localhost:7777") -> httpx.AsyncClient:
+def client(app: FastAPI, key: str | None = None, host: str = "localhost:7777") -> httpx2.AsyncClient:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers)
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    return httpx2.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers)
 
 
 async def keys(store: Store) -> dict[str, str]:

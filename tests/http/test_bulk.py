@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -13,7 +13,7 @@ from tests.promises.test_bulk import fail_all, make
 AT = "/api/v1/bulk"
 
 
-async def test_a_client_looks_and_then_goes_from_page_to_page(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_client_looks_and_then_goes_from_page_to_page(http: httpx2.AsyncClient, store: Store) -> None:
     await make(store, 5)
     asked: dict[str, Any] = {"action": "cancel", "name": "work", "reason": "a mistake"}
     dry = await http.post(AT, json={**asked, "dry_run": True})
@@ -59,13 +59,13 @@ async def test_a_user_does_it_with_their_own_only(app: FastAPI, store: Store) ->
     ],
 )
 async def test_what_makes_no_sense_or_names_no_tasks_is_refused(
-    http: httpx.AsyncClient, store: Store, asked: dict[str, Any]
+    http: httpx2.AsyncClient, store: Store, asked: dict[str, Any]
 ) -> None:
     await make(store, 1)
     assert (await http.post(AT, json=asked)).status_code == 422
     assert (await store.list_tasks(live=True)).approx_count == 1
 
 
-async def test_it_is_posted_and_nothing_else(http: httpx.AsyncClient) -> None:
+async def test_it_is_posted_and_nothing_else(http: httpx2.AsyncClient) -> None:
     assert (await http.get(AT)).status_code == 405
     assert (await http.get("/api/v1/tasks/1")).status_code == 422

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -34,7 +34,7 @@ def server(ground: Ground) -> Iterator[str]:
     with (
         ground.database() as database,
         serving(database) as url,
-        httpx.stream("GET", f"{url}/api/v1/events", timeout=60) as events,
+        httpx2.stream("GET", f"{url}/api/v1/events", timeout=60) as events,
     ):
         assert events.status_code == 200
         yield url

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -19,14 +19,14 @@ async def spend(store: Store, cents: Any, model: str = "tiny", **options: Any) -
     await store.keep(lease, "thought", usage=[{"model": model, "tokens_in": 3, "cost_cents": cents}])
 
 
-async def items(http: httpx.AsyncClient, query: str = "") -> list[dict[str, Any]]:
+async def items(http: httpx2.AsyncClient, query: str = "") -> list[dict[str, Any]]:
     answer = await http.get(f"/api/v1/usage{query}")
     assert answer.status_code == 200, answer.text
     found: list[dict[str, Any]] = answer.json()["items"]
     return found
 
 
-async def test_an_item_is_named_by_what_it_is_grouped_by(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_an_item_is_named_by_what_it_is_grouped_by(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     await spend(store, "0.1", name="mail", owner="ada")
     clock.advance(days=1)
     await spend(store, 0.2, "large", name="post", owner="bob")
@@ -60,7 +60,7 @@ async def test_a_user_sees_what_their_own_tasks_cost(app: FastAPI, store: Store)
         assert [one["cost_cents"] for one in await items(operator, "?by=total")] == [3]
 
 
-async def test_an_operator_sets_prices_and_everybody_reads_them(http: httpx.AsyncClient, store: Store) -> None:
+async def test_an_operator_sets_prices_and_everybody_reads_them(http: httpx2.AsyncClient, store: Store) -> None:
     assert (await http.get("/api/v1/prices")).json() == {"items": []}
     asked = {"in_cents": 15.5, "out_cents": "60.0000000001", "since": "2029-12-01T00:00:00Z"}
     answer = await http.put("/api/v1/prices/lab/tiny", json=asked)
@@ -85,12 +85,12 @@ async def test_an_operator_sets_prices_and_everybody_reads_them(http: httpx.Asyn
     ],
     ids=str,
 )  # fmt: skip
-async def test_a_price_that_makes_no_sense_is_refused(http: httpx.AsyncClient, body: dict[str, Any]) -> None:
+async def test_a_price_that_makes_no_sense_is_refused(http: httpx2.AsyncClient, body: dict[str, Any]) -> None:
     assert (await http.put("/api/v1/prices/tiny", json=body)).status_code == 422
     assert (await http.get("/api/v1/prices")).json() == {"items": []}
 
 
-async def test_a_worker_that_speaks_http_reports_what_it_spent(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_worker_that_speaks_http_reports_what_it_spent(http: httpx2.AsyncClient, store: Store) -> None:
     await submit(store)
     lease = await take_one(store)
     held = {"task_id": str(lease.task_id), "attempt": 1, "lease_token": str(lease.token)}
@@ -107,7 +107,7 @@ async def test_a_worker_that_speaks_http_reports_what_it_spent(http: httpx.Async
     assert str((await store.costs.totals())[0].cost_cents) == "0.1000000000000001"
 
 
-async def test_a_run_is_shown_with_what_its_items_cost(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_run_is_shown_with_what_its_items_cost(http: httpx2.AsyncClient, store: Store) -> None:
     made = await store.submit(Submission(lifecycle="ingest"), Submission(lifecycle="ingest_item", parent=0))
     (item,) = await take(store, "ingest_item")
     await store.keep(item, "fetched", usage=[{"model": "tiny", "tokens_in": 4, "cost_cents": 0.5}])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 
 from holdfast.engine.store.commands import Store
@@ -16,7 +16,7 @@ from tests.http.test_leases import claim, post
 from tests.promises.stage import MINUTE, submit
 
 
-async def test_a_completion_publishes_and_a_reader_sees_it_whole(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_completion_publishes_and_a_reader_sees_it_whole(http: httpx2.AsyncClient, store: Store) -> None:
     task = await submit(store, "fetch")
     proof = await claim(http)
     outputs = [
@@ -39,7 +39,7 @@ async def test_a_completion_publishes_and_a_reader_sees_it_whole(http: httpx.Asy
     assert told[0] == {"dataset": "prices", "key": "monday", "mode": "replace", "uri": None, "row_count": 1}
 
 
-async def test_a_zombies_outputs_are_never_visible(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_a_zombies_outputs_are_never_visible(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     await submit(store)
     zombie = await claim(http, lease_seconds=1)
     for _ in range(2):
@@ -59,7 +59,7 @@ async def test_a_zombies_outputs_are_never_visible(http: httpx.AsyncClient, stor
 
 
 async def test_outputs_that_cannot_be_published_are_refused_and_the_task_goes_on(
-    http: httpx.AsyncClient, store: Store
+    http: httpx2.AsyncClient, store: Store
 ) -> None:
     task = await submit(store)
     proof = await claim(http)
@@ -79,7 +79,7 @@ async def test_outputs_that_cannot_be_published_are_refused_and_the_task_goes_on
     assert (await post(http, "task-complete", **proof, status="completed")).status_code == 200
 
 
-async def test_a_person_cuts_over_and_rolls_back(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_person_cuts_over_and_rolls_back(http: httpx2.AsyncClient, store: Store) -> None:
     for number in (1, 2):
         await publish(store, Output("prices", "a", rows=[{"n": number}]))
     rolled = await http.post("/datasets/prices/rollback", json={})
@@ -100,7 +100,7 @@ async def test_a_person_cuts_over_and_rolls_back(http: httpx.AsyncClient, store:
     assert (await http.get("/datasets/prices?version=9")).status_code == 404
 
 
-async def test_what_tasks_wrote_is_downloaded_by_links(http: httpx.AsyncClient, store: Store, tmp_path: Path) -> None:
+async def test_what_tasks_wrote_is_downloaded_by_links(http: httpx2.AsyncClient, store: Store, tmp_path: Path) -> None:
     task = await submit(store, "fetch")
     (lease,) = await store.claim_these([task], lasting=MINUTE, worker="w")
     key = f"tables/{task}/{lease.token}/prices.parquet"

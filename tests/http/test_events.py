@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import uvicorn
 from fastapi import FastAPI
@@ -81,7 +81,9 @@ class Heard:
     data: Any
 
 
-async def listen(client: httpx.AsyncClient, url: str, cursor: str | None = None, **query: str) -> AsyncGenerator[Heard]:
+async def listen(
+    client: httpx2.AsyncClient, url: str, cursor: str | None = None, **query: str
+) -> AsyncGenerator[Heard]:
     """What an EventSource would dispatch, and with an empty event what only moves its last id on."""
     headers = {"Last-Event-ID": cursor} if cursor else {}
     async with client.stream("GET", url + EVENTS, params=query, headers=headers) as answer:
@@ -99,7 +101,7 @@ async def listen(client: httpx.AsyncClient, url: str, cursor: str | None = None,
 
 async def hear(url: str, **query: str) -> list[Heard]:
     """All there is until now."""
-    async with httpx.AsyncClient() as client:
+    async with httpx2.AsyncClient() as client:
         return [heard async for heard in listen(client, url, wait="false", **query) if heard.event]
 
 
@@ -111,7 +113,7 @@ async def test_no_move_is_lost_or_doubled_over_reconnects_and_restarts(database:
         store = await stack.enter_async_context(database.store())
         owner = await stack.enter_async_context(database.connect_owner())
         late = await stack.enter_async_context(database.connect())
-        client = await stack.enter_async_context(httpx.AsyncClient())
+        client = await stack.enter_async_context(httpx2.AsyncClient())
         first = await submit(store)
         cursor = (await store.feed()).cursor
 
@@ -183,7 +185,7 @@ async def test_topics_choose_lifecycles_and_tasks(url: str, store: Store) -> Non
 async def test_what_cannot_be_followed_is_refused_before_the_stream(
     url: str, query: dict[str, str], status: int
 ) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx2.AsyncClient() as client:
         answer = await client.get(url + EVENTS, params=query)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
@@ -191,7 +193,7 @@ async def test_what_cannot_be_followed_is_refused_before_the_stream(
 async def test_a_cursor_that_cannot_be_complete_begins_anew_and_says_so(url: str, store: Store) -> None:
     await submit(store)
     strange = "0123456789ab.7:7:"
-    async with httpx.AsyncClient() as client, contextlib.aclosing(listen(client, url, strange)) as stream:
+    async with httpx2.AsyncClient() as client, contextlib.aclosing(listen(client, url, strange)) as stream:
         heard = [await anext(stream), await anext(stream)]
         assert [one.event for one in heard] == ["", "reset"]
         assert heard[1].data["code"] == "cursor-gone"
@@ -204,7 +206,7 @@ async def test_a_cursor_that_cannot_be_complete_begins_anew_and_says_so(url: str
 async def test_an_owner_hears_only_of_its_own(url: str, store: Store) -> None:
     mine, others = await submit(store, owner="me"), await submit(store, owner="you")
     key = (await store.keys.make("mine", ["user"], owner="me")).secret
-    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
         moves = [heard async for heard in listen(client, "", "start", wait="false") if heard.event]
         assert [move.data["task_id"] for move in moves] == [str(mine)]
         assert (await client.get(EVENTS, params={"topics": f"task:{others}"})).status_code == 404
@@ -212,7 +214,7 @@ async def test_an_owner_hears_only_of_its_own(url: str, store: Store) -> None:
 
 async def test_a_stream_outlives_the_connections_to_the_database(url: str, store: Store, database: Database) -> None:
     async with (
-        httpx.AsyncClient() as client,
+        httpx2.AsyncClient() as client,
         contextlib.aclosing(listen(client, url)) as stream,
         database.connect_owner() as owner,
     ):
@@ -230,7 +232,7 @@ async def test_a_stream_outlives_the_connections_to_the_database(url: str, store
 
 async def test_who_goes_away_leaves_nothing_behind(url: str, store: Store) -> None:
     before = asyncio.all_tasks()
-    async with httpx.AsyncClient() as client:
+    async with httpx2.AsyncClient() as client:
         for _ in range(5):
             async with contextlib.aclosing(listen(client, url)) as stream:
                 await anext(stream)
@@ -255,8 +257,8 @@ async def test_only_so_many_streams_are_open_at_once(store: Store, each: int, al
     seats = events.Seats(each, all_together)
     ada, bob = [(await store.keys.make(name, ["user"])).secret for name in ("ada", "bob")]
 
-    def caller(key: str) -> httpx.AsyncClient:
-        return httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"})
+    def caller(key: str) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"})
 
     async with own_feed(store, seats=seats) as url, caller(ada) as hers, caller(bob) as his:
         async with contextlib.aclosing(listen(hers, url)) as first, contextlib.aclosing(listen(hers, url)) as second:
@@ -292,7 +294,7 @@ async def test_a_stream_ends_when_its_key_is_revoked(store: Store) -> None:
     key = await store.keys.make("ada", ["user"])
     async with (
         own_feed(store, asked_again=timedelta(seconds=0.05)) as url,
-        httpx.AsyncClient(headers={"Authorization": f"Bearer {key.secret}"}) as client,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {key.secret}"}) as client,
         contextlib.aclosing(listen(client, url)) as stream,
     ):
         await anext(stream)
@@ -303,7 +305,7 @@ async def test_a_stream_ends_when_its_key_is_revoked(store: Store) -> None:
 async def test_a_stream_without_a_key_ends_when_one_is_made(store: Store) -> None:
     async with (
         own_feed(store, asked_again=timedelta(seconds=0.05)) as url,
-        httpx.AsyncClient() as client,
+        httpx2.AsyncClient() as client,
         contextlib.aclosing(listen(client, url)) as stream,
     ):
         await anext(stream)

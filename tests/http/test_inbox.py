@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -15,7 +15,7 @@ from tests.promises.test_inbox import MISSING, fail
 from tests.promises.test_waiting import ask, refuse_schedule
 
 
-async def test_the_first_page_has_groups_and_items(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_the_first_page_has_groups_and_items(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     made = [str(await fail(store, clock, message=f"Page {n} of /tmp/{n}.pdf", owner="ada")) for n in range(3)]
     page = (await http.get("/inbox?limit=2")).json()
     (group,) = page["groups"]
@@ -35,7 +35,7 @@ async def test_the_first_page_has_groups_and_items(http: httpx.AsyncClient, stor
 
 
 async def test_what_else_waits_for_a_person_is_beside_the_failures(
-    app: FastAPI, http: httpx.AsyncClient, store: Store, clock: Clock
+    app: FastAPI, http: httpx2.AsyncClient, store: Store, clock: Clock
 ) -> None:
     await fail(store, clock, owner="ada")
     task = await ask(store, owner="ada")
@@ -61,7 +61,7 @@ async def test_what_else_waits_for_a_person_is_beside_the_failures(
             assert [one["owner"] for one in seen] == ["ada"]
 
 
-async def test_an_entry_is_edited_and_retried(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_an_entry_is_edited_and_retried(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     entry = await fail(store, clock, payload={"doc": "a"})
     seen = (await http.get(f"/inbox/{entry}")).json()
     assert (seen["payload"], seen["task"]["state"]) == ({"doc": "a"}, "Dead")
@@ -95,14 +95,14 @@ async def test_an_entry_that_was_handled_says_by_whom(
         assert (await bob.get(f"/inbox/{entry}")).json()["resolved_by"] == "ada"
 
 
-async def test_two_who_retry_at_once_start_one_task(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_two_who_retry_at_once_start_one_task(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     entry = await fail(store, clock)
     answers = await asyncio.gather(*(http.post(f"/inbox/{entry}/retry") for _ in range(5)))
     assert sorted(answer.status_code for answer in answers) == [202, 409, 409, 409, 409]
     assert (await store.list_tasks(live=True)).approx_count == 1
 
 
-async def test_many_are_handled_at_once(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_many_are_handled_at_once(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     made = [await fail(store, clock) for _ in range(3)]
     other = await fail(store, clock, "mail")
     asked: dict[str, Any] = {"action": "retry", "name": "work", "note": "mended", "limit": 2}
@@ -136,7 +136,7 @@ async def test_many_are_handled_at_once(http: httpx.AsyncClient, store: Store, c
     ids=["all", "action", "none", "both", "payload", "step", "limit", "before"],
 )
 async def test_a_bulk_that_makes_no_sense_is_refused(
-    http: httpx.AsyncClient, store: Store, clock: Clock, body: dict[str, Any]
+    http: httpx2.AsyncClient, store: Store, clock: Clock, body: dict[str, Any]
 ) -> None:
     await fail(store, clock)
     assert (await http.post("/inbox/bulk", json=body)).status_code == 422

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.engine.codec import dump_proof
@@ -30,12 +30,12 @@ async def lease(store: Store) -> Lease:
     return lease
 
 
-async def said(http: httpx.AsyncClient, place: str, held: Lease, /, **given: Any) -> httpx.Response:
+async def said(http: httpx2.AsyncClient, place: str, held: Lease, /, **given: Any) -> httpx2.Response:
     body = json.dumps({**dump_proof(held), "given": given})
     return await http.post(f"/internal/rpc/{place}", content=body)
 
 
-async def test_a_word_is_answered_as_the_method_answers(http: httpx.AsyncClient, store: Store, lease: Lease) -> None:
+async def test_a_word_is_answered_as_the_method_answers(http: httpx2.AsyncClient, store: Store, lease: Lease) -> None:
     answer = (await said(http, "jobs/stages", lease, job=str(lease.task_id))).json()
     stages = rpcs_of(Jobs)["stages"]
     assert stages.load(answer) == await Jobs.over(store).stages(lease.task_id)
@@ -43,7 +43,7 @@ async def test_a_word_is_answered_as_the_method_answers(http: httpx.AsyncClient,
 
 
 async def test_whoever_does_not_hold_the_task_is_told_nothing(
-    http: httpx.AsyncClient, store: Store, lease: Lease
+    http: httpx2.AsyncClient, store: Store, lease: Lease
 ) -> None:
     stale = Lease(**{**vars(lease), "token": uuid4()})
     for place, given in {"jobs/stages": {"job": str(lease.task_id)}, "jobs/begin": {"stage": "read"}}.items():
@@ -56,7 +56,7 @@ async def test_whoever_does_not_hold_the_task_is_told_nothing(
 @pytest.mark.parametrize(
     "place", ["jobs/declare", "jobs/_rows", "jobs/make", "store/cancel", "jobs/", "spending/costs"]
 )
-async def test_what_is_no_word_is_not_there(http: httpx.AsyncClient, lease: Lease, place: str) -> None:
+async def test_what_is_no_word_is_not_there(http: httpx2.AsyncClient, lease: Lease, place: str) -> None:
     assert (await said(http, place, lease)).status_code == 404
 
 
@@ -66,13 +66,13 @@ async def test_what_is_no_word_is_not_there(http: httpx.AsyncClient, lease: Leas
     ids=lambda given: json.dumps(given)[:20],
 )
 async def test_what_a_word_does_not_take_is_refused(
-    http: httpx.AsyncClient, lease: Lease, given: dict[str, Any]
+    http: httpx2.AsyncClient, lease: Lease, given: dict[str, Any]
 ) -> None:
     assert (await said(http, "jobs/begin", lease, **given)).status_code in (409, 422)
 
 
 @pytest.mark.parametrize("room", SERVICES, ids=lambda room: room.__name__)
-async def test_no_word_breaks_over_what_it_is_given(http: httpx.AsyncClient, lease: Lease, room: Any) -> None:
+async def test_no_word_breaks_over_what_it_is_given(http: httpx2.AsyncClient, lease: Lease, room: Any) -> None:
     """Nonsense of each kind for every argument: refused, or answered with nothing."""
     for word in rpcs_of(room).values():
         names = list(word.signature.parameters)[1:]
@@ -81,7 +81,7 @@ async def test_no_word_breaks_over_what_it_is_given(http: httpx.AsyncClient, lea
             assert answer.status_code < 500, (word.name, nonsense, answer.text)
 
 
-async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: httpx2.AsyncClient, store: Store) -> None:
     until = await store.now() + timedelta(minutes=5)
     body = {"budget": "somewhere", "until": until.isoformat()}
     assert (await http.post("/internal/block-budget", json=body)).status_code == 204
@@ -91,7 +91,7 @@ async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: htt
     assert grant.retry_at >= until
 
 
-async def test_tasks_of_other_lifecycles_have_no_stages(http: httpx.AsyncClient, store: Store) -> None:
+async def test_tasks_of_other_lifecycles_have_no_stages(http: httpx2.AsyncClient, store: Store) -> None:
     await store.submit(Submission("plain"))
     (plain,) = await store.claim(["default"], lasting=timedelta(minutes=1), worker="w")
     assert (await said(http, "jobs/stages", plain, job=str(plain.task_id))).json() == [[], {}]

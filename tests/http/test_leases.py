@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID, uuid4
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.engine.store.commands import Store
@@ -11,11 +11,11 @@ from holdfast.testing import Clock, Database
 from tests.promises.stage import state_of, submit, take_one
 
 
-async def post(http: httpx.AsyncClient, path: str, **body: Any) -> httpx.Response:
+async def post(http: httpx2.AsyncClient, path: str, **body: Any) -> httpx2.Response:
     return await http.post(f"/internal/{path}", json=body)
 
 
-async def claim(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+async def claim(http: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
     """One claim; what proves it."""
     answer = await post(http, "task-claim", worker_id="w", **body)
     assert answer.status_code == 200, answer.text
@@ -23,7 +23,7 @@ async def claim(http: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     return {name: held[name] for name in ("task_id", "attempt", "lease_token")}
 
 
-async def test_a_task_goes_from_submission_to_completion(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_a_task_goes_from_submission_to_completion(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     made = (await http.post("/dispatch/tasks", json={"task": "mail", "payload": {"to": "ada"}})).json()
     assert made["state"] == "Queued"
     held = (await post(http, "task-claim", worker_id="w", lease_seconds=10)).json()
@@ -57,7 +57,7 @@ async def test_a_task_goes_from_submission_to_completion(http: httpx.AsyncClient
 
 
 async def test_a_failure_is_tried_again_when_the_engine_says(
-    http: httpx.AsyncClient, store: Store, clock: Clock
+    http: httpx2.AsyncClient, store: Store, clock: Clock
 ) -> None:
     task = await submit(store)
     proof = await claim(http)
@@ -76,7 +76,7 @@ async def test_a_failure_is_tried_again_when_the_engine_says(
     assert (entry["task_id"], entry["category"]) == (task, "Fatal")
 
 
-async def test_nothing_to_do_is_204_and_many_are_a_list(http: httpx.AsyncClient, store: Store) -> None:
+async def test_nothing_to_do_is_204_and_many_are_a_list(http: httpx2.AsyncClient, store: Store) -> None:
     empty = await post(http, "task-claim", worker_id="w", queues=["default"])
     assert (empty.status_code, empty.content) == (204, b"")
     assert [worker.id for worker in await store.workers()] == ["w"]
@@ -91,7 +91,7 @@ async def test_nothing_to_do_is_204_and_many_are_a_list(http: httpx.AsyncClient,
     assert len((await post(http, "task-claim", worker_id="w", n=1)).json()) == 1
 
 
-async def test_a_task_is_claimed_by_its_id_once(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_a_task_is_claimed_by_its_id_once(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     task = await submit(store)
     proof = await claim(http, task_id=str(task))
     for code, act in (("already-leased", None), ("terminal", "complete")):
@@ -110,7 +110,7 @@ async def test_a_task_is_claimed_by_its_id_once(http: httpx.AsyncClient, store: 
 
 
 async def test_what_was_lost_is_refused_and_changes_nothing(
-    http: httpx.AsyncClient, store: Store, clock: Clock, database: Database
+    http: httpx2.AsyncClient, store: Store, clock: Clock, database: Database
 ) -> None:
     task = await submit(store)
     proof = await claim(http, lease_seconds=1)
@@ -145,7 +145,7 @@ async def test_what_was_lost_is_refused_and_changes_nothing(
     assert await store.verify() == []
 
 
-async def test_a_worker_hears_that_its_task_is_to_be_cancelled(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_worker_hears_that_its_task_is_to_be_cancelled(http: httpx2.AsyncClient, store: Store) -> None:
     task = await submit(store)
     proof = await claim(http)
     cancelled = await http.post(f"/api/v1/tasks/{task}/cancel", json={"reason": "not needed"})
@@ -153,7 +153,9 @@ async def test_a_worker_hears_that_its_task_is_to_be_cancelled(http: httpx.Async
     assert (await post(http, "heartbeat", **proof)).json()["cancel_requested"]
 
 
-async def test_events_that_cannot_be_kept_leave_the_task_with_its_worker(http: httpx.AsyncClient, store: Store) -> None:
+async def test_events_that_cannot_be_kept_leave_the_task_with_its_worker(
+    http: httpx2.AsyncClient, store: Store
+) -> None:
     task = await submit(store)
     proof = await claim(http)
     broken = await post(http, "task-complete", **proof, status="completed", events=[{"kind": "a", "data": "\0"}])
@@ -191,12 +193,12 @@ async def test_events_that_cannot_be_kept_leave_the_task_with_its_worker(http: h
         ),
     ],
 )
-async def test_what_makes_no_sense_is_422(http: httpx.AsyncClient, path: str, body: Any) -> None:
+async def test_what_makes_no_sense_is_422(http: httpx2.AsyncClient, path: str, body: Any) -> None:
     answer = await http.post(f"/internal/{path}", json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
 
 
-async def test_a_trace_leads_from_the_submission_to_every_worker(http: httpx.AsyncClient) -> None:
+async def test_a_trace_leads_from_the_submission_to_every_worker(http: httpx2.AsyncClient) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     await http.post("/dispatch/tasks", json={"task": "mail"}, headers={"traceparent": trace})
     assert (await post(http, "task-claim", worker_id="w")).json()["traceparent"] == trace
@@ -204,13 +206,13 @@ async def test_a_trace_leads_from_the_submission_to_every_worker(http: httpx.Asy
     assert (await post(http, "task-claim", worker_id="w")).json()["traceparent"] is None
 
 
-async def claim_many(http: httpx.AsyncClient, n: int) -> list[dict[str, Any]]:
+async def claim_many(http: httpx2.AsyncClient, n: int) -> list[dict[str, Any]]:
     answer = await post(http, "task-claim", worker_id="w", n=n)
     return [{name: held[name] for name in ("task_id", "attempt", "lease_token")} for held in answer.json()]
 
 
 async def test_many_steps_are_kept_in_one_call_and_each_says_how_it_fared(
-    http: httpx.AsyncClient, store: Store
+    http: httpx2.AsyncClient, store: Store
 ) -> None:
     for _ in range(2):
         await submit(store)
@@ -238,7 +240,7 @@ async def test_many_steps_are_kept_in_one_call_and_each_says_how_it_fared(
 
 
 async def test_many_attempts_end_in_one_call_and_each_says_how_it_fared(
-    http: httpx.AsyncClient, store: Store, clock: Clock
+    http: httpx2.AsyncClient, store: Store, clock: Clock
 ) -> None:
     for _ in range(4):
         await submit(store)
@@ -284,7 +286,7 @@ async def test_many_attempts_end_in_one_call_and_each_says_how_it_fared(
     ("path", "more"), [("checkpoint", {"step": "fetch", "output": 1}), ("task-complete", {"status": "completed"})]
 )
 async def test_what_stands_twice_in_one_call_is_refused_whole(
-    http: httpx.AsyncClient, store: Store, path: str, more: dict[str, Any]
+    http: httpx2.AsyncClient, store: Store, path: str, more: dict[str, Any]
 ) -> None:
     task = await submit(store)
     held = await claim(http)
@@ -295,7 +297,7 @@ async def test_what_stands_twice_in_one_call_is_refused_whole(
 
 
 async def test_an_end_that_contradicts_itself_leaves_the_whole_call_unwritten(
-    http: httpx.AsyncClient, store: Store
+    http: httpx2.AsyncClient, store: Store
 ) -> None:
     tasks = [await submit(store) for _ in range(2)]
     first, second = await claim_many(http, 2)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -34,7 +34,7 @@ from tests.http.conftest import client
         ("", False),
     ],
 )
-async def test_on_loopback_only_the_names_of_loopback_count(http: httpx.AsyncClient, host: str, let_in: bool) -> None:
+async def test_on_loopback_only_the_names_of_loopback_count(http: httpx2.AsyncClient, host: str, let_in: bool) -> None:
     for path in ("/", "/health", "/api/v1/tasks"):
         answer = await http.get(path, headers={"Host": host})
         assert answer.status_code == (200 if let_in else 403)
@@ -57,14 +57,16 @@ async def test_on_loopback_only_the_names_of_loopback_count(http: httpx.AsyncCli
         ("file://", False),
     ],
 )
-async def test_a_page_may_call_only_the_server_it_came_from(http: httpx.AsyncClient, origin: str, let_in: bool) -> None:
+async def test_a_page_may_call_only_the_server_it_came_from(
+    http: httpx2.AsyncClient, origin: str, let_in: bool
+) -> None:
     answer = await http.post("/dispatch/tasks", json={"task": "mail"}, headers={"Origin": origin})
     assert answer.status_code == (201 if let_in else 403)
     if not let_in:
         assert answer.json()["code"] == "origin-refused"
 
 
-async def test_no_page_of_another_site_is_told_that_it_may_read(http: httpx.AsyncClient) -> None:
+async def test_no_page_of_another_site_is_told_that_it_may_read(http: httpx2.AsyncClient) -> None:
     answer = await http.options("/api/v1/tasks", headers={"Access-Control-Request-Method": "POST"})
     assert not [name for name in answer.headers if name.startswith("access-control")]
 

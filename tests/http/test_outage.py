@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -23,7 +23,7 @@ async def test_without_a_database_every_route_is_503(tmp_path: Path) -> None:
     pool = await asyncpg.create_pool("postgresql://nobody@127.0.0.1:1/none", min_size=0, max_size=50)
     async with pool, client(make_app(pool, database="gone", objects=Folder(tmp_path).open())) as http:
 
-        async def ask(method: str, path: str) -> httpx.Response:
+        async def ask(method: str, path: str) -> httpx2.Response:
             return await http.request(
                 method,
                 path.replace("{task_id}", MISSING).replace("{name}", "x").replace("{entry_id:uuid}", MISSING),
@@ -40,7 +40,7 @@ async def test_without_a_database_every_route_is_503(tmp_path: Path) -> None:
             assert answer.json()["code"] == "database-unreachable"
 
 
-async def test_a_database_that_comes_back_is_used_again(http: httpx.AsyncClient, database: Database) -> None:
+async def test_a_database_that_comes_back_is_used_again(http: httpx2.AsyncClient, database: Database) -> None:
     assert (await http.get("/api/v1/tasks")).status_code == 200
     database.ask_owner(
         "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = $1 and usename = 'holdfast_app'",

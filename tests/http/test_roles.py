@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -229,7 +229,7 @@ async def test_a_route_lets_in_whom_it_is_for_and_nobody_else(app: FastAPI, stor
     assert wrong == []
 
 
-async def test_without_any_key_whoever_is_here_may_do_all(app: FastAPI, http: httpx.AsyncClient, store: Store) -> None:
+async def test_without_any_key_whoever_is_here_may_do_all(app: FastAPI, http: httpx2.AsyncClient, store: Store) -> None:
     assert (await http.get("/api/v1/tasks")).status_code == 200
     assert (await http.post("/internal/task-claim", json={"worker_id": "w"})).status_code == 204
     key = await store.keys.make("ada", ["user"])
@@ -242,7 +242,7 @@ async def test_without_any_key_whoever_is_here_may_do_all(app: FastAPI, http: ht
     assert (await http.get("/api/v1/tasks")).status_code == 200
 
 
-async def test_bound_elsewhere_a_key_is_needed_from_the_start(app: FastAPI, http: httpx.AsyncClient) -> None:
+async def test_bound_elsewhere_a_key_is_needed_from_the_start(app: FastAPI, http: httpx2.AsyncClient) -> None:
     app.state.guard.loopback = False
     assert (await http.get("/api/v1/tasks")).status_code == 401
     assert (await http.get("/health")).status_code == 200
@@ -251,7 +251,7 @@ async def test_bound_elsewhere_a_key_is_needed_from_the_start(app: FastAPI, http
 @pytest.mark.parametrize(
     "header", ["", "Bearer", "Bearer ", "Basic aGY6eA==", "Bearer hf_x", "hf_x", "Bearer a, Bearer b"]
 )
-async def test_what_is_no_key_is_refused_even_where_none_is_needed(http: httpx.AsyncClient, header: str) -> None:
+async def test_what_is_no_key_is_refused_even_where_none_is_needed(http: httpx2.AsyncClient, header: str) -> None:
     assert (await http.get("/api/v1/tasks", headers={"Authorization": header})).status_code == 401
 
 
@@ -335,13 +335,13 @@ async def test_who_shows_no_key_sees_only_that_the_server_is_there(app: FastAPI,
         assert (await http.get("/ready")).json()["postgres"]
 
 
-async def test_a_parameter_that_no_route_has_is_refused(http: httpx.AsyncClient) -> None:
+async def test_a_parameter_that_no_route_has_is_refused(http: httpx2.AsyncClient) -> None:
     for method, path in ROUTES:
         answer = await http.request(method, url_of(path), params={"stat": "Queued"})
         assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["query", "stat"]), (method, path)
 
 
-async def test_the_document_begins_with_submitting(http: httpx.AsyncClient) -> None:
+async def test_the_document_begins_with_submitting(http: httpx2.AsyncClient) -> None:
     document = (await http.get("/api/openapi.json")).json()
     assert "POST /dispatch/tasks" in document["info"]["description"]
     names = [tag["name"] for tag in document["tags"]]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.engine.store.commands import Store
@@ -21,7 +21,7 @@ async def schedules(store: Store) -> Schedules:
     return schedules
 
 
-async def test_they_are_listed_by_name_in_pages(http: httpx.AsyncClient, schedules: Schedules) -> None:
+async def test_they_are_listed_by_name_in_pages(http: httpx2.AsyncClient, schedules: Schedules) -> None:
     for name in ("a", "b"):
         await declare(schedules, name)
     first = (await http.get("/api/v1/schedules?limit=2")).json()
@@ -31,7 +31,7 @@ async def test_they_are_listed_by_name_in_pages(http: httpx.AsyncClient, schedul
 
 
 async def test_one_is_shown_with_its_next_times_and_its_runs(
-    http: httpx.AsyncClient, schedules: Schedules, clock: Clock
+    http: httpx2.AsyncClient, schedules: Schedules, clock: Clock
 ) -> None:
     clock.advance(hours=1)
     await tick(schedules)
@@ -43,7 +43,7 @@ async def test_one_is_shown_with_its_next_times_and_its_runs(
 
 
 async def test_it_is_paused_resumed_run_and_forgotten(
-    http: httpx.AsyncClient, store: Store, schedules: Schedules, clock: Clock
+    http: httpx2.AsyncClient, store: Store, schedules: Schedules, clock: Clock
 ) -> None:
     assert (await http.post(f"{AT}/pause")).json() == {"name": "nightly", "paused": True}
     clock.advance(days=2)
@@ -60,7 +60,7 @@ async def test_it_is_paused_resumed_run_and_forgotten(
 
 
 async def test_a_backfill_is_tried_and_then_done_once(
-    http: httpx.AsyncClient, schedules: Schedules, clock: Clock
+    http: httpx2.AsyncClient, schedules: Schedules, clock: Clock
 ) -> None:
     clock.advance(days=3)
     asked: dict[str, Any] = {"from": "2030-01-01T00:00:00Z", "to": "2030-01-03T00:00:00Z"}

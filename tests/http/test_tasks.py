@@ -4,7 +4,7 @@ import re
 from typing import Any
 from uuid import UUID
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.engine.store.commands import Store
@@ -13,7 +13,7 @@ from holdfast.testing import Clock
 from tests.promises.stage import MINUTE, submit, take_one
 
 
-async def test_the_same_idempotency_key_makes_one_task(http: httpx.AsyncClient, store: Store) -> None:
+async def test_the_same_idempotency_key_makes_one_task(http: httpx2.AsyncClient, store: Store) -> None:
     body = {"task": "mail", "payload": {"to": "ada"}}
     key = {"Idempotency-Key": "inv-42"}
     first = await http.post("/dispatch/tasks", json=body, headers=key)
@@ -34,12 +34,12 @@ async def test_the_same_idempotency_key_makes_one_task(http: httpx.AsyncClient, 
 @pytest.mark.parametrize(
     ("delay", "due"), [("5m", "00:05:00"), (90, "00:01:30"), ("1h30m", "01:30:00"), (0, "00:00:00")]
 )
-async def test_a_delay_is_seconds_or_words(http: httpx.AsyncClient, delay: str | int, due: str) -> None:
+async def test_a_delay_is_seconds_or_words(http: httpx2.AsyncClient, delay: str | int, due: str) -> None:
     made = (await http.post("/dispatch/tasks", json={"task": "mail", "delay": delay})).json()
     assert (await http.get(f"/api/v1/tasks/{made['task_id']}")).json()["due_at"] == f"2030-01-01T{due}+00:00"
 
 
-async def test_what_is_not_said_of_a_task_is_as_its_worker_says(http: httpx.AsyncClient, store: Store) -> None:
+async def test_what_is_not_said_of_a_task_is_as_its_worker_says(http: httpx2.AsyncClient, store: Store) -> None:
     await store.make_queue("post")
     said = {"queue": "post", "max_attempts": 7, "priority": 3}
     await store.hello("w", label="w", queues=["post"], names=["mail"], slots=1, tasks={"mail": said})
@@ -49,7 +49,7 @@ async def test_what_is_not_said_of_a_task_is_as_its_worker_says(http: httpx.Asyn
         assert {name: task[name] for name in said} == {**said, **asked}
 
 
-async def test_a_task_waits_for_others(http: httpx.AsyncClient) -> None:
+async def test_a_task_waits_for_others(http: httpx2.AsyncClient) -> None:
     first = (await http.post("/dispatch/tasks", json={"task": "a"})).json()["task_id"]
     second = (await http.post("/dispatch/tasks", json={"task": "b", "after": [first], "tags": ["x"]})).json()
     assert second["state"] == "Blocked"
@@ -62,7 +62,7 @@ async def test_a_task_waits_for_others(http: httpx.AsyncClient) -> None:
     assert (await http.get("/api/v1/tasks?tag=y")).json()["items"] == []
 
 
-async def test_a_list_goes_page_by_page(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_list_goes_page_by_page(http: httpx2.AsyncClient, store: Store) -> None:
     made = {str(await submit(store)) for _ in range(5)}
     seen: list[str] = []
     cursor = ""
@@ -76,7 +76,7 @@ async def test_a_list_goes_page_by_page(http: httpx.AsyncClient, store: Store) -
     assert seen == sorted(made, reverse=True)
 
 
-async def test_a_task_is_cancelled_and_retried(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_task_is_cancelled_and_retried(http: httpx2.AsyncClient, store: Store) -> None:
     task = await submit(store)
     too_early = await http.post(f"/api/v1/tasks/{task}/retry")
     problem = too_early.json()
@@ -94,7 +94,7 @@ async def test_a_task_is_cancelled_and_retried(http: httpx.AsyncClient, store: S
     assert (unknown.status_code, unknown.json()["code"]) == (422, "step-unknown")
 
 
-async def test_a_task_tells_its_whole_story(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_task_tells_its_whole_story(http: httpx2.AsyncClient, store: Store) -> None:
     task = await submit(store)
     lease = await take_one(store)
     used = {"model": "tiny", "tokens_in": 120, "tokens_out": 8, "cost_cents": 0.02}
@@ -112,7 +112,7 @@ async def test_a_task_tells_its_whole_story(http: httpx.AsyncClient, store: Stor
     assert (await http.get("/api/v1/usage?since=2031-01-01T00:00:00Z")).json()["items"] == []
 
 
-async def test_an_operator_pauses_and_resumes_a_queue(http: httpx.AsyncClient, store: Store) -> None:
+async def test_an_operator_pauses_and_resumes_a_queue(http: httpx2.AsyncClient, store: Store) -> None:
     task = await submit(store)
     assert (await http.post("/api/v1/queues/default/pause")).json() == {"name": "default", "paused": True}
     (queue,) = [one for one in (await http.get("/api/v1/queues")).json()["items"] if one["name"] == "default"]
@@ -123,7 +123,7 @@ async def test_an_operator_pauses_and_resumes_a_queue(http: httpx.AsyncClient, s
     assert (await http.post("/api/v1/queues/nowhere/pause")).status_code == 422
 
 
-async def test_a_problem_says_all_that_is_known(http: httpx.AsyncClient) -> None:
+async def test_a_problem_says_all_that_is_known(http: httpx2.AsyncClient) -> None:
     answer = await http.post("/dispatch/tasks", json={"task": "a", "priority": 10, "status": "Completed"})
     problem = answer.json()
     assert {error["loc"][-1] for error in problem.pop("errors")} == {"priority", "status"}
@@ -137,14 +137,14 @@ async def test_a_problem_says_all_that_is_known(http: httpx.AsyncClient) -> None
 @pytest.mark.parametrize(
     ("sent", "kept"), [("abc-1.2_3", True), ("a b", False), ("", False), ("x" * 101, False), ('a"', False)]
 )
-async def test_a_request_has_an_id(http: httpx.AsyncClient, sent: str, kept: bool) -> None:
+async def test_a_request_has_an_id(http: httpx2.AsyncClient, sent: str, kept: bool) -> None:
     answer = await http.get("/nowhere", headers={"X-Request-Id": sent})
     given = answer.headers["x-request-id"]
     assert (given == sent) == kept
     assert answer.json()["request_id"] == given
 
 
-async def test_json_is_read_whatever_it_is_called(http: httpx.AsyncClient) -> None:
+async def test_json_is_read_whatever_it_is_called(http: httpx2.AsyncClient) -> None:
     for kind in ("text/plain;charset=UTF-8", "application/x-www-form-urlencoded", "", "application/json"):
         headers = {"Content-Type": kind} if kind else {}
         answer = await http.post("/dispatch/tasks", content=b'{"task": "mail"}', headers=headers)
@@ -163,13 +163,13 @@ async def test_json_is_read_whatever_it_is_called(http: httpx.AsyncClient) -> No
      b'{"task": "a", "key": ""}', b'{"task": ""}', b'{"task": "a", "owner": "root"}', b'{"task": "a", "attempt": 7}'],
     ids=lambda body: str(body[:40]),
 )  # fmt: skip
-async def test_a_body_that_makes_no_sense_is_a_problem_of_the_client(http: httpx.AsyncClient, body: bytes) -> None:
+async def test_a_body_that_makes_no_sense_is_a_problem_of_the_client(http: httpx2.AsyncClient, body: bytes) -> None:
     answer = await http.post("/dispatch/tasks", content=body)
     assert answer.status_code in (400, 422), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_body_that_is_too_large_is_not_read(http: httpx.AsyncClient) -> None:
+async def test_a_body_that_is_too_large_is_not_read(http: httpx2.AsyncClient) -> None:
     whole = await http.post("/dispatch/tasks", content=b'{"task": "a", "payload": "' + b"x" * 300_000 + b'"}')
     assert (whole.status_code, whole.json()["code"]) == (413, "body-too-large")
     kept = await http.post("/dispatch/tasks", json={"task": "a", "payload": "x" * 70_000})
@@ -188,7 +188,7 @@ async def test_a_body_that_is_too_large_is_not_read(http: httpx.AsyncClient) -> 
      '{"events": [' + "{}," * 90_000 + "1]}", '{"error": {' + ",".join(f'"k{n}":1' for n in range(100_000)) + "}}"],
     ids=lambda body: body[:12],
 )  # fmt: skip
-async def test_of_very_many_mistakes_a_few_are_told(http: httpx.AsyncClient, body: str) -> None:
+async def test_of_very_many_mistakes_a_few_are_told(http: httpx2.AsyncClient, body: str) -> None:
     answer = await http.post("/internal/task-complete", content=body)
     assert answer.status_code == 422
     assert int(answer.json()["detail"].split()[0]) < 30
@@ -199,7 +199,7 @@ async def test_of_very_many_mistakes_a_few_are_told(http: httpx.AsyncClient, bod
     ["state=' or 1=1 --", "name=%00", "owner=%00", "queue='; drop table holdfast.task; --", "cursor=1", "limit=0",
      "limit=201", "limit=x", "actor=root", "outcome=%27", "live=2", "tag=%00", "lifecycle=" + "x" * 201, "tag={a,b}"],
 )  # fmt: skip
-async def test_filters_are_values_and_nothing_else(http: httpx.AsyncClient, store: Store, query: str) -> None:
+async def test_filters_are_values_and_nothing_else(http: httpx2.AsyncClient, store: Store, query: str) -> None:
     await submit(store)
     answer = await http.get(f"/api/v1/tasks?{query}")
     assert answer.status_code in (200, 422), answer.text
@@ -207,13 +207,13 @@ async def test_filters_are_values_and_nothing_else(http: httpx.AsyncClient, stor
         assert answer.json()["items"] == []
 
 
-async def test_ids_that_are_none_are_422_and_unknown_ones_404(http: httpx.AsyncClient) -> None:
+async def test_ids_that_are_none_are_422_and_unknown_ones_404(http: httpx2.AsyncClient) -> None:
     assert (await http.get("/api/v1/tasks/1")).status_code == 422
     missing = await http.get(f"/api/v1/tasks/{UUID(int=0)}")
     assert (missing.status_code, missing.json()["code"]) == (404, "task-not-found")
 
 
-async def test_metrics_count_what_happens(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_metrics_count_what_happens(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     for _ in range(3):
         await submit(store)
     lease = await take_one(store)
@@ -244,7 +244,7 @@ async def test_metrics_count_what_happens(http: httpx.AsyncClient, store: Store,
     assert answered(last, "/api/v1/tasks/{task_id}") == answered(before, "/api/v1/tasks/{task_id}") + 1
 
 
-async def test_a_count_is_the_same_once_it_is_summed_up(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_count_is_the_same_once_it_is_summed_up(http: httpx2.AsyncClient, store: Store) -> None:
     await submit(store)
     lease = await take_one(store)
     await store.finish(lease, Done())
@@ -259,14 +259,14 @@ def answered(counted: dict[str, float], route: str, status: int = 200) -> float:
     return counted.get(f'holdfast_http_requests_total{{method="GET",route="{route}",status="{status}"}}', 0)
 
 
-async def measured(http: httpx.AsyncClient) -> dict[str, float]:
+async def measured(http: httpx2.AsyncClient) -> dict[str, float]:
     answer = await http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     lines: list[Any] = [line.rpartition(" ") for line in answer.text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
 
 
-async def test_the_document_can_be_read_without_a_network(http: httpx.AsyncClient) -> None:
+async def test_the_document_can_be_read_without_a_network(http: httpx2.AsyncClient) -> None:
     page = await http.get("/api/docs")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "//" not in page.text

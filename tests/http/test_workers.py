@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -234,32 +234,32 @@ async def test_a_sleeper_is_told_when_something_falls_due(words: RemoteWorker, s
 # Servers
 
 
-class Flaky(httpx.AsyncBaseTransport):
+class Flaky(httpx2.AsyncBaseTransport):
     """Two servers, of which the one named is away in some way."""
 
     def __init__(self, app: FastAPI, away: str, how: Any) -> None:
-        self.inner = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self.inner = httpx2.ASGITransport(app, raise_app_exceptions=False)
         self.away = away
         self.how = how
         self.asked: list[str] = []
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.asked.append(request.url.host)
         if request.url.host == self.away:
             if isinstance(self.how, int):
-                return httpx.Response(self.how, request=request)
+                return httpx2.Response(self.how, request=request)
             raise self.how("away")
         return await self.inner.handle_async_request(request)
 
 
 def two(app: FastAPI, how: Any) -> tuple[Flaky, RemoteWorker]:
     flaky = Flaky(app, "127.0.0.1", how)
-    server = Server(Settings(api="http://127.0.0.1:1, http://localhost:2"), httpx.AsyncClient(transport=flaky))
+    server = Server(Settings(api="http://127.0.0.1:1, http://localhost:2"), httpx2.AsyncClient(transport=flaky))
     server._turn = 0
     return flaky, RemoteWorker(server)
 
 
-@pytest.mark.parametrize("how", [httpx.ConnectError, httpx.ReadError, 503, 502])
+@pytest.mark.parametrize("how", [httpx2.ConnectError, httpx2.ReadError, 503, 502])
 async def test_when_one_server_is_away_the_next_is_asked(app: FastAPI, store: Store, how: Any) -> None:
     flaky, words = two(app, how)
     await words.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
@@ -270,11 +270,11 @@ async def test_when_one_server_is_away_the_next_is_asked(app: FastAPI, store: St
 
 async def test_a_claim_is_not_sent_again_unless_it_never_arrived(app: FastAPI, store: Store) -> None:
     await submit(store)
-    flaky, words = two(app, httpx.ReadError)
+    flaky, words = two(app, httpx2.ReadError)
     with pytest.raises(ServerUnreachable):
         await taken(words)
     assert flaky.asked == ["127.0.0.1"]
-    flaky, words = two(app, httpx.ConnectError)
+    flaky, words = two(app, httpx2.ConnectError)
     assert len(await taken(words)) == 1
 
 

@@ -12,7 +12,7 @@ from email.utils import format_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.objects.signed_links import S3Signer
@@ -48,7 +48,7 @@ def start_seaweed(folder: Path) -> Started:
     signer = S3Signer(f"{url}/{BUCKET}", "us-east-1", keys["accessKey"], keys["secretKey"])
     for key in ("", "first"):  # a bucket can be made before there is room for an object
         put = signer.presign("PUT", key, now=datetime.now(UTC), lasting=timedelta(minutes=5))
-        wait_for(folder, pid, lambda put=put: httpx.put(put, timeout=2).status_code in (200, 409))  # type: ignore[misc]
+        wait_for(folder, pid, lambda put=put: httpx2.put(put, timeout=2).status_code in (200, 409))  # type: ignore[misc]
     return pid, {
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": keys["accessKey"],
@@ -86,4 +86,4 @@ def make_container(url: str) -> int:
     key = base64.b64decode(ACCOUNT_KEY)
     signature = base64.b64encode(hmac.new(key, text.encode(), hashlib.sha256).digest()).decode()
     headers["Authorization"] = f"SharedKey {ACCOUNT}:{signature}"
-    return httpx.put(f"{url}?restype=container", headers=headers, timeout=2).status_code
+    return httpx2.put(f"{url}?restype=container", headers=headers, timeout=2).status_code

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -192,9 +192,9 @@ class Apart:
         self.url = f"http://127.0.0.1:{port}"
         while True:
             try:
-                httpx.get(f"{self.url}/health")
+                httpx2.get(f"{self.url}/health")
                 return
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 assert self.process.poll() is None
                 threading.Event().wait(0.05)
 
@@ -209,7 +209,7 @@ class Apart:
 
 @pytest.mark.long
 async def test_any_size_needs_the_same_memory_and_a_kill_leaves_no_object(
-    database: Database, folder: Folder, unused_port: int, http: httpx.AsyncClient
+    database: Database, folder: Folder, unused_port: int, http: httpx2.AsyncClient
 ) -> None:
     size, part = 200 << 20, b"x" * (1 << 20)
     apart = Apart(database, folder, unused_port)
@@ -241,7 +241,7 @@ async def test_any_size_needs_the_same_memory_and_a_kill_leaves_no_object(
             yield part
 
         again = await sign("u/killed", 40 << 20)
-        with pytest.raises(httpx.HTTPError):
+        with pytest.raises(httpx2.HTTPError):
             await http.put(again, content=broken(), headers={"Content-Type": "a/b"})
         assert [one.key for one in await folder.keys("u")] == ["u/large", "u/small"]
         apart = Apart(database, folder, unused_port)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import pytest
 from itsdangerous import URLSafeSerializer
 
@@ -49,12 +49,12 @@ def harness(folder: Folder, store: Store, server: str) -> Harness:
     return Harness(folder, store, server)
 
 
-async def send(http: httpx.AsyncClient, link: Upload, body: Any = BODY, **headers: str) -> httpx.Response:
+async def send(http: httpx2.AsyncClient, link: Upload, body: Any = BODY, **headers: str) -> httpx2.Response:
     extra = {name.replace("_", "-"): value for name, value in headers.items()}
     return await http.request(link.method, link.url, content=body, headers=link.headers | extra)
 
 
-def problem(answer: httpx.Response) -> tuple[int, str]:
+def problem(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
@@ -63,7 +63,7 @@ def left(folder: Folder) -> list[Path]:
     return [path for path in folder.folder.rglob("*") if path.is_file() and path.parent.name == ".incoming"]
 
 
-async def test_what_was_promised_is_taken_and_given_back(harness: Harness, http: httpx.AsyncClient) -> None:
+async def test_what_was_promised_is_taken_and_given_back(harness: Harness, http: httpx2.AsyncClient) -> None:
     link = await harness.upload(sha256=SHA256)
     answer = await send(http, link)
     assert (answer.status_code, answer.json()) == (200, {"bytes": len(BODY), "sha256": SHA256})
@@ -75,21 +75,21 @@ async def test_what_was_promised_is_taken_and_given_back(harness: Harness, http:
     )
 
 
-async def test_who_has_the_link_needs_no_key(harness: Harness, http: httpx.AsyncClient, store: Store) -> None:
+async def test_who_has_the_link_needs_no_key(harness: Harness, http: httpx2.AsyncClient, store: Store) -> None:
     await store.keys.make("ada", ["user"])
     assert (await send(http, await harness.upload())).status_code == 200
     assert (await http.get(await harness.download())).content == BODY
 
 
 async def test_a_name_that_the_server_does_not_go_by_is_refused_here_too(
-    harness: Harness, http: httpx.AsyncClient
+    harness: Harness, http: httpx2.AsyncClient
 ) -> None:
     link = await harness.upload()
     assert problem(await send(http, link, host="evil.example")) == (403, "host-refused")
     assert problem(await send(http, link, origin="https://evil.example")) == (403, "origin-refused")
 
 
-async def test_a_link_is_good_up_to_its_last_moment(harness: Harness, http: httpx.AsyncClient, clock: Clock) -> None:
+async def test_a_link_is_good_up_to_its_last_moment(harness: Harness, http: httpx2.AsyncClient, clock: Clock) -> None:
     link, other, out = await harness.upload(), await harness.upload(), await harness.download()
     clock.advance(minutes=15)
     assert (await send(http, link)).status_code == 200
@@ -102,7 +102,7 @@ async def test_a_link_is_good_up_to_its_last_moment(harness: Harness, http: http
     assert problem(await http.get(out)) == (403, "url-refused")
 
 
-async def test_a_forged_link_is_refused(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+async def test_a_forged_link_is_refused(harness: Harness, http: httpx2.AsyncClient, folder: Folder) -> None:
     link = await harness.upload()
     address, _, token = link.url.rpartition("/")
     payload, _, signature = token.rpartition(".")
@@ -124,7 +124,7 @@ async def test_a_forged_link_is_refused(harness: Harness, http: httpx.AsyncClien
     assert (await send(http, link)).status_code == 200
 
 
-async def test_a_link_works_once(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+async def test_a_link_works_once(harness: Harness, http: httpx2.AsyncClient, folder: Folder) -> None:
     link = await harness.upload()
     assert (await send(http, link)).status_code == 200
     again = await send(http, link, b"x,y\n1,2\n")
@@ -136,7 +136,7 @@ async def test_a_link_works_once(harness: Harness, http: httpx.AsyncClient, fold
 
 
 async def test_that_a_link_was_used_outlives_the_server(
-    harness: Harness, http: httpx.AsyncClient, folder: Folder
+    harness: Harness, http: httpx2.AsyncClient, folder: Folder
 ) -> None:
     link = await harness.upload()
     assert (await send(http, link)).status_code == 200
@@ -146,7 +146,7 @@ async def test_that_a_link_was_used_outlives_the_server(
     assert problem(await send(http, link)) == (403, "url-refused")
 
 
-async def test_a_link_is_for_one_direction(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+async def test_a_link_is_for_one_direction(harness: Harness, http: httpx2.AsyncClient, folder: Folder) -> None:
     link, out = await harness.upload(), await harness.download()
     assert problem(await send(http, Upload(out, "PUT", link.headers, link.expires_at))) == (403, "url-refused")
     assert problem(await http.get(link.url)) == (403, "url-refused")
@@ -168,7 +168,7 @@ async def chunks(body: bytes, size: int = 3) -> AsyncIterator[bytes]:
     ],
 )
 async def test_what_was_not_promised_is_refused_and_may_be_sent_right(
-    harness: Harness, http: httpx.AsyncClient, folder: Folder, promise: dict[str, Any], wrong: bytes,
+    harness: Harness, http: httpx2.AsyncClient, folder: Folder, promise: dict[str, Any], wrong: bytes,
     refused: tuple[int, str], right: bytes,
 ) -> None:  # fmt: skip
     link = await harness.upload(**promise)
@@ -179,7 +179,7 @@ async def test_what_was_not_promised_is_refused_and_may_be_sent_right(
 
 
 async def test_who_sends_much_too_much_still_hears_why(
-    harness: Harness, http: httpx.AsyncClient, folder: Folder
+    harness: Harness, http: httpx2.AsyncClient, folder: Folder
 ) -> None:
     link, much = await harness.upload(), b"x" * (40 << 20)
     for body in (much, chunks(much, 1 << 20)):
@@ -187,7 +187,7 @@ async def test_who_sends_much_too_much_still_hears_why(
     assert left(folder) == []
 
 
-async def test_another_type_is_refused(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+async def test_another_type_is_refused(harness: Harness, http: httpx2.AsyncClient, folder: Folder) -> None:
     link = await harness.upload()
     for given in ("text/html", "text/csv; charset=utf-8", "", "TEXT/CSVX"):
         assert problem(await send(http, link, Content_Type=given)) == (415, "upload-type-wrong")
@@ -195,7 +195,7 @@ async def test_another_type_is_refused(harness: Harness, http: httpx.AsyncClient
     assert (await send(http, link)).status_code == 200
 
 
-async def test_an_empty_file_is_a_file(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+async def test_an_empty_file_is_a_file(harness: Harness, http: httpx2.AsyncClient, folder: Folder) -> None:
     link = await harness.upload(size=0)
     assert (await send(http, link, b"")).json() == {"bytes": 0, "sha256": hashlib.sha256().hexdigest()}
     assert problem(await send(http, link, b"")) == (403, "url-refused")
@@ -212,7 +212,7 @@ async def test_too_much_is_refused_before_it_is_sent(harness: Harness) -> None:
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
-    harness: Harness, http: httpx.AsyncClient, folder: Folder
+    harness: Harness, http: httpx2.AsyncClient, folder: Folder
 ) -> None:
     size = 5 << 20
     link = await harness.upload(size=size, most_bytes=size)
@@ -233,7 +233,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
 
 
 async def test_of_two_at_once_by_one_link_one_wins_and_is_whole(
-    harness: Harness, http: httpx.AsyncClient, folder: Folder
+    harness: Harness, http: httpx2.AsyncClient, folder: Folder
 ) -> None:
     size = 3 << 20
     for round_number in range(5):
@@ -248,7 +248,7 @@ async def test_of_two_at_once_by_one_link_one_wins_and_is_whole(
     assert left(folder) == []
 
 
-async def test_what_is_fetched_cannot_act_as_a_page_of_ours(harness: Harness, http: httpx.AsyncClient) -> None:
+async def test_what_is_fetched_cannot_act_as_a_page_of_ours(harness: Harness, http: httpx2.AsyncClient) -> None:
     body = b"<h1 style='color: red'>hi</h1><svg></svg><script>alert(1)</script>"
     assert (await send(http, await harness.upload(content_type="text/html", size=len(body)), body)).status_code == 200
     url = await harness.download(content_type="text/html", filename="report.html")
@@ -261,17 +261,17 @@ async def test_what_is_fetched_cannot_act_as_a_page_of_ours(harness: Harness, ht
         assert answer.headers["content-length"] == str(len(body))
 
 
-async def test_a_part_can_be_fetched(harness: Harness, http: httpx.AsyncClient) -> None:
+async def test_a_part_can_be_fetched(harness: Harness, http: httpx2.AsyncClient) -> None:
     await send(http, await harness.upload())
     part = await http.get(await harness.download(), headers={"Range": "bytes=2-4"})
     assert (part.status_code, part.content) == (206, BODY[2:5])
 
 
-async def test_what_is_gone_is_missing(harness: Harness, http: httpx.AsyncClient) -> None:
+async def test_what_is_gone_is_missing(harness: Harness, http: httpx2.AsyncClient) -> None:
     assert problem(await http.get(await harness.download())) == (404, "object-missing")
 
 
-async def test_files_are_for_their_owner_only(harness: Harness, http: httpx.AsyncClient, folder: Folder) -> None:
+async def test_files_are_for_their_owner_only(harness: Harness, http: httpx2.AsyncClient, folder: Folder) -> None:
     assert (await send(http, await harness.upload())).status_code == 200
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder.folder, *folder.folder.rglob("*"))}
     assert {path: mode for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}

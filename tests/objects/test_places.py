@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.errors import ObjectMissing, RequestInvalid, UploadTooLarge
@@ -39,7 +39,7 @@ class Place:
         upload, lasting = UploadSpec(key, **fields), timedelta(minutes=5)
         return await self.objects.sign_upload(upload, now=self.now, lasting=lasting, server=self.server)
 
-    async def send(self, http: httpx.AsyncClient, key: str, body: bytes = BODY, **promise: Any) -> httpx.Response:
+    async def send(self, http: httpx2.AsyncClient, key: str, body: bytes = BODY, **promise: Any) -> httpx2.Response:
         link = await self.upload(key, body, **promise)
         return await http.request(link.method, link.url, content=body, headers=link.headers)
 
@@ -65,7 +65,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pl
     return Place(request.param, own, "http://unused", datetime.now(UTC))
 
 
-async def test_what_a_client_sends_is_there(place: Place, http: httpx.AsyncClient) -> None:
+async def test_what_a_client_sends_is_there(place: Place, http: httpx2.AsyncClient) -> None:
     assert await place.objects.find("users/ada/in/a b+ü.csv") is None
     answer = await place.send(http, "users/ada/in/a b+ü.csv")
     assert answer.status_code in (200, 201), answer.text
@@ -73,7 +73,7 @@ async def test_what_a_client_sends_is_there(place: Place, http: httpx.AsyncClien
     assert await place.objects.sha256("users/ada/in/a b+ü.csv") == hashlib.sha256(BODY).hexdigest()
 
 
-async def test_a_copy_is_a_snapshot(place: Place, http: httpx.AsyncClient) -> None:
+async def test_a_copy_is_a_snapshot(place: Place, http: httpx2.AsyncClient) -> None:
     await place.send(http, "users/ada/in/a")
     await place.objects.copy("users/ada/in/a", "users/ada/frozen/a")
     assert (await place.send(http, "users/ada/in/a", b"else")).is_success
@@ -125,7 +125,7 @@ async def test_a_missing_object_is_reported_as_missing(place: Place, tmp_path: P
     assert await objects.keys("a") == []
 
 
-async def test_a_client_fetches_by_a_link(place: Place, tmp_path: Path, http: httpx.AsyncClient) -> None:
+async def test_a_client_fetches_by_a_link(place: Place, tmp_path: Path, http: httpx2.AsyncClient) -> None:
     (tmp_path / "given").write_bytes(BODY)
     await place.objects.put("a/b.csv", tmp_path / "given", content_type="text/csv")
     link = await place.objects.sign_download(

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.errors import ObjectsUnreachable, SettingInvalid
@@ -36,34 +36,34 @@ async def link_of(s3: Objects, now: datetime | None = None, **promise: Any) -> U
     )
 
 
-async def send(http: httpx.AsyncClient, link: Upload, body: bytes = BODY) -> int:
+async def send(http: httpx2.AsyncClient, link: Upload, body: bytes = BODY) -> int:
     return (await http.put(link.url, content=body, headers=link.headers)).status_code
 
 
-async def test_another_length_is_refused(s3: Objects, http: httpx.AsyncClient) -> None:
+async def test_another_length_is_refused(s3: Objects, http: httpx2.AsyncClient) -> None:
     link = await link_of(s3)
     assert [await send(http, link, body) for body in (BODY + b"3", BODY[:-1], b"")] == [403, 403, 403]
     assert await s3.find("in/a.csv") is None
     assert await send(http, link) == 200
 
 
-async def test_a_length_that_was_not_promised_is_not_bound(s3: Objects, http: httpx.AsyncClient) -> None:
+async def test_a_length_that_was_not_promised_is_not_bound(s3: Objects, http: httpx2.AsyncClient) -> None:
     assert await send(http, await link_of(s3, size=None), BODY * 3) == 200
 
 
-async def test_another_type_is_refused(s3: Objects, http: httpx.AsyncClient) -> None:
+async def test_another_type_is_refused(s3: Objects, http: httpx2.AsyncClient) -> None:
     link = await link_of(s3)
     assert await send(http, replace(link, headers={"Content-Type": "text/html"})) == 403
     assert await send(http, link) == 200
 
 
-async def test_an_old_link_is_refused(s3: Objects, http: httpx.AsyncClient) -> None:
+async def test_an_old_link_is_refused(s3: Objects, http: httpx2.AsyncClient) -> None:
     link = await link_of(s3, now=datetime.now(UTC) - timedelta(minutes=16))
     assert await send(http, link) == 403
     assert link.expires_at < datetime.now(UTC)
 
 
-async def test_a_changed_link_is_refused(s3: Objects, http: httpx.AsyncClient) -> None:
+async def test_a_changed_link_is_refused(s3: Objects, http: httpx2.AsyncClient) -> None:
     link = await link_of(s3)
     changed = [
         link.url.replace("a.csv", "b.csv"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
-import httpx
+import httpx2
 import pytest
 import typer
 from typer.core import TyperArgument, TyperGroup
@@ -143,7 +143,7 @@ def http_now(_: Database) -> Items:
 @pytest.mark.parametrize(("old", "new"), HIDDEN.items())
 async def test_a_path_that_is_not_documented_any_more_still_answers(old: str, new: str, database: Database) -> None:
     app = make_app(database.bridge(), database="", objects=Folder(Path("unopened")))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
         statuses = [(await client.request(*line.replace("{}", "x").split())).status_code for line in (old, new)]
     assert statuses[0] == statuses[1] not in {404, 405}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
-import httpx
+import httpx2
 import pytest
 
 from holdfast.testing.providers import aws as standin
@@ -115,8 +115,8 @@ def test_the_jobs_ever_begun_outlive_a_restart_and_moto_does_not(amazon: Amazon,
     uri = amazon.record("s3://calls/kept.wav")
     begin(transcribe, "kept", uri)
     amazon.server.stop()
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(amazon.url, trust_env=False)
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(amazon.url, trust_env=False)
     amazon.server.start()
     assert look(transcribe, "kept")["TranscriptionJobStatus"] == "QUEUED"
     amazon.stop()

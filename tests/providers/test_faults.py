@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -60,28 +60,28 @@ def server(faults: Faults) -> Iterator[Server]:
 
 
 @pytest.fixture
-def http(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+def http(server: Server) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, trust_env=False, timeout=10) as client:
         yield client
 
 
-def test_what_no_rule_names_goes_through(http: httpx.Client, faults: Faults) -> None:
+def test_what_no_rule_names_goes_through(http: httpx2.Client, faults: Faults) -> None:
     faults.add("POST", "/other", lost_answer())
     assert http.post("/jobs", content=b"x").json() == {"done": 1, "sent": "x"}
     assert http.get("/other").status_code == 200
 
 
-def test_a_lost_answer_is_work_that_was_done(http: httpx.Client, faults: Faults, counter: Counter) -> None:
+def test_a_lost_answer_is_work_that_was_done(http: httpx2.Client, faults: Faults, counter: Counter) -> None:
     faults.add("POST", "/jobs$", lost_answer())
-    with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+    with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError)):
         http.post("/jobs", content=b"x" * 100_000)
     assert counter.done == 1
     assert http.post("/jobs").json()["done"] == 2
 
 
-def test_a_dropped_request_is_work_that_was_not_done(http: httpx.Client, faults: Faults, counter: Counter) -> None:
+def test_a_dropped_request_is_work_that_was_not_done(http: httpx2.Client, faults: Faults, counter: Counter) -> None:
     faults.add("POST", "/jobs$", dropped())
-    with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)):
+    with pytest.raises((httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)):
         http.post("/jobs")
     assert counter.done == 0
 
@@ -89,21 +89,21 @@ def test_a_dropped_request_is_work_that_was_not_done(http: httpx.Client, faults:
 @pytest.mark.parametrize(
     ("fault", "error", "timeout"),
     [
-        (truncated(), httpx.RemoteProtocolError, 30),
-        (drip(60), httpx.ReadTimeout, 3),
-        (delay(60), httpx.ReadTimeout, 3),
+        (truncated(), httpx2.RemoteProtocolError, 30),
+        (drip(60), httpx2.ReadTimeout, 3),
+        (delay(60), httpx2.ReadTimeout, 3),
     ],
 )
 def test_an_answer_can_come_in_part_or_too_late(
-    http: httpx.Client, faults: Faults, counter: Counter, fault: Fault, error: type[Exception], timeout: float
+    http: httpx2.Client, faults: Faults, counter: Counter, fault: Fault, error: type[Exception], timeout: float
 ) -> None:
     faults.add("GET", "/jobs", fault)
     with pytest.raises(error):
-        http.get("/jobs", timeout=httpx.Timeout(60, read=timeout))
+        http.get("/jobs", timeout=httpx2.Timeout(60, read=timeout))
     assert counter.done == 1
 
 
-def test_an_answer_can_be_made_up(http: httpx.Client, faults: Faults, counter: Counter) -> None:
+def test_an_answer_can_be_made_up(http: httpx2.Client, faults: Faults, counter: Counter) -> None:
     faults.add("GET", "/jobs", status(429, {"Retry-After": "7"}, {"error": {"code": "slow_down"}}))
     faults.add("GET", "/jobs", html(), nth=2)
     first, second = http.get("/jobs"), http.get("/jobs")
@@ -112,7 +112,7 @@ def test_an_answer_can_be_made_up(http: httpx.Client, faults: Faults, counter: C
     assert counter.done == 0
 
 
-def test_an_answer_can_be_changed(http: httpx.Client, faults: Faults) -> None:
+def test_an_answer_can_be_changed(http: httpx2.Client, faults: Faults) -> None:
     def as_text(said: Any) -> Any:
         return {"done": str(said["done"])}
 
@@ -125,7 +125,7 @@ def test_an_answer_can_be_changed(http: httpx.Client, faults: Faults) -> None:
         assert json.loads(gzip.decompress(b"".join(answer.iter_raw())))["done"] == 3
 
 
-def test_a_rule_meets_the_requests_that_it_counts(http: httpx.Client, faults: Faults) -> None:
+def test_a_rule_meets_the_requests_that_it_counts(http: httpx2.Client, faults: Faults) -> None:
     faults.add("*", "/jobs", status(503), nth=2, times=2)
     faults.add("*", "/jobs", status(500), nth=5, times=None)
     http.get("/elsewhere")
@@ -134,7 +134,7 @@ def test_a_rule_meets_the_requests_that_it_counts(http: httpx.Client, faults: Fa
     assert http.get("/jobs").status_code == 200
 
 
-def test_a_rule_can_ask_for_a_header(http: httpx.Client, faults: Faults) -> None:
+def test_a_rule_can_ask_for_a_header(http: httpx2.Client, faults: Faults) -> None:
     faults.add("POST", "^/$", status(400), headers={"X-Amz-Target": r"\.StartTranscriptionJob$"}, times=None)
     assert http.post("/", headers={"X-Amz-Target": "Transcribe.GetTranscriptionJob"}).status_code == 200
     assert http.post("/", headers={"X-Amz-Target": "Transcribe.StartTranscriptionJob"}).status_code == 400
@@ -144,9 +144,9 @@ def test_a_rule_can_ask_for_a_header(http: httpx.Client, faults: Faults) -> None
     ]
 
 
-def test_the_ledger_outlives_the_server(http: httpx.Client, faults: Faults, counter: Counter) -> None:
+def test_the_ledger_outlives_the_server(http: httpx2.Client, faults: Faults, counter: Counter) -> None:
     faults.add("POST", "/jobs$", lost_answer())
-    with pytest.raises(httpx.TransportError):
+    with pytest.raises(httpx2.TransportError):
         http.post("/jobs?limit=1")
     http.get("/other")
     later = Faults(counter, ledger=faults.ledger)
@@ -157,7 +157,7 @@ def test_the_ledger_outlives_the_server(http: httpx.Client, faults: Faults, coun
     assert len(later.requests("GET", "/oth")) == 1
 
 
-def test_a_server_in_another_process_is_told_over_http(http: httpx.Client) -> None:
+def test_a_server_in_another_process_is_told_over_http(http: httpx2.Client) -> None:
     rule = {"method": "GET", "path": "/jobs", "fault": {"kind": "status", "status": 503, "body": {}}, "times": 2}
     assert http.post("/_faults", json=[rule]).status_code == 200
     assert http.get("/jobs").status_code == 503
@@ -168,18 +168,18 @@ def test_a_server_in_another_process_is_told_over_http(http: httpx.Client) -> No
 
 
 def test_a_server_starts_again_on_its_port(server: Server, counter: Counter) -> None:
-    httpx.get(f"{server.url}/jobs")
+    httpx2.get(f"{server.url}/jobs")
     server.stop()
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{server.url}/jobs")
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{server.url}/jobs")
     server.start()
-    assert httpx.get(f"{server.url}/jobs").json()["done"] == 2
+    assert httpx2.get(f"{server.url}/jobs").json()["done"] == 2
 
 
 def test_faults_can_stand_before_a_real_server(counter: Counter) -> None:
     with Server(counter) as real, Server(faults := Faults(Forward(real.url))) as front:
         faults.add("POST", "/jobs", lost_answer(), nth=2)
-        assert httpx.post(f"{front.url}/jobs?a=b", content=b"x").json() == {"done": 1, "sent": "x"}
-        with pytest.raises(httpx.TransportError):
-            httpx.post(f"{front.url}/jobs")
+        assert httpx2.post(f"{front.url}/jobs?a=b", content=b"x").json() == {"done": 1, "sent": "x"}
+        with pytest.raises(httpx2.TransportError):
+            httpx2.post(f"{front.url}/jobs")
         assert counter.done == 2

@@ -176,7 +176,7 @@ def test_the_command_is_instant_where_the_weights_are(capsys: pytest.CaptureFixt
 
 def test_the_models_are_told_of_without_loading_them() -> None:
     script = "import sys; from holdfast.apps.providers.local.provider import Local; Local().missing('completion');"
-    script += "print([name for name in ('numpy', 'moonshine_voice', 'xllamacpp', 'httpx') if name in sys.modules])"
+    script += "print([name for name in ('numpy', 'moonshine_voice', 'xllamacpp', 'httpx2') if name in sys.modules])"
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import openai
 import pytest
 
@@ -162,17 +162,17 @@ def test_work_can_go_on_by_the_clock(client: openai.OpenAI, place: Place) -> Non
 def test_a_process_that_is_killed_forgets_nothing(tmp_path: Path) -> None:
     process = ServerProcess("openai", tmp_path / "openai").start()
     try:
-        httpx.post(f"{process.url}/_script", json={"polls": 2})
+        httpx2.post(f"{process.url}/_script", json={"polls": 2})
         with openai.OpenAI(base_url=f"{process.url}/v1", api_key="sk-right", max_retries=0) as client:
             batch = begun(client, "one", holdfast_job="t-1")
             assert [client.batches.retrieve(batch.id).status for _ in range(3)][-1] == "in_progress"
         process.kill()
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{process.url}/_ledger")
+        with pytest.raises(httpx2.ConnectError):
+            httpx2.get(f"{process.url}/_ledger")
         process.start()
         with openai.OpenAI(base_url=f"{process.url}/v1", api_key="sk-right", max_retries=0) as client:
             assert [client.batches.retrieve(batch.id).status for _ in range(2)] == ["in_progress", "finalizing"]
-        assert [one["id"] for one in httpx.get(f"{process.url}/_ledger").json()] == [batch.id]
-        assert len(httpx.get(f"{process.url}/_faults/requests").json()) == 8
+        assert [one["id"] for one in httpx2.get(f"{process.url}/_ledger").json()] == [batch.id]
+        assert len(httpx2.get(f"{process.url}/_faults/requests").json()) == 8
     finally:
         process.kill()

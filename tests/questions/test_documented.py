@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from standardwebhooks.webhooks import Webhook
 
@@ -39,6 +39,6 @@ async def test_the_receiver_that_verifies(monkeypatch: pytest.MonkeyPatch, capsy
         "webhook-id": "msg_1", "webhook-timestamp": str(int(now.timestamp())),
         "webhook-signature": Webhook(secret).sign("msg_1", now, body),
     }  # fmt: skip
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://here") as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(names["app"]), base_url="http://here") as http:
         statuses = [(await http.post("/hook", content=one, headers=headers)).status_code for one in (body, body, "{}")]
     assert (statuses, capsys.readouterr().out) == ([200, 200, 400], "task.completed 1\n")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -26,7 +26,7 @@ def app(database: Database, tmp_path: Path) -> FastAPI:
 
 
 @pytest.fixture
-async def http(app: FastAPI, store: Store) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: FastAPI, store: Store) -> AsyncIterator[httpx2.AsyncClient]:
     """Somebody without a key, at a server that asks for one."""
     await store.keys.make("somebody", ["operator"])
     async with client(app) as http:
@@ -40,7 +40,7 @@ async def asleep(store: Store, **options: str) -> tuple[UUID, str]:
     return lease.task_id, f"/answers/{question.secret}"
 
 
-async def test_whoever_has_the_link_answers_once(http: httpx.AsyncClient, store: Store) -> None:
+async def test_whoever_has_the_link_answers_once(http: httpx2.AsyncClient, store: Store) -> None:
     task, link = await asleep(store)
     for _ in range(2):
         seen = await http.get(link)
@@ -60,7 +60,7 @@ async def test_whoever_has_the_link_answers_once(http: httpx.AsyncClient, store:
     assert (await http.get(link)).json()["state"] == "answered"
 
 
-async def test_the_page_asks_and_its_form_answers(http: httpx.AsyncClient, store: Store) -> None:
+async def test_the_page_asks_and_its_form_answers(http: httpx2.AsyncClient, store: Store) -> None:
     lease, _ = await asked(store)
     bold = await store.ask(lease, "bold", "<b>&\"'Bold?</b>", DAY)
     assert bold.secret
@@ -86,7 +86,7 @@ async def test_the_page_asks_and_its_form_answers(http: httpx.AsyncClient, store
     assert (twice.status_code, "answered before" in twice.text) == (409, True)
 
 
-async def test_what_is_no_answer_is_refused_and_answers_nothing(http: httpx.AsyncClient, store: Store) -> None:
+async def test_what_is_no_answer_is_refused_and_answers_nothing(http: httpx2.AsyncClient, store: Store) -> None:
     task, link = await asleep(store)
     for content, headers in (
         (b"", {}), (b"not JSON", {}), (b"[" * 5000, {}), (b"approved=maybe", FORM), (b"note=x", FORM),
@@ -104,7 +104,7 @@ async def test_what_is_no_answer_is_refused_and_answers_nothing(http: httpx.Asyn
     assert await store.steps(task) == []
 
 
-async def test_late_and_gone_are_gone(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_late_and_gone_are_gone(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     task, link = await asleep(store)
     other, cancelled = await asleep(store)
     await store.cancel(other)
@@ -149,7 +149,7 @@ async def test_owners_see_and_answer_their_own(app: FastAPI, store: Store) -> No
     assert told_by == [{"by": "ada"}]
 
 
-async def test_a_long_list_goes_on(http: httpx.AsyncClient, app: FastAPI, store: Store) -> None:
+async def test_a_long_list_goes_on(http: httpx2.AsyncClient, app: FastAPI, store: Store) -> None:
     made = [(await asleep(store))[0] for _ in range(3)]
     async with client(app, (await store.keys.make("root", ["operator"])).secret) as root:
         first = (await root.get("/api/v1/questions?limit=2")).json()
@@ -158,7 +158,7 @@ async def test_a_long_list_goes_on(http: httpx.AsyncClient, app: FastAPI, store:
     assert rest["next"] is None
 
 
-async def test_json_is_read_as_such_whatever_it_is_called(http: httpx.AsyncClient, store: Store) -> None:
+async def test_json_is_read_as_such_whatever_it_is_called(http: httpx2.AsyncClient, store: Store) -> None:
     _, link = await asleep(store)
     form = {"Content-Type": FORM["Content-Type"]}
     sent = await http.post(link, content=b'{"approved": true, "note": null}', headers=form)

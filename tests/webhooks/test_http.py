@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -24,14 +24,14 @@ def app(database: Database, tmp_path: Path) -> FastAPI:
 
 
 @pytest.fixture
-async def http(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx2.AsyncClient]:
     monkeypatch.setenv("HOLDFAST_FETCH_ALLOW", "127.0.0.1/32")
     async with client(app) as http:
         yield http
 
 
 async def test_a_webhook_is_added_tried_and_removed(
-    http: httpx.AsyncClient, receiver: Receiver, server: Deliverer
+    http: httpx2.AsyncClient, receiver: Receiver, server: Deliverer
 ) -> None:
     made = await http.post(HOOKS, json={"url": receiver.url(), "name": "mine", "on": ["completed"]})
     assert made.status_code == 201
@@ -67,6 +67,6 @@ async def test_a_webhook_is_added_tried_and_removed(
     [{}, {"url": "ftp://x"}, {"url": "http://10.0.0.1/"}, {"url": "http://[::1]/"}, {"url": "https://x", "on": []},
      {"url": "http://127.0.0.1/", "on": ["ended"]}, {"url": "http://127.0.0.1/", "more": 1}],
 )  # fmt: skip
-async def test_what_is_no_webhook_is_refused(http: httpx.AsyncClient, wrong: dict[str, object]) -> None:
+async def test_what_is_no_webhook_is_refused(http: httpx2.AsyncClient, wrong: dict[str, object]) -> None:
     assert (await http.post(HOOKS, json=wrong)).status_code == 422
     assert (await http.get(HOOKS)).json() == {"items": []}

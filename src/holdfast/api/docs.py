@@ -1,10 +1,10 @@
 """`/api/openapi.json` and `/api/docs`: what the server can do, to read and to try, for whoever has a key.
 
-Script and style come with a package; nothing is fetched. A browser sends no key, so the page is for a server without.
+Script and style are Swagger UI's, in swagger_ui/; nothing is fetched. A browser sends no key, so the page is for a
+server without.
 """
 
 import secrets
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any, Literal
@@ -71,7 +71,7 @@ def routes() -> APIRouter:
         route_class=Guarded,
         dependencies=[needs("user", "worker", "operator")],
     )
-    folder = Path(str(files("fastapi_offline") / "static"))
+    folder = Path(__file__).with_name("swagger_ui")
 
     @router.get("/openapi.json")
     async def document(request: Request) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def configure_logs(level: int = logging.INFO) -> None:
     handler.setFormatter(ForPeople() if sys.stderr.isatty() else ForMachines())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # its start and stop are told by us
-    for name in ("watchfiles", "httpx", "botocore", "aiobotocore"):  # each says more than is of use here
+    for name in ("watchfiles", "httpx", "httpx2", "botocore", "aiobotocore"):  # each says more than is of use here
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -6,7 +6,7 @@ import ssl
 
 @functools.cache
 def certificates() -> ssl.SSLContext:
-    """Those of certifi, or what SSL_CERT_FILE names. Read once, as that takes some 40 ms."""
-    import httpx  # takes its time, and most processes ask nobody
+    """Those that this system trusts, or what SSL_CERT_FILE names. Read once, as that takes a while."""
+    import httpx2  # takes its time, and most processes ask nobody
 
-    return httpx.create_ssl_context()
+    return httpx2.create_ssl_context()

@@ -16,7 +16,7 @@ from holdfast.remote.http_errors import refusal
 from holdfast.settings import vendor_variable
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 DEFAULT_SERVER = "https://api.openai.com/v1"
 
@@ -42,21 +42,21 @@ class ModelServer:
             )
         return cls(url, key)
 
-    def client(self, silence_most: timedelta) -> "httpx.AsyncClient":
+    def client(self, silence_most: timedelta) -> "httpx2.AsyncClient":
         """What to ask it with; whoever asks often keeps it open."""
-        import httpx  # takes its time, and most processes ask nobody
+        import httpx2  # takes its time, and most processes ask nobody
 
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return httpx.AsyncClient(headers=headers, timeout=silence_most.total_seconds(), verify=certificates())
+        return httpx2.AsyncClient(headers=headers, timeout=silence_most.total_seconds(), verify=certificates())
 
-    async def ask(self, http: "httpx.AsyncClient", path: str, asked: Mapping[str, Any], *, budget: str) -> Any:
+    async def ask(self, http: "httpx2.AsyncClient", path: str, asked: Mapping[str, Any], *, budget: str) -> Any:
         """The JSON of a good answer. Raises RateLimited (and lets all wait who share the budget) or another Failure."""
-        import httpx
+        import httpx2
 
         await spend(budget)
         try:
             answer = await http.post(f"{self.url}/{path}", json=asked)
-        except httpx.RequestError as error:
+        except httpx2.RequestError as error:
             raise Transient(f"{self.url} does not answer: {type(error).__name__}.") from error
         if answer.status_code != 200:
             raise refusal(

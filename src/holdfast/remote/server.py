@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import httpx
+import httpx2
 
 from holdfast import errors
 from holdfast.backoff import SYSTEM, backoff
@@ -36,7 +36,7 @@ connect_within_seconds = 5.0
 connections_kept_seconds = 2.0  # a server gives idle ones up after 5; whoever sends at that moment gets no answer
 
 AWAY = (502, 503, 504)
-NEVER_ARRIVED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+NEVER_ARRIVED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 BY_CODE = {
     kind.http_code: kind
@@ -48,7 +48,7 @@ BY_CODE = {
 class Server:
     """A server that is there, or one of several, for as long as the block lasts."""
 
-    def __init__(self, settings: Settings, http: httpx.AsyncClient, *, first: str | None = None) -> None:
+    def __init__(self, settings: Settings, http: httpx2.AsyncClient, *, first: str | None = None) -> None:
         self._addresses = settings.servers
         self._http = http
         if first in self._addresses:
@@ -104,10 +104,10 @@ class Server:
                     f"{self.address}{path}",
                     content=content,
                     headers={"Content-Type": "application/json", **(headers or {})},
-                    timeout=httpx.Timeout(within.total_seconds(), connect=connect_within_seconds),
+                    timeout=httpx2.Timeout(within.total_seconds(), connect=connect_within_seconds),
                     extensions={"trace": guard},
                 )
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 self._pass_on(turn)
                 if call == most or not (repeatable or isinstance(error, NEVER_ARRIVED)):
                     raise self.unreachable(error) from error
@@ -136,7 +136,7 @@ class Server:
         turn = self._turn
         try:
             answer = await self._http.request(link["method"], link["url"], content=body, headers=headers)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             self._pass_on(turn)
             raise self.unreachable(error) from error
         checked(answer, otherwise=errors.UrlRefused)
@@ -151,7 +151,7 @@ class Server:
                     await answer.aread()
                     checked(answer, otherwise=ObjectMissing if answer.status_code == 404 else errors.UrlRefused)
                 yield answer.aiter_bytes(at_once)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             self._pass_on(turn)
             raise self.unreachable(error) from error
 
@@ -170,17 +170,17 @@ async def calling(settings: Settings, *, first: str | None = None) -> AsyncItera
     """
     key = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
 
-    own = {place_of(httpx.URL(address)) for address in settings.servers}
+    own = {place_of(httpx2.URL(address)) for address in settings.servers}
 
-    async def show_key(request: httpx.Request) -> None:
+    async def show_key(request: httpx2.Request) -> None:
         if place_of(request.url) in own:
             request.headers.update(key)
 
-    async with httpx.AsyncClient(
+    async with httpx2.AsyncClient(
         base_url=settings.servers[0],
         timeout=silence_most.total_seconds(),
         event_hooks={"request": [show_key]},
-        limits=httpx.Limits(keepalive_expiry=connections_kept_seconds),
+        limits=httpx2.Limits(keepalive_expiry=connections_kept_seconds),
         verify=certificates(),
     ) as http:
         yield Server(settings, http, first=first)
@@ -193,7 +193,7 @@ async def guard(event: str, told: Mapping[str, Any]) -> None:
             give_up_in_silence(told["return_value"].get_extra_info("socket"))
 
 
-def place_of(url: httpx.URL) -> tuple[str, str, int | None]:
+def place_of(url: httpx2.URL) -> tuple[str, str, int | None]:
     """Which server an address leads to, however it is written."""
     return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)
 
@@ -224,7 +224,7 @@ def plain(value: object) -> object:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def checked(answer: httpx.Response, otherwise: type[HoldfastError] = RequestInvalid) -> Any:
+def checked(answer: httpx2.Response, otherwise: type[HoldfastError] = RequestInvalid) -> Any:
     """The answer's JSON. Raises the error that a problem stands for; `otherwise` for one that is not ours."""
     if answer.is_success:
         is_json = answer.headers.get("content-type", "").startswith("application/json")
@@ -245,7 +245,7 @@ def checked(answer: httpx.Response, otherwise: type[HoldfastError] = RequestInva
     raise kind("\n".join([detail, *fields]))
 
 
-def code_of(answer: httpx.Response) -> str:
+def code_of(answer: httpx2.Response) -> str:
     """The code of a problem; nothing for what is none."""
     if answer.is_success:
         return ""

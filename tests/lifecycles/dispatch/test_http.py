@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI
 
@@ -24,7 +24,7 @@ def app(database: Database, tmp_path: Path) -> FastAPI:
 
 
 @pytest.fixture
-async def http(app: FastAPI, store: Store) -> AsyncIterator[httpx.AsyncClient]:
+async def http(app: FastAPI, store: Store) -> AsyncIterator[httpx2.AsyncClient]:
     async with client(app) as http:
         yield http
     assert await store.verify() == []
@@ -34,7 +34,7 @@ def drawn(*lines: str, **more: Any) -> dict[str, Any]:
     return {"name": "drawn", **shape(*lines), **more}
 
 
-async def test_a_graph_is_drawn_run_told_of_and_retried(http: httpx.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_a_graph_is_drawn_run_told_of_and_retried(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     answer = await http.post("/dags", json=drawn("a -> b", "b ->ignore c", "d", tags=["x"]))
     assert answer.status_code == 201
     made = answer.json()
@@ -64,13 +64,13 @@ async def test_a_graph_is_drawn_run_told_of_and_retried(http: httpx.AsyncClient,
     assert ([one["state"] for one in newest["items"]], newest["next"] is not None) == (["Canceled"], True)
 
 
-async def test_a_circle_is_a_409_that_names_it(http: httpx.AsyncClient) -> None:
+async def test_a_circle_is_a_409_that_names_it(http: httpx2.AsyncClient) -> None:
     answer = await http.post("/dags", json=drawn("a -> b", "b -> a"))
     assert (answer.status_code, answer.json()["code"]) == (409, "cycle")
     assert "a -> b -> a" in answer.json()["detail"] or "b -> a -> b" in answer.json()["detail"]
 
 
-async def test_the_same_key_is_one_run_and_another_graph_is_refused(http: httpx.AsyncClient) -> None:
+async def test_the_same_key_is_one_run_and_another_graph_is_refused(http: httpx2.AsyncClient) -> None:
     headers = {"Idempotency-Key": "monday"}
     first, again = [await http.post("/dags", json=drawn("a -> b"), headers=headers) for _ in range(2)]
     assert (again.status_code, again.json()) == (201, first.json())
@@ -79,7 +79,7 @@ async def test_the_same_key_is_one_run_and_another_graph_is_refused(http: httpx.
     assert (other.status_code, other.json()["code"]) == (422, "key-conflict")
 
 
-async def test_a_declared_graph_is_run_by_its_name(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_declared_graph_is_run_by_its_name(http: httpx2.AsyncClient, store: Store) -> None:
     graph = shape("a -> b")
     await Dags.over(store).declare(
         "nightly", title="", nodes=[{**one, "params": ["day"]} for one in graph["nodes"]], edges=graph["edges"],
@@ -103,14 +103,14 @@ async def test_a_declared_graph_is_run_by_its_name(http: httpx.AsyncClient, stor
         ({"name": "g", "nodes": [{"name": "a", "task": "t"}] * 2}, "name of two nodes"),
     ],
 )
-async def test_what_is_no_graph_is_refused(body: dict[str, Any], told: str, http: httpx.AsyncClient) -> None:
+async def test_what_is_no_graph_is_refused(body: dict[str, Any], told: str, http: httpx2.AsyncClient) -> None:
     answer = await http.post("/dags", json=body)
     assert answer.status_code in (404, 422)
     assert told in answer.text
 
 
 @pytest.mark.deep
-async def test_five_thousand_nodes_go_in_one_request(http: httpx.AsyncClient, store: Store) -> None:
+async def test_five_thousand_nodes_go_in_one_request(http: httpx2.AsyncClient, store: Store) -> None:
     nodes = [{"name": f"n{n}", "task": "part", "payload": {"n": n}} for n in range(5000)]
     edges = [{"from": f"n{n}", "to": "n4999"} for n in range(4999)]
     made = await http.post("/dags", json={"name": "wide", "nodes": nodes, "edges": edges})
@@ -121,7 +121,7 @@ async def test_five_thousand_nodes_go_in_one_request(http: httpx.AsyncClient, st
     assert (await http.post("/dags", json={"name": "wide", "nodes": more})).status_code == 422
 
 
-async def test_the_runs_of_others_are_not_there(app: FastAPI, http: httpx.AsyncClient, store: Store) -> None:
+async def test_the_runs_of_others_are_not_there(app: FastAPI, http: httpx2.AsyncClient, store: Store) -> None:
     run = await Running.of(store, "a", owner="ada")
     secret = (await store.keys.make("bob", ["user"], owner="bob")).secret
     async with client(app, secret) as bob:
@@ -135,7 +135,7 @@ async def test_the_runs_of_others_are_not_there(app: FastAPI, http: httpx.AsyncC
         assert waits.status_code == 404
 
 
-async def test_each_dependency_of_a_task_may_have_its_policy(http: httpx.AsyncClient, store: Store) -> None:
+async def test_each_dependency_of_a_task_may_have_its_policy(http: httpx2.AsyncClient, store: Store) -> None:
     bad, other = [(await http.post("/dispatch/tasks", json={"task": "t"})).json()["task_id"] for _ in range(2)]
     body = {"task": "t", "after": [{"task_id": bad, "on_failure": "ignore"}, other]}
     made = (await http.post("/dispatch/tasks", json=body)).json()
@@ -145,7 +145,7 @@ async def test_each_dependency_of_a_task_may_have_its_policy(http: httpx.AsyncCl
     }  # fmt: skip
 
 
-async def test_a_task_is_retried_with_its_dependents_over_http(http: httpx.AsyncClient, store: Store) -> None:
+async def test_a_task_is_retried_with_its_dependents_over_http(http: httpx2.AsyncClient, store: Store) -> None:
     run = await Running.of(store, "a -> b", "c")
     await run.end(a=FATAL)
     ids = await run.ids()

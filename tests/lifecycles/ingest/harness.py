@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 
 from holdfast.apps.documents.embedders import open_embedder
@@ -26,7 +26,7 @@ class Harness:
     """Everything that is done to one database and one store of objects."""
 
     def __init__(
-        self, app: FastAPI, http: httpx.AsyncClient, store: Store, objects: Objects, engine: Engine, folder: Path
+        self, app: FastAPI, http: httpx2.AsyncClient, store: Store, objects: Objects, engine: Engine, folder: Path
     ) -> None:
         self.app = app
         self.http = http

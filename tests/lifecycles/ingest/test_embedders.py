@@ -44,7 +44,7 @@ sys.addaudithook(lambda event, args: asked.append(event) if event in (
 from holdfast.apps.documents.embedders import open_embedder
 from holdfast.settings import Settings
 embedder = open_embedder(Settings())
-heavy = {"wordllama", "numpy", "httpx", "tokenizers"} & set(sys.modules)
+heavy = {"wordllama", "numpy", "httpx", "httpx2", "tokenizers"} & set(sys.modules)
 from holdfast.apps.documents.embedders import embed_texts
 (vector,), tokens = embed_texts(["tides"])
 print(len(vector), tokens > 0, heavy, asked, logging.getLogger().handlers, logging.getLogger().level)

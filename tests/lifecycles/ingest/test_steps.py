@@ -4,9 +4,10 @@ import asyncio
 import json
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
-import httpx
+import httpx  # handlers may use it
+import httpx2
 import pytest
 
 from holdfast import Fatal, Holdfast, RateLimited, SchemaInvalid, Transient
@@ -244,10 +245,11 @@ async def test_outside_of_a_task_a_step_just_runs() -> None:
 # What an exception stands for
 
 
-def answer(status: int, **headers: str) -> httpx.HTTPStatusError:
-    request = httpx.Request("GET", "https://example.org/")
+def answer(status: int, library: Any = httpx2, **headers: str) -> Exception:
+    request = library.Request("GET", "https://example.org/")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return httpx.HTTPStatusError("", request=request, response=httpx.Response(status, headers=named, request=request))
+    response = library.Response(status, headers=named, request=request)
+    return cast(Exception, library.HTTPStatusError("", request=request, response=response))
 
 
 @pytest.mark.parametrize(
@@ -264,8 +266,13 @@ def answer(status: int, **headers: str) -> httpx.HTTPStatusError:
         (answer(403), "Fatal", None),
         (answer(404), "Fatal", None),
         (answer(422), "SchemaInvalid", None),
-        (httpx.ConnectTimeout("slow"), "Transient", None),
-        (httpx.ConnectError("refused"), "Transient", None),
+        (answer(429, httpx, retry_after="30"), "RateLimited", 30),
+        (httpx.UnsupportedProtocol("ftp"), "SchemaInvalid", None),
+        (httpx.ReadTimeout("slow"), "Transient", None),
+        (httpx2.UnsupportedProtocol("ftp"), "SchemaInvalid", None),
+        (httpx2.InvalidURL("a"), "SchemaInvalid", None),
+        (httpx2.ConnectTimeout("slow"), "Transient", None),
+        (httpx2.ConnectError("refused"), "Transient", None),
         (TimeoutError(), "Transient", None),
         (FileNotFoundError("a.pdf"), "Fatal", None),
         (json.JSONDecodeError("no", "", 0), "SchemaInvalid", None),

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 
 from holdfast.engine.store.commands import Store
@@ -22,7 +22,7 @@ from tests.lifecycles.pipeline.app import hf, press
 class Harness:
     """Everything that is done to one database."""
 
-    def __init__(self, app: FastAPI, http: httpx.AsyncClient, store: Store, engine: Engine) -> None:
+    def __init__(self, app: FastAPI, http: httpx2.AsyncClient, store: Store, engine: Engine) -> None:
         self.app = app
         self.http = http
         self.store = store

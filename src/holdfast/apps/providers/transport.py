@@ -21,7 +21,7 @@ from holdfast.remote.http_errors import as_json, redacted, refusal
 from holdfast.remote.retry_after import retry_after
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 redirects_most = 5
 refusal_most_bytes = 1 << 16
@@ -77,7 +77,7 @@ class Transport:
         self.most_bytes = most_bytes
         self.line_most_bytes = line_most_bytes
         self._authorisation = authorisation
-        self._client: tuple[asyncio.AbstractEventLoop, httpx.AsyncClient] | None = None
+        self._client: tuple[asyncio.AbstractEventLoop, httpx2.AsyncClient] | None = None
 
     async def ask(
         self,
@@ -165,7 +165,7 @@ class Transport:
         *,
         signed: bool,
         follow: bool = False,
-    ) -> AsyncIterator["httpx.Response"]:
+    ) -> AsyncIterator["httpx2.Response"]:
         url = self._address(path)
         own = {} if signed else dict(self._authorisation())
         async with contextlib.AsyncExitStack() as stack:
@@ -182,33 +182,33 @@ class Transport:
                 url = target
             raise Fatal(f"{self._named(path)} leads on and on.")
 
-    def _open(self) -> "httpx.AsyncClient":
+    def _open(self) -> "httpx2.AsyncClient":
         """The client of this event loop; one of a loop that has gone is of no use."""
-        import httpx  # takes its time, and most processes ask nobody
+        import httpx2  # takes its time, and most processes ask nobody
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._client[0] is not loop:
             silence, connect = self.patience.silence.total_seconds(), self.patience.connect.total_seconds()
-            limits = httpx.Limits(max_connections=64, max_keepalive_connections=16)
-            timeout = httpx.Timeout(silence, connect=connect)
-            self._client = loop, httpx.AsyncClient(timeout=timeout, limits=limits, verify=certificates())
+            limits = httpx2.Limits(max_connections=64, max_keepalive_connections=16)
+            timeout = httpx2.Timeout(silence, connect=connect)
+            self._client = loop, httpx2.AsyncClient(timeout=timeout, limits=limits, verify=certificates())
         return self._client[1]
 
     @contextlib.asynccontextmanager
     async def _failing(self, path: str) -> AsyncIterator[None]:
         """What goes wrong on the way, as Transient."""
-        import httpx
+        import httpx2
 
         try:
             yield
         except TimeoutError:
             raise Transient(f"{self._named(path)} took too long to answer.") from None
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise Fatal(f"{self._named(path)} is no address: {redacted(str(error), self._secrets())}.") from None
-        except httpx.RequestError as error:  # its words may hold the whole address
+        except httpx2.RequestError as error:  # its words may hold the whole address
             raise Transient(f"{self._named(path)} does not answer: {type(error).__name__}.") from None
 
-    async def _body(self, answer: "httpx.Response") -> bytes:
+    async def _body(self, answer: "httpx2.Response") -> bytes:
         """The body, of a refusal only as much as may be told. Raises Transient if it is too large."""
         held = bytearray()
         async for piece in answer.aiter_bytes():
@@ -219,10 +219,10 @@ class Transport:
                 raise Transient(f"{self._named(str(answer.url))} answers more than {self.most_bytes} bytes.")
         return bytes(held)
 
-    def _refusal(self, path: str, answer: "httpx.Response", body: bytes) -> Exception:
+    def _refusal(self, path: str, answer: "httpx2.Response", body: bytes) -> Exception:
         return refusal(self._named(path), answer.status_code, answer.headers, body, secrets=self._secrets())
 
-    def _unreadable(self, path: str, answer: "httpx.Response") -> Transient:
+    def _unreadable(self, path: str, answer: "httpx2.Response") -> Transient:
         kind = answer.headers.get("content-type", "").partition(";")[0] or "something"
         return Transient(f"{self._named(path)} answers {answer.status_code}, but with {kind} instead of JSON.")
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from decimal import Decimal
 from typing import Any, Literal, NotRequired, ParamSpec, TypedDict, TypeVar, cast, overload
 
-import httpx
 from pydantic import ValidationError
 
 from holdfast.durations import parse_duration
@@ -62,10 +61,6 @@ KINDS: dict[str, type[Failure]] = {
 
 # The first that fits counts. What fits none is nobody's category: it is tried again, a few times.
 MAPPED: Mapped = {
-    httpx.TimeoutException: Transient,
-    httpx.InvalidURL: SchemaInvalid,
-    httpx.UnsupportedProtocol: SchemaInvalid,
-    httpx.TransportError: Transient,
     ObjectMissing: Fatal,
     ObjectsUnreachable: Transient,
     DatabaseError: Transient,
@@ -88,6 +83,20 @@ MAPPED: Mapped = {
 }
 
 
+# By name, so that neither library is imported for it: a handler may use httpx, httpx2, or none of them.
+OF_HTTPX: Mapping[str, type[Failure]] = {
+    "InvalidURL": SchemaInvalid,
+    "UnsupportedProtocol": SchemaInvalid,
+    "TransportError": Transient,
+}
+REFUSED = "HTTPStatusError"
+
+
+def httpx_names(error: Exception) -> list[str]:
+    """The names of the classes of httpx or httpx2 that an exception is of, the nearest first."""
+    return [kind.__name__ for kind in type(error).__mro__ if kind.__module__.partition(".")[0] in ("httpx", "httpx2")]
+
+
 def result_from_exception(error: Exception, mapped: Mapped | None = None) -> Envelope:
     """The envelope of a step that raised: its category, by your own mapping first, then by ours.
 
@@ -108,16 +117,19 @@ def failure_from(error: Exception, mapped: Mapped | None = None) -> Failure | No
     for kind, failure in (mapped or {}).items():
         if isinstance(error, kind):
             return failure(said(error), code=type(error).__name__)
-    if isinstance(error, httpx.HTTPStatusError):
-        return from_answer(error.response)
+    names = httpx_names(error)
+    if REFUSED in names:
+        return from_answer(cast(Any, error).response)
+    if found := next((OF_HTTPX[name] for name in names if name in OF_HTTPX), None):
+        return found(said(error), code=type(error).__name__)
     for kind, failure in MAPPED.items():
         if isinstance(error, kind):
             return failure(said(error), code=type(error).__name__)
     return None
 
 
-def from_answer(answer: httpx.Response) -> Failure:
-    """The failure that a server's refusal is."""
+def from_answer(answer: Any) -> Failure:
+    """The failure that a refusal is, a response of httpx or httpx2."""
     message = f"{answer.request.url.host} answered {answer.status_code} {answer.reason_phrase}".strip() + "."
     return failure_for(answer.status_code, message, answer.headers, code=f"http-{answer.status_code}")
 

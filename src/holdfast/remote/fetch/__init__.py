@@ -34,7 +34,7 @@ async def fetch(
             case "object":
                 return await read_object(rest, target, objects, Counted(most_bytes))
             case "http" | "https":
-                from holdfast.remote.fetch.web import read_web  # httpx takes its time to import
+                from holdfast.remote.fetch.web import read_web  # httpx2 takes its time to import
 
                 return await read_web(uri, target, guard, Counted(most_bytes))
         raise SchemaInvalid(f"{uri[:100]!r} is no address of a document. Write {SUPPORTED}.", code="uri")

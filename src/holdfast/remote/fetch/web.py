@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
@@ -19,7 +19,7 @@ from holdfast.remote.fetch.guard import Guard, refused
 from holdfast.remote.http_errors import category_of, failure_for
 
 whole_seconds = 300.0
-TIMEOUT = httpx.Timeout(30, connect=10)
+TIMEOUT = httpx2.Timeout(30, connect=10)
 HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity", "User-Agent": "holdfast"}
 PORTS = {"http": 80, "https": 443}
 redirects_most = 5
@@ -34,23 +34,23 @@ async def read_web(uri: str, target: Path, guard: Guard, counted: Counted) -> Fe
             return await receive(answer, target, counted)
     except TimeoutError:
         raise Transient(f"The document did not come within {whole_seconds:.0f} seconds.", code="timeout") from None
-    except httpx.TimeoutException:
+    except httpx2.TimeoutException:
         raise Transient("The server does not answer, or stopped answering.", code="timeout") from None
-    except httpx.TransportError as error:
+    except httpx2.TransportError as error:
         raise Transient(
             f"The connection failed: {str(error).rstrip('.') or type(error).__name__}.", code="unreachable"
         ) from None
 
 
 @asynccontextmanager
-async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx.Response]:
+async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx2.Response]:
     """The answer that is no redirect, its body still to be read.
 
     A client for each hop: a connection to an address is not used again for another host that has the same.
     """
     url = checked(uri)
     for _ in range(redirects_most + 1):
-        async with httpx.AsyncClient(trust_env=False, verify=certificates(), timeout=TIMEOUT) as client:
+        async with httpx2.AsyncClient(trust_env=False, verify=certificates(), timeout=TIMEOUT) as client:
             answer = await ask(client, url, guard)
             try:
                 if not answer.has_redirect_location:
@@ -63,18 +63,18 @@ async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx.Response]:
 
 
 async def ask(
-    client: httpx.AsyncClient,
-    url: httpx.URL,
+    client: httpx2.AsyncClient,
+    url: httpx2.URL,
     guard: Guard,
     *,
     method: str = "GET",
     headers: Mapping[str, str] = HEADERS,
     content: str | None = None,
-) -> httpx.Response:
+) -> httpx2.Response:
     """The head of the answer, from the first address of the host that takes the connection."""
     host = url.raw_host.decode("ascii")
     found = await guard.addresses(host, url.port or PORTS[url.scheme])
-    unreached: httpx.TransportError | None = None
+    unreached: httpx2.TransportError | None = None
     for address in found[:tried_most]:
         request = client.build_request(
             method,
@@ -85,21 +85,21 @@ async def ask(
         )
         try:
             return await client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             unreached = error
     raise unreached or Transient(f"{host} has no address.", code="unreachable")
 
 
-def checked(uri: str) -> httpx.URL:
+def checked(uri: str) -> httpx2.URL:
     """The address, with its host as one writes it: no user, no dot at the end. Raises SchemaInvalid or Fatal."""
     try:
-        url = httpx.URL(uri)
+        url = httpx2.URL(uri)
         host = url.raw_host.decode("ascii").removesuffix(".")
         if host:
             url = url.copy_with(host=host, fragment=None)
         if url.port is not None and not 0 < url.port < 65536:
             raise ValueError("no port has this number")
-    except (httpx.InvalidURL, UnicodeError, ValueError):
+    except (httpx2.InvalidURL, UnicodeError, ValueError):
         raise SchemaInvalid(f"{uri.partition('?')[0][:200]!r} is no address of the web.", code="uri") from None
     if url.scheme not in PORTS or not host:
         raise refused("Only http:// and https:// are followed, and only with a host.")
@@ -108,18 +108,18 @@ def checked(uri: str) -> httpx.URL:
     return url
 
 
-def redirected(url: httpx.URL, location: str) -> httpx.URL:
+def redirected(url: httpx2.URL, location: str) -> httpx2.URL:
     """Where a redirect leads. Raises Fatal for where none may lead."""
     try:
         target = checked(str(url.join(location)))
-    except (httpx.InvalidURL, ValueError):
+    except (httpx2.InvalidURL, ValueError):
         raise Fatal(f"{url.host} redirects to what is no address.", code="redirects") from None
     if url.scheme == "https" and target.scheme == "http":
         raise refused(f"{url.host} redirects from https to http.")
     return target
 
 
-async def receive(answer: httpx.Response, target: Path, counted: Counted) -> Fetched:
+async def receive(answer: httpx2.Response, target: Path, counted: Counted) -> Fetched:
     """Write the body as it was sent. Raises what the status means."""
     if failure := failure_of(answer):
         raise failure
@@ -135,7 +135,7 @@ async def receive(answer: httpx.Response, target: Path, counted: Counted) -> Fet
     return counted.fetched(answer.headers.get("Content-Type"))
 
 
-def failure_of(answer: httpx.Response) -> Failure | None:
+def failure_of(answer: httpx2.Response) -> Failure | None:
     """The failure that an answer is which does not hold the document."""
     status = answer.status_code
     if answer.is_success and status != 206:  # a part of it is not what was asked for

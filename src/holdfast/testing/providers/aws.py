@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
-import httpx
+import httpx2
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
@@ -143,7 +143,7 @@ class Completed:
     def __init__(self, ledger: Path) -> None:
         self.ledger = ledger
         self.moto = Forward("http://127.0.0.1:9")
-        self.http = httpx.Client(trust_env=False)
+        self.http = httpx2.Client(trust_env=False)
         self.words: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self._written: set[str] = set()
@@ -151,7 +151,7 @@ class Completed:
 
     def connect(self, url: str) -> None:
         self.moto = Forward(url)
-        self.http = httpx.Client(base_url=url, trust_env=False, timeout=30)
+        self.http = httpx2.Client(base_url=url, trust_env=False, timeout=30)
         self._written.clear()
 
     def jobs(self) -> list[dict[str, Any]]:

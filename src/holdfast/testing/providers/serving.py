@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import httpx
+import httpx2
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -166,7 +166,7 @@ class Forward:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx2.AsyncClient | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -180,7 +180,7 @@ class Forward:
                 return
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        client = self._client = self._client or httpx.AsyncClient(trust_env=False, timeout=60)
+        client = self._client = self._client or httpx2.AsyncClient(trust_env=False, timeout=60)
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         query = scope["query_string"].decode("latin-1")
         headers = [(name, value) for name, value in scope["headers"] if name not in (b"connection", b"keep-alive")]
@@ -202,7 +202,7 @@ class Forward:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 if self._client:
-                    with contextlib.suppress(httpx.HTTPError):
+                    with contextlib.suppress(httpx2.HTTPError):
                         await self._client.aclose()
                     self._client = None
                 await send({"type": "lifespan.shutdown.complete"})
