@@ -5,13 +5,10 @@ from collections.abc import Iterator
 
 from fastapi import Request
 
-from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
-from holdfast.engine.task import Json, Lease
 from holdfast.http.access import Guard
 from holdfast.remote.worker_backend import open_remote
-from holdfast.sdk.executor import BackendExecutor
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.http.serving import serving
@@ -27,19 +24,6 @@ class Trusting(Guard):
         return Principal("spoken", frozenset({"worker", "user"}))
 
 
-class RemoteExecutor(BackendExecutor):
-    """Where an attempt runs that has a server and no database."""
-
-    def __init__(self, engine: Engine, words: WorkerBackend) -> None:
-        super().__init__()
-        self.engine = engine
-        self.runs = engine.runs
-        self.store = words
-
-    def show(self, lease: Lease, progress: Json) -> None:
-        self.engine.show(lease, progress)
-
-
 @contextlib.contextmanager
 def speaking_http(engine: Engine) -> Iterator[Engine]:
     """The engine, with a server before its database."""
@@ -47,5 +31,5 @@ def speaking_http(engine: Engine) -> Iterator[Engine]:
         settings = Settings.model_construct(api=stack.enter_context(serving(engine.database, guard=Trusting)))
         opened = contextlib.AsyncExitStack()
         stack.callback(lambda: engine.call(opened.aclose()))
-        engine.executor = RemoteExecutor(engine, engine.call(opened.enter_async_context(open_remote(settings))))
+        engine.backend = engine.call(opened.enter_async_context(open_remote(settings)))
         yield engine

@@ -441,7 +441,7 @@ WITH_PROCESSES = [
         "no fence",
         "A runner whose keeper hangs goes on while another runs the same task.",
         f"{WORKER}/runner_process.py",
-        "if now > self.pulse.holds(begun, first) - margin:",
+        "if now > self.pulse.holds(one.began, one.first_until) - margin:",
         "if now < 0:",
         "processes",
         (f"{FENCES}::test_a_runner_whose_keeper_hangs_stops_what_nobody_keeps",),

@@ -18,7 +18,7 @@ from holdfast.errors import (
     TaskFailed,
     Unanswered,
 )
-from holdfast.execution.suspend import Waiting
+from holdfast.execution.suspend import SuspendHandler
 from holdfast.testing import Engine
 
 YES = {"approved": True, "note": None}
@@ -325,7 +325,7 @@ def test_mistakes_are_told(holdfast: Engine) -> None:
         assert words in str(holdfast.run(task).error), task
     with pytest.raises(StepInvalid, match="No task is running"):
         asyncio.run(outside())
-    assert not issubclass(Waiting, Exception)
+    assert not issubclass(SuspendHandler, Exception)
 
 
 async def outside() -> None:

@@ -134,7 +134,7 @@ def test_a_coroutine_is_no_result(holdfast: Engine) -> None:
     for task in (in_step, app.task(returns_one)):
         error = failure(holdfast.run(task))
         assert (error.category, error.code) == ("SchemaInvalid", "StepInvalid")
-        assert "returns_one returned a coroutine, not what comes of it.\nAwait it" in str(error)
+        assert "returns_one returned a coroutine, not its result.\nAwait it" in str(error)
 
 
 # Results that are not what was promised

@@ -15,8 +15,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Checkpoint, Checkpointed, Later
 from holdfast.errors import StepInvalid, TaskFailed
 from holdfast.execution.attempt import Attempt
-from holdfast.sdk.executor import BackendExecutor
-from holdfast.testing import Database, Engine, Ran
+from holdfast.testing import Engine, Ran
 from tests.promises.stage import submit, take_one
 
 
@@ -47,9 +46,9 @@ async def test_outside_of_a_task_a_step_just_runs() -> None:
 
 
 async def test_a_step_begins_with_its_name() -> None:
-    with pytest.raises(StepInvalid, match=r"'one' is no name.*\n.*a name, the function, its arguments"):
+    with pytest.raises(StepInvalid, match=r"'one' is not a name.*\n.*a name, the function, its arguments"):
         await step(one, 1)  # type: ignore[call-overload]
-    with pytest.raises(StepInvalid, match="is no function"):
+    with pytest.raises(StepInvalid, match="is not a function"):
         step.sync("a", one())  # type: ignore[arg-type]
 
 
@@ -121,18 +120,19 @@ def test_a_value_is_the_same_in_the_first_run_and_in_a_resumed_one(holdfast: Eng
     assert seen == [(find(), [{"at": "2030-01-01T00:00:00Z", "names": ["a"]}, [1, 2]])] * 2
 
 
-class Interrupting(Engine):
-    """It stops whoever has just kept a step, before that one hears of it."""
-
-    async def _keep(self, done: Checkpoint) -> Checkpointed:
-        kept = await super()._keep(done)
-        self.interrupt(kept.task_id, Later(kind="released"))
-        await asyncio.sleep(0)
-        return kept
-
-
-def test_what_a_step_spent_counts_once_though_its_attempt_was_stopped_while_it_was_kept(database: Database) -> None:
+def test_what_a_step_spent_counts_once_though_its_attempt_was_stopped_while_it_was_kept(
+    holdfast: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = Holdfast()
+    send = Attempt._send_alone
+
+    async def interrupted(self: Attempt, checkpoint: Checkpoint) -> Checkpointed:
+        saved = await send(self, checkpoint)
+        self.interrupt(Later(kind="released"))
+        await asyncio.sleep(0)
+        return saved
+
+    monkeypatch.setattr(Attempt, "_send_alone", interrupted)
 
     def spend() -> int:
         usage("model", cost_cents=1)
@@ -142,24 +142,13 @@ def test_what_a_step_spent_counts_once_though_its_attempt_was_stopped_while_it_w
     async def spends() -> int:
         return await step("first", spend) + await step("second", spend)
 
-    with Interrupting(database) as engine:
-        run = engine.run(spends)
-        assert (run.result, run.steps, len(run.usage)) == (2, ["first", "second"], 2)
+    run = holdfast.run(spends)
+    assert (run.result, run.steps, len(run.usage)) == (2, ["first", "second"], 2)
 
 
-class Unanswered(BackendExecutor):
-    """Its link is cut while a step is on its way; and whoever runs there is told that the lease is lost."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__()
-        self.store = store
-
-    async def _keep(self, done: Checkpoint) -> Checkpointed:
-        self.interrupt(done.lease.task_id, None)
-        return await asyncio.Event().wait() and await super()._keep(done)
-
-
-async def test_whoever_has_lost_the_lease_waits_for_no_answer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_attempt_that_has_lost_its_lease_waits_for_no_answer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("holdfast.execution.attempt.answer_within_seconds", 60.0)
     app = Holdfast()
     ended = asyncio.Event()
@@ -172,9 +161,15 @@ async def test_whoever_has_lost_the_lease_waits_for_no_answer(store: Store, monk
             ended.set()
 
     await submit(store, "work")
-    harness, lease = Unanswered(store), await take_one(store)
-    attempt = Attempt(lease, harness, asyncio.get_running_loop())
-    running = asyncio.create_task(harness.run_attempt(app.tasks["work"], attempt))
+
+    async def lose_the_lease(_: Checkpoint) -> Checkpointed:
+        """The connection is cut while a step is on its way, and the lease is lost."""
+        attempt.interrupt(None)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    attempt = Attempt(await take_one(store), app.tasks["work"], store, send_checkpoint=lose_the_lease)
+    running = asyncio.create_task(attempt.run())
     await asyncio.wait_for(ended.wait(), 30)
     assert await running is None
 

@@ -333,7 +333,7 @@ def test_an_application_that_is_used_at_that_moment_is_at_the_test_database_too(
 def test_what_is_no_task_is_not_run(holdfast: Engine) -> None:
     wrong: Any = len
     for way in (holdfast.run, holdfast.start):
-        with pytest.raises(TypeError, match=r"<built-in function len> is no task\. Pass a function .* @hf\.task"):
+        with pytest.raises(TypeError, match=r"<built-in function len> is not a task\. Pass a function .* @hf\.task"):
             way(wrong, "x")
 
 

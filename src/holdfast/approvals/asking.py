@@ -6,8 +6,6 @@ again, and `ask` returns the answer. What else the handler has under way is fini
 be asked at once.
 """
 
-import asyncio
-import concurrent.futures
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast, overload
 
@@ -17,9 +15,10 @@ from holdfast.engine.store.calls import patiently
 from holdfast.engine.store.commands import refuse
 from holdfast.engine.task import Asked, Duration, Json, Later
 from holdfast.errors import StepInvalid, Unanswered
-from holdfast.execution.attempt import SPENT, Attempt, Wait
-from holdfast.execution.context import attempt_of, called, in_loop
-from holdfast.execution.suspend import Waiting
+from holdfast.execution.attempt import STEP_USAGE, Attempt, Wait
+from holdfast.execution.context import find_attempt
+from holdfast.execution.suspend import SuspendHandler
+from holdfast.execution.threads import call_function
 
 T = TypeVar("T")
 Tell = Callable[[str], object]
@@ -49,11 +48,9 @@ class Asking:
         Raises Unanswered if none comes `within` that time, and StepInvalid.
         """
         attempt = asking(name, question)
-        if not in_loop(attempt):
+        if not attempt.is_in_loop():
             raise StepInvalid(f"{name!r}: this task is not async.", fix=f"Write ask.sync({name!r}, ...), no await.")
-        key = object()
-        attempt.unbegun[key] = name, self._ask(attempt, key, name, question, within, tell, answer_as)
-        return attempt.unbegun[key][1]
+        return attempt.track_await(name, self._ask, attempt, name, question, within, tell, answer_as)
 
     @overload
     def sync(self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None) -> Any: ...
@@ -68,21 +65,15 @@ class Asking:
     ) -> Any:
         """The same in a task that is a plain `def`."""
         attempt = asking(name, question)
-        if in_loop(attempt):
+        if attempt.is_in_loop():
             raise StepInvalid(f"{name!r}: this task is async.", fix=f"Write await ask({name!r}, ...).")
-        run = self._ask(attempt, object(), name, question, within, tell, answer_as)
-        try:
-            return asyncio.run_coroutine_threadsafe(run, attempt.loop).result()
-        except concurrent.futures.CancelledError as error:  # of another family, which `except Exception` catches
-            raise asyncio.CancelledError from error
+        return attempt.call_from_thread(self._ask(attempt, name, question, within, tell, answer_as))
 
     async def _ask(
-        self, attempt: Attempt, key: object, name: str, question: str, within: Duration, tell: Tell | None,
-        answer_as: Any,
-    ) -> Any:  # fmt: skip
-        attempt.unbegun.pop(key, None)
-        with attempt.busy():
-            known, answer = await attempt.stored(name)
+        self, attempt: Attempt, name: str, question: str, within: Duration, tell: Tell | None, answer_as: Any
+    ) -> Any:
+        with attempt.mark_busy():
+            known, answer = await attempt.find_step(name)
             if not known:
                 asked = await write(attempt, name, question, within)
                 if asked.status == "open":
@@ -99,14 +90,14 @@ ask = Asking()
 
 def asking(name: object, question: object) -> Attempt:
     """The attempt that asks. Raises StepInvalid for a call that cannot be meant."""
-    attempt = attempt_of(name, asking)
+    attempt = find_attempt(name, asking)
     if attempt is None:
         raise StepInvalid("No task is running here.", fix="Call ask() in a task that a worker runs.")
     if not isinstance(question, str) or not question.strip():
         raise StepInvalid(f"{name!r} asks nothing.", fix='Write ask("publish", "Publish the prices?", within="2d").')
     if not 1 <= len(cast(str, name)) <= longest_name:
         raise StepInvalid(f"A question's name has 1 to {longest_name} characters.", fix="Give it a short name.")
-    if SPENT.get() is not None:
+    if STEP_USAGE.get() is not None:
         raise StepInvalid(
             f"{name!r} is asked within a step, which would run again with the answer.",
             fix="Ask in the task itself, before the step or after it.",
@@ -117,7 +108,7 @@ def asking(name: object, question: object) -> Attempt:
 async def write(attempt: Attempt, name: str, question: str, within: Duration) -> Asked:
     """The question, written down or found. Raises LeaseLost, Unanswered or RequestInvalid."""
     lasting = parse_duration(within)
-    asked = await patiently(lambda: attempt.executor.store.ask(attempt.lease, name, question, lasting))
+    asked = await patiently(lambda: attempt.backend.ask(attempt.lease, name, question, lasting))
     refuse(asked.status, attempt.lease, f"the question {name!r}")
     if asked.status == "late":
         error = Unanswered(f"Nobody answered {name!r} in time: {question[:longest_shown]}", code="unanswered")
@@ -131,29 +122,29 @@ async def tell_once(attempt: Attempt, name: str, tell: Tell | None, asked: Asked
     if tell is None:
         return
     step, mark = f"{name}:told", str(asked.id)
-    known, told = await attempt.stored(step)
+    known, told = await attempt.find_step(step)
     if known and told != mark:
         step = f"{step}:{mark}"
-        known, _ = await attempt.stored(step)
+        known, _ = await attempt.find_step(step)
     if not known:
-        with attempt.within(step) as spent:
-            await called(tell, (link(attempt, asked),), {})
-            await attempt.keep(step, cast(Json, mark), spent)
+        with attempt.track_step(step) as spent:
+            await call_function(tell, (link(attempt, asked),), {})
+            await attempt.save_step(step, cast(Json, mark), spent)
 
 
 async def leave(attempt: Attempt, name: str, question: str, asked: Asked) -> None:
     """Leave the handler, once all that it has under way is finished and all that it asks is asked."""
     assert asked.until is not None  # noqa: S101
     attempt.waits.append(Wait(name, asked.until, question))
-    await attempt.rest()
+    await attempt.wait_until_idle()
     first = min(attempt.waits, key=lambda wait: wait.until)
     more = f" (and {len(attempt.waits) - 1} more)" if len(attempt.waits) > 1 else ""
     message = f"Waits for an answer: {first.about[:longest_shown]}{more}"
-    raise Waiting(
+    raise SuspendHandler(
         Later(at=first.until, kind="question", message=message, steps=[wait.step for wait in attempt.waits])
     )  # fmt: skip
 
 
 def link(attempt: Attempt, asked: Asked) -> str:
     """Where a person answers: at the server that HOLDFAST_API names, by default the one on this machine."""
-    return f"{attempt.settings().server}/answers/{asked.secret}"
+    return f"{attempt.settings.server}/answers/{asked.secret}"

@@ -48,7 +48,7 @@ class Writing:
         attempt = attempt_at_hand("write_table")
         if not NAME.fullmatch(name):
             raise StepInvalid(f"{name!r} cannot be the name of a table.", fix="Write a short one, such as prices.")
-        objects, lease = objects_of(attempt.settings()), attempt.lease
+        objects, lease = objects_of(attempt.settings), attempt.lease
         key = f"tables/{lease.task_id}/{lease.token}/{name}.parquet"
         with scratch() as folder:
             path = folder / "table.parquet"
@@ -74,7 +74,7 @@ class Reading:
         """
         polars = installed()
         attempt = ATTEMPT.get()
-        given = settings or (attempt.settings() if attempt else read_settings())
+        given = settings or (attempt.settings if attempt else read_settings())
         parts = [table] if isinstance(table, (Table, str)) else list(table)
         if not parts:
             raise SchemaInvalid("There is no table to read.", code="table")
@@ -128,16 +128,6 @@ def waited_for(work: Coroutine[Any, Any, T], attempt: Attempt) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        context = asyncio.run_coroutine_threadsafe(under(work, attempt), attempt.loop)
-        return context.result()
+        return attempt.call_from_thread(work)
     work.close()
     raise StepInvalid("This task is async.", fix="Leave out .sync, and await it.")
-
-
-async def under(work: Coroutine[Any, Any, T], attempt: Attempt) -> T:
-    """The work, with the attempt that it belongs to: another thread's context is not brought along."""
-    token = ATTEMPT.set(attempt)
-    try:
-        return await work
-    finally:
-        ATTEMPT.reset(token)

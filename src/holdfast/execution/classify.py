@@ -1,4 +1,4 @@
-"""What an exception stands for: the outcome of whoever let it pass."""
+"""Exceptions to outcomes: how an attempt ends in which this was raised, or whose outcome was refused."""
 
 import logging
 import traceback
@@ -13,10 +13,11 @@ from holdfast.errors import (
     Failure,
     HoldfastError,
     LeaseLost,
+    OutputRefused,
     RateLimited,
     RequestInvalid,
 )
-from holdfast.execution.suspend import Leaving, Waiting
+from holdfast.execution.suspend import Suspend, SuspendHandler
 
 log = logging.getLogger("holdfast.task")
 
@@ -25,48 +26,48 @@ OURS = ("holdfast.sdk.", "holdfast.engine.", "holdfast.execution.")
 Errors = Mapping[type[Exception], type[Failure]]
 
 
-def outcome_of(
+def classify(
     error: BaseException,
     errors: Errors,
     step_of: Callable[[BaseException], str | None],
-    named: Mapping[str, object],
+    log_fields: Mapping[str, object],
 ) -> Outcome | None:
-    """What kind of failure an exception is: as it says, as `errors` maps it, else a surprise, which is logged.
+    """What kind of failure an exception is: its own, what `errors` maps it to, else a surprise, which is logged.
 
-    None if it tells that the lease is lost. `step_of` says in which step it arose, `named` whom the log names.
+    None if the lease is lost. `step_of` finds the step in which it arose.
     """
     while isinstance(error, BaseExceptionGroup):  # what several things at once raised: the first one counts
         error = error.exceptions[0]
     if isinstance(error, LeaseLost):
         return None
-    if isinstance(error, Leaving | Waiting):
+    if isinstance(error, Suspend | SuspendHandler):
         return error.outcome
     step = step_of(error)
     if not isinstance(error, Failure):
         for kind, failure in errors.items():
             if isinstance(error, kind):
-                error = failure(said(error) or type(error).__name__, code=type(error).__name__)
+                error = failure(message_of(error) or type(error).__name__, code=type(error).__name__)
                 break
     if isinstance(error, Failure):
-        return categorized(error, step)
+        return failed_as(error, step)
     if isinstance(error, RequestInvalid):
         return Failed("SchemaInvalid", str(error), code=type(error).__name__, step=step)
     if isinstance(error, DatabaseError):
         return Failed("Transient", str(error), code=type(error).__name__, step=step)
-    log.warning("task raised", exc_info=(type(error), error, of_handler(error)), extra=dict(named))
+    log.warning("task raised", exc_info=(type(error), error, handler_frames(error)), extra=dict(log_fields))
     name = type(error).__name__
     where = traceback.extract_tb(error.__traceback__)
     place = f" ({where[-1].filename}:{where[-1].lineno})" if where and not isinstance(error, HoldfastError) else ""
-    message = said(error)
+    message = message_of(error)
     return Failed(None, f"{name}: {message}{place}" if message else f"{name}{place}", code=name, step=step)
 
 
-def categorized(error: Failure, step: str | None) -> Failed:
-    """A failure that says what it is. One whose `retry_after` is no duration is a mistake in the handler."""
+def failed_as(error: Failure, step: str | None) -> Failed:
+    """A failure with a category of its own. A `retry_after` that is not a duration is a mistake in the handler."""
     try:
         after = None if error.retry_after is None else parse_duration(error.retry_after)
     except RequestInvalid as wrong:
-        message = f"{type(error).__name__}(retry_after=...): {wrong.detail} {wrong.fix} It said: {error.message}"
+        message = f"{type(error).__name__}(retry_after=...): {wrong.detail} {wrong.fix} Its message: {error.message}"
         return Failed("SchemaInvalid", message, code=type(wrong).__name__, step=step)
     failed = Failed(error.category, error.message, error.code, step, retry_after=after)
     if isinstance(error, RateLimited):
@@ -74,7 +75,7 @@ def categorized(error: Failure, step: str | None) -> Failed:
     return failed
 
 
-def of_handler(error: BaseException) -> TracebackType | None:
+def handler_frames(error: BaseException) -> TracebackType | None:
     """Where an error comes from, without the way to the handler, which is ours and the same each time."""
     at = error.__traceback__
     while at and str(at.tb_frame.f_globals.get("__name__")).startswith(OURS):
@@ -82,9 +83,25 @@ def of_handler(error: BaseException) -> TracebackType | None:
     return at or error.__traceback__
 
 
-def said(error: BaseException) -> str:
-    """The message of an exception, even of one that cannot tell it."""
+def message_of(error: BaseException) -> str:
+    """The message of an exception, even of one whose message cannot be read."""
     try:
         return str(error)
     except Exception:
         return "its message cannot be read"
+
+
+def replace_refused(outcome: Outcome, status: str) -> Failed | None:
+    """What to settle a task with whose outcome its lifecycle refused; None if there is nothing better."""
+    if status not in ("undeclared", "unknown_state", "refused") or isinstance(outcome, Failed):
+        return None
+    return Failed("Fatal", f"Its lifecycle refused the outcome {type(outcome).__name__} ({status}).", code="refused")
+
+
+def replace_unsendable(error: Exception) -> Failed:
+    """What to settle a task with whose outcome could not be sent."""
+    if isinstance(error, OutputRefused):
+        return Failed("Fatal", f"{error}", code=error.http_code)
+    if isinstance(error, RequestInvalid):
+        return Failed("SchemaInvalid", f"Its result cannot be kept: {error}", code=type(error).__name__)
+    return Failed(None, f"Its result could not be settled: {error}")

@@ -7,10 +7,9 @@ one runs in this process, a step called in such a thread (neither the main one n
 """
 
 import asyncio
-import concurrent.futures
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from decimal import Decimal
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
@@ -21,8 +20,8 @@ from holdfast.engine.publication import Mode, read_output
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.task import Json, Lease
 from holdfast.errors import BudgetUnknown, RateLimited, StepInvalid
-from holdfast.execution.attempt import ATTEMPT, LOOPS, SPENT, Attempt
-from holdfast.execution.threads import as_exception, in_thread
+from holdfast.execution.attempt import ATTEMPT, ATTEMPT_THREADS, STEP_USAGE, Attempt
+from holdfast.execution.threads import call_function
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,38 +53,30 @@ class Steps:
         It comes back as its JSON reads: as the types that the function's return annotation names, else as plain lists
         and dictionaries. So it is the same in the first run and after a crash. Raises StepInvalid.
         """
-        attempt = attempt_of(name, function)
+        attempt = find_attempt(name, function)
         if attempt is None:
-            return called(function, args, kwargs)
-        if not in_loop(attempt):
+            return call_function(function, args, kwargs)
+        if not attempt.is_in_loop():
             raise StepInvalid(f"{name!r}: this task is not async.", fix=f"Write step.sync({name!r}, ...), no await.")
-        key = object()
-        attempt.unbegun[key] = name, self._run(attempt, key, name, function, args, kwargs)
-        return attempt.unbegun[key][1]
+        return attempt.track_await(name, run_step, attempt, name, function, args, kwargs)
 
     def sync(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """The same in a task that is a plain `def`. Raises StepInvalid."""
-        attempt = attempt_of(name, function)
+        attempt = find_attempt(name, function)
         if attempt is None:
             return function(*args, **kwargs)
-        if in_loop(attempt):
+        if attempt.is_in_loop():
             raise StepInvalid(f"{name!r}: this task is async.", fix=f"Write await step({name!r}, ...).")
         if inspect.iscoroutinefunction(function):
             raise StepInvalid(f"{name!r} is async, and its task is not.", fix="Make the task `async def`.")
-
-        def ask(question: Coroutine[Any, Any, T]) -> T:
-            try:
-                return asyncio.run_coroutine_threadsafe(question, attempt.loop).result()
-            except concurrent.futures.CancelledError as error:  # of another family, which `except Exception` catches
-                raise asyncio.CancelledError from error
-
-        known, result = ask(attempt.stored(name))
+        known, result = attempt.call_from_thread(attempt.find_step(name))
         if not known:
-            with attempt.within(name) as spent:
+            with attempt.track_step(name) as usage:
                 with tracer.start_as_current_span(f"step {name}"):
                     value = function(*args, **kwargs)
-                result = ask(attempt.keep(name, fitting(name, function, value), spent))
-        return cast(R, read_back(name, function, result))
+                encoded = encode_result(name, function, value)
+                result = attempt.call_from_thread(attempt.save_step(name, encoded, usage))
+        return cast(R, decode_result(name, function, result))
 
     @overload
     def map(
@@ -105,26 +96,19 @@ class Steps:
         The results come in the order of the items, which must be the same in every attempt. After a failure none is
         begun any more; those under way end, and are kept, before it is raised.
         """
-        attempt = attempt_of(name, function)
+        attempt = find_attempt(name, function)
         if at_once < 1:
             raise StepInvalid(f"at_once={at_once} would never begin.", fix="Give 1 or more.")
-        key = object()
-        run = self._map(attempt, key, name, function, items, at_once)
-        if attempt:
-            attempt.unbegun[key] = name, run
-        return run
+        if attempt is None:
+            return self._map(name, function, items, at_once)
+        return attempt.track_await(name, self._map, name, function, items, at_once)
 
-    async def _map(
-        self, attempt: Attempt | None, key: object, name: str, function: Callable[[T], Any], items: Iterable[T],
-        at_once: int,
-    ) -> list[Any]:  # fmt: skip
-        if attempt:
-            attempt.unbegun.pop(key, None)
-        places = asyncio.Semaphore(at_once)
+    async def _map(self, name: str, function: Callable[[T], Any], items: Iterable[T], at_once: int) -> list[Any]:
+        slots = asyncio.Semaphore(at_once)
         failed: list[BaseException] = []
 
         async def one(index: int, item: T) -> Any:
-            async with places:
+            async with slots:
                 if failed:
                     return None
                 try:
@@ -138,30 +122,29 @@ class Steps:
             raise failed[0]
         return results
 
-    async def _run(
-        self, attempt: Attempt, key: object, name: str, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Any:
-        attempt.unbegun.pop(key, None)
-        known, result = await attempt.stored(name)
-        if not known:
-            with attempt.within(name) as spent:
-                with tracer.start_as_current_span(f"step {name}"):
-                    value = await called(function, args, kwargs)
-                result = await attempt.keep(name, fitting(name, function, value), spent)
-        return read_back(name, function, result)
+
+async def run_step(attempt: Attempt, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Run a step and keep its result, or bring back the kept one."""
+    known, result = await attempt.find_step(name)
+    if not known:
+        with attempt.track_step(name) as usage:
+            with tracer.start_as_current_span(f"step {name}"):
+                value = await call_function(function, args, kwargs)
+            result = await attempt.save_step(name, encode_result(name, function, value), usage)
+    return decode_result(name, function, result)
 
 
 step = Steps()
 
 
 def progress(done: float, total: float | None = None, *, note: str | None = None) -> None:
-    """Say how far the task is. Seen by others within a heartbeat; only the newest counts."""
+    """Report how far the task is. Visible to others within a heartbeat; only the newest counts."""
     attempt = ATTEMPT.get()
     if attempt:
         if attempt.part and total:
             number, parts = attempt.part
             done, total = number + min(max(done / total, 0), 1), parts
-        attempt.show(done=done, total=total, note=note[:longest_note] if note else None)
+        attempt.report_progress(done=done, total=total, note=note[:longest_note] if note else None)
 
 
 def usage(
@@ -170,7 +153,7 @@ def usage(
     """Write down what was spent. Inside a step it is kept with the step, once, however often the task is resumed.
 
     Without `cost_cents` the tokens cost what the table of prices says at that moment; 0 is free. A Decimal is kept to
-    its last digit. Raises StepInvalid for a cost that is no number.
+    its last digit. Raises StepInvalid for a cost that is not a number.
     """
     attempt = ATTEMPT.get()
     if attempt is None:
@@ -178,8 +161,8 @@ def usage(
     entry: dict[str, Json] = {"model": model, "tokens_in": tokens_in, "tokens_out": tokens_out}
     if cost_cents is not None:
         entry["cost_cents"] = values.exact(cost_cents)
-    spent = SPENT.get()
-    (attempt.spent if spent is None else spent).append({**entry, **more})
+    usage_of_step = STEP_USAGE.get()
+    (attempt.usage if usage_of_step is None else usage_of_step).append({**entry, **more})
 
 
 def output(dataset: str, what: object, *, key: str | None = None, mode: Mode = "replace") -> None:
@@ -193,7 +176,7 @@ def output(dataset: str, what: object, *, key: str | None = None, mode: Mode = "
     attempt = ATTEMPT.get()
     if attempt is None:
         return
-    if SPENT.get() is not None:
+    if STEP_USAGE.get() is not None:
         raise StepInvalid(
             f"output({dataset!r}, ...) is called in a step, which is not run again once it is done.",
             fix="Return it from the step, and call output with it afterwards.",
@@ -209,15 +192,15 @@ def output(dataset: str, what: object, *, key: str | None = None, mode: Mode = "
 async def spend(budget: str, amount: float = 1) -> None:
     """Take a share of what all share who call the same provider, before it is called.
 
-    Where none is left this raises RateLimited: the task waits for its turn, and holds no place meanwhile. A budget that
-    nobody has set or was told of lets everything through.
+    Where none is left this raises RateLimited: the task waits until there is some, and takes no slot meanwhile. A
+    budget that is not set and that no provider has limited lets everything through.
     """
     attempt = ATTEMPT.get()
     if attempt is None:
         return
     lease = attempt.lease
     try:
-        grant = await attempt.executor.store.spend(budget, amount, told=lease.due_at if lease.resumed else None)
+        grant = await attempt.backend.spend(budget, amount, told=lease.due_at if lease.resumed else None)
     except BudgetUnknown:
         return
     if not grant.granted:
@@ -225,7 +208,7 @@ async def spend(budget: str, amount: float = 1) -> None:
 
 
 def cancelled() -> bool:
-    """Whether somebody wants this task to stop: for long loops in plain functions."""
+    """Whether this task is asked to stop: for long loops in plain functions."""
     attempt = ATTEMPT.get()
     return attempt is not None and attempt.cancelled
 
@@ -238,29 +221,27 @@ def current() -> Lease:
     return attempt.lease
 
 
-def at_hand(service: type[C]) -> C:
+def get_service(service: type[C]) -> C:
     """A lifecycle's store, over the backend of the worker that runs this code. Raises StepInvalid outside of a task."""
     current()
-    return cast(Attempt, ATTEMPT.get()).executor.store.service(service)
+    return cast(Attempt, ATTEMPT.get()).backend.service(service)
 
 
-def in_loop(attempt: Attempt) -> bool:
-    try:
-        return asyncio.get_running_loop() is attempt.loop
-    except RuntimeError:
-        return False
-
-
-def attempt_of(name: object, function: object) -> Attempt | None:
+def find_attempt(name: object, function: object) -> Attempt | None:
     """The attempt that calls a step; None outside of a task. Raises StepInvalid for a call that cannot be meant."""
     if not isinstance(name, str) or not callable(function):
         raise StepInvalid(
-            f"{getattr(name, '__name__', name)!r} is no name, or what follows it is no function.",
+            f"{getattr(name, '__name__', name)!r} is not a name, or what follows it is not a function.",
             fix='Write step("fetched", fetch, url): a name, the function, its arguments.',
         )
     attempt = ATTEMPT.get()
     here = threading.current_thread()
-    if attempt is None and LOOPS and here.ident not in LOOPS and here is not threading.main_thread():
+    if (
+        attempt is None
+        and ATTEMPT_THREADS
+        and here.ident not in ATTEMPT_THREADS
+        and here is not threading.main_thread()
+    ):
         raise StepInvalid(
             f"{name!r} is called in a thread that does not know its task, so it would not be kept.",
             fix="Use step.map, or give the thread its context: pool.submit(contextvars.copy_context().run, function).",
@@ -268,31 +249,11 @@ def attempt_of(name: object, function: object) -> Attempt | None:
     return attempt
 
 
-def fitting(name: str, function: Callable[..., Any], value: object) -> Json:
-    """A step's result as JSON, looked at before it is kept: what is kept must be read back. Raises SchemaInvalid."""
+def encode_result(name: str, function: Callable[..., Any], value: object) -> Json:
+    """A step's result as JSON, checked before it is kept: it must be readable as its type. Raises SchemaInvalid."""
     return values.fitting(f"Step {name!r}", value, values.returned_by(function))
 
 
-def read_back(name: str, function: Callable[..., Any], result: Json) -> Any:
+def decode_result(name: str, function: Callable[..., Any], result: Json) -> Any:
     """A step's result as its function returns it. Raises SchemaInvalid if that has changed since."""
     return values.read_back(f"Step {name!r}", result, values.returned_by(function))
-
-
-async def called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What a function returns: awaited if it is async, else from a thread, so that it does not hold up the others."""
-    try:
-        if inspect.iscoroutinefunction(function):
-            answer = await cast("Callable[..., Awaitable[Any]]", function)(*args, **kwargs)
-        else:
-            answer = await in_thread(function, *args, **kwargs)
-            answer = await answer if inspect.isawaitable(answer) else answer
-    except (SystemExit, KeyboardInterrupt) as error:  # the end of the process is not a function's to decide
-        raise as_exception(error) from error
-    if answer is not None and inspect.isawaitable(answer):
-        if inspect.iscoroutine(answer):
-            answer.close()
-        raise StepInvalid(
-            f"{getattr(function, '__name__', function)} returned a {type(answer).__name__}, not what comes of it.",
-            fix="Await it, and return that.",
-        )
-    return answer

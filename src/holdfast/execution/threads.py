@@ -1,24 +1,47 @@
-"""Plain functions run in threads of their own, and can be stopped there.
+"""Functions are called here: async ones in the loop, plain ones in threads of their own, where they can be stopped.
 
-A thread cannot be killed, but an exception can be put into it, which arises between two of its lines of Python. Whoever
-waits in C code (a long sleep, one bad regular expression) does not notice until it is back; then only the end of the
-process helps, which is the keeper's business. A thread that imports a module is left alone until that is done: an
-extension in C whose import was broken off cannot be imported again in this process.
+A thread cannot be killed, but an exception can be put into it, which arises between two of its lines of Python. A
+thread that waits in C code (a long sleep, one bad regular expression) does not notice until it is back; then only the
+end of the process helps, which is the supervisor's business. A thread that imports a module is left alone until that is
+done: an extension in C whose import was broken off cannot be imported again in this process.
 """
 
 import asyncio
 import contextlib
 import contextvars
 import ctypes
+import inspect
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from holdfast.errors import StepInvalid
 
 T = TypeVar("T")
 
 remind_seconds = 1.0
 IMPORTLIB = "<frozen importlib._bootstrap>"
+
+
+async def call_function(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a function returns: awaited if it is async, else from a thread, so that it does not hold up the others."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            answer = await cast("Callable[..., Awaitable[Any]]", function)(*args, **kwargs)
+        else:
+            answer = await in_thread(function, *args, **kwargs)
+            answer = await answer if inspect.isawaitable(answer) else answer
+    except (SystemExit, KeyboardInterrupt) as error:  # the end of the process is not a function's to decide
+        raise as_exception(error) from error
+    if answer is not None and inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise StepInvalid(
+            f"{getattr(function, '__name__', function)} returned a {type(answer).__name__}, not its result.",
+            fix="Await it, and return that.",
+        )
+    return answer
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -58,9 +81,9 @@ class Call(threading.Thread):
         try:
             value = self._context.run(function, *args, **kwargs)
         except BaseException as error:
-            self._tell(self.answer.set_exception, as_exception(error))
+            self._hand_over(self.answer.set_exception, as_exception(error))
         else:
-            self._tell(self.answer.set_result, value)
+            self._hand_over(self.answer.set_result, value)
 
     def interrupt(self) -> None:
         with self._ending:
@@ -79,10 +102,10 @@ class Call(threading.Thread):
 
         return Interrupted
 
-    def _tell(self, settle: Callable[[Any], None], value: object) -> None:
+    def _hand_over(self, settle: Callable[[Any], None], value: object) -> None:
         with self._ending:
             self._ended = True
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is gone: there is no caller to wait
             self.loop.call_soon_threadsafe(self._settle, settle, value)
 
     def _settle(self, settle: Callable[[Any], None], value: object) -> None:

@@ -25,7 +25,7 @@ def traceparent() -> str | None:
 
 
 @contextlib.contextmanager
-def starting(name: str) -> Iterator[Span]:
+def trace_start(name: str) -> Iterator[Span]:
     """The span of a call that starts a task."""
     with tracer.start_as_current_span(f"start {name}", kind=SpanKind.PRODUCER) as span:
         span.set_attribute("holdfast.task", name)
@@ -33,12 +33,12 @@ def starting(name: str) -> Iterator[Span]:
 
 
 def is_tracing() -> bool:
-    """Whether somebody has set up traces in this process."""
+    """Whether traces are set up in this process."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 @contextlib.contextmanager
-def attempting(lease: Lease) -> Iterator[Span]:
+def trace_attempt(lease: Lease) -> Iterator[Span]:
     """The span of one attempt, under the call that started the task."""
     context = propagator.extract({"traceparent": lease.trace}) if lease.trace else None
     with tracer.start_as_current_span(f"run {lease.name}", context=context, kind=SpanKind.CONSUMER) as span:
@@ -54,7 +54,7 @@ def attempting(lease: Lease) -> Iterator[Span]:
         yield span
 
 
-def told(span: Span, outcome: Outcome | None) -> None:
+def record_outcome(span: Span, outcome: Outcome | None) -> None:
     """Write into the span how its attempt ended."""
     name = type(outcome).__name__.lower() if outcome else "lost"
     span.set_attribute("holdfast.outcome", name)

@@ -22,7 +22,7 @@ from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Duration, Ended, Submission
-from holdfast.execution.tracing import starting, traceparent
+from holdfast.execution.tracing import trace_start, traceparent
 from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
@@ -199,7 +199,7 @@ class Holdfast(Graphs, Crons, Shipped):
 
     def start(self, task: Task[P, R], submission: Submission, on: Any = None) -> Handle[R]:
         """Make a task, in the transaction of `on` if it is given. Raises a RequestInvalid."""
-        with starting(task.name):
+        with trace_start(task.name):
             submission = replace(submission, trace=traceparent())
             if on is not None:
                 self._be_ready(submission)
@@ -208,7 +208,7 @@ class Holdfast(Graphs, Crons, Shipped):
 
     async def astart(self, task: Task[P, R], submission: Submission, on: Any = None) -> Handle[R]:
         """The same in async code."""
-        with starting(task.name):
+        with trace_start(task.name):
             submission = replace(submission, trace=traceparent())
             if on is not None:
                 await asyncio.to_thread(self._be_ready, submission)

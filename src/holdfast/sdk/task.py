@@ -21,6 +21,7 @@ from holdfast.engine.task import Duration, Json, Outcome, Policy, Submission
 from holdfast.errors import AppInvalid, Failure, PayloadInvalid, RequestInvalid
 from holdfast.execution.classify import Errors as Errors
 from holdfast.execution.tracing import traceparent
+from holdfast.settings import Settings
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
@@ -89,6 +90,11 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    @property
+    def settings(self) -> Settings:
+        """Those of its application."""
+        return self.app.settings
 
     def __reduce__(self) -> str:
         return self.__qualname__  # as functions do: by the name under which its module has it

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.testing.clock import Clock
-    from holdfast.testing.engine import Engine
+    from holdfast.testing.engine import Engine, Ran
     from holdfast.testing.ground import Database, Ground
-    from holdfast.testing.ran import Ran
 
 __all__ = ["Clock", "Database", "Engine", "Ground", "Ran"]
 
-HOMES = {"Clock": "clock", "Database": "ground", "Engine": "engine", "Ground": "ground", "Ran": "ran"}
+MODULES = {"Clock": "clock", "Database": "ground", "Engine": "engine", "Ground": "ground", "Ran": "engine"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in HOMES:
-        return getattr(import_module(f"holdfast.testing.{HOMES[name]}"), name)
+    if name in MODULES:
+        return getattr(import_module(f"holdfast.testing.{MODULES[name]}"), name)
     raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The engine in a test: what a worker, its keeper and the sweep do, in this process and without waiting.
+"""The engine in a test: what a worker, its supervisor and the sweep do, in this process and without waiting.
 
 Tasks are claimed through the real store and run by the same code as in a worker. When nothing is left to do now, the
 clock is moved to when there will be: the end of a pause, a delay or a lost lease, and no further.
@@ -8,30 +8,31 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from holdfast.approvals import Questions
+from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.store.commands import Store
-from holdfast.engine.task import Completion, Done, Ended, Lease, Outcome
+from holdfast.engine.task import Completion, Done, Ended, Event, Json, Lease, Outcome
 from holdfast.errors import HoldfastError, TaskCancelled, TaskError, TaskFailed
 from holdfast.execution.attempt import Attempt
+from holdfast.execution.classify import replace_refused, replace_unsendable
+from holdfast.execution.suspend import CANCELLED
 from holdfast.lifecycles.dispatch.sdk import Dag
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
-from holdfast.sdk.attempt import CANCELLED, instead, unsettled
 from holdfast.sdk.background import Background
 from holdfast.sdk.client import EVERY, OPEN, Holdfast, all_pointed_at
-from holdfast.sdk.executor import BackendExecutor
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.task import Prepared, Task
 from holdfast.settings import Settings
-from holdfast.testing.crash import Doom, DoomedAttempt
+from holdfast.testing.crash import Crash, CrashingAttempt
 from holdfast.testing.ground import Database
-from holdfast.testing.ran import Ran
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -46,26 +47,59 @@ settles_at_most = 3
 APPROVED = {"approved": True, "note": None}
 
 
-class Engine(BackendExecutor):
+@dataclass(frozen=True)
+class Ran(Generic[R]):
+    """A task, as it stood when nothing was left to do for it.
+
+    `outcome` is done, partial, failed, cancelled, or None if it has not ended: it waits for its owner, say. `attempts`
+    counts as retries and lost workers do. `steps` are the names of those that are done, in their order; `usage` is what
+    was reported, `error` what `result` would raise.
+    """
+
+    handle: Handle[R]
+    state: str
+    outcome: str | None
+    attempts: int
+    steps: Sequence[str]
+    events: Sequence[Event]
+    usage: Sequence[Mapping[str, Json]]
+    error: TaskError | None
+    value: Any
+
+    @property
+    def id(self) -> UUID:
+        return self.handle.id
+
+    @property
+    def result(self) -> R:
+        """What the task returned. Raises `error`, if there is one."""
+        if self.error:
+            raise self.error
+        value: R = self.value
+        return value
+
+
+class Engine:
     """What the fixture `holdfast` gives. Its methods are synchronous; async tests call them just the same."""
 
     store: Store
+    backend: WorkerBackend
+    """What attempts ask: the store, or a server before it."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__()
         self.database = database
         self.clock = database.clock
-        self.executor: BackendExecutor = self
+        self.attempts: dict[UUID, Attempt] = {}
         self._apps: dict[int, Holdfast] = {}
         self._queues: set[str] = set()
-        self._dooms: dict[UUID, Doom] = {}
+        self._crashes: dict[UUID, Crash] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Engine":
         with contextlib.ExitStack() as stack:
             self._loop = Background()
             stack.callback(self._loop.stop)
-            self.store = Store(self.database.bridge())
+            self.store = self.backend = Store(self.database.bridge())
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-test-")))
             stack.enter_context(all_pointed_at(Settings.model_construct(url=self.database.url, home=home)))
             OPEN[self.database.url] = self.store
@@ -84,8 +118,10 @@ class Engine(BackendExecutor):
     def start(self, task: Task[..., R] | Prepared[..., R] | Dag, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Start a task, as `task.start(...)` does. It runs with the next `run` or `drain`."""
         if not isinstance(task, Task | Prepared | Dag):
-            raise TypeError(f"{task!r} is no task. Pass a function that is marked with @hf.task, then its arguments.")
-        self._know(task.task.app if isinstance(task, Prepared) else task.app)
+            raise TypeError(
+                f"{task!r} is not a task. Pass a function that is marked with @hf.task, then its arguments."
+            )
+        self._add_app(task.task.app if isinstance(task, Prepared) else task.app)
         if isinstance(task, Dag):
             return task.start(**kwargs)
         return task.start(*args, **kwargs)
@@ -119,15 +155,15 @@ class Engine(BackendExecutor):
         between them. crashes: how many times. Whatever else is due runs too, as it would beside any worker. Raises
         AssertionError if it never came there, or if a year has passed and there is no end in sight.
         """
-        doom = Doom.of(crash_after, crash_before, crashes)
+        crash = Crash.of(crash_after, crash_before, crashes)
         handle = task if isinstance(task, Handle) else self.start(task, *args, **kwargs)
-        self._know(handle.app)
-        if doom:
-            self._dooms[handle.id] = doom
+        self._add_app(handle.app)
+        if crash:
+            self._crashes[handle.id] = crash
         self.call(self._work(handle.id))
         ran = self.call(self._ran(handle))
-        if doom and doom.left == crashes:
-            named = ", ".join(map(repr, sorted(doom.steps)))
+        if crash and crash.left == crashes:
+            named = ", ".join(map(repr, sorted(crash.steps)))
             raise AssertionError(f"It never came to the step {named}. Done: {', '.join(ran.steps) or 'none'}.")
         return ran
 
@@ -140,7 +176,7 @@ class Engine(BackendExecutor):
 
         The clock is not moved to their times; `holdfast.clock.advance(days=1)` and `holdfast.drain()` run them.
         """
-        self._know(app)
+        self._add_app(app)
         self.call(app.declare(self.store))
 
     def answer(self, task: Handle[Any], answer: Any = APPROVED, *, step: str | None = None) -> None:
@@ -163,7 +199,7 @@ class Engine(BackendExecutor):
                 await self._beat(running.values())
                 await self.store.sweep()
                 await tick(Schedules.over(self.store))
-                contested = not running and self._somebody_writes()
+                contested = not running and self._is_written_to()
                 if not contested:
                     patient_until = time.monotonic() + locked_at_most_seconds
                 claimed = await self._claim(slots - len(running))
@@ -177,7 +213,7 @@ class Engine(BackendExecutor):
                     each.result()
                 if ended or claimed:
                     pause = first_pause_seconds
-                elif running and (pause < longest_pause_seconds or not self._somebody_waits()):
+                elif running and (pause < longest_pause_seconds or not self._is_awaited()):
                     pause = min(pause * 2, longest_pause_seconds)
                 elif contested and time.monotonic() < patient_until:
                     await asyncio.sleep(pause)  # what is locked for a moment was passed over
@@ -192,7 +228,7 @@ class Engine(BackendExecutor):
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _beat(self, leases: Iterable[Lease]) -> None:
-        """Keep what is held, as the keeper of a worker does."""
+        """Keep what is held, as the supervisor of a worker does."""
         held = list(leases)
         if not held:
             return
@@ -214,20 +250,22 @@ class Engine(BackendExecutor):
         return await self.store.claim(sorted(self._queues), n, lasting=lease, worker="test", names=list(tasks))
 
     async def _attempt(self, held: Lease) -> None:
-        loop = asyncio.get_running_loop()
-        doom = self._dooms.get(held.task_id)
-        attempt = DoomedAttempt(held, self.executor, loop, doom) if doom else Attempt(held, self.executor, loop)
-        outcome = await self.run_attempt(self._tasks()[held.name], attempt)
+        task, crash = self._tasks()[held.name], self._crashes.get(held.task_id)
+        attempt = CrashingAttempt(held, task, self.backend, crash) if crash else Attempt(held, task, self.backend)
+        self.attempts[held.task_id] = attempt
+        try:
+            outcome = await attempt.run()
+        finally:
+            del self.attempts[held.task_id]
         for _ in range(settles_at_most):
             if outcome is None:
                 return
             outcome = await self._settle(held, outcome)
 
-    async def _settled_up(self, attempt: Attempt, outcome: Outcome | None) -> Outcome | None:
-        """A handler that goes on after its crash, and even comes to an end, is not heard."""
-        if isinstance(attempt, DoomedAttempt) and attempt.dead:
-            return None
-        return await super()._settled_up(attempt, outcome)
+    def interrupt(self, task_id: UUID, outcome: Outcome | None) -> None:
+        """Stop this one, if it runs."""
+        if task_id in self.attempts:
+            self.attempts[task_id].interrupt(outcome)
 
     async def _settle(self, held: Lease, outcome: Outcome) -> Outcome | None:
         """Settle; what to settle with instead, if that was refused."""
@@ -237,8 +275,8 @@ class Engine(BackendExecutor):
             else:
                 (settled,) = await self.store.settle((held, outcome))
         except HoldfastError as error:
-            return unsettled(error)
-        return instead(outcome, settled.status)
+            return replace_unsendable(error)
+        return replace_refused(outcome, settled.status)
 
     def _move(self, began: datetime, running: dict[asyncio.Task[None], Lease]) -> bool:
         """Move the clock to when something can happen next; False if nothing will."""
@@ -252,7 +290,7 @@ class Engine(BackendExecutor):
 
     # Who is there
 
-    def _know(self, app: Holdfast) -> None:
+    def _add_app(self, app: Holdfast) -> None:
         self._apps[id(app)] = app
 
     def _all_apps(self) -> list[Holdfast]:
@@ -263,10 +301,10 @@ class Engine(BackendExecutor):
     def _tasks(self) -> dict[str, Task[..., Any]]:
         return {name: task for app in self._all_apps() for name, task in app.tasks.items()}
 
-    def _somebody_waits(self) -> bool:
+    def _is_awaited(self) -> bool:
         return any(app.awaits for app in self._all_apps())
 
-    def _somebody_writes(self) -> bool:
+    def _is_written_to(self) -> bool:
         """Whether a statement runs in this database that is not ours: of an attempt that has just crashed, say."""
         return bool(
             self.database.ask_owner(
@@ -282,14 +320,14 @@ class Engine(BackendExecutor):
 
     async def _ran(self, handle: Handle[R]) -> Ran[R]:
         read = await self.store.read(handle.id)
-        told = await self.store.step_events(handle.id)
+        step_events = await self.store.step_events(handle.id)
         ended = (await self.store.outcomes([handle.id])).get(handle.id)
         value, error = await self._value(handle, ended)
         return Ran(
             handle, read["state"], read["outcome"], read["attempt"],
-            steps=[one.step for one in told if one.kind == "step_completed"],
+            steps=[one.step for one in step_events if one.kind == "step_completed"],
             events=await self.store.events(handle.id),
-            usage=[spent for one in told if one.kind in ("step_completed", "usage") for spent in one.data or []],
+            usage=[entry for one in step_events if one.kind in ("step_completed", "usage") for entry in one.data or []],
             error=error, value=value,
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from holdfast.backoff import CHANCE
 from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.task import Completion, Done, Later, Lease, Outcome, Proof, Settlement
 from holdfast.errors import DatabaseError, MoveRefused, TaskBusy
-from holdfast.sdk.attempt import instead, unsettled
+from holdfast.execution.classify import replace_refused, replace_unsendable
 from holdfast.wakeups import Wakeups
 from holdfast.worker.claim_cursor import ClaimCursor
 from holdfast.worker.config import Plan
@@ -285,7 +285,7 @@ class ClaimLoop:
             if status is None:
                 over.append(proof)
                 continue
-            if other := instead(outcome, status):
+            if other := replace_refused(outcome, status):
                 self._results.append((proof, other, tries))
                 continue
             log.warning(
@@ -307,7 +307,7 @@ class ClaimLoop:
                 self._let_go([proof])
             else:
                 log.warning("settling failed", extra={"task_id": str(proof.task_id), "error": str(error)})
-                self._results.append((proof, unsettled(error), tries + 1))
+                self._results.append((proof, replace_unsendable(error), tries + 1))
 
     def _settle_apart(self, results: list[Result], n: int) -> None:
         """Somebody holds the row of one of them, perhaps for long: the others do not wait for it."""

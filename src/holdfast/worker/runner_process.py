@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,13 +28,12 @@ from holdfast.engine import values
 from holdfast.engine.codec import dump_lease, load_lease
 from holdfast.engine.logs import configure_logs
 from holdfast.engine.store import encode
-from holdfast.engine.task import Checkpoint, Checkpointed, Json, Lease
+from holdfast.engine.task import Checkpoint, Checkpointed, Json, Lease, Outcome
 from holdfast.errors import AppInvalid, PayloadInvalid
 from holdfast.execution.attempt import Attempt
+from holdfast.execution.suspend import CANCELLED, RELEASED
 from holdfast.execution.tracing import export_traces, flush_traces, is_tracing
-from holdfast.sdk.attempt import CANCELLED, RELEASED
 from holdfast.sdk.client import Holdfast
-from holdfast.sdk.executor import BackendExecutor
 from holdfast.sdk.task import Task
 from holdfast.worker.app import load_app
 from holdfast.worker.backend import open_line
@@ -51,18 +51,26 @@ show_every_seconds = 0.25
 leave_within_seconds = 10.0
 
 
-class Runner(BackendExecutor):
+@dataclass(slots=True)
+class Running:
+    """An attempt under way: when it began, and until when its lease held then."""
+
+    attempt: Attempt
+    began: float
+    first_until: float
+    task: asyncio.Task[None] | None = None
+
+
+class Runner:
     """One process's worth of running tasks."""
 
     def __init__(self, app: Holdfast, plan: Plan, worker: str, link: Link, pulse: Pulse) -> None:
-        super().__init__()
         self.app = app
         self.plan = plan
         self.worker = worker
         self.link = link
         self.pulse = pulse
-        self._until: dict[UUID, tuple[float, float]] = {}
-        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._running: dict[UUID, Running] = {}
         self._shown: dict[UUID, Json] = {}
         self._apart: set[UUID] = set()
         self._waiting: set[UUID] = set()
@@ -114,12 +122,14 @@ class Runner(BackendExecutor):
         mine = [lease for lease in leases if lease.task_id not in apart_ids]
         if mine:
             self._tell_begun(mine)
-        self.traced = is_tracing()
-        loop = asyncio.get_running_loop()
-        until = now, claimed + self.plan.lease_seconds
+        loop, traced, first_until = asyncio.get_running_loop(), is_tracing(), claimed + self.plan.lease_seconds
         for lease in mine:
-            self._until[lease.task_id] = until
-            self._tasks[lease.task_id] = loop.create_task(self._run(lease, loop))
+            attempt = Attempt(
+                lease, self.app.tasks[lease.name], self.store,
+                send_checkpoint=self._checkpoints.put, on_progress=self.show,
+            )  # fmt: skip
+            running = self._running[lease.task_id] = Running(attempt, now, first_until)
+            running.task = loop.create_task(self._run(attempt, traced))
 
     def _say(self, kind: str, ids: Sequence[UUID]) -> None:
         self.link.send(kind, [one.hex for one in ids])
@@ -135,20 +145,14 @@ class Runner(BackendExecutor):
             begun.append([token.hex, attempt, limit.total_seconds() if limit else None, ids])
         self.link.send("begun", begun)
 
-    async def _run(self, lease: Lease, loop: asyncio.AbstractEventLoop) -> None:
-        attempt = Attempt(lease, self, loop)
-        outcome = await self.run_attempt(self.app.tasks[lease.name], attempt, self._tasks[lease.task_id])
-        del self._until[lease.task_id], self._tasks[lease.task_id]
+    async def _run(self, attempt: Attempt, traced: bool) -> None:
+        lease, outcome = attempt.lease, await attempt.run(traced=traced)
+        del self._running[lease.task_id]
         self._shown.pop(lease.task_id, None)
         if outcome is None:
             self.turns.drop(lease)
         else:
             self.turns.settle(lease, outcome)
-
-    # The executor of attempts
-
-    async def _keep(self, done: Checkpoint) -> Checkpointed:
-        return await self._checkpoints.put(done)
 
     async def _checkpoint(self, batch: Sequence[Checkpoint]) -> Sequence[Checkpointed]:
         answers = {(one.task_id, one.step): one for one in await self.store.checkpoint(*batch)}
@@ -182,14 +186,19 @@ class Runner(BackendExecutor):
             if felt and not was_felt:
                 self.turns.nudge()
             self._tell_waiting()
-            for task_id, (begun, first) in list(self._until.items()):
-                if now > self.pulse.holds(begun, first) - margin:
+            for task_id, one in list(self._running.items()):
+                if now > self.pulse.holds(one.began, one.first_until) - margin:
                     log.warning("lease about to end; stopped", extra={"task_id": str(task_id)})
-                    self.interrupt(task_id, None)
+                    one.attempt.interrupt(None)
+
+    def interrupt(self, task_id: UUID, outcome: Outcome | None) -> None:
+        """Stop this one, if it runs here."""
+        if task_id in self._running:
+            self._running[task_id].attempt.interrupt(outcome)
 
     def _tell_waiting(self) -> None:
         """What has ended and is not settled yet is no longer the handler's doing."""
-        waiting = {task_id for task_id in self.turns.held if task_id not in self._until} - self._apart
+        waiting = {task_id for task_id in self.turns.held if task_id not in self._running} - self._apart
         if new := waiting - self._waiting:
             self._say("waiting", list(new))
         self._waiting = waiting
@@ -236,8 +245,8 @@ class Runner(BackendExecutor):
         await asyncio.wait(
             [turning, hurry], timeout=self.plan.grace_seconds, return_when=asyncio.FIRST_COMPLETED
         )  # fmt: skip
-        for run in list(self.runs.values()):
-            run.interrupt(RELEASED)
+        for one in list(self._running.values()):
+            one.attempt.interrupt(RELEASED)
         await asyncio.wait([turning], timeout=self.plan.cancel_seconds)
 
 

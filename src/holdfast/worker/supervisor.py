@@ -20,7 +20,7 @@ from uuid import UUID
 from holdfast.backoff import backoff, jitter
 from holdfast.engine.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
 from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, RequestInvalid
-from holdfast.sdk.attempt import RELEASED
+from holdfast.execution.suspend import RELEASED
 from holdfast.settings import read_settings
 from holdfast.worker.backend import Line, open_line
 from holdfast.worker.child import Begun, Child

@@ -15,8 +15,7 @@ from holdfast.lifecycles.batch.batches import Batches
 from holdfast.remote.places import objects_of
 from holdfast.sdk.batch import Batch
 from holdfast.sdk.handle import Handle
-from holdfast.testing.engine import Engine
-from holdfast.testing.ran import Ran
+from holdfast.testing.engine import Engine, Ran
 from tests.lifecycles.batch.bureau import Bureau
 
 TWO = ["https://example.org/a.wav", "https://example.org/b.wav"]
@@ -68,7 +67,7 @@ def open_office(holdfast: Engine) -> Callable[..., Office]:
         hf, bureau = Holdfast(), Bureau(**kind)
         made = {kind: hf.batch(kind, bureau) for kind in bureau.task_types}
         office = Office(holdfast, hf, bureau, made["transcription"], made["completion"])
-        holdfast._know(hf)
+        holdfast._add_app(hf)
         holdfast.call(hf.declare(holdfast.store))
         return office
 

@@ -18,7 +18,7 @@ def crash() -> None:
     """The process dies here, as far as the database and the provider can tell."""
     attempt = ATTEMPT.get()
     assert attempt is not None
-    attempt.executor.interrupt(attempt.lease.task_id, None)
+    attempt.interrupt(None)
     raise asyncio.CancelledError("the process has crashed here")
 
 

@@ -79,7 +79,7 @@ class Schedules:
         watched = Watched(witness.provider, lambda where: self.chance(where))
         hf = Holdfast()
         self.batch: Batch = hf.batch(task_type, watched)
-        engine._know(hf)
+        engine._add_app(hf)
         engine.call(hf.declare(engine.store))
 
     @property

@@ -210,9 +210,9 @@ def test_who_catches_a_failure_does_not_get_past_it(holdfast: Engine) -> None:
 
     async def has_failed(name: str) -> bool:
         from holdfast.engine.store.commands import Store
-        from holdfast.execution.context import at_hand, current
+        from holdfast.execution.context import current, get_service
 
-        return any(one.name == name and one.failures for one in await at_hand(Store).steps(current().task_id))
+        return any(one.name == name and one.failures for one in await get_service(Store).steps(current().task_id))
 
     ran = holdfast.run(careless, FILE)
     assert ran.state == "FAILED"

@@ -12,8 +12,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Lease
 from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.sdk.handle import Handle
-from holdfast.testing.engine import Engine
-from holdfast.testing.ran import Ran
+from holdfast.testing.engine import Engine, Ran
 from tests.lifecycles.pipeline import app
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from holdfast import Fatal, Holdfast, Transient, step
 from holdfast.engine.task import Checkpoint, Checkpointed
+from holdfast.execution.attempt import Attempt
+from holdfast.execution.suspend import RELEASED
 from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.pipeline import Skip, keep_settings, problem
-from holdfast.sdk.attempt import RELEASED
 from holdfast.testing.engine import Engine
 
 RAN: Counter[str] = Counter()
@@ -160,18 +161,20 @@ def test_the_steps_within_a_cancelled_stage_are_kept_for_a_retry_of_its_retry(ho
     assert RAN["inner"] == 1
 
 
-def test_who_is_stopped_while_the_last_stage_is_kept_tells_of_it_all_the_same(holdfast: Engine, made: Pipeline) -> None:
+def test_a_job_that_is_stopped_while_its_last_stage_is_kept_reports_it_all_the_same(
+    holdfast: Engine, made: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made.stage("summary")(lambda: {"n": 1})
-    keep = holdfast._keep
+    send = Attempt._send_alone
 
-    async def interrupted(done: Checkpoint) -> Checkpointed:
-        kept = await keep(done)
-        holdfast.interrupt(kept.task_id, RELEASED)
-        return kept
+    async def interrupted(self: Attempt, checkpoint: Checkpoint) -> Checkpointed:
+        saved = await send(self, checkpoint)
+        self.interrupt(RELEASED)
+        return saved
 
-    holdfast._keep = interrupted  # type: ignore[method-assign]
-    told = {"stages": [{"name": "summary", "status": "completed"}], "summary": {"n": 1}}
-    assert holdfast.run(made).value == told
+    monkeypatch.setattr(Attempt, "_send_alone", interrupted)
+    expected = {"stages": [{"name": "summary", "status": "completed"}], "summary": {"n": 1}}
+    assert holdfast.run(made).value == expected
 
 
 def test_a_stage_that_does_not_let_itself_be_stopped_is_the_last_one_here(holdfast: Engine, made: Pipeline) -> None:
@@ -185,7 +188,9 @@ def test_a_stage_that_does_not_let_itself_be_stopped_is_the_last_one_here(holdfa
 
     @made.stage
     def after() -> None:
-        RAN[f"runs in one attempt: {len(holdfast.runs)}, interrupted: {holdfast.runs[handle.id]._is_interrupted}"] += 1
+        RAN[
+            f"runs in one attempt: {len(holdfast.attempts)}, interrupted: {holdfast.attempts[handle.id].cancelled}"
+        ] += 1
 
     handle = holdfast.start(made)
     assert holdfast.run(handle).state == "COMPLETED"

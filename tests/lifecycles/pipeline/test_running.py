@@ -13,6 +13,7 @@ from examples.pipeline import menu
 from holdfast import Holdfast, Partial, progress, usage
 from holdfast.engine.task import Submission
 from holdfast.errors import StepInvalid
+from holdfast.execution.attempt import Attempt
 from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.pipeline import keep_settings, output, problem
@@ -169,7 +170,9 @@ def test_a_stage_that_returns_what_is_for_whole_tasks_is_told_so(holdfast: Engin
 
 
 @pytest.mark.over_http
-def test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job(holdfast: Engine, made: Pipeline) -> None:
+def test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job(
+    holdfast: Engine, made: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @made.stage
     def first() -> None:
         usage("tiny", tokens_in=10, cost_cents=1)
@@ -182,13 +185,12 @@ def test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job(hol
         if RAN["second"] == 1:
             raise RuntimeError("Again.")
 
-    shown: list[Any] = []
-    show, holdfast.show = holdfast.show, lambda lease, told: shown.append(told)  # type: ignore[method-assign, assignment]
+    reported: list[Any] = []
+    monkeypatch.setattr(Attempt, "report_progress", lambda attempt, **progress: reported.append(progress))
     ran = holdfast.run(made, crash_after="first")
-    holdfast.show = show  # type: ignore[method-assign]
     assert ran.state == "COMPLETED"
     assert holdfast.call(Jobs.over(holdfast.store).job(ran.handle.id))["cost_cents"] == 1 + 2 + 2
-    assert {(one["done"], one["total"]) for one in shown if one.get("done")} == {(1, 2), (1.5, 2)}
+    assert {(one["done"], one["total"]) for one in reported if one.get("done")} == {(1, 2), (1.5, 2)}
 
 
 def test_a_job_of_another_release_waits_for_a_worker_that_knows_its_stages(holdfast: Engine, made: Pipeline) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast.apps.providers.local.provider import Local
 from holdfast.apps.providers.local.words import samples
-from holdfast.execution.context import at_hand
+from holdfast.execution.context import get_service
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.ingest.store import Library
 from holdfast.objects import Objects
@@ -46,7 +46,7 @@ def write_questions(path: Path, round_: int) -> Path:
 
 async def open_place() -> str:
     """A place for uploads."""
-    return (await at_hand(Library).open_uploads(OWNER))[0]
+    return (await get_service(Library).open_uploads(OWNER))[0]
 
 
 async def bring_damaged(objects: Objects, place: str, round_: int) -> str:
@@ -65,5 +65,5 @@ async def bring_questions(objects: Objects, place: str, round_: int) -> str:
 
 async def begin(task_type: str, urls: list[str], *, key: str) -> str:
     """A batch with LOCAL; one for each key."""
-    made = at_hand(Batches).make(task_type, "LOCAL", urls=urls, owner=OWNER, key=key, tags=["demo"])
+    made = get_service(Batches).make(task_type, "LOCAL", urls=urls, owner=OWNER, key=key, tags=["demo"])
     return str((await made)[0])

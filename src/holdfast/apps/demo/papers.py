@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
-from holdfast.execution.context import at_hand
+from holdfast.execution.context import get_service
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
 from holdfast.lifecycles.ingest.store import Library
 from holdfast.objects import Objects
@@ -84,7 +84,7 @@ def pdf_of(pages: Sequence[Sequence[str]]) -> bytes:
 
 async def open_place() -> str:
     """A place for uploads of the library's."""
-    return (await at_hand(Library).open_uploads(OWNER))[0]
+    return (await get_service(Library).open_uploads(OWNER))[0]
 
 
 async def bring(objects: Objects, place: str, round_: int, *, torn: bool) -> list[dict[str, str]]:
@@ -102,4 +102,4 @@ async def begin(papers: Sequence[dict[str, str]], *, key: str) -> str:
     given: dict[str, Any] = {"owner": OWNER, "tags": ["demo"]}
     run = Submission("documents", {}, INGEST.name, key=key, **given)
     items = [Submission("documents", one, INGEST_ITEM.name, parent=0, **given) for one in papers]
-    return str((await at_hand(Store).submit(run, *items))[0].id)
+    return str((await get_service(Store).submit(run, *items))[0].id)

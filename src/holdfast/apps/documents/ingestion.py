@@ -22,7 +22,7 @@ from holdfast.apps.documents.embedders import open_embedder
 from holdfast.apps.documents.entities import find_entities
 from holdfast.apps.documents.extract import Extracted, extract
 from holdfast.errors import Fatal, ObjectMissing
-from holdfast.execution.context import at_hand, current, progress
+from holdfast.execution.context import current, get_service, progress
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.ingest.declaration import STEPS
 from holdfast.lifecycles.ingest.handlers import run_parallel_steps, run_step, skip_step
@@ -172,7 +172,7 @@ class Documents:
 
     async def persist(self, name: str, raw: Raw, text: Text, chunks: Part, vectors: Part, entities: Part) -> UUID:
         """Write all of it to Postgres, under this lease. Raises LeaseLost."""
-        return await at_hand(Library).persist(
+        return await get_service(Library).persist(
             current(),
             name=name,
             sha256=raw.sha256,
@@ -192,7 +192,7 @@ class Documents:
     async def is_unchanged(self, name: str, raw: Raw) -> bool:
         """Whether searchers see the same content by the same recipe already, made by another item."""
         lease = current()
-        same = await at_hand(Library).same_version(lease, name, raw.sha256, self.recipe)
+        same = await get_service(Library).same_version(lease, name, raw.sha256, self.recipe)
         return same not in (None, lease.task_id)
 
     # Where it lies between the steps

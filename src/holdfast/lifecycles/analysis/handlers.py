@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, Transient
-from holdfast.execution.context import at_hand, called, current, progress, step
+from holdfast.execution.context import current, get_service, progress, step
+from holdfast.execution.threads import call_function
 from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.job import (
     Agent,
@@ -38,7 +39,7 @@ def handler(tool: Tool, objects: Callable[[], Objects]) -> Handler:
     async def analyse(tool_id: str, agents: list[str]) -> dict[str, Any]:
         """Run the agents that the task names."""
         lease = current()
-        found, store = await at_hand(Analyses).read(lease.task_id), objects()
+        found, store = await get_service(Analyses).read(lease.task_id), objects()
         chosen = [named(tool, name) for name in agents]
         with scratch() as folder:
             inputs = await fetched(store, found, folder)
@@ -92,7 +93,7 @@ def parameters_of(inputs: Mapping[str, InputFile], tool: Tool, chosen: Sequence[
 async def completed(agent: Agent, job: Job, objects: Objects, place: str) -> Outputs:
     """Run one agent and store what it wrote. Raises Failure."""
     try:
-        await called(agent.run, (job,), {})
+        await call_function(agent.run, (job,), {})
         return await stored(objects, job.folder, agent.name, place)
     except ObjectsUnreachable as error:
         raise Transient(error.detail, code="INTERNAL_ERROR") from error

@@ -13,7 +13,7 @@ from holdfast.engine.store.calls import patiently
 from holdfast.engine.task import Later, Outcome
 from holdfast.errors import Failure, ObjectsUnreachable, RateLimited, SchemaInvalid, Transient
 from holdfast.execution.attempt import ATTEMPT, Attempt
-from holdfast.execution.context import at_hand, current
+from holdfast.execution.context import current, get_service
 from holdfast.lifecycles.batch.batches import Batches, JobRow, OpenBatch, Told
 from holdfast.lifecycles.batch.calling import Caller, Slow
 from holdfast.lifecycles.batch.fetching import fetch_job
@@ -33,11 +33,11 @@ OUTCOMES = ("succeeded", "failed", "cancelled", "expired")
 
 
 async def run_batch(provider: Provider, objects: Objects, settings: Callable[[], Settings]) -> Outcome:
-    """Bring the batch on that this worker holds. Raises Leaving, for whoever is stopped."""
+    """Bring the batch on that this worker holds. Raises Suspend, for whoever is stopped."""
     current()
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease
-    batches = at_hand(Batches)
+    batches = get_service(Batches)
     lease = attempt.lease
     batch = await patiently(lambda: batches.open(lease.task_id))
     if batch is None:
@@ -45,7 +45,7 @@ async def run_batch(provider: Provider, objects: Objects, settings: Callable[[],
     if not batch.planned:
         await Planning(provider, batches, objects, settings, lease)(batch)
         batch = await reopened(batches, attempt)
-    caller = Caller(provider, batches, attempt.executor.store, objects, lease, lease.task_id, batch.task_type)
+    caller = Caller(provider, batches, attempt.backend, objects, lease, lease.task_id, batch.task_type)
     try:
         return await Turn(attempt, caller, batch)()
     except (ObjectsUnreachable, Transient):
@@ -141,7 +141,7 @@ class Turn(Submitting):
                 told = self.parked(job, error.message)
             await self.tell(told)
             done = sum(one.inputs if one.status not in OPEN else one.done or 0 for one in self.jobs.values())
-            self.attempt.show(done=done, total=sum(one.inputs for one in self.jobs.values()))
+            self.attempt.report_progress(done=done, total=sum(one.inputs for one in self.jobs.values()))
 
     # When time is up
 

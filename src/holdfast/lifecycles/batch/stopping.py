@@ -10,7 +10,7 @@ from holdfast.engine.store.calls import patiently
 from holdfast.engine.task import Done, Failed, Json, Later, Outcome
 from holdfast.errors import Failure, RateLimited, SchemaInvalid
 from holdfast.execution.attempt import ATTEMPT
-from holdfast.execution.context import at_hand, current
+from holdfast.execution.context import current, get_service
 from holdfast.lifecycles.batch.batches import Batches, JobRow, OpenBatch
 from holdfast.lifecycles.batch.calling import Caller, Slow, seconds_of
 from holdfast.lifecycles.batch.fetching import received, spent
@@ -27,13 +27,13 @@ async def run_stop(provider: Provider, objects: Objects) -> Outcome:
     lease = current()
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101
-    batches = at_hand(Batches)
+    batches = get_service(Batches)
     task = await patiently(lambda: batches.stopped_by(lease.task_id))
     if task is None:
         raise SchemaInvalid("Only a batch that is over makes such a task.", code="no-batch")
     batch = await patiently(lambda: batches.open(task))
     assert batch is not None  # noqa: S101 - what it stops is there
-    caller = Caller(provider, batches, attempt.executor.store, objects, lease, task, batch.task_type)
+    caller = Caller(provider, batches, attempt.backend, objects, lease, task, batch.task_type)
     return await Stopping(caller, batch)()
 
 

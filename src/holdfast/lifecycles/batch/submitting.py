@@ -118,5 +118,5 @@ class Submitting(Telling):
         """From when a provider has a job, or may have one for all that a person can tell."""
         known = any(job.external_id or job.status == "PARKED" for job in self.jobs.values())
         if self.attempt.state == "PENDING" and known:
-            await self.attempt.executor.checkpoint(Checkpoint(self.attempt.lease, to="IN_PROGRESS"))
+            await self.attempt.checkpoint(Checkpoint(self.attempt.lease, to="IN_PROGRESS"))
             self.attempt.state = "IN_PROGRESS"

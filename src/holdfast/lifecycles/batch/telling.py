@@ -6,7 +6,7 @@ from holdfast.backoff import doubled, jitter
 from holdfast.engine.task import Cancelled, Later, Outcome
 from holdfast.errors import Failure, RateLimited
 from holdfast.execution.attempt import Attempt
-from holdfast.execution.suspend import Leaving
+from holdfast.execution.suspend import Suspend
 from holdfast.lifecycles.batch.batches import JobRow, OpenBatch, Told
 from holdfast.lifecycles.batch.calling import Caller, seconds_of
 from holdfast.lifecycles.batch.provider import Ended
@@ -52,9 +52,9 @@ class Telling:
         return rows
 
     def check_wanted(self) -> None:
-        """Raises Leaving if somebody wants the batch to stop."""
+        """Raises Suspend if somebody wants the batch to stop."""
         if self.caller.wants_stop:
-            raise Leaving(Cancelled())
+            raise Suspend(Cancelled())
 
     async def slow_down(self, error: RateLimited) -> datetime:
         """Until when the provider wants to be left alone, by all who call this account."""

@@ -9,7 +9,7 @@ from holdfast.engine import values
 from holdfast.engine.store.calls import patiently
 from holdfast.errors import SchemaInvalid
 from holdfast.execution.attempt import ATTEMPT
-from holdfast.execution.context import called
+from holdfast.execution.threads import call_function
 
 WELL = ("done", "partial")
 
@@ -25,8 +25,8 @@ async def run_node(
     attempt = ATTEMPT.get()
     wanted = [name for name, is_taken in upstream.items() if is_taken]
     if attempt is None or not wanted:
-        return await called(function, (), given)
-    ended = {one.name: one for one in await patiently(lambda: attempt.executor.store.held_upstream(attempt.lease))}
+        return await call_function(function, (), given)
+    ended = {one.name: one for one in await patiently(lambda: attempt.backend.held_upstream(attempt.lease))}
     kinds = values.hints(function)
     results: dict[str, Any] = {}
     for name in wanted:
@@ -41,4 +41,4 @@ async def run_node(
                 f"What {name} returned does not fit the parameter {name}: {values.described(error)}.",
                 code="upstream-result",
             ) from error
-    return await called(function, (), {**given, **results})
+    return await call_function(function, (), {**given, **results})

@@ -18,7 +18,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Duration, Json, Policy
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid
 from holdfast.execution.classify import Errors
-from holdfast.execution.tracing import starting, traceparent
+from holdfast.execution.tracing import trace_start, traceparent
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.lifecycles.dispatch.handlers import run_node
 from holdfast.lifecycles.dispatch.store import Dags
@@ -192,12 +192,12 @@ class Start:
 
     def start(self, **params: Any) -> Handle[dict[str, int]]:
         """Make a run and return at once. Raises a RequestInvalid, and then nothing was made."""
-        with starting(self.dag.name):
+        with trace_start(self.dag.name):
             return self.dag.app.call(self._made(self._given(params)))
 
     async def astart(self, **params: Any) -> Handle[dict[str, int]]:
         """The same in async code."""
-        with starting(self.dag.name):
+        with trace_start(self.dag.name):
             return await self.dag.app.acall(self._made(self._given(params)))
 
     def _given(self, params: Mapping[str, Any]) -> dict[str, Json]:

@@ -29,8 +29,9 @@ from holdfast.errors import (
     Transient,
 )
 from holdfast.execution.attempt import ATTEMPT, Attempt
-from holdfast.execution.context import at_hand, attempt_of, called, fitting, in_loop, read_back, usage
-from holdfast.execution.suspend import Leaving
+from holdfast.execution.context import decode_result, encode_result, find_attempt, get_service, usage
+from holdfast.execution.suspend import Suspend
+from holdfast.execution.threads import call_function
 from holdfast.lifecycles.ingest.declaration import INGEST_ITEM, MOVES
 from holdfast.lifecycles.ingest.store import Library
 from holdfast.remote.http_errors import failure_for
@@ -195,21 +196,21 @@ async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **k
     The function may return its result or an envelope, and may raise. Raises the category that this stands for, or
     whatever it raised if nobody knows; StepInvalid in a task that is no item.
     """
-    attempt = attempt_of(target, function)
+    attempt = find_attempt(target, function)
     if attempt is None:
-        return emptied(await called(function, args, kwargs))
+        return emptied(await call_function(function, args, kwargs))
     check_place(attempt, target)
-    known, result = await attempt.stored(target)
+    known, result = await attempt.find_step(target)
     if known:
         await catch_up(attempt, target)
-        return read_back(target, function, result)
+        return decode_result(target, function, result)
     await check_budget(attempt)
-    await attempt.executor.record(attempt.lease, "step_started", target, None)
-    with attempt.within(target) as spent:
+    await attempt.record("step_started", target, None)
+    with attempt.track_step(target) as spent:
         value = await answered(attempt, function, args, kwargs)
         state = target if is_ahead(attempt, target) else None
-        kept = await attempt.keep(target, fitting(target, function, value), spent, to=state)
-    return read_back(target, function, kept)
+        kept = await attempt.save_step(target, encode_result(target, function, value), spent, to=state)
+    return decode_result(target, function, kept)
 
 
 @overload
@@ -240,7 +241,7 @@ async def skip_step(target: str, reason: str) -> None:
     if attempt is None:
         return
     check_place(attempt, target)
-    await attempt.executor.record(attempt.lease, "skipped", target, {"reason": reason})
+    await attempt.record("skipped", target, {"reason": reason})
     await catch_up(attempt, target)
 
 
@@ -251,14 +252,14 @@ def check_place(attempt: Attempt, target: str) -> None:
             f"{target!r}: this task is no item of an ingestion ({attempt.lease.lifecycle}).",
             fix='Make it one: @hf.task(lifecycle="ingest_item"), or use step(...).',
         )
-    if not in_loop(attempt):
+    if not attempt.is_in_loop():
         raise StepInvalid(f"{target!r}: this task is not async.", fix="Make it `async def`.")
 
 
 async def catch_up(attempt: Attempt, target: str) -> None:
     """Move an item to a state whose step is done already: a retry begins with steps that another item has done."""
     if is_ahead(attempt, target):
-        await attempt.executor.checkpoint(Checkpoint(attempt.lease, to=target))
+        await attempt.checkpoint(Checkpoint(attempt.lease, to=target))
         attempt.state = target
 
 
@@ -268,22 +269,22 @@ def is_ahead(attempt: Attempt, target: str) -> bool:
 
 
 async def check_budget(attempt: Attempt) -> None:
-    """Raise Leaving if the run of this item has spent its budget: its owner decides."""
-    library = at_hand(Library)
+    """Raise Suspend if the run of this item has spent its budget: its owner decides."""
+    library = get_service(Library)
     if attempt not in BUDGETED:
         BUDGETED[attempt] = await library.has_budget(attempt.lease.task_id)
     if BUDGETED[attempt] and not await library.may_spend(attempt.lease.task_id):
-        raise Leaving(OVER_BUDGET)
+        raise Suspend(OVER_BUDGET)
 
 
 async def answered(attempt: Attempt, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """What a step gives, out of its envelope. Raises the category of what it raised, where somebody knows it."""
     try:
-        return emptied(await called(function, args, kwargs))
+        return emptied(await call_function(function, args, kwargs))
     except Failure:
         raise
     except Exception as error:
-        failure = failure_from(error, attempt.errors)
+        failure = failure_from(error, attempt.handler.errors)
         if failure is None:
             raise
         raise failure from error
@@ -309,7 +310,7 @@ def gravity(error: BaseException) -> int:
         return 4
     if isinstance(error, RateLimited):
         return 1
-    return 0 if isinstance(error, Leaving) else 3
+    return 0 if isinstance(error, Suspend) else 3
 
 
 async def tell(others: list[BaseException]) -> None:
@@ -318,4 +319,4 @@ async def tell(others: list[BaseException]) -> None:
     for error, step in attempt.blamed if attempt else []:
         if attempt and isinstance(error, Failure) and any(error is one for one in others):
             said = {"category": error.category, "message": error.message, "code": error.code}
-            await attempt.executor.record(attempt.lease, "step_failed", step, said)
+            await attempt.record("step_failed", step, said)

@@ -37,9 +37,10 @@ from holdfast.errors import (
     Transient,
 )
 from holdfast.execution.attempt import ATTEMPT, Attempt
-from holdfast.execution.classify import Errors, outcome_of
-from holdfast.execution.context import at_hand, called, current
-from holdfast.execution.suspend import Leaving
+from holdfast.execution.classify import Errors, classify
+from holdfast.execution.context import current, get_service
+from holdfast.execution.suspend import Suspend
+from holdfast.execution.threads import call_function
 from holdfast.lifecycles.pipeline.store import Jobs, Row, Verdict
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
@@ -145,11 +146,11 @@ WELL = ("completed", "partial")
 async def run_job(
     stages: "Stages", objects: Callable[[], Objects], errors: Errors, params: Mapping[str, Json]
 ) -> dict[str, Json] | Outcome:
-    """Run what is left of the job that this worker holds. Raises Leaving, for whoever waits or is stopped."""
+    """Run what is left of the job that this worker holds. Raises Suspend, for whoever waits or is stopped."""
     current()
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease
-    jobs = at_hand(Jobs)
+    jobs = get_service(Jobs)
     rows, settings = await patiently(lambda: jobs.stages(attempt.lease.task_id))
     if not rows:
         if not await patiently(lambda: jobs.adopt(attempt.lease)):
@@ -177,44 +178,44 @@ class JobRun:
     async def __call__(self, rows: list[Row]) -> dict[str, Json] | Outcome:
         for number, row in enumerate(rows):
             self.attempt.part = number, len(rows)
-            self.attempt.show(done=number, total=len(rows), note=row.name, stage=row.name)
+            self.attempt.report_progress(done=number, total=len(rows), note=row.name, stage=row.name)
             try:
                 await self.pass_stage(row)
             except asyncio.CancelledError:
                 # Whoever wants it to stop comes too late if this was the last stage, and it is kept.
                 if row is not rows[-1] or (await self.verdict()).state is None:
                     raise
-                self.kept[row.name] = (await self.attempt.executor.steps(self.attempt.lease))[row.name]
+                self.kept[row.name] = (await self.attempt.read_steps())[row.name]
             if row.required and self.status(row.name) == "failed":
                 break
         return await self.outcome()
 
     async def pass_stage(self, row: Row) -> None:
         """Bring a stage to its end, if it is not there yet."""
-        _, kept = await self.attempt.stored(row.name)
+        _, kept = await self.attempt.find_step(row.name)
         if not row.is_done:
             kept = await self.run_stage(row)
         self.kept[row.name] = kept
 
     async def run_stage(self, row: Row) -> Json:
         if why := self.why_not(row):
-            return await self.attempt.keep(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
+            return await self.attempt.save_step(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
         stage = self.stages.find(row.name)
         if stage is None:  # a job of another release: one of its workers goes on
-            raise Leaving(Later(unknown_again, kind=f"This worker does not know the stage {row.name}."))
+            raise Suspend(Later(unknown_again, kind=f"This worker does not know the stage {row.name}."))
         if self.attempt.cancelled:  # the stage before did not let itself be stopped
             raise asyncio.CancelledError
         if not await patiently(lambda: self.jobs.begin(self.attempt.lease, row.name)):
-            raise Leaving(Cancelled())
+            raise Suspend(Cancelled())
         notes = Notes()
         token = NOTES.set(notes)
         try:
-            with notes.closing, self.attempt.within(row.name) as spent:
+            with notes.closing, self.attempt.track_step(row.name) as spent:
                 kept = await self.envelope(row, stage, notes)
                 try:
-                    return await self.attempt.keep(row.name, kept, spent)
+                    return await self.attempt.save_step(row.name, kept, spent)
                 except RequestInvalid as error:  # what it gave cannot be kept: that is its own failure
-                    return await self.attempt.keep(row.name, self.failure(row, error, notes), spent)
+                    return await self.attempt.save_step(row.name, self.failure(row, error, notes), spent)
         finally:
             NOTES.reset(token)
 
@@ -236,7 +237,7 @@ class JobRun:
         return next((kept for name, kept in self.kept.items() if name.lower() == stage.lower()), None)
 
     async def envelope(self, row: Row, stage: "Stage", notes: Notes) -> dict[str, Json]:
-        """What is kept of a stage: how it ended, and with what. Raises Leaving if it is to be tried again."""
+        """What is kept of a stage: how it ended, and with what. Raises Suspend if it is to be tried again."""
         at = asyncio.current_task()
         assert at is not None  # noqa: S101
         limited_to = row.timeout.total_seconds() if row.timeout else None
@@ -268,17 +269,17 @@ class JobRun:
         return {"status": status, "errors": notes.errors(), **kept}
 
     def failure(self, row: Row, error: BaseException, notes: Notes) -> dict[str, Json]:
-        """A failed stage. Raises Leaving while it may be tried again."""
+        """A failed stage. Raises Suspend while it may be tried again."""
         lease = self.attempt.lease
         named = {"task": lease.name, "task_id": str(lease.task_id), "attempt": lease.attempt, "stage": row.name}
-        outcome = outcome_of(error, self.errors, lambda _: row.name, named)
+        outcome = classify(error, self.errors, lambda _: row.name, named)
         if outcome is None:
             raise error
         if not isinstance(outcome, Failed) or outcome.category == "RateLimited":
-            raise Leaving(outcome) from error
+            raise Suspend(outcome) from error
         most = min(row.retries + 1, lease.max_attempts, lease.max_attempts if outcome.category else surprises_at_most)
         if outcome.category in (None, "Transient") and row.failures + 1 < most:
-            raise Leaving(outcome) from error
+            raise Suspend(outcome) from error
         told = {"category": outcome.category or "Transient", "code": outcome.code}
         return {"status": "failed", "errors": [encode.readable(outcome.message), *notes.errors()], **told}
 
@@ -286,11 +287,11 @@ class JobRun:
 
     async def call(self, function: Callable[..., Any]) -> Any:
         """What a function of the application returns. Raises StepInvalid for what is meant for a whole task."""
-        value = await called(function, (), await self.arguments(function))
+        value = await call_function(function, (), await self.arguments(function))
         if isinstance(value, Failure):
             raise value
-        if (forgotten := self.attempt.forgotten()) is not None:
-            raise StepInvalid(f"Step {forgotten!r} was called and never awaited.", fix="Write await step(...).")
+        if (unawaited := self.attempt.close_unawaited()) is not None:
+            raise StepInvalid(f"Step {unawaited!r} was called and never awaited.", fix="Write await step(...).")
         if isinstance(value, Outcome):
             raise StepInvalid(
                 f"A stage returned {type(value).__name__}, which is for whole tasks.",
@@ -309,7 +310,7 @@ class JobRun:
                 if self.status(stage.name) in WELL:
                     found[name] = await self.result(stage)
                 elif self.status(stage.name) is None and one.default is one.empty:
-                    raise Leaving(
+                    raise Suspend(
                         Later(unknown_again, kind=f"This job has no stage {stage.name}, which is needed here.")
                     )
             elif name in self.params:

@@ -16,8 +16,7 @@ from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.remote.places import objects_of
 from holdfast.sdk.client import all_pointed_at
 from holdfast.settings import Settings
-from holdfast.testing.engine import Engine
-from holdfast.testing.ran import Ran
+from holdfast.testing.engine import Engine, Ran
 from tests.lifecycles.pipeline.newsroom.chat_server import KEY, ChatServer, chat_server
 from tests.lifecycles.pipeline.newsroom.print_shop import item, rss
 from tests.remote.site import Site, serving
