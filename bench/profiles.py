@@ -30,7 +30,7 @@ CHILD = """
 import json, resource, sys, time
 from pathlib import Path
 import polars as pl
-from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.lifecycles.analysis.tools import InputFile, Job
 from holdfast.apps.agents.profiler import profile
 from holdfast.apps.agents.reading import open_table
 what, path, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.lifecycles.analysis.job import Agent, InputFile, Job, Options, cannot_read, wrong_format
-from holdfast.lifecycles.analysis.tools import Tool
+from holdfast.lifecycles.analysis.tools import Agent, InputFile, Job, Options, Tool, cannot_read, wrong_format
 
 if TYPE_CHECKING:
     from holdfast.apps.agents import PROFILE_MY_DATA

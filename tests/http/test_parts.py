@@ -1,5 +1,6 @@
 """Parts: batches, ingest runs, jobs of pipelines, graphs and user tasks say in one form how far they are."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,9 +85,9 @@ def test_a_step_of_an_ingest_run_is_a_part_of_all_its_documents() -> None:
 
 def test_an_agent_of_a_user_task_is_a_part() -> None:
     def statuses(state: str, note: Any = None) -> list[str]:
-        found = {"state": state, "note": note}
         current = "b" if state == "PROCESSING" else None
-        return [agent_part(agent, found, ["a"], current)["status"] for agent in ("a", "b", "c")]
+        task: Any = SimpleNamespace(state=state, note=note, completed_agents=["a"], current_agent=current)
+        return [agent_part(agent, task)["status"] for agent in ("a", "b", "c")]
 
     assert statuses("PROCESSING") == ["completed", "running", "waiting"]
     assert statuses("FAILED", {"step": "b"}) == ["completed", "failed", "skipped"]

@@ -575,9 +575,9 @@ OF_USERS = [
     Mutant(
         "workers read what clients can still change",
         "A late upload changes the input.",
-        f"{ANALYSIS}/files.py",
-        'await objects.copy(promised["upload_key"], key)\n    copy = await objects.find(key)',
-        'copy = await objects.find(key := promised["upload_key"])',
+        f"{ANALYSIS}/intake.py",
+        "await objects.copy(file.upload_key, key)\n    copy = await objects.find(key)",
+        "copy = await objects.find(key := file.upload_key)",
         "promises",
         (f"{ATTACKS}::test_a_late_upload_changes_nothing_that_a_worker_reads",),
     ),

@@ -1,7 +1,7 @@
 """Applications that come with Holdfast, each with an extra of its own. The engine does not import them."""
 
 from holdfast.engine.store.commands import Store
-from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.store import Analyses
 
 
 async def offer_bundled(store: Store) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store.commands import Store
-from holdfast.lifecycles.analysis.analyses import Analyses
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
+from holdfast.lifecycles.analysis.store import Analyses
 from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
 from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH

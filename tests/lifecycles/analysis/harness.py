@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Json, Lease
-from holdfast.lifecycles.analysis.analyses import Analyses
+from holdfast.lifecycles.analysis.store import Analyses
 from holdfast.objects import Objects, open_objects
 from holdfast.objects.cleaner import Cleanups, clean
 from holdfast.settings import Settings
@@ -132,7 +132,7 @@ class Harness:
 
     async def files_of(self, task: str) -> list[str]:
         """What is left of its files: where each is, within the task's folder."""
-        folder = (await self.analyses.read(UUID(task)))["folder"]
+        folder = (await self.analyses.read(UUID(task))).folder
         return sorted(one.key.removeprefix(f"{folder}/").partition("/")[0] for one in await self.objects.keys(folder))
 
 

@@ -258,7 +258,7 @@ async def test_parameters_that_are_too_long_are_found_too(harness: Harness, tmp_
 async def put_at(harness: Harness, task: str, role: str, body: bytes, folder: Path) -> None:
     """Put a file where its link leads, without the link."""
     (folder / "file").write_bytes(body)
-    (key,) = [one["upload_key"] for one in (await harness.analyses.read(UUID(task)))["files"] if one["role"] == role]
+    (key,) = [one.upload_key for one in (await harness.analyses.read(UUID(task))).files if one.role == role]
     await harness.objects.put(key, folder / "file", content_type="text/csv")
 
 

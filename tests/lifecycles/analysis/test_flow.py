@@ -186,7 +186,7 @@ def test_an_agent_has_a_price_in_whole_credits(price: Any) -> None:
     ("parameters", "says"),
     [
         ({"readng": {}}, "there is no section 'readng'. There are: reading, lines, size, compare, free."),
-        ({"lines": 5}, "lines holds no object"),
+        ({"lines": 5}, "lines is not an object"),
         ({"lines": {"wrd": "x"}}, "lines.wrd: Extra inputs are not permitted"),
     ],
 )

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from holdfast.errors import Fatal
-from holdfast.lifecycles.analysis.job import Agent, Job
-from holdfast.lifecycles.analysis.tools import Tool
+from holdfast.lifecycles.analysis.tools import Agent, Job, Tool
 
 
 def load(module: str, name: str) -> Any:

@@ -30,9 +30,8 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.errors import Fatal, RateLimited, Transient, Unanswered
 from holdfast.execution.context import current, progress, step, usage
-from holdfast.lifecycles.analysis.analyses import Analyses
-from holdfast.lifecycles.analysis.files import Promise
 from holdfast.lifecycles.analysis.intake import Intake
+from holdfast.lifecycles.analysis.store import Analyses, Promise
 from holdfast.objects.scratch import scratch
 from holdfast.remote.places import objects_of
 from holdfast.sdk.client import Holdfast

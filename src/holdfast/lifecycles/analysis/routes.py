@@ -1,6 +1,6 @@
 """User tasks over HTTP: create, upload, process, watch, cancel, download; and the wallet that pays for them.
 
-A user touches only tasks of their own: another's id is answered like one that is not there.
+A user reaches only tasks of their own: another's id is answered like a missing one.
 """
 
 import re
@@ -13,20 +13,15 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import LOCAL, Principal
-from holdfast.errors import MoveRefused, TaskExpired, WalletNotFound
+from holdfast.errors import WalletNotFound
 from holdfast.http.access import Guarded, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS, problem
-from holdfast.lifecycles.analysis.files import (
-    PARAMETERS,
-    Promise,
-    sign_downloads,
-    sign_uploads,
-    table_most_bytes,
-)
-from holdfast.lifecycles.analysis.intake import Intake
+from holdfast.http.shapes import CancelEffect, Items, Limit, cancel_task, mark_repeated, server_address
+from holdfast.lifecycles.analysis.intake import PARAMETERS, Intake, table_most_bytes
 from holdfast.lifecycles.analysis.status import render
+from holdfast.lifecycles.analysis.store import Promise
 from holdfast.objects import Objects
 
 local_credits = 1000
@@ -36,13 +31,13 @@ Operator = Annotated[Principal, needs("operator")]
 PATHS = re.compile(r"[\x00-\x1f\x7f/\\]")
 
 
-def plain(name: str) -> str:
+def check_filename(name: str) -> str:
     if PATHS.search(name):
-        raise ValueError("is a path, or holds what no name holds; send the name alone, without slashes")
+        raise ValueError("is a path, or holds characters that no name has; send the name alone, without slashes")
     return name
 
 
-Filename = Annotated[str, Field(min_length=1, max_length=255, examples=["data.csv"]), AfterValidator(plain)]
+Filename = Annotated[str, Field(min_length=1, max_length=255, examples=["data.csv"]), AfterValidator(check_filename)]
 ContentType = Annotated[
     str, Field(max_length=150, pattern=r"^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?charset=[A-Za-z0-9._-]+)?$")
 ]
@@ -52,7 +47,7 @@ Cursor = Annotated[int | None, Query(ge=1, le=2**63 - 1)]
 
 
 class NewAnalysis(Body):
-    """Which tool, and which of its agents, in the order in which they are to run. `GET /tools` lists them."""
+    """A tool, and those of its agents that are to run, in their order. `GET /tools` lists them."""
 
     tool_id: Name
     agents: Annotated[list[Name], Field(max_length=100, fail_fast=True)]
@@ -66,7 +61,7 @@ class Created(BaseModel):
 
 
 class File(Body):
-    """A file to be uploaded. A size or a checksum that is named here is insisted on."""
+    """A file to be uploaded. A size or a checksum that is named here is verified."""
 
     filename: Filename
     content_type: ContentType
@@ -106,10 +101,9 @@ class Queued(BaseModel):
     status: str
 
 
-class Effect(BaseModel):
+class Effect(CancelEffect):
     task_id: UUID
     status: str
-    effect: Literal["cancelled", "requested", "too_late"]
 
 
 class DownloadLink(BaseModel):
@@ -124,10 +118,6 @@ class Downloads(BaseModel):
     task_id: UUID
     status: str
     downloads: list[DownloadLink]
-
-
-class ToolList(BaseModel):
-    items: list[dict[str, Any]]
 
 
 class TopUp(Body):
@@ -152,9 +142,9 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     analyses = intake.analyses
 
     @router.get("/tools")
-    async def tools(caller: User) -> ToolList:
-        """What can be asked for, and what it costs."""
-        return ToolList(items=await analyses.tools())
+    async def tools(caller: User) -> Items[dict[str, Any]]:
+        """The tools, their agents, and their prices."""
+        return Items(items=await analyses.tools())
 
     @router.post("/tasks", status_code=201)
     async def create(
@@ -168,99 +158,81 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         made = await analyses.make(
             asked.tool_id, asked.agents, owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent)
         )
-        if not made.created:
-            response.headers["Idempotency-Replayed"] = "true"
+        mark_repeated(response, not made.created)
         return Created(task_id=made.task_id, created_at=made.created_at, expires_at=made.expires_at)
 
     @router.get("/tasks/{task_id}")
     async def read(task_id: UUID, caller: User) -> dict[str, Any]:
-        """Where it is, how far, what to do next, and when to ask again."""
+        """Its state, its progress, what to do next, and when to ask again."""
         return render(await analyses.read(task_id, owned_by(caller)))
 
     @router.post("/tasks/{task_id}/upload-urls")
     async def upload_urls(task_id: UUID, asked: Wanted, request: Request, caller: User) -> Uploads:
         """Links to upload by, and fifteen minutes more, up to an hour in all.
 
-        Whoever promises the same file again keeps its place while it is not there, and what is there if its sha256 was
-        promised; otherwise what was uploaded by older links does not count any more.
+        A file that is promised again keeps its place while it is not there; one that is there stays if its sha256 was
+        promised. Otherwise uploads by older links do not count any more.
         """
-        found = await analyses.read(task_id, owned_by(caller))
-        files = await intake.promise(found, promises_of(asked))
-        found = await analyses.read(task_id)
-        if found["state"] != "UPLOADING":
-            raise MoveRefused(
-                f"Task {task_id} is {found['state']} meanwhile.", fix="Nothing is to be uploaded any more."
-            )
-        now, until = (datetime.fromisoformat(found[name]) for name in ("now", "deadline"))
-        signed = await sign_uploads(objects, files, now=now, until=until, server=server_of(request))
-        uploads = {one["role"]: UploadLink(**vars(signed[one["role"]]), uploaded=one["uploaded"]) for one in files}
-        return Uploads(task_id=task_id, status=found["state"], uploads=uploads, expires_at=until)
+        files = await intake.promise(await analyses.read(task_id, owned_by(caller)), promises_of(asked))
+        task = await analyses.read(task_id)
+        signed = await intake.sign_uploads(task, files, server_address(request))
+        uploads = {one.role: UploadLink(**vars(signed[one.role]), uploaded=one.uploaded) for one in files}
+        return Uploads(task_id=task_id, status=task.state, uploads=uploads, expires_at=signed["primary"].expires_at)
 
     @router.post("/tasks/{task_id}/process", status_code=202)
     async def process(task_id: UUID, caller: User) -> Queued:
         """Verify what was uploaded, set the credits aside, and queue the task. Calling it again changes nothing."""
-        found = await analyses.read(task_id, owned_by(caller))
-        if caller is LOCAL:
-            await analyses.open_wallet(caller.owner, local_credits, caller.name)
-        return Queued(task_id=task_id, status=await intake.process(found))
+        task = await analyses.read(task_id, owned_by(caller))
+        await open_local_wallet(caller)
+        return Queued(task_id=task_id, status=await intake.process(task))
 
     @router.post("/tasks/{task_id}/cancel", status_code=202)
     async def cancel(task_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
-        """Cancel it: at once, or when its worker hears of it. What agents have completed stays paid."""
-        owner = owned_by(caller)
-        await analyses.read(task_id, owner)
-        effect: Any = await store.cancel(task_id, asked.reason if asked else None, by=caller.name)
-        return Effect(task_id=task_id, effect=effect, status=(await analyses.read(task_id, owner))["state"])
+        """Cancel it: at once, or through its worker. The agents that have completed stay charged."""
+        await analyses.read(task_id, owned_by(caller))
+        effect = await cancel_task(store, task_id, asked, caller)
+        return Effect(task_id=task_id, effect=effect, status=(await analyses.read(task_id)).state)
 
     @router.get("/tasks/{task_id}/downloads")
     async def downloads(task_id: UUID, request: Request, caller: User) -> Downloads:
         """Links to what the agents wrote. Of a task that ended early: to what was completed and paid."""
-        found = await analyses.read(task_id, owned_by(caller))
-        refuse_downloads(found)
-        now = datetime.fromisoformat(found["now"])
+        task = await analyses.read(task_id, owned_by(caller))
         links = [
-            DownloadLink(name=output["name"], bytes=output["bytes"], content_type=output["content_type"], **vars(link))
-            for output, link in await sign_downloads(objects, found, now=now, server=server_of(request))
+            DownloadLink(name=output.name, bytes=output.bytes, content_type=output.content_type, **vars(link))
+            for output, link in await intake.sign_downloads(task, server_address(request))
         ]
-        return Downloads(task_id=task_id, status=found["state"], downloads=links)
+        return Downloads(task_id=task_id, status=task.state, downloads=links)
 
     @router.get("/wallet")
-    async def wallet(
-        request: Request,
-        caller: User,
-        cursor: Cursor = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> Any:
+    async def wallet(request: Request, caller: User, cursor: Cursor = None, limit: Limit = 50) -> Any:
         """The caller's own credits."""
-        if caller is LOCAL:
-            await analyses.open_wallet(caller.owner, local_credits, caller.name)
-        return await shown(request, caller.owner, cursor, limit)
+        await open_local_wallet(caller)
+        return await read_wallet(request, caller.owner, cursor, limit)
 
     @router.get("/wallets/{owner}")
     async def wallet_of(
-        owner: Owner,
-        request: Request,
-        caller: Operator,
-        cursor: Cursor = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        owner: Owner, request: Request, caller: Operator, cursor: Cursor = None, limit: Limit = 50
     ) -> Any:
-        """Somebody's credits, for operators."""
-        return await shown(request, owner, cursor, limit)
-
-    async def shown(request: Request, owner: str, cursor: int | None, limit: int) -> Any:
-        try:
-            return Wallet(**await analyses.read_wallet(owner, cursor, limit))
-        except WalletNotFound as error:
-            return problem(request, 404, error.title, f"{error.detail} {error.fix}", code=error.http_code)
+        """The credits of any owner, for operators."""
+        return await read_wallet(request, owner, cursor, limit)
 
     @router.post("/wallets/{owner}/top-up")
     async def top_up(
         owner: Owner, asked: TopUp, response: Response, caller: Operator, idempotency_key: IdempotencyKey = None
     ) -> Wallet:
-        """Add credits; a wallet that is not there is opened. With an `Idempotency-Key` it counts once."""
-        if not await analyses.top_up(owner, asked.credits, caller.name, idempotency_key):
-            response.headers["Idempotency-Replayed"] = "true"
+        """Add credits; opens the wallet if there is none. With an `Idempotency-Key` it counts once."""
+        mark_repeated(response, not await analyses.top_up(owner, asked.credits, caller.name, idempotency_key))
         return Wallet(**await analyses.read_wallet(owner))
+
+    async def open_local_wallet(caller: Principal) -> None:
+        if caller is LOCAL:
+            await analyses.open_wallet(caller.owner, local_credits, caller.name)
+
+    async def read_wallet(request: Request, owner: str, cursor: int | None, limit: int) -> Any:
+        try:
+            return Wallet(**await analyses.read_wallet(owner, cursor, limit))
+        except WalletNotFound as error:
+            return problem(request, 404, error.title, f"{error.detail} {error.fix}", code=error.http_code)
 
     return router
 
@@ -269,22 +241,3 @@ def promises_of(asked: Wanted) -> list[Promise]:
     files = {"primary": asked.files.primary, "baseline": asked.files.baseline}
     named = [Promise(role, **file.model_dump()) for role, file in files.items() if file]
     return [*named, PARAMETERS] if asked.has_parameters else named
-
-
-def refuse_downloads(found: dict[str, Any]) -> None:
-    """Raise MoveRefused for a task that has not ended, TaskExpired for one whose files are gone."""
-    state, until = found["state"], found["outputs_kept_until"]
-    if until is None:
-        raise MoveRefused(
-            f"Task {found['task_id']} is {state}: there is nothing to download yet.",
-            fix="Ask again when GET /tasks/{id} says COMPLETED.",
-        )
-    if datetime.fromisoformat(until) <= datetime.fromisoformat(found["now"]):
-        raise TaskExpired(
-            f"Task {found['task_id']} is {state}; its files were kept until {until}.", fix="Create a new task."
-        )
-
-
-def server_of(request: Request) -> str:
-    """The address under which the client knows this server."""
-    return str(request.base_url).rstrip("/")

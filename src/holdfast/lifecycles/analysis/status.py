@@ -1,14 +1,16 @@
-"""A user task as its user sees it: rendered from what the database tells, and from nothing else.
+"""The status of a user task, as GET /tasks/{id} answers: rendered from the database's record, and from nothing else.
 
-What can be read off the declaration (labels, progress of a state) is read there. The rest is the contract with clients:
-error codes, categories, how soon to ask again, what to do about a failure.
+Labels and progress of a state come from the declaration. The rest is the contract with clients: error codes,
+categories, how soon to ask again, what to do about a failure.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from holdfast.http.parts import Part, PartStatus
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
+from holdfast.lifecycles.analysis.store import Analysis
 
 ERROR_CODES: Mapping[str, str] = {
     "AGENT_ERROR": "Agent execution failed",
@@ -68,25 +70,24 @@ ENTERED: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def render(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to GET /tasks/{id}, of what `Analyses.read` has found."""
-    state, agents = found["state"], found["agents"]
-    done = [one["name"] for one in found["steps"] if one["name"] in agents]
-    code, message = error_of(found)
-    current = current_agent(found, done)
+def render(task: Analysis) -> dict[str, Any]:
+    """The status of this task."""
+    state, done, current = task.state, task.completed_agents, task.current_agent
+    code, message = error_of(task)
+    updated = [task.transitions[-1].at, *(one.at for one in task.steps), *([task.linked_at] if task.linked_at else [])]
     return {
-        "task_id": found["task_id"],
-        "user_id": found["owner"],
-        "tool_id": found["tool_id"],
-        "agents": agents,
-        "parts": [part_of(agent, found, done, current) for agent in agents],
+        "task_id": task.task_id,
+        "user_id": task.owner,
+        "tool_id": task.tool_id,
+        "agents": task.agents,
+        "parts": [part_of(agent, task) for agent in task.agents],
         "status": state,
         "category": CATEGORIES[state],
-        "progress": progress_of(found, len(done)),
+        "progress": progress_of(task),
         "progress_detail": {
-            "current_stage": stage_of(state, current),
+            "current_stage": "finalizing" if state == "PROCESSING" and current is None else STAGES[state],
             "current_agent": current,
-            "agents_total": len(agents),
+            "agents_total": len(task.agents),
             "agents_completed": len(done),
         },
         "current_agent": current,
@@ -96,49 +97,53 @@ def render(found: Mapping[str, Any]) -> dict[str, Any]:
         "error_category": ERROR_CATEGORIES[code] if code else None,
         "recovery_action": RECOVERY.get(code or state),
         "recoverable": (code or state) in RECOVERABLE,
-        "missing": (found["note"] or {}).get("missing", []) if state == "UPLOAD_FAILED" else [],
-        "created_at": found["created_at"],
-        "updated_at": max([found["moves"][-1]["at"], found["linked_at"] or "", *(one["at"] for one in found["steps"])]),
-        "upload_started_at": found["linked_at"],
-        **{name: last_at(found, entered) for name, entered in ENTERED.items()},
-        "expires_at": found["deadline"],
-        "cancel_requested": found["cancel_requested"],
-        "credits": {"price": sum(found["prices"].values()), "charged": found["charged"], "reserved": found["reserved"]},
-        "s3_cleaned": found["cleaned"],
-        "outputs_kept_until": found["outputs_kept_until"],
+        "missing": task.missing,
+        "created_at": moment(task.created_at),
+        "updated_at": moment(max(updated)),
+        "upload_started_at": moment(task.linked_at),
+        **{name: moment(last_entered(task, entered)) for name, entered in ENTERED.items()},
+        "expires_at": moment(task.deadline),
+        "cancel_requested": task.cancel_requested,
+        "credits": {"price": sum(task.prices.values()), "charged": task.charged, "reserved": task.reserved},
+        "s3_cleaned": task.cleaned,
+        "outputs_kept_until": moment(task.outputs_kept_until),
         "display": display_of(state),
         "actions": list(ACTIONS[state]),
         "poll_after_ms": POLL_AFTER_MS.get(state),
     }
 
 
-def part_of(agent: str, found: Mapping[str, Any], done: Sequence[str], current: str | None) -> dict[str, Any]:
+def moment(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
+def part_of(agent: str, task: Analysis) -> dict[str, Any]:
     """An agent as a part of its task."""
     status: PartStatus = "waiting"
-    if agent in done:
+    if agent in task.completed_agents:
         status = "completed"
-    elif agent == current:
+    elif agent == task.current_agent:
         status = "running"
-    elif found["state"] == "FAILED":
-        status = "failed" if (found["note"] or {}).get("step") == agent else "skipped"
-    elif found["state"] == "CANCELLED":
+    elif task.state == "FAILED":
+        status = "failed" if (task.note or {}).get("step") == agent else "skipped"
+    elif task.state == "CANCELLED":
         status = "cancelled"
     return Part(name=agent, status=status).model_dump()
 
 
 def display_of(state: str) -> dict[str, str]:
-    """How the state is shown to people."""
-    shown = ANALYSIS[state].display
-    assert shown is not None  # noqa: S101
-    return {"label": shown.label, "color": shown.colour, "icon": shown.icon, "message": shown.message}
+    """How a page displays the state."""
+    display = ANALYSIS[state].display
+    assert display is not None  # noqa: S101
+    return {"label": display.label, "color": display.colour, "icon": display.icon, "message": display.message}
 
 
-def error_of(found: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The error code and what to say about it. Of a surprise in an agent's code users hear where, not what."""
-    note = found["note"] or {}
-    if found["state"] == "UPLOAD_FAILED":
+def error_of(task: Analysis) -> tuple[str | None, str | None]:
+    """The error code and its message. Of an unexpected error in an agent's code users read where it was, not what."""
+    note = task.note or {}
+    if task.state == "UPLOAD_FAILED":
         return None, "Required files not found in storage"
-    if found["state"] != "FAILED":
+    if task.state != "FAILED":
         return None, None
     if note.get("kind") == "time_limit":
         return "TIMEOUT_ERROR", ERROR_CODES["TIMEOUT_ERROR"]
@@ -147,36 +152,22 @@ def error_of(found: Mapping[str, Any]) -> tuple[str | None, str | None]:
         return code, f"{ERROR_CODES[code]}: {note.get('message', '')}".removesuffix(": ")
     if step is None:
         return "INTERNAL_ERROR", ERROR_CODES["INTERNAL_ERROR"]
-    if "code" not in note and note.get("category") in ("SchemaInvalid", "Fatal"):  # the agent's own words
+    if "code" not in note and note.get("category") in ("SchemaInvalid", "Fatal"):  # the agent's own message
         return "AGENT_ERROR", f"{ERROR_CODES['AGENT_ERROR']}: {step}: {note.get('message', '')}"
     return "AGENT_ERROR", f"{ERROR_CODES['AGENT_ERROR']}: {step}"
 
 
-def progress_of(found: Mapping[str, Any], done: int) -> int:
+def progress_of(task: Analysis) -> int:
     """In percent. A task that ended early stays where it was."""
-    visited = [found["state"], *(one["from"] for one in reversed(found["moves"]))]
-    shown = next(ANALYSIS[state].progress for state in visited if state and ANALYSIS[state].progress is not None)
-    if isinstance(shown, tuple):
-        first, last = shown
-        return first + (last - first) * done // len(found["agents"])
-    assert shown is not None  # noqa: S101
-    return shown
+    visited = [task.state, *(one.from_state for one in reversed(task.transitions))]
+    progress = next(ANALYSIS[state].progress for state in visited if state and ANALYSIS[state].progress is not None)
+    if isinstance(progress, tuple):
+        first, last = progress
+        return first + (last - first) * len(task.completed_agents) // len(task.agents)
+    assert progress is not None  # noqa: S101
+    return progress
 
 
-def current_agent(found: Mapping[str, Any], done: Sequence[str]) -> str | None:
-    """The agent that runs, by its worker's last word; before that, the one whose turn it is."""
-    if found["state"] != "PROCESSING":
-        return None
-    if found["current_step"] in found["agents"] and found["current_step"] not in done:
-        return str(found["current_step"])
-    return next((agent for agent in found["agents"] if agent not in done), None)
-
-
-def stage_of(state: str, current: str | None) -> str:
-    return "finalizing" if state == "PROCESSING" and current is None else STAGES[state]
-
-
-def last_at(found: Mapping[str, Any], state: str) -> str | None:
+def last_entered(task: Analysis, state: str) -> datetime | None:
     """When it last came into this state."""
-    times = [one["at"] for one in found["moves"] if one["to"] == state]
-    return times[-1] if times else None
+    return next((one.at for one in reversed(task.transitions) if one.to_state == state), None)

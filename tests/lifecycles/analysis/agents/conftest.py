@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.lifecycles.analysis.tools import InputFile, Job
 
 MakeJob = Callable[..., Job]
 

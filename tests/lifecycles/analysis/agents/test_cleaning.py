@@ -16,7 +16,7 @@ from holdfast.apps.agents.cleaning import suggest_cleaning
 from holdfast.apps.agents.cleaning.categories import one_letter_away, slips, spellings
 from holdfast.apps.agents.cleaning.splitting import find_split
 from holdfast.apps.agents.signs import date_format, number_format
-from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.lifecycles.analysis.tools import InputFile, Job
 from tests.lifecycles.analysis.agents.uploads import Run
 
 ROWS = 200

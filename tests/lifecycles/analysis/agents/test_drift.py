@@ -19,7 +19,7 @@ from holdfast.apps.agents.drift.statistics import (
     psi,
 )
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.lifecycles.analysis.tools import InputFile, Job
 from tests.lifecycles.analysis.agents.uploads import Run, write_csv
 
 

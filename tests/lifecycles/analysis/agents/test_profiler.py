@@ -295,7 +295,7 @@ def test_agents_are_named_without_loading_polars() -> None:
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.lifecycles.analysis.tools import InputFile, Job
 from holdfast.apps.agents.profiler import profile
 folder, few = Path(sys.argv[1]), {"unified-profiler": {"sample_rows": 20000}}
 def work(name):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.apps.agents.reading import Table, delimited, open_table, parquet, raw, scratch_folder
 from holdfast.errors import SchemaInvalid
-from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.lifecycles.analysis.tools import InputFile, Job
 from tests.lifecycles.analysis.agents.conftest import MakeJob
 
 Read = Callable[..., tuple[Table, list[tuple[Any, ...]]]]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.lifecycles.analysis.job import InputFile, Job
+from holdfast.lifecycles.analysis.tools import InputFile, Job
 
 
 def write_csv(path: Path, columns: Mapping[str, Sequence[object]]) -> InputFile:

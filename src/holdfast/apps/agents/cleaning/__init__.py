@@ -21,7 +21,7 @@ from holdfast.apps.agents.reading import ReadingOptions, open_table, scratch_fol
 from holdfast.apps.agents.risk.facts import row_hash
 from holdfast.apps.agents.sampling import take_sample
 from holdfast.apps.agents.writing import finite, write_json
-from holdfast.lifecycles.analysis.job import Job
+from holdfast.lifecycles.analysis.tools import Job
 
 SECTION = "suggest-cleaning"
 

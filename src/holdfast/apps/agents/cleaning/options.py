@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from holdfast.lifecycles.analysis.job import Options
+from holdfast.lifecycles.analysis.tools import Options
 
 SuggestionKind = Literal[
     "trim", "missing_markers", "unify_categories", "near_equal_categories", "parse_numbers", "parse_dates", "outliers",

@@ -14,7 +14,7 @@ import polars.selectors as cs
 
 from holdfast.apps.agents.reading import ReadingOptions, Table, delimited, lines, raw
 from holdfast.apps.agents.reading.delimited import Shape
-from holdfast.lifecycles.analysis.job import Job
+from holdfast.lifecycles.analysis.tools import Job
 
 
 def as_written(job: Job, table: Table, scratch: Path) -> pl.LazyFrame:

@@ -16,7 +16,7 @@ from holdfast.apps.agents.personal import Curtain, curtain_for, find_personal
 from holdfast.apps.agents.reading import Table, open_table, scratch_folder
 from holdfast.apps.agents.sampling import take_sample
 from holdfast.apps.agents.writing import finite, write_json
-from holdfast.lifecycles.analysis.job import Job, cannot_read, wrong_format
+from holdfast.lifecycles.analysis.tools import Job, cannot_read, wrong_format
 
 SECTION = "detect-drift"
 ORDER: Sequence[Level] = ("strong", "some", "none")

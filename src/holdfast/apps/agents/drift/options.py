@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from holdfast.lifecycles.analysis.job import Options
+from holdfast.lifecycles.analysis.tools import Options
 
 
 class DriftOptions(Options):

@@ -24,7 +24,7 @@ from holdfast.apps.agents.profiler.totals import (
     sample_of,
 )
 from holdfast.apps.agents.reading import Table, open_table, scratch_folder
-from holdfast.lifecycles.analysis.job import Job, wrong_format
+from holdfast.lifecycles.analysis.tools import Job, wrong_format
 
 NAME = "unified-profiler"
 looked_through_rows = 1_000

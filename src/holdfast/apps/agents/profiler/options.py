@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from holdfast.lifecycles.analysis.job import Options
+from holdfast.lifecycles.analysis.tools import Options
 
 
 class ProfilerOptions(Options):

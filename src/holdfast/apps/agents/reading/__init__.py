@@ -24,7 +24,7 @@ from holdfast.apps.agents.reading import delimited, kinds, lines, parquet, raw
 from holdfast.apps.agents.reading.delimited import Shape
 from holdfast.apps.agents.reading.kinds import MISSING_WORDS as MISSING_WORDS
 from holdfast.apps.agents.reading.learning import Learned, learn
-from holdfast.lifecycles.analysis.job import InputFile, Job, Options, cannot_read, wrong_format
+from holdfast.lifecycles.analysis.tools import InputFile, Job, Options, cannot_read, wrong_format
 
 Format = Literal["CSV", "TSV", "JSON Lines", "Parquet"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from holdfast.apps.agents.reading.raw import Counts, head, line_most_bytes
-from holdfast.lifecycles.analysis.job import wrong_format
+from holdfast.lifecycles.analysis.tools import wrong_format
 
 DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar"}
 columns_most = 5_000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from holdfast.apps.agents.reading.delimited import check_names, columns_most
-from holdfast.lifecycles.analysis.job import wrong_format
+from holdfast.lifecycles.analysis.tools import wrong_format
 
 NUMBERS = ("integer", "decimal")
 ALLOWED = {bool: ("boolean",), int: NUMBERS, float: ("decimal",), str: ("date", "datetime")}

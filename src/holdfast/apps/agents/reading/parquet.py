@@ -13,7 +13,7 @@ import polars as pl
 
 from holdfast.apps.agents.reading.delimited import columns_most
 from holdfast.apps.agents.reading.raw import MIB, refuse_bomb
-from holdfast.lifecycles.analysis.job import cannot_read, wrong_format
+from holdfast.lifecycles.analysis.tools import cannot_read, wrong_format
 
 MAGIC = b"PAR1"
 footer_most_bytes = 64 * MIB

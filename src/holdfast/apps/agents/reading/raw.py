@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from holdfast.lifecycles.analysis.job import cannot_read, wrong_format
+from holdfast.lifecycles.analysis.tools import cannot_read, wrong_format
 
 MIB = 1024 * 1024
 piece_bytes = MIB

@@ -23,7 +23,7 @@ from holdfast.apps.agents.risk.scoring import Finding, Part, alone, level, overa
 from holdfast.apps.agents.sampling import Sample, take_sample
 from holdfast.apps.agents.signs import exactly, names_rows
 from holdfast.apps.agents.writing import finite, write_json
-from holdfast.lifecycles.analysis.job import Job, wrong_format
+from holdfast.lifecycles.analysis.tools import Job, wrong_format
 
 SECTION = "score-risk"
 

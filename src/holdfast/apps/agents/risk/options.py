@@ -5,7 +5,7 @@ from datetime import date
 from pydantic import Field
 
 from holdfast.apps.agents.personal.kinds import KindName
-from holdfast.lifecycles.analysis.job import Options
+from holdfast.lifecycles.analysis.tools import Options
 
 
 class Weights(Options):

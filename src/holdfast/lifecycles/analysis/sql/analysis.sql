@@ -1,14 +1,14 @@
 -- analysis.sql: what users ask of their tasks. Called by the HTTP server; whether a task may move is decided in act.sql.
 
--- Say what a tool is and which agents it has. The newest word counts, for tasks that are made from now on; unless
--- whoever says it does not run it, and only wants it to be known.
+-- Define a tool and its agents. The newest definition counts, for tasks that are made from now on. With p_unless_known
+-- an existing definition stays: a process that offers the tool without running it must not change it.
 create or replace function holdfast.define_tool(
   p_id text, p_title text, p_agents jsonb, p_unless_known bool default false) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   if coalesce(p_id, '') !~ '^[a-z0-9][a-z0-9-]{0,99}$' or p_title is null or jsonb_typeof(p_agents) is distinct from 'array' then
-    perform holdfast.refuse('TK010', format('%s is no tool.', quote_nullable(p_id)),
+    perform holdfast.refuse('TK010', format('%s is not a tool.', quote_nullable(p_id)),
                             'A tool has an id of small letters, digits and dashes, a title, and a list of agents.');
   end if;
   if exists (select from jsonb_array_elements(p_agents) a
@@ -22,7 +22,7 @@ begin
   where (t.title, t.agents) is distinct from (excluded.title, excluded.agents) and p_unless_known is not true;
 end $$;
 
--- `available`: a worker is there that runs it.
+-- `available`: a live worker runs it.
 create or replace function holdfast.tools()
 returns table (id text, title text, agents jsonb, available bool)
 language sql stable security definer set search_path = pg_catalog, pg_temp
@@ -32,7 +32,7 @@ as $$
   from holdfast.tool t order by t.id
 $$;
 
--- A task of this tool with these agents, in the order in which they were named. Its birth says what is wrong with them.
+-- A task of this tool with these agents, in the order in which they are named. Its effects refuse wrong ones.
 create or replace function holdfast.make_analysis(
   p_tool text, p_agents text[], p_owner text, p_key text default null, p_trace text default null)
 returns table (task_id uuid, created bool, created_at timestamptz, expires_at timestamptz)
@@ -63,7 +63,7 @@ create or replace function holdfast.agent_names(p_agents jsonb) returns text
 language sql immutable
 as $$ select string_agg(a.value ->> 'name', ', ' order by a.ordinality) from jsonb_array_elements(p_agents) with ordinality a $$;
 
--- All there is to tell of a task. Raises TK003 for one that is not there, has no tool, or is not this owner's.
+-- A task with its files, steps and transitions. Raises TK003 for one that is missing, has no tool, or is not this owner's.
 create or replace function holdfast.read_analysis(p_id uuid, p_owner text default null) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -73,30 +73,30 @@ declare
   v_found jsonb;
 begin
   select jsonb_build_object(
-      'task_id', t.id, 'owner', t.owner, 'state', t.state, 'attempt', t.attempt, 'note', t.note,
+      'task_id', t.id, 'owner', t.owner, 'state', t.state, 'note', t.note,
       'deadline', case when t.outcome is null then t.deadline end, 'created_at', t.created_at,
       'cancel_requested', t.cancel_requested, 'now', holdfast.now(),
       'tool_id', i.payload ->> 'tool_id', 'agents', i.payload -> 'agents', 'prices', a.prices,
-      'retry_of', i.retry_of, 'reserved', a.reserved, 'charged', a.charged,
+      'reserved', a.reserved, 'charged', a.charged,
       'folder', holdfast.analysis_folder(t.owner, t.id),
       'current_step', (select b.progress ->> 'step' from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token),
-      'moves', (select jsonb_agg(jsonb_build_object('verb', e.verb, 'from', e.from_state, 'to', e.to_state, 'at', e.at)
-                                 order by e.version)
+      'transitions', (select jsonb_agg(jsonb_build_object('from_state', e.from_state, 'to_state', e.to_state, 'at', e.at)
+                                       order by e.version)
                 from holdfast.event e where e.task_id = t.id and e.from_state <> e.to_state),
       'linked_at', (select max(e.at) from holdfast.event e where e.task_id = t.id and e.verb = 'upload_urls'),
       'steps', (select coalesce(jsonb_agg(jsonb_build_object('name', s.name, 'at', s.at, 'result', s.result)
                                           order by s.at, s.name), '[]')
                 from holdfast.step s where s.task_id = t.id and s.done and s.at >= t.created_at),  -- not inherited
-      'files', (select coalesce(jsonb_agg(to_jsonb(f) - 'task_id' order by f.role desc), '[]')
+      'files', (select coalesce(jsonb_agg(to_jsonb(f) - '{task_id,bytes}'::text[] order by f.role desc), '[]')
                 from holdfast.analysis_file f where f.task_id = t.id),
       'outputs_kept_until', (select min(c.kept_until) from holdfast.cleanup c
                              where c.task_id = t.id and c.prefix !~ '/(uploads|inputs)$'),
       'cleaned', coalesce((select bool_and(c.done_at is not null) from holdfast.cleanup c where c.task_id = t.id), false))
     into v_found
-  from (select t.id, t.lifecycle, t.owner, t.state, t.attempt, t.note, t.deadline, t.created_at, t.cancel_requested,
+  from (select t.id, t.lifecycle, t.owner, t.state, t.note, t.deadline, t.created_at, t.cancel_requested,
                t.lease_token, null::holdfast.outcome as outcome from holdfast.task t where t.id = p_id
         union all
-        select t.id, t.lifecycle, t.owner, t.state, t.attempt, t.note, t.deadline, t.created_at, t.cancel_requested,
+        select t.id, t.lifecycle, t.owner, t.state, t.note, t.deadline, t.created_at, t.cancel_requested,
                null, t.outcome from holdfast.task_done t where t.id = p_id) t
   join holdfast.lifecycle l on l.id = t.lifecycle and l.name = 'analysis'
   join holdfast.analysis a on a.task_id = t.id

@@ -1,5 +1,5 @@
--- effects.sql: what a move of a user task writes beside the task, in the same transaction.
--- Called by every move and every step of the lifecycle `analysis`. Locks wallets; what it raises undoes the move. A task
+-- effects.sql: what a transition of a user task writes beside the task, in the same transaction.
+-- Called by every transition and every step of the lifecycle `analysis`. Locks wallets; an error undoes the transition. A task
 -- that was submitted without a tool has no files and no price.
 
 create or replace function holdfast.analysis_effects(p_moved holdfast.moved[]) returns void
@@ -35,7 +35,7 @@ begin
   end loop;
 end $$;
 
--- What the agents cost that a new task names: the prices of today, whoever made the task and in whatever way. A task
+-- What the agents cost that a new task names: the prices of today, however the task was made. A task
 -- without a tool has none. Raises TK010 for a tool or an agent that is not there.
 create or replace function holdfast.prices_of(p_task uuid, p_name text) returns jsonb
 language plpgsql
@@ -70,7 +70,7 @@ begin
           where a.value ->> 'name' = any (v_agents));
 end $$;
 
--- New links replace the old ones: what was promised now is what counts.
+-- New links replace the old ones: only the newest promise counts.
 create or replace function holdfast.promise_files(p_task uuid, p_files jsonb) returns void
 language plpgsql
 as $$
@@ -96,7 +96,7 @@ begin
     f(role text, upload_key text, filename text, content_type text, size bigint, sha256 text);
 end $$;
 
--- Files are missing where somebody has looked, and that must be where they are to be now.
+-- The places where files were found missing must be those where they are to be now.
 create or replace function holdfast.check_looked_at(p_task uuid, p_looked_at jsonb) returns void
 language plpgsql
 as $$
@@ -106,7 +106,7 @@ begin
   end if;
 end $$;
 
--- From here on workers read these copies; whatever still comes in by the links changes nothing. Steps that a retried task
+-- From here on workers read these copies; later uploads by the links change nothing. Steps that a retried task
 -- inherited were made from other files.
 create or replace function holdfast.freeze_files(p_task uuid, p_inputs jsonb) returns void
 language plpgsql
@@ -165,7 +165,7 @@ end $$;
 
 grant execute on function holdfast.check_credits_for(uuid) to holdfast_app;
 
--- An agent has completed: what it costs is spent. The step that says so is written once, and so is this.
+-- An agent has completed: its price is spent. Its step is written once, and so is the charge.
 create or replace function holdfast.charge_agent(p_task uuid, p_owner text, p_agent text) returns void
 language plpgsql
 as $$
@@ -178,7 +178,7 @@ begin
   end if;
 end $$;
 
--- Whatever way a task ends, what was not charged goes back.
+-- However a task ends, credits that were not charged go back.
 create or replace function holdfast.release_credits(p_task uuid, p_owner text) returns void
 language plpgsql
 as $$
@@ -196,7 +196,7 @@ create or replace function holdfast.analysis_folder(p_owner text, p_task uuid) r
 language sql stable
 as $$ select format('%s/tasks/%s', holdfast.owner_folder(p_owner), p_task) $$;
 
--- How long files are kept. A link may still be used for a while after a task has expired, so that is looked at twice.
+-- How long files are kept. A link may still be used for a while after a task has expired, so its folder is deleted twice.
 create or replace function holdfast.plan_cleanup(p_task uuid, p_owner text, p_state text) returns void
 language plpgsql
 as $$

@@ -1,5 +1,5 @@
--- wallet.sql: credits. A wallet is what its ledger says; a transfer that would make it negative is refused.
--- Called by the effects of tasks, in the transaction of their move, and for operators. Locks the wallet's row.
+-- wallet.sql: credits. A wallet is the sum of its ledger; a transfer that would make it negative is refused.
+-- Called by the effects of tasks, in the transaction of their transition, and for operators. Locks the wallet's row.
 
 -- Move credits between two accounts of one owner, or in from outside (`issued`). Answers the id of the transfer.
 create or replace function holdfast.transfer(
@@ -41,7 +41,7 @@ begin
     using errcode = 'TK002', hint = 'Correct a mistake by another transfer.';
 end $$;
 
--- Open a wallet with this many credits, unless it is there.
+-- Open a wallet with this many credits, unless there is one.
 create or replace function holdfast.open_wallet(p_owner text, p_credits bigint, p_by text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
@@ -53,7 +53,7 @@ begin
   end if;
 end $$;
 
--- Add credits; a wallet that is not there is opened. With a key it counts once: the same again changes nothing.
+-- Add credits; opens the wallet if there is none. With a key it counts once: the same again changes nothing.
 -- Answers whether credits were added by this call.
 create or replace function holdfast.top_up(p_owner text, p_credits bigint, p_by text, p_key text default null) returns bool
 language plpgsql security definer set search_path = pg_catalog, pg_temp
@@ -95,7 +95,7 @@ begin
   end if;
 end $$;
 
--- A wallet and its newest transfers, each told once, as it changed what can be spent, is set aside, or was spent.
+-- A wallet and its newest transfers, each listed once, as it changed what can be spent, is set aside, or was spent.
 create or replace function holdfast.read_wallet(p_owner text, p_before bigint default null, p_limit int default 50) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
