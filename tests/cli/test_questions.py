@@ -35,7 +35,7 @@ def test_a_question_is_listed_and_answered(holdfast: Keyboard, stage: Stage, mon
     assert again.out == "publish is answered before; nothing changed.\n"
     other = holdfast("answer", str(task), "--approve")
     assert (other.code, other.out) == (4, "")
-    assert "The question was answered before, and otherwise." in other.err
+    assert "The question was answered before, with another answer." in other.err
     assert '{"by": "ada"}' in holdfast("events", str(task), "--json").out.replace('"by":"ada"', '"by": "ada"')
 
 

@@ -112,7 +112,10 @@ def commands_now(_: Database) -> Items:
     return found
 
 
-HIDDEN = {"POST /internal/rooms/{}/{}": "POST /internal/rpc/{}/{}"}
+HIDDEN = {
+    "POST /internal/rooms/{}/{}": "POST /internal/rpc/{}/{}",
+    "POST /internal/heed": "POST /internal/block-budget",
+}
 """Paths that workers and clients of an older release call, with the documented path that does the same."""
 
 
