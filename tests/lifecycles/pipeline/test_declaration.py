@@ -34,7 +34,8 @@ def test_parameters_that_name_stages_are_needs_and_the_others_are_the_jobs(pipel
     def third(FIRST: int | None = None) -> None:  # noqa: N803
         return None
 
-    stages, params = pipeline.stages.published()
+    published = pipeline.published()
+    stages, params = published["stages"], published["params"]
     assert [(one["name"], one["needs"], one["when"], one["required"]) for one in stages] == [
         ("first", [], None, True),
         ("SECOND", ["first"], None, False),
@@ -96,13 +97,13 @@ def well(number: int) -> None: ...
         (anything, {}, "by its place"),
         (self_named, {}, "called like itself"),
         (number, {}, "number is a parameter of an earlier stage"),
-        (well, {"when": "first"}, "is no flag"),
+        (well, {"when": "first"}, "is not a flag"),
         (again, {}, "Two stages cannot both be called First"),
-        (other_kind, {}, "an earlier stage"),
-        (other_default, {}, "an earlier stage"),
+        (other_kind, {}, "another one number: int = 1"),
+        (other_default, {}, "another one number: int = 1"),
         (well, {"needs": "later"}, "needs 'later', and there is no such stage before it"),
-        (well, {"when": 3}, "is no flag"),
-        (well, {"when": "no flag"}, "is no flag"),
+        (well, {"when": 3}, "is not a flag"),
+        (well, {"when": "no flag"}, "is not a flag"),
         (well, {"retries": -1}, "retries=-1"),
         (well, {"timeout": 0}, "leaves it no time"),
     ],
@@ -113,7 +114,7 @@ def test_what_could_not_be_run_is_refused_and_the_pipeline_stays_as_it_was(
 ) -> None:
     with pytest.raises(AppInvalid, match=says):
         pipeline.stage(**options)(function)
-    assert [one.name for one in pipeline.stages.stages] == ["first"]
+    assert [one.name for one in pipeline.stages] == ["first"]
 
 
 def test_a_pipeline_without_stages_is_not_declared() -> None:

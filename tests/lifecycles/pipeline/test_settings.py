@@ -68,7 +68,8 @@ def test_a_flag_may_be_a_setting(press: Press) -> None:
 def test_settings_that_no_stage_takes_any_more_go_with_the_release_that_drops_them(press: Press) -> None:
     press.run(**ALL_ON)
     assert press.settings() == {"articles": 3}
-    stages, params = app.press.stages.published()
+    published = app.press.published()
+    stages, params = published["stages"], published["params"]
     params.pop("articles")
     press.engine.call(
         press.jobs.declare(
@@ -102,7 +103,8 @@ def test_a_stage_that_finds_out_what_no_stage_takes_has_failed_and_changes_nothi
 def test_settings_of_another_kind_go_with_the_release_that_takes_them_otherwise(press: Press) -> None:
     press.run(**ALL_ON)
     (before,) = press.engine.call(press.jobs.pipelines("press"))
-    stages, params = app.press.stages.published()
+    published = app.press.published()
+    stages, params = published["stages"], published["params"]
     params["articles"]["kinds"] = ["string"]
     told: dict[str, Any] = {"title": "", "stages": stages, "params": params, "queue": "pipeline", "max_attempts": 3}
     press.engine.call(press.jobs.declare("press", **told, limit=None))

@@ -1,4 +1,9 @@
-"""`hf.dag(...)`: a graph of tasks. Its functions stay plain functions; a run is one task that gathers them."""
+"""`hf.dag(...)`: a graph of tasks. Its functions stay plain functions; a run is one task that gathers them.
+
+A node takes what it is named after: a parameter called like another node is that node's result, and an edge; every
+other one is a parameter of the run. In which order nodes are written does not matter, so what they name is looked up
+when the graph is published; a circle is reported as soon as it closes.
+"""
 
 import inspect
 import sys
@@ -13,7 +18,14 @@ from pydantic import ValidationError
 from holdfast.durations import parse_duration
 from holdfast.engine import values
 from holdfast.engine.backend import ClientBackend
-from holdfast.engine.params import MORE, joined, parameters, published
+from holdfast.engine.params import (
+    MORE,
+    describe_parameters,
+    join_parameters,
+    parameters,
+    present_as,
+    typed_parameters,
+)
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Duration, Json, Policy
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid
@@ -28,9 +40,13 @@ from holdfast.sdk.task import AsyncTask, check_task, is_again, words
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
 
+F = TypeVar("F", bound=Callable[..., Any])
+Mode = Literal["replace", "extends"]
+Cutover = Literal["auto", "manual"]
+Writes = str | Sequence[str] | Mapping[str, Mode]
+After = str | Iterable[str] | Mapping[str, Policy]
 
 longest_name = 100
-After = str | Iterable[str] | Mapping[str, Policy]
 
 
 @dataclass(frozen=True)
@@ -42,142 +58,9 @@ class Node:
     after: Mapping[str, Policy]
     on_failure: Policy
     queue: str | None
-    max_attempts: int | None
+    retries: int | None
+    timeout: timedelta | None
     priority: int
-
-
-class Nodes:
-    """The nodes of one graph. Raises AppInvalid for what could not be run."""
-
-    def __init__(self, dag: str) -> None:
-        self.dag = dag
-        self.nodes: dict[str, Node] = {}
-
-    def add(self, node: Node) -> None:
-        """Another node, before or behind those that are there; the same function again takes its own place."""
-        self._check(node)
-        before = self.nodes.get(node.name)
-        self.nodes[node.name] = node
-        try:
-            if circle := self._circle(node.name):
-                raise self._wrong(f"its nodes wait for each other: {' -> '.join(circle)}.", "Take an edge away.")
-            self.params()
-        except AppInvalid:
-            if before:
-                self.nodes[node.name] = before
-            else:
-                del self.nodes[node.name]
-            raise
-
-    def upstream(self, node: Node) -> dict[str, Policy]:
-        """What a node comes after, by name, and what follows from a bad end of each."""
-        named = [one for one in parameters(node.function) if one in self.nodes and one != node.name]
-        return {**dict.fromkeys(named, node.on_failure), **node.after}
-
-    def own_params(self, node: Node) -> dict[str, inspect.Parameter]:
-        """Those parameters of a node that are the run's."""
-        kinds = values.hints(node.function)
-        return {
-            name: one.replace(annotation=kinds.get(name, Any))
-            for name, one in parameters(node.function).items()
-            if name not in self.nodes
-        }
-
-    def params(self) -> dict[str, inspect.Parameter]:
-        """What a run is told: the parameters of all nodes that name no node. Two may share one that means the same."""
-        found: dict[str, inspect.Parameter] = {}
-        for node in self.nodes.values():
-            for name, one in self.own_params(node).items():
-                if one.kind is one.VAR_KEYWORD:
-                    found.setdefault(MORE, one.replace(name="_more"))
-                    continue
-                both = joined(found.get(name), one.replace(kind=one.KEYWORD_ONLY))
-                if both is None:
-                    raise self._wrong(
-                        f"{node.name} takes {one}, and another node {found[name]}.",
-                        "Let both say the same, or rename one.",
-                    )
-                found[name] = both
-        return found
-
-    def signature(self) -> inspect.Signature:
-        """How a run is started."""
-        return inspect.Signature(sorted(self.params().values(), key=lambda one: one.kind))
-
-    def published(self) -> dict[str, Json]:
-        """The nodes, edges and parameters, as the database is told of them."""
-        if not self.nodes:
-            raise self._wrong("it has no nodes.", "Add some: @dag.task")
-        edges = []
-        for node in self.nodes.values():
-            for name, policy in self.upstream(node).items():
-                if name not in self.nodes:
-                    raise self._wrong(
-                        f"{node.name} comes after {name!r}, which is no node.",
-                        f"Its nodes are: {', '.join(self.nodes)}.",
-                    )
-                edges.append({"from": name, "to": node.name, "on_failure": policy})
-        return {
-            "nodes": [self._told(one) for one in self.nodes.values()],
-            "edges": edges,
-            "params": published(self.params()),
-        }
-
-    def _told(self, node: Node) -> dict[str, Json]:
-        own = self.own_params(node)
-        return {
-            "name": node.name,
-            "task": f"{self.dag}.{node.name}",
-            "params": [MORE if one.kind is one.VAR_KEYWORD else name for name, one in own.items()],
-            "queue": node.queue,
-            "max_attempts": node.max_attempts,
-            "priority": node.priority,
-        }
-
-    def _circle(self, start: str) -> list[str] | None:
-        """The way from a node back to itself, if there is one: each comes before the next."""
-        ways = {start: [start]}
-        left = [start]
-        while left:
-            at = left.pop()
-            for name in self.upstream(self.nodes[at]):
-                if name == start:
-                    return [start, *ways[at]]
-                if name in self.nodes and name not in ways:
-                    ways[name] = [name, *ways[at]]
-                    left.append(name)
-        return None
-
-    def _check(self, node: Node) -> None:
-        name = node.name
-        if not 1 <= len(name) <= longest_name or not name.isidentifier():
-            raise self._wrong(
-                f"{name!r} is no name of a node.", "Write @dag.task above a function, or give it name=..."
-            )
-        for one in parameters(node.function).values():
-            if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL):
-                raise self._wrong(f"{name} takes {one} by its place.", "A node is called by names.")
-        if name in parameters(node.function) or name in node.after:
-            raise self._wrong(f"{name} comes after itself.", "Name another node, or rename the parameter.")
-        for policy in (node.on_failure, *node.after.values()):
-            if policy not in get_args(Policy):
-                raise self._wrong(f"{name}: {policy!r} is no policy.", "It is cancel, skip or ignore.")
-
-    def _wrong(self, problem: str, fix: str) -> AppInvalid:
-        return AppInvalid(f"Graph {self.dag}: {problem}", fix=fix)
-
-
-def named(after: After, policy: Policy) -> dict[str, Policy]:
-    """What `after` names: one node, several, or each with a policy of its own."""
-    if isinstance(after, Mapping):
-        return dict(after)
-    return dict.fromkeys([after] if isinstance(after, str) else after, policy)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-Mode = Literal["replace", "extends"]
-Cutover = Literal["auto", "manual"]
-Writes = str | Sequence[str] | Mapping[str, Mode]
 
 
 @dataclass(frozen=True)
@@ -193,49 +76,51 @@ class Start:
     def start(self, **params: Any) -> Handle[dict[str, int]]:
         """Make a run and return at once. Raises a RequestInvalid, and then nothing was made."""
         with trace_start(self.dag.name):
-            return self.dag.app.call(self._made(self._given(params)))
+            return self.dag.app.call(self._begin(self._encode(params)))
 
     async def astart(self, **params: Any) -> Handle[dict[str, int]]:
         """The same in async code."""
         with trace_start(self.dag.name):
-            return await self.dag.app.acall(self._made(self._given(params)))
+            return await self.dag.app.acall(self._begin(self._encode(params)))
 
-    def _given(self, params: Mapping[str, Any]) -> dict[str, Json]:
+    def _encode(self, values_of: Mapping[str, Any]) -> dict[str, Json]:
         """The parameters as JSON. Raises TypeError as a call would, or PayloadInvalid."""
-        given = dict(self.dag.nodes.signature().bind(**params).arguments)
+        params = self.dag.params()
+        signature = inspect.Signature(sorted(params.values(), key=lambda one: one.kind))
+        given = dict(signature.bind(**values_of).arguments)
         given |= given.pop("_more", {})
         for name, one in given.items():
             given[name] = values.dump(one)
-            known = self.dag.nodes.params().get(name)
-            if known:
-                try:
-                    values.load_at(name, given[name], known.annotation)
-                except ValidationError as error:
-                    raise PayloadInvalid(
-                        f"{self.dag.name}: {values.described(error)}.",
-                        fix="Pass what the annotations of its nodes ask for.",
-                    ) from error
+            if name not in params:
+                continue
+            try:
+                values.load_at(name, given[name], params[name].annotation)
+            except ValidationError as error:
+                raise PayloadInvalid(
+                    f"{self.dag.name}: {values.described(error)}.",
+                    fix="Pass what the annotations of its nodes ask for.",
+                ) from error
         return given
 
-    async def _made(self, params: Mapping[str, Json]) -> Handle[dict[str, int]]:
+    async def _begin(self, params: Mapping[str, Json]) -> Handle[dict[str, int]]:
         trace, tags = traceparent(), words(self.tags)
 
-        async def begin(answers: ClientBackend) -> UUID:
-            if isinstance(answers, Store):
-                run, _ = await Dags.over(answers).start(
+        async def begin(backend: ClientBackend) -> UUID:
+            if isinstance(backend, Store):
+                run, _ = await Dags.over(backend).start(
                     self.dag.name, params, owner=self.owner, key=self.key, tags=tags, priority=self.priority,
                     trace=trace,
                 )  # fmt: skip
                 return run
-            from holdfast.remote.client_backend import RemoteClient  # only who speaks HTTP pays for what it imports
+            from holdfast.remote.client_backend import RemoteClient  # imported only where HTTP is used
 
-            assert isinstance(answers, RemoteClient)  # noqa: S101
+            assert isinstance(backend, RemoteClient)  # noqa: S101
             if self.owner or self.priority is not None:
                 raise RequestInvalid(
                     f"{self.dag.name}: over HTTP a run belongs to whoever has the key, and has no priority of its own.",
                     fix="Leave out owner and priority, or set HOLDFAST_URL.",
                 )
-            return await answers.start_dag(self.dag.name, params, key=self.key, tags=tags, trace=trace)
+            return await backend.start_dag(self.dag.name, params, key=self.key, tags=tags, trace=trace)
 
         return Handle(self.dag.app, await self.dag.app.asked(begin), dict[str, int])
 
@@ -243,8 +128,8 @@ class Start:
 class Dag:
     """A graph of an application. Made by `Holdfast.dag`.
 
-    `nightly.start(day="2026-11-18")` makes a run, which is told by name what its nodes take; its result tells how many
-    of them ended how.
+    `nightly.start(day="2026-11-18")` makes a run, which is given by name what its nodes take; its result says how
+    many of them ended how.
     """
 
     is_dag = True
@@ -254,7 +139,7 @@ class Dag:
         timeout: timedelta | None, queue: str | None, priority: int, errors: Errors,
     ) -> None:  # fmt: skip
         if not isinstance(name, str) or not 1 <= len(name) <= longest_name:
-            raise AppInvalid(f"{name!r} is no name of a graph.", fix='Give it one: hf.dag("nightly").')
+            raise AppInvalid(f"{name!r} is not the name of a graph.", fix='Give it one: hf.dag("nightly").')
         if cutover not in get_args(Cutover):
             raise AppInvalid(f"{name}: cutover={cutover!r}.", fix='It is "auto", or "manual": a person decides.')
         self.app = app
@@ -267,11 +152,10 @@ class Dag:
         self.queue = queue
         self.priority = priority
         self.errors: Errors = dict(errors)
-        self.nodes = Nodes(name)
-        self._limits: dict[str, timedelta | None] = {}
+        self.nodes: dict[str, Node] = {}
 
     def __repr__(self) -> str:
-        return f"<dag {self.name}: {', '.join(self.nodes.nodes) or 'no nodes yet'}>"
+        return f"<dag {self.name}: {', '.join(self.nodes) or 'no nodes yet'}>"
 
     @overload
     def task(self, function: F, /) -> F: ...
@@ -303,22 +187,18 @@ class Dag:
         than the graph's.
         """
         scope = sys._getframe(1).f_locals
-        called = given if isinstance(given, str) else name
 
         def make(function: F) -> F:
             limit = self.timeout if timeout is None else parse_duration(timeout)
             tries = self.retries if retries is None else retries
             place = self.priority if priority is None else priority
-            own = called or str(getattr(function, "__name__", ""))
+            own = (given if isinstance(given, str) else name) or str(getattr(function, "__name__", ""))
             check_task(own, function, {}, retries=tries, limit=limit, priority=place, errors=None)
             self._check_free(own, function)
             values.read_hints(function, scope)
-            attempts = None if tries is None else tries + 1
-            self.nodes.add(
-                Node(own, function, named(after, on_failure), on_failure, queue or self.queue, attempts, place)
-            )
-            self._limits[own] = limit
-            for node in self.nodes.nodes.values():
+            policies = with_policies(after, on_failure)
+            self._add(Node(own, function, policies, on_failure, queue or self.queue, tries, limit, place))
+            for node in self.nodes.values():
                 if node.name == own or own in parameters(node.function):
                     self._register(node)
             return function
@@ -344,43 +224,114 @@ class Dag:
     # Running
 
     def published(self) -> dict[str, Any]:
-        """What the database is told of it. Raises AppInvalid."""
-        told = {"name": self.name, "title": self.title, "writes": dict(self.writes), "cutover": self.cutover}
-        return told | self.nodes.published()
+        """The graph as the database keeps it. Raises AppInvalid."""
+        if not self.nodes:
+            raise self._wrong("it has no nodes.", "Add some: @dag.task")
+        edges = []
+        for node in self.nodes.values():
+            for name, policy in self.upstream(node).items():
+                if name not in self.nodes:
+                    raise self._wrong(
+                        f"{node.name} comes after {name!r}, which is not a node.",
+                        f"Its nodes are: {', '.join(self.nodes)}.",
+                    )
+                edges.append({"from": name, "to": node.name, "on_failure": policy})
+        return {
+            "name": self.name, "title": self.title, "writes": dict(self.writes), "cutover": self.cutover,
+            "nodes": [self._describe(one) for one in self.nodes.values()], "edges": edges,
+            "params": describe_parameters(self.params()),
+        }  # fmt: skip
+
+    def params(self) -> dict[str, inspect.Parameter]:
+        """What a run takes: the parameters of all nodes that name no node. Two may share one that means the same."""
+        return join_parameters(
+            f"Graph {self.name}", [(node.name, self._own_params(node)) for node in self.nodes.values()]
+        )
+
+    def upstream(self, node: Node) -> dict[str, Policy]:
+        """What a node comes after, by name, and what follows from a bad end of each."""
+        named = [one for one in parameters(node.function) if one in self.nodes and one != node.name]
+        return {**dict.fromkeys(named, node.on_failure), **node.after}
+
+    def _own_params(self, node: Node) -> dict[str, inspect.Parameter]:
+        """Those parameters of a node that are the run's."""
+        return {name: one for name, one in typed_parameters(node.function).items() if name not in self.nodes}
+
+    def _describe(self, node: Node) -> dict[str, Json]:
+        own = self._own_params(node)
+        return {
+            "name": node.name, "task": f"{self.name}.{node.name}", "queue": node.queue, "priority": node.priority,
+            "params": [MORE if one.kind is one.VAR_KEYWORD else name for name, one in own.items()],
+            "max_attempts": None if node.retries is None else node.retries + 1,
+        }  # fmt: skip
+
+    def _add(self, node: Node) -> None:
+        """Another node, before or behind those that are there; the same function again takes its own place."""
+        self._check(node)
+        before = dict(self.nodes)
+        self.nodes[node.name] = node
+        try:
+            if circle := self._find_circle(node.name):
+                raise self._wrong(f"its nodes wait for each other: {' -> '.join(circle)}.", "Take an edge away.")
+            self.params()
+        except AppInvalid:
+            self.nodes = before
+            raise
+
+    def _find_circle(self, start: str) -> list[str] | None:
+        """The way from a node back to itself, if there is one: each comes before the next."""
+        ways = {start: [start]}
+        left = [start]
+        while left:
+            at = left.pop()
+            for name in self.upstream(self.nodes[at]):
+                if name == start:
+                    return [start, *ways[at]]
+                if name in self.nodes and name not in ways:
+                    ways[name] = [name, *ways[at]]
+                    left.append(name)
+        return None
+
+    def _check(self, node: Node) -> None:
+        name = node.name
+        if not 1 <= len(name) <= longest_name or not name.isidentifier():
+            raise self._wrong(
+                f"{name!r} is not the name of a node.", "Write @dag.task above a function, or give it name=..."
+            )
+        for one in parameters(node.function).values():
+            if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL):
+                raise self._wrong(f"{name} takes {one} by its place.", "A node is called by names.")
+        if name in parameters(node.function) or name in node.after:
+            raise self._wrong(f"{name} comes after itself.", "Name another node, or rename the parameter.")
+        for policy in (node.on_failure, *node.after.values()):
+            if policy not in get_args(Policy):
+                raise self._wrong(f"{name}: {policy!r} is not a policy.", "It is cancel, skip or ignore.")
+
+    def _wrong(self, problem: str, fix: str) -> AppInvalid:
+        return AppInvalid(f"Graph {self.name}: {problem}", fix=fix)
 
     def _check_free(self, name: str, function: Callable[..., Any]) -> None:
-        """Raise AppInvalid for a name that another function has. The same one defined anew, in a notebook, is none."""
-        known = self.nodes.nodes.get(name)
+        """Raise AppInvalid if another function has the name. The same one, defined again in a notebook, may keep it."""
+        known = self.nodes.get(name)
         if known and not is_again(known.function, function):
-            raise AppInvalid(f"Graph {self.name}: two nodes cannot both be called {name}.", fix="Give one name=...")
+            raise self._wrong(f"two nodes cannot both be called {name}.", "Give one name=...")
         if not known and f"{self.name}.{name}" in self.app.tasks:
             raise AppInvalid(f"There is a task {self.name}.{name} already.", fix="Rename it, or the node.")
 
     def _register(self, node: Node) -> None:
         """The task that workers run, known to the application: it takes what is the run's by now."""
-        called = f"{self.name}.{node.name}"
-        own = self.nodes.own_params(node)
+        name = f"{self.name}.{node.name}"
         takes = parameters(node.function)
-        upstream = {one: one in takes for one in self.nodes.upstream(node)}
+        upstream = {one: one in takes for one in self.upstream(node)}
 
         async def run(**given: Any) -> Any:
             return await run_node(self.name, node.function, upstream, given)
 
-        places = sorted(
-            (one.replace(kind=max(one.kind, one.KEYWORD_ONLY)) for one in own.values()), key=lambda one: one.kind
-        )
-        vars(run).update(
-            __signature__=inspect.Signature(places),
-            __name__=node.name,
-            __qualname__=called,
-            __doc__=node.function.__doc__,
-        )
-        kinds = {name: one.annotation for name, one in own.items()}
-        run.__annotations__ = {**kinds, "return": values.returned_by(node.function)}
-        retries = None if node.max_attempts is None else node.max_attempts - 1
-        self.app.tasks[called] = AsyncTask(
-            self.app, run, name=called, queue=node.queue, retries=retries, timeout=self._limits[node.name],
-            priority=node.priority, lifecycle=DISPATCH.name, errors=self.errors,
+        returns, doc = values.returned_by(node.function), node.function.__doc__
+        self.app.tasks[name] = AsyncTask(
+            self.app, present_as(run, name, self._own_params(node).values(), returns, doc), name=name, queue=node.queue,
+            retries=node.retries, timeout=node.timeout, priority=node.priority, lifecycle=DISPATCH.name,
+            errors=self.errors,
         )  # fmt: skip
 
 
@@ -417,3 +368,10 @@ def modes(dag: str, writes: Writes) -> dict[str, Mode]:
         if not isinstance(name, str) or mode not in get_args(Mode):
             raise AppInvalid(f"{dag}: writes={writes!r}.", fix='Name datasets: "prices", or {"prices": "extends"}.')
     return found  # type: ignore[return-value]
+
+
+def with_policies(after: After, policy: Policy) -> dict[str, Policy]:
+    """What `after` names: one node, several, or each with a policy of its own."""
+    if isinstance(after, Mapping):
+        return dict(after)
+    return dict.fromkeys([after] if isinstance(after, str) else after, policy)

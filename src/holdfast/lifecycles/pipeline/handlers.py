@@ -46,7 +46,9 @@ from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 
 if TYPE_CHECKING:
-    from holdfast.lifecycles.pipeline.sdk import Stage, Stages
+    from holdfast.lifecycles.pipeline.sdk import Stage
+
+    FindStage = Callable[[str], Stage | None]
 
 
 errors_at_most = 50
@@ -143,11 +145,9 @@ unknown_again = "10s"
 WELL = ("completed", "partial")
 
 
-async def run_job(
-    stages: "Stages", objects: Callable[[], Objects], errors: Errors, params: Mapping[str, Json]
-) -> dict[str, Json] | Outcome:
+async def run_job(find_stage: "FindStage", objects: Callable[[], Objects], errors: Errors) -> dict[str, Json] | Outcome:
     """Run what is left of the job that this worker holds. Raises Suspend, for whoever waits or is stopped."""
-    current()
+    payload = current().payload
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease
     jobs = get_service(Jobs)
@@ -156,7 +156,8 @@ async def run_job(
         if not await patiently(lambda: jobs.adopt(attempt.lease)):
             raise Fatal("No pipeline of this name is declared: its job has no stages.", code="no-stages")
         rows, settings = await patiently(lambda: jobs.stages(attempt.lease.task_id))
-    run = JobRun(attempt, jobs, stages, objects(), {ObjectsUnreachable: Transient, **errors}, {**settings, **params})
+    params = {**settings, **(payload if isinstance(payload, dict) else {})}
+    run = JobRun(attempt, jobs, find_stage, objects(), {ObjectsUnreachable: Transient, **errors}, params)
     return await run(rows)
 
 
@@ -166,7 +167,7 @@ class JobRun:
 
     attempt: Attempt
     jobs: Jobs
-    stages: "Stages"
+    find_stage: "FindStage"
     objects: Objects
     errors: Errors
     params: Mapping[str, Json]
@@ -200,7 +201,7 @@ class JobRun:
     async def run_stage(self, row: Row) -> Json:
         if why := self.why_not(row):
             return await self.attempt.save_step(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
-        stage = self.stages.find(row.name)
+        stage = self.find_stage(row.name)
         if stage is None:  # a job of another release: one of its workers goes on
             raise Suspend(Later(unknown_again, kind=f"This worker does not know the stage {row.name}."))
         if self.attempt.cancelled:  # the stage before did not let itself be stopped
@@ -306,7 +307,7 @@ class JobRun:
         for name, one in parameters(function).items():
             if one.kind is one.VAR_KEYWORD:
                 found |= {key: value for key, value in self.params.items() if key not in found}
-            elif stage := self.stages.find(name):
+            elif stage := self.find_stage(name):
                 if self.status(stage.name) in WELL:
                     found[name] = await self.result(stage)
                 elif self.status(stage.name) is None and one.default is one.empty:
