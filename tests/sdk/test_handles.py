@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_handle_tells_all_about_its_task(holdfast: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.sdk.waiting.explained_within_seconds", 60.0)
+    monkeypatch.setattr("holdfast.sdk.session.explained_within_seconds", 60.0)
     handle = add.start(1, 2)
     assert handle == hf.handle(str(handle.id)) != add.start(1, 2)
     assert len({handle, hf.handle(handle.id)}) == 1
@@ -193,7 +193,7 @@ def test_closing_ends_every_wait(holdfast: Engine) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    while waiting.is_alive() and not hf.awaits:
+    while waiting.is_alive() and not hf.has_waiters:
         pass
     hf.close()
     waiting.join(60)

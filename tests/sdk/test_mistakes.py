@@ -15,7 +15,7 @@ import pytest
 from holdfast import Holdfast, RateLimited, step
 from holdfast.engine.task import Done, Later, Moved
 from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, TaskFailed
-from holdfast.sdk.loading import loading
+from holdfast.sdk.session import forbid_calls
 from holdfast.settings import Settings
 from holdfast.testing import Engine, Ran
 
@@ -179,7 +179,7 @@ async def test_what_needs_the_database_says_so_while_its_module_is_imported() ->
     app = Holdfast("postgresql://nobody@127.0.0.1:1/none")
     task = app.task(one)
     handle = app.handle(uuid4())
-    with loading():
+    with forbid_calls():
         for name, call in (("start", task.start), ("result", handle.result), ("cancel", handle.cancel)):
             with pytest.raises(AppInvalid, match=rf"\.{name}\(\) \(.*test_mistakes.py:\d+\) is called while its mod"):
                 call()

@@ -12,7 +12,7 @@ from holdfast.engine.lifecycle.model import Lifecycle, after, final, owner, work
 from holdfast.engine.task import Lease, Moved
 from holdfast.errors import RequestInvalid, TaskCancelled, TaskError, TaskFailed
 from holdfast.execution.context import current
-from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.client import override_settings
 from holdfast.testing import Engine
 from tests.worker.crew import eventually
 
@@ -325,7 +325,7 @@ def test_an_application_that_is_used_at_that_moment_is_at_the_test_database_too(
     seen: list[str | None] = []
     own, of_the_test = "postgresql://owner@production/shop", "postgresql://test@local/test"
     app = Busy(own)
-    with all_pointed_at(app.settings.model_copy(update={"url": of_the_test})):
+    with override_settings(app.settings.model_copy(update={"url": of_the_test})):
         assert seen == [of_the_test]
     assert seen == [of_the_test, own]
 

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 from holdfast.durations import parse_duration
@@ -22,26 +22,24 @@ from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Duration, Ended, Submission
+from holdfast.errors import AppInvalid
 from holdfast.execution.tracing import trace_start, traceparent
 from holdfast.lifecycles import declare_all
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.lifecycles.batch.provider import Provider
-from holdfast.lifecycles.dispatch.sdk import Graphs
+from holdfast.lifecycles.dispatch.sdk import Cutover, Dag, Writes
 from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.remote.places import objects_of
+from holdfast.schedules import Missed
 from holdfast.sdk import enqueue
-from holdfast.sdk.background import Background
 from holdfast.sdk.batch import Batch
-from holdfast.sdk.bundled import Shipped
-from holdfast.sdk.cron import Crons
+from holdfast.sdk.cron import Cron, Target
 from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle
-from holdfast.sdk.loading import LOADING, called_while_loading
-from holdfast.sdk.session import Opened, no_database
-from holdfast.sdk.shapes import Mounted, TaskMaker
-from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, check_task
+from holdfast.sdk.session import IMPORTING, LoopThread, Session, called_while_imported, no_database
+from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, TaskMaker, check_task
 from holdfast.settings import Settings, read_settings
 
 P = ParamSpec("P")
@@ -51,7 +49,15 @@ T = TypeVar("T")
 default_queue = "default"
 
 
-class Holdfast(Graphs, Crons, Shipped):
+class Mounted(Protocol):
+    """What `hf.asgi()` gives: an ASGI application that opens the database, and closes it."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
+    async def open(self) -> object: ...
+    async def close(self) -> None: ...
+
+
+class Holdfast:
     """An application: its tasks by name, and the database. Opened when it is first used, from any thread or loop."""
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
@@ -67,18 +73,19 @@ class Holdfast(Graphs, Crons, Shipped):
         self.tools: dict[str, Tool] = {}
         self.pipelines: dict[str, Pipeline] = {}
         self.batches: dict[str, Batch] = {}
-        self.dags = {}
+        self.dags: dict[str, Dag] = {}
+        self.crons: dict[str, Cron] = {}
         self._lock = threading.Lock()
-        self._opened: Opened | None = None
+        self._session: Session | None = None
         self._mounted: list[Mounted] = []
-        EVERY.add(self)
+        APPS.add(self)
 
     @property
     def settings(self) -> Settings:
-        if TOLD:
-            return TOLD[-1]
+        if OVERRIDES:
+            return OVERRIDES[-1]
         settings = self._settings or read_settings(url=self._url)
-        home = self._folder / settings.home  # of where it was made: whoever changes the folder keeps the database
+        home = self._folder / settings.home  # of where it was made: a change of the folder keeps the database
         return settings.model_copy(update={"home": home} | ({"url": self._url} if self._url else {}))
 
     # Tasks
@@ -167,6 +174,23 @@ class Holdfast(Graphs, Crons, Shipped):
         self.pipelines[name] = made
         return made
 
+    def dag(
+        self, name: str, *, writes: Writes = (), cutover: Cutover = "auto", title: str = "", retries: int | None = None,
+        timeout: Duration | None = None, queue: str | None = None, priority: int = 0, errors: Errors | None = None,
+    ) -> Dag:  # fmt: skip
+        """A graph of tasks; its nodes are added with `@dag.task`. Raises AppInvalid.
+
+        writes: the datasets of which a run makes a new generation: a name, several, or {"prices": "extends"} for one
+        that begins with what is there. It shows when the whole run has completed; with cutover="manual", when a person
+        says so. retries, timeout, queue and priority hold for each node that says nothing else.
+        """
+        limit = None if timeout is None else parse_duration(timeout)
+        made = Dag(self, name, title, writes, cutover, retries, limit, queue, priority, errors or {})
+        for task in [one for one in self.tasks if name in self.dags and one.startswith(f"{name}.")]:
+            del self.tasks[task]
+        self.dags[name] = made
+        return made
+
     def batch(
         self, task_type: str, provider: Provider, *, poll_every: Duration | None = None, limit: Duration | None = None,
         queue: str | None = None,
@@ -180,6 +204,51 @@ class Holdfast(Graphs, Crons, Shipped):
         made = Batch(self, task_type, provider, times[0], times[1], queue)
         self.batches[made.name] = made
         return made
+
+    def cron(
+        self, cron: str, target: Target, /, *args: Any, name: str | None = None, timezone: str = "UTC",
+        missed: Missed = "latest", at: str | None = None, **kwargs: Any,
+    ) -> Cron:  # fmt: skip
+        """Let the clock start a task: `hf.cron("0 2 * * *", send_report, 42, timezone="Europe/Berlin")`.
+
+        target: a task, also with options, a pipeline or a graph; then its arguments. name: what people call the
+        schedule; the target's by default. missed: what follows when no worker was there at a due time: one run for the
+        `latest` of them, one for `all` (up to a thousand), or `skip`. at: the parameter that gets the due time. Raises
+        AppInvalid.
+        """
+        caller = sys._getframe(1)
+        made = Cron(name, cron, timezone, target, args, kwargs, missed, at, (caller.f_code, caller.f_lineno))
+        known = self.crons.get(made.name)
+        if known and not known.is_again(made):
+            raise AppInvalid(
+                f"Two schedules cannot both be called {made.name!r}.", fix="Give one another name: name=..."
+            )
+        self.crons[made.name] = made
+        return made
+
+    # Bundled applications
+
+    def documents(self, kind: str = "documents") -> None:
+        """Offer to ingest documents (`POST /ingest/runs`): workers of this application do. Raises AppInvalid."""
+        self._offer("documents", kind)
+
+    def newsroom(self, name: str = "newsroom") -> Pipeline:
+        """Offer the newsroom: feeds are read, sorted, softened and summed up in a brief. Raises AppInvalid."""
+        newsroom: Pipeline = self._offer("newsroom", name)
+        return newsroom
+
+    def nightly(self, name: str = "nightly") -> Dag:
+        """Offer the nightly graph: a harbour's papers become two datasets, published together. Raises AppInvalid."""
+        nightly: Dag = self._offer("nightly", name)
+        return nightly
+
+    def providers(self) -> None:
+        """Offer batches with all providers that come with Holdfast (`POST /batch/tasks`). Raises AppInvalid."""
+        self._offer("providers")
+
+    def _offer(self, bundled: str, *names: str) -> Any:
+        """Bundled applications lie above the SDK: each is looked up by name, and imported when it is asked for."""
+        return importlib.import_module(f"holdfast.apps.{bundled}").offer(self, *names)
 
     def dataset(self, name: str) -> Dataset:
         """A dataset, to be read: `hf.dataset("prices").read()`."""
@@ -202,7 +271,7 @@ class Holdfast(Graphs, Crons, Shipped):
         with trace_start(task.name):
             submission = replace(submission, trace=traceparent())
             if on is not None:
-                self._be_ready(submission)
+                self._prepare(submission)
                 return Handle(self, enqueue.submit(on, submission), task.returns)
             return Handle(self, self.call(self._submit(submission)), task.returns)
 
@@ -211,7 +280,7 @@ class Holdfast(Graphs, Crons, Shipped):
         with trace_start(task.name):
             submission = replace(submission, trace=traceparent())
             if on is not None:
-                await asyncio.to_thread(self._be_ready, submission)
+                await asyncio.to_thread(self._prepare, submission)
                 return Handle(self, await enqueue.asubmit(on, submission), task.returns)
             return Handle(self, await self.acall(self._submit(submission)), task.returns)
 
@@ -226,37 +295,38 @@ class Holdfast(Graphs, Crons, Shipped):
         return [self.handle(task_id) for task_id in await self.acall(self._submit_all(made))]
 
     def handle(self, task_id: UUID | str) -> Handle[Any]:
-        """A handle on any task. Raises RequestInvalid for what is no id."""
+        """A handle on any task. Raises RequestInvalid for what is not an id."""
         return Handle(self, encode.task_id(task_id))
 
     async def _submit(self, submission: Submission) -> UUID:
         return (await self._submit_all([submission]))[0]
 
     async def _submit_all(self, submissions: Sequence[Submission]) -> list[UUID]:
-        opened = await self._open()
-        await opened.make_queues({one.queue for one in submissions if one.queue in self._known_queues()})
-        return [one.id for one in await opened.answers.submit(*submissions) if one.id]
+        session = await self._open()
+        await session.make_queues({one.queue for one in submissions if one.queue in self._known_queues()})
+        return [one.id for one in await session.backend.submit(*submissions) if one.id]
 
     def _known_queues(self) -> set[str | None]:
         return {task.queue for task in self.tasks.values()}
 
-    def _be_ready(self, submission: Submission) -> None:
+    def _prepare(self, submission: Submission) -> None:
         """The caller's transaction meets a schema and a queue that are there already. Raises AppInvalid."""
         if self.settings.is_remote:
             raise no_database()
 
-        async def ready() -> None:
-            opened = await self._open()
-            await opened.make_queues({submission.queue} & self._known_queues())
+        async def prepare() -> None:
+            session = await self._open()
+            await session.make_queues({submission.queue} & self._known_queues())
 
         if submission.queue or submission.lifecycle in self.lifecycles:
-            self.call(ready())
+            self.call(prepare())
 
-    async def ended(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
+    async def wait_for_end(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
+        """How a task ended; to be run as `with_store` is. Raises TaskNotFound or TimeoutError."""
         try:
-            return await (await self._open()).ended(task_id, timeout)
+            return await (await self._open()).wait_for_end(task_id, timeout)
         except TimeoutError as error:
-            if not TOLD:
+            if not OVERRIDES:
                 raise
             raise TimeoutError(
                 f"{error} In a test nothing runs by itself: call holdfast.run or holdfast.drain."
@@ -266,12 +336,12 @@ class Holdfast(Graphs, Crons, Shipped):
 
     @property
     def is_open(self) -> bool:
-        return self._opened is not None
+        return self._session is not None
 
     @property
-    def awaits(self) -> bool:
-        """Whether somebody here waits for the end of a task."""
-        return self._opened is not None and bool(self._opened.waiting)
+    def has_waiters(self) -> bool:
+        """Whether something here waits for a task to end."""
+        return self._session is not None and self._session.has_waiters
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
@@ -288,7 +358,7 @@ class Holdfast(Graphs, Crons, Shipped):
 
     def asgi(self) -> "Mounted":
         """The HTTP API and its page, for a server of yours: `app.mount("/holdfast", hf.asgi())`. It asks for keys."""
-        # The API is a room above this one: it is looked up by name, and only by who wants it.
+        # The API is a layer above this one: it is looked up by name, when it is asked for.
         mounted: Mounted = importlib.import_module("holdfast.api.mounted").Mounted(self)
         self._mounted.append(mounted)
         return mounted
@@ -298,84 +368,94 @@ class Holdfast(Graphs, Crons, Shipped):
         await declare_all(store, self.lifecycles.values(), self.published())
 
     def published(self) -> dict[str, list[Any]]:
-        """What the database is told of its tools, pipelines, batches, graphs and schedules. Raises AppInvalid."""
+        """How its tools, pipelines, batches, graphs and schedules are declared. Raises AppInvalid."""
         own: dict[str, dict[str, Any]] = {
             "tools": self.tools, "pipelines": self.pipelines, "batches": self.batches, "dags": self.dags,
         }  # fmt: skip
-        told = {kind: [one.published() for one in all_of.values()] for kind, all_of in own.items()}
-        return {**told, "schedules": self.published_crons()}
+        declared = {kind: [one.published() for one in all_of.values()] for kind, all_of in own.items()}
+        queues = self._known_queues()
+        return {**declared, "schedules": [one.published(queues) for one in self.crons.values()]}
 
-    async def store_of(self, question: Callable[[Store], Awaitable[T]]) -> T:
+    async def with_store(self, ask: Callable[[Store], Awaitable[T]]) -> T:
         """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`. Raises RequestInvalid."""
-        return await question((await self._open()).store)
+        return await ask((await self._open()).store)
 
-    async def asked(self, question: Callable[[ClientBackend], Awaitable[T]]) -> T:
-        """The answer of the store, or of the server; to be run as `store_of` is."""
-        return await question((await self._open()).answers)
+    async def with_backend(self, ask: Callable[[ClientBackend], Awaitable[T]]) -> T:
+        """The answer of the store, or of the server; to be run as `with_store` is."""
+        return await ask((await self._open()).backend)
+
+    def query(self, ask: Callable[[ClientBackend], Awaitable[T]]) -> T:
+        """The answer of the store, or of the server: `hf.query(lambda backend: backend.read(task_id))`."""
+        return self.call(self.with_backend(ask))
+
+    async def aquery(self, ask: Callable[[ClientBackend], Awaitable[T]]) -> T:
+        """The same in async code."""
+        return await self.acall(self.with_backend(ask))
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._background(work).call(work)
+        return self._thread(work).call(work)
 
     async def acall(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self._background(work).acall(work)
+        return await self._thread(work).acall(work)
 
-    def _background(self, work: Coroutine[Any, Any, Any]) -> Background:
+    def _thread(self, work: Coroutine[Any, Any, Any]) -> LoopThread:
         """The thread to do it in. Raises AppInvalid while a worker imports the module that asks."""
-        if LOADING:
+        if IMPORTING:
             work.close()
-            raise called_while_loading()
+            raise called_while_imported()
         with self._lock:
-            if self._opened is None:
-                self._opened = Opened()
-            return self._opened.background
+            if self._session is None:
+                self._session = Session()
+            return self._session.thread
 
-    async def _open(self) -> "Opened":
-        opened = self._opened
-        assert opened is not None  # noqa: S101 - we run in its thread
+    async def _open(self) -> Session:
+        session = self._session
+        assert session is not None  # noqa: S101 - we run in its thread
         settings = self.settings
-        await opened.open(settings, self.declare, OPEN.get(settings.url or ""))
-        return opened
+        await session.open(settings, self.declare, OPEN_STORES.get(settings.url or ""))
+        return session
 
     def close(self) -> None:
-        """Give the connections back. The next use opens anew."""
+        """Give the connections back. The next use opens it again."""
         with self._lock:
-            opened, self._opened = self._opened, None
-        if opened:
-            opened.close()
+            session, self._session = self._session, None
+        if session:
+            session.close()
 
 
-EVERY: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()
-FORKED: "list[Opened | None]" = []
-TOLD: list[Settings] = []
-OPEN: dict[str, Store] = {}
+APPS: "weakref.WeakSet[Holdfast]" = weakref.WeakSet()
+INHERITED: list[Session | None] = []
+"""In a forked child: the sessions of its parent, never collected here, which would end what the parent still uses."""
+OVERRIDES: list[Settings] = []
+OPEN_STORES: dict[str, Store] = {}
 """For tests: stores that are open already, by the address of their database."""
 
 
 @contextlib.contextmanager
-def all_pointed_at(settings: Settings) -> Iterator[None]:
-    """For tests: until the block ends every application here uses this database, whatever it was told."""
-    TOLD.append(settings)  # before the rest: a thread may open an application again at once
+def override_settings(settings: Settings) -> Iterator[None]:
+    """For tests: until the block ends every application here uses these settings, whatever its own are."""
+    OVERRIDES.append(settings)  # before the rest: a thread may open an application again at once
     close_all()
     try:
         yield
     finally:
-        TOLD.pop()
+        OVERRIDES.pop()
         close_all()
 
 
 @atexit.register
 def close_all() -> None:
-    for app in list(EVERY):
+    for app in list(APPS):
         app.close()
 
 
 def forget_all() -> None:
-    """In a forked child the threads and connections are the parent's: whoever is used there opens anew."""
-    for app in list(EVERY):
-        FORKED.append(app._opened)  # never collected here, which would end what the parent still uses
+    """In a forked child the threads and connections are the parent's: an application that is used there opens again."""
+    for app in list(APPS):
+        INHERITED.append(app._session)
         app._lock = threading.Lock()
-        app._opened = None
-    OPEN.clear()
+        app._session = None
+    OPEN_STORES.clear()
 
 
 os.register_at_fork(after_in_child=forget_all)

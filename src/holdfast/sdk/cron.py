@@ -1,7 +1,5 @@
 """`hf.cron(...)`: a task, a pipeline or a graph that the clock starts. What cannot run is refused when it is loaded."""
 
-import functools
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import CodeType
@@ -34,10 +32,12 @@ class Cron:
     """A schedule of an application. Made by `Holdfast.cron`."""
 
     def __init__(
-        self, name: str, cron: str, timezone: str, target: Target, args: Sequence[Any], kwargs: Mapping[str, Any],
-        missed: Missed, at: str | None, place: tuple[CodeType, int],
+        self, name: str | None, cron: str, timezone: str, target: Target, args: Sequence[Any],
+        kwargs: Mapping[str, Any], missed: Missed, at: str | None, place: tuple[CodeType, int],
     ) -> None:  # fmt: skip
-        self.name = name
+        if not isinstance(target, Task | Prepared) and not getattr(target, "is_dag", False):
+            raise AppInvalid(f"{target!r} cannot be started.", fix="Pass a function marked with @hf.task.")
+        self.name = name = name or (target.task.name if isinstance(target, Prepared) else target.name)
         self.cron = cron
         self.timezone = timezone
         self.target = target
@@ -57,7 +57,7 @@ class Cron:
         return f"<cron {self.name}: {self.cron} {self.timezone}>"
 
     def is_again(self, other: "Cron") -> bool:
-        """Whether the other is this one declared anew, as a notebook or a reload does, which compile the line again.
+        """Whether the other is this one declared again, as by a notebook or a reload, which compile the line again.
 
         What the very same code declares twice, in a loop or two of them on a line, is one only if nothing differs.
         """
@@ -68,10 +68,16 @@ class Cron:
         return file.startswith("<") or (code.co_filename, line) == (file, other_line)
 
     def published(self, queues: set[str | None]) -> dict[str, Any]:
-        """What the database is told of it; a queue among these is made. Raises AppInvalid."""
-        told = {"name": self.name, "cron": self.cron, "timezone": self.timezone, "missed": self.missed, "at": self.at}
+        """How it is declared in the database; a queue among these is made. Raises AppInvalid."""
+        schedule = {
+            "name": self.name,
+            "cron": self.cron,
+            "timezone": self.timezone,
+            "missed": self.missed,
+            "at": self.at,
+        }
         if not isinstance(self.target, Task | Prepared):
-            return told | {"starts": "dag", "target": {"name": self.target.name, "payload": self._params()}}
+            return schedule | {"starts": "dag", "target": {"name": self.target.name, "payload": self._params()}}
         made = self._submission(self.target)
         payload = dict(made.payload) if isinstance(made.payload, dict) else {}
         payload.pop(self.at or "", None)
@@ -82,7 +88,7 @@ class Cron:
             "time_limit_seconds": made.time_limit and made.time_limit.total_seconds(),
         }  # fmt: skip
         own = made.queue if made.queue in queues else None
-        return told | {"starts": "task", "target": target, "owner": made.owner, "own_queue": own}
+        return schedule | {"starts": "task", "target": target, "owner": made.owner, "own_queue": own}
 
     def _times(self) -> Times:
         try:
@@ -111,7 +117,7 @@ class Cron:
 
     def _params(self) -> dict[str, Json]:
         if self.args:
-            raise self._wrong("a graph is told by name.", "Pass its parameters by their names.")
+            raise self._wrong("a graph takes its parameters by name.", "Pass its parameters by their names.")
         try:
             return {name: values.dump(value) for name, value in self.kwargs.items()}
         except HoldfastError as error:
@@ -119,52 +125,6 @@ class Cron:
 
     def _wrong(self, problem: str, fix: str) -> AppInvalid:
         return AppInvalid(f"Schedule {self.name!r}: {problem}", fix=fix)
-
-
-class Crons:
-    """The schedules of an application."""
-
-    tasks: dict[str, Task[..., Any]]
-
-    @functools.cached_property
-    def crons(self) -> dict[str, Cron]:
-        return {}
-
-    def cron(
-        self,
-        cron: str,
-        target: Target,
-        /,
-        *args: Any,
-        name: str | None = None,
-        timezone: str = "UTC",
-        missed: Missed = "latest",
-        at: str | None = None,
-        **kwargs: Any,
-    ) -> Cron:
-        """Let the clock start a task: `hf.cron("0 2 * * *", send_report, 42, timezone="Europe/Berlin")`.
-
-        target: a task, also with options, a pipeline or a graph; then its arguments. name: what people call the
-        schedule; the target's by default. missed: what follows when nobody was there at a due time: one run for the
-        `latest` of them, one for `all` (up to a thousand), or `skip`. at: the parameter that gets the due time. Raises
-        AppInvalid.
-        """
-        if not isinstance(target, Task | Prepared) and not getattr(target, "is_dag", False):
-            raise AppInvalid(f"{target!r} is nothing that can be started.", fix="Pass a function marked with @hf.task.")
-        caller = sys._getframe(1)
-        place = caller.f_code, caller.f_lineno
-        called = name or (target.task.name if isinstance(target, Prepared) else target.name)
-        made = Cron(called, cron, timezone, target, args, kwargs, missed, at, place)
-        known = self.crons.get(called)
-        if known and not known.is_again(made):
-            raise AppInvalid(f"Two schedules cannot both be called {called!r}.", fix="Give one another name: name=...")
-        self.crons[called] = made
-        return made
-
-    def published_crons(self) -> list[dict[str, Any]]:
-        """What the database is told of them. Raises AppInvalid."""
-        queues: set[str | None] = {task.queue for task in self.tasks.values()}
-        return [one.published(queues) for one in self.crons.values()]
 
 
 def is_name(text: str) -> bool:

@@ -59,41 +59,41 @@ class Dataset:
 
     def read(self, version: int | None = None) -> Snapshot:
         """The current generation, or this one. Raises DatasetNotFound, also while there is none to read yet."""
-        return self.app.call(self._asked(lambda datasets: self._read(datasets, version)))
+        return self.app.call(self._with_datasets(lambda datasets: self._read(datasets, version)))
 
     async def aread(self, version: int | None = None) -> Snapshot:
         """The same in async code."""
-        return await self.app.acall(self._asked(lambda datasets: self._read(datasets, version)))
+        return await self.app.acall(self._with_datasets(lambda datasets: self._read(datasets, version)))
 
     def generations(self) -> list[dict[str, Any]]:
         """The newest generations, whatever became of them. Raises DatasetNotFound."""
-        return self.app.call(self._asked(self._generations))
+        return self.app.call(self._with_datasets(self._generations))
 
     async def agenerations(self) -> list[dict[str, Any]]:
         """The same in async code."""
-        return await self.app.acall(self._asked(self._generations))
+        return await self.app.acall(self._with_datasets(self._generations))
 
     def cutover(self, version: int, *, by: str = "") -> None:
         """Let this generation be current. Raises DatasetNotFound or GenerationIncomplete."""
-        self.app.call(self._asked(lambda datasets: self._cutover(datasets, version, by)))
+        self.app.call(self._with_datasets(lambda datasets: self._cutover(datasets, version, by)))
 
     async def acutover(self, version: int, *, by: str = "") -> None:
         """The same in async code."""
-        await self.app.acall(self._asked(lambda datasets: self._cutover(datasets, version, by)))
+        await self.app.acall(self._with_datasets(lambda datasets: self._cutover(datasets, version, by)))
 
     def rollback(self, version: int | None = None, *, by: str = "") -> int:
         """Take the current generation back, or this one, whose run is then cancelled; the version that is current now.
 
         Raises DatasetNotFound, or GenerationIncomplete where there is nothing to go back to.
         """
-        return self.app.call(self._asked(lambda datasets: self._rollback(datasets, version, by)))
+        return self.app.call(self._with_datasets(lambda datasets: self._rollback(datasets, version, by)))
 
     async def arollback(self, version: int | None = None, *, by: str = "") -> int:
         """The same in async code."""
-        return await self.app.acall(self._asked(lambda datasets: self._rollback(datasets, version, by)))
+        return await self.app.acall(self._with_datasets(lambda datasets: self._rollback(datasets, version, by)))
 
-    async def _asked(self, question: Callable[[Datasets], Awaitable[T]]) -> T:
-        return await self.app.store_of(lambda store: question(Datasets.over(store)))
+    async def _with_datasets(self, question: Callable[[Datasets], Awaitable[T]]) -> T:
+        return await self.app.with_store(lambda store: question(Datasets.over(store)))
 
     async def _read(self, datasets: Datasets, version: int | None) -> Snapshot:
         found = await datasets.read("", name=self.name, version=version)

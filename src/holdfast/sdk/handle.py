@@ -40,37 +40,37 @@ class Handle(Generic[R]):
 
     def read(self) -> dict[str, Any]:
         """All that is known of the task. Raises TaskNotFound."""
-        return self.app.call(self.app.asked(lambda store: store.read(self.id)))
+        return self.app.query(lambda backend: backend.read(self.id))
 
     async def aread(self) -> dict[str, Any]:
         """The same in async code."""
-        return await self.app.acall(self.app.asked(lambda store: store.read(self.id)))
+        return await self.app.aquery(lambda backend: backend.read(self.id))
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the end and return what the task returned.
 
         Raises TaskFailed, TaskCancelled, TaskNotFound, or TimeoutError after so many seconds; the task then runs on.
         """
-        return self.value(self.app.call(self.app.ended(self.id, timeout)))
+        return self.value(self.app.call(self.app.wait_for_end(self.id, timeout)))
 
     async def aresult(self, timeout: float | None = None) -> R:  # noqa: ASYNC109
         """The same in async code, as `await handle` does."""
-        return self.value(await self.app.acall(self.app.ended(self.id, timeout)))
+        return self.value(await self.app.acall(self.app.wait_for_end(self.id, timeout)))
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.aresult().__await__()
 
     def cancel(self, reason: str | None = None) -> str:
-        """Cancel the task. Answers cancelled, requested (a worker holds it and is told) or too_late."""
-        return self.app.call(self.app.asked(lambda store: store.cancel(self.id, reason)))
+        """Cancel the task. Answers cancelled, requested (the worker that holds it learns of it) or too_late."""
+        return self.app.query(lambda backend: backend.cancel(self.id, reason))
 
     async def acancel(self, reason: str | None = None) -> str:
         """The same in async code."""
-        return await self.app.acall(self.app.asked(lambda store: store.cancel(self.id, reason)))
+        return await self.app.aquery(lambda backend: backend.cancel(self.id, reason))
 
     def why(self) -> Explanation:
         """Who acts next, since when, and what can be done about it. Raises TaskNotFound."""
-        return self.app.call(self.app.asked(lambda store: store.explain(self.id)))
+        return self.app.query(lambda backend: backend.explain(self.id))
 
     async def watch(self) -> AsyncIterator[Event]:
         """Every move of the task, those that were and those that come, until it has ended. Raises TaskNotFound."""
@@ -78,7 +78,7 @@ class Handle(Generic[R]):
         pauses = backoff(0.02, 0.5, factor=1.5)
         while True:
             ended = (await self.aread())["outcome"] is not None  # asked first: what came before the end is then there
-            for event in await self.app.acall(self.app.asked(lambda store: store.events(self.id))):
+            for event in await self.app.aquery(lambda backend: backend.events(self.id)):
                 if event.version > seen:
                     seen, pauses = event.version, backoff(0.02, 0.5, factor=1.5)
                     yield event

@@ -1,90 +1,302 @@
-"""The open database of an application, or the server that it speaks to."""
+"""The open database of an application, or the server that it speaks to; and the thread in which it lives.
+
+Plain code, any event loop and notebooks all meet the same connections: async is written once, in the event loop of a
+thread, and a synchronous call waits for it. However many wait for tasks to end, they ask in one statement.
+"""
 
 import asyncio
+import concurrent.futures
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from types import FrameType
+from typing import Any, TypeVar
 from uuid import UUID
 
 from holdfast.engine.backend import ClientBackend
 from holdfast.engine.opening import open_store
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Ended
-from holdfast.errors import RequestInvalid
-from holdfast.sdk.background import Background, closed
-from holdfast.sdk.waiting import Waiting
+from holdfast.errors import AppInvalid, DatabaseUnreachable, HoldfastError, RequestInvalid, TaskNotFound
 from holdfast.settings import Settings
 
+T = TypeVar("T")
 
-class Opened:
-    """What one application has open: its thread, whom it asks there, and who waits for answers."""
+first_pause_seconds = 0.004
+longest_pause_seconds = 0.2
+explained_within_seconds = 2.0
+PENDING = object()
+
+
+class Session:
+    """What one application has open: its thread, its backend, and who waits there for tasks to end."""
 
     def __init__(self) -> None:
-        self.background = Background()
+        self.thread = LoopThread()
         self._stack = contextlib.AsyncExitStack()
         self._opening = asyncio.Lock()
         self._queues: set[str] = set()
-        self._answers: ClientBackend | None = None
-        self.waiting: Waiting | None = None
+        self._backend: ClientBackend | None = None
+        self._waiters: Waiters | None = None
 
     @property
-    def answers(self) -> ClientBackend:
-        assert self._answers is not None  # noqa: S101
-        return self._answers
+    def backend(self) -> ClientBackend:
+        assert self._backend is not None  # noqa: S101
+        return self._backend
 
     @property
     def store(self) -> Store:
         """Raises RequestInvalid where the application speaks to a server."""
-        if not isinstance(self.answers, Store):
+        if not isinstance(self.backend, Store):
             raise no_database()
-        return self.answers
+        return self.backend
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether something here waits for a task to end."""
+        return bool(self._waiters)
 
     async def open(
         self, settings: Settings, declare: Callable[[Store], Awaitable[None]], store: Store | None = None
     ) -> None:
         """Open it once, or take the store that is open. A server declares nothing for a client: its workers do."""
         async with self._opening:
-            if self._answers is not None:
+            if self._backend is not None:
                 return
-            answers: ClientBackend
+            backend: ClientBackend
             async with contextlib.AsyncExitStack() as stack:
                 if settings.is_remote:
                     # Only who speaks HTTP pays for what it imports.
                     from holdfast.remote.client_backend import RemoteClient
                     from holdfast.remote.server import calling
 
-                    answers = RemoteClient(await stack.enter_async_context(calling(settings)))
+                    backend = RemoteClient(await stack.enter_async_context(calling(settings)))
                 else:
                     if store is None:
                         store = await stack.enter_async_context(open_store(settings))
                     await declare(store)
-                    answers = store
+                    backend = store
                 self._stack = stack.pop_all()
-            self.waiting, self._answers = Waiting(answers), answers
+            self._waiters, self._backend = Waiters(backend), backend
 
-    async def ended(self, task_id: UUID, timeout: float | None) -> Ended:  # noqa: ASYNC109
-        assert self.waiting is not None  # noqa: S101
-        return await self.waiting.ended(task_id, timeout)
+    async def wait_for_end(self, task_id: UUID, timeout: float | None) -> Ended:  # noqa: ASYNC109
+        """How a task ended. Raises TaskNotFound, or TimeoutError after so many seconds."""
+        assert self._waiters is not None  # noqa: S101
+        return await self._waiters.wait(task_id, timeout)
 
     async def make_queues(self, queues: Iterable[str | None]) -> None:
         for queue in queues:
             if queue and queue not in self._queues:
-                await self.answers.make_queue(queue)
+                await self.backend.make_queue(queue)
                 self._queues.add(queue)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
-            self.background.begin(self._close()).result(timeout=15)
-        self.background.stop()
+            self.thread.begin(self._close()).result(timeout=15)
+        self.thread.stop()
 
     async def _close(self) -> None:
-        if self.waiting is not None:
-            await self.waiting.close(closed())
-        self.background.give_up()
+        if self._waiters is not None:
+            await self._waiters.close(closed())
+        self.thread.cancel_calls()
         await self._stack.aclose()
+
+
+class LoopThread:
+    """A thread with an event loop, which runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()
+        self._calls: set[concurrent.futures.Future[Any]] = set()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="holdfast", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        left = asyncio.all_tasks(self.loop)
+        for task in left:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self.loop.close()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` returns, waited for. Raises DatabaseUnreachable if the thread is stopped meanwhile."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("This is the SDK's own thread; it cannot wait for itself.")
+        future = self._begin_call(work)
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError as error:
+            if not self._is_closed:
+                raise
+            raise closed() from error
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def acall(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same from an event loop."""
+        future = self._begin_call(work)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError as error:
+            caller = asyncio.current_task()
+            if not self._is_closed or (caller and caller.cancelling()):  # the caller was cancelled, not the call
+                raise
+            raise closed() from error
+
+    def _begin_call(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise closed()
+            future = self.begin(work)
+            self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
+
+    def cancel_calls(self) -> None:
+        """End all calls, so that no caller waits for ever, and what they hold is given back. No other can begin."""
+        with self._lock:
+            self._is_closed = True
+            left = list(self._calls)
+        for future in left:
+            future.cancel()
+
+    def stop(self) -> None:
+        self.cancel_calls()
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout=10)
+
+
+class Waiters:
+    """Those who wait for tasks to end."""
+
+    def __init__(self, backend: ClientBackend) -> None:
+        self._backend = backend
+        self._futures: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
+        self._polling: asyncio.Task[None] | None = None
+        self._added = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._futures)
+
+    async def wait(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
+        if timeout is not None and timeout <= 0:  # a caller that does not wait still gets what is there
+            ended = (await self._backend.outcomes([task_id])).get(task_id, PENDING)
+            if isinstance(ended, Ended):
+                return ended
+            raise await self._timed_out(task_id, "") if ended is PENDING else missing(task_id)
+        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._futures[task_id].add(future)
+        self._added.set()
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise await self._timed_out(task_id, f" within {timeout} s; it goes on") from None
+        finally:
+            self._futures[task_id].discard(future)
+            if not self._futures[task_id]:
+                del self._futures[task_id]
+
+    async def _timed_out(self, task_id: UUID, when: str) -> TimeoutError:
+        """The error for a task that has not ended, with the reason, if it can be learned soon."""
+        why = ""
+        with contextlib.suppress(HoldfastError, TimeoutError):
+            async with asyncio.timeout(explained_within_seconds):
+                why = f" {(await self._backend.explain(task_id)).sentence}"
+        return TimeoutError(f"Task {task_id} has not ended{when}.{why}")
+
+    def _fail(self, error: Exception) -> None:
+        for futures in self._futures.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
+    async def close(self, error: Exception) -> None:
+        """Raise this for all who wait, and poll no more."""
+        self._fail(error)
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
+
+    async def _poll(self) -> None:
+        """Ask often at first, then ever more slowly; a task that is added is asked about at once."""
+        pause = first_pause_seconds
+        while self._futures:
+            self._added.clear()
+            try:
+                outcomes = await self._backend.outcomes(list(self._futures))
+            except DatabaseUnreachable:
+                outcomes = {}  # the database is away for a moment; the tasks are not lost
+            except Exception as error:
+                self._fail(error)
+                return
+            for task_id, ended in outcomes.items():
+                for future in self._futures.get(task_id, ()):
+                    if not future.done() and ended is None:
+                        future.set_exception(missing(task_id))
+                    elif not future.done() and ended is not None:
+                        future.set_result(ended)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._added.wait()
+                pause = first_pause_seconds
+            except TimeoutError:
+                pause = min(pause * 1.3, longest_pause_seconds)
+
+
+IMPORTING: list[bool] = []
+
+
+@contextlib.contextmanager
+def forbid_calls() -> Iterator[None]:
+    """While a worker imports an application: a task that it then starts or waits for would wait for this very worker.
+
+    Until the block ends every call that would use the database raises AppInvalid.
+    """
+    IMPORTING.append(True)
+    try:
+        yield
+    finally:
+        IMPORTING.pop()
+
+
+def called_while_imported() -> AppInvalid:
+    """The error for the line outside of Holdfast that calls us now."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame and str(frame.f_globals.get("__name__")).partition(".")[0] == "holdfast":
+        name, frame = frame.f_code.co_name, frame.f_back
+    place = f" ({frame.f_code.co_filename}:{frame.f_lineno})" if frame else ""
+    return AppInvalid(
+        f".{name}(){place} is called while its module is imported.", fix='Put it under if __name__ == "__main__":'
+    )
 
 
 def no_database() -> RequestInvalid:
     return RequestInvalid(
-        "This takes the database, and the application speaks to the server at HOLDFAST_API.",
+        "This needs the database, and the application speaks to the server at HOLDFAST_API.",
         fix="Set HOLDFAST_URL where it runs, or unset HOLDFAST_API.",
     )
+
+
+def closed() -> DatabaseUnreachable:
+    return DatabaseUnreachable("The application was closed.", fix="Ask again; it opens itself.")
+
+
+def missing(task_id: UUID) -> TaskNotFound:
+    return TaskNotFound(f"{task_id}.", fix="Was its transaction committed?")

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -291,6 +291,15 @@ class Prepared(Generic[P, R]):
             tags=words(given.tags),
         )
         return vars(form)
+
+
+class TaskMaker(Protocol):
+    """What `@hf.task(...)` gives: it makes a task of a function."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
 
 
 def check_task(

@@ -26,9 +26,9 @@ from holdfast.execution.suspend import CANCELLED
 from holdfast.lifecycles.dispatch.sdk import Dag
 from holdfast.schedules import Schedules
 from holdfast.schedules.ticker import tick
-from holdfast.sdk.background import Background
-from holdfast.sdk.client import EVERY, OPEN, Holdfast, all_pointed_at
+from holdfast.sdk.client import APPS, OPEN_STORES, Holdfast, override_settings
 from holdfast.sdk.handle import Handle
+from holdfast.sdk.session import LoopThread
 from holdfast.sdk.task import Prepared, Task
 from holdfast.settings import Settings
 from holdfast.testing.crash import Crash, CrashingAttempt
@@ -97,13 +97,13 @@ class Engine:
 
     def __enter__(self) -> "Engine":
         with contextlib.ExitStack() as stack:
-            self._loop = Background()
+            self._loop = LoopThread()
             stack.callback(self._loop.stop)
             self.store = self.backend = Store(self.database.bridge())
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-test-")))
-            stack.enter_context(all_pointed_at(Settings.model_construct(url=self.database.url, home=home)))
-            OPEN[self.database.url] = self.store
-            stack.callback(OPEN.pop, self.database.url)
+            stack.enter_context(override_settings(Settings.model_construct(url=self.database.url, home=home)))
+            OPEN_STORES[self.database.url] = self.store
+            stack.callback(OPEN_STORES.pop, self.database.url)
             self._stack = stack.pop_all()
         return self
 
@@ -295,14 +295,14 @@ class Engine:
 
     def _all_apps(self) -> list[Holdfast]:
         """All applications of this process; those that this test uses come last, and so win where names clash."""
-        others = sorted((app for app in list(EVERY) if id(app) not in self._apps), key=lambda app: app.is_open)
+        others = sorted((app for app in list(APPS) if id(app) not in self._apps), key=lambda app: app.is_open)
         return [*others, *self._apps.values()]
 
     def _tasks(self) -> dict[str, Task[..., Any]]:
         return {name: task for app in self._all_apps() for name, task in app.tasks.items()}
 
     def _is_awaited(self) -> bool:
-        return any(app.awaits for app in self._all_apps())
+        return any(app.has_waiters for app in self._all_apps())
 
     def _is_written_to(self) -> bool:
         """Whether a statement runs in this database that is not ours: of an attempt that has just crashed, say."""

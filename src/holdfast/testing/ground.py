@@ -27,7 +27,7 @@ from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.postgres.connections import DRIVER_ERRORS, Address, connect, connected, hang_up, leave_as_it_is, pooled
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import PACKAGES, Package, digest, migrate
-from holdfast.sdk.background import Background
+from holdfast.sdk.session import LoopThread
 from holdfast.testing.clock import CLOCK_SQL, REAL_CLOCK_SQL, Clock
 from holdfast.testing.reuse import AT_LOGIN, RESET, Snapshot
 
@@ -70,7 +70,7 @@ class Ground:
     def __enter__(self) -> "Ground":
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.server)
-            self.background = Background()
+            self.background = LoopThread()
             stack.callback(self.background.stop)
             self._owner: asyncpg.Connection | None = None
             stack.callback(lambda: self.background.call(self._close()))
@@ -324,7 +324,7 @@ class Database:
 class Bridge:
     """Passes queries to connections that live in the event loop of another thread."""
 
-    def __init__(self, background: Background, pool: Callable[[], Coroutine[Any, Any, asyncpg.Pool]]) -> None:
+    def __init__(self, background: LoopThread, pool: Callable[[], Coroutine[Any, Any, asyncpg.Pool]]) -> None:
         self._background = background
         self._pool = pool
         self.is_closed = False

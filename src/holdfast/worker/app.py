@@ -10,7 +10,7 @@ from types import ModuleType
 
 from holdfast.errors import AppInvalid
 from holdfast.sdk.client import Holdfast
-from holdfast.sdk.loading import loading
+from holdfast.sdk.session import forbid_calls
 
 HOLDFAST = f"{Path(__file__).parents[1]}{os.sep}"
 HOW_TO_NAME = "Name it as package.module:attribute or file.py:attribute."
@@ -47,7 +47,7 @@ def load_module(place: str) -> ModuleType:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        with loading():
+        with forbid_calls():
             return import_from(place)
     except Exception as error:
         if is_misnamed(place, error):

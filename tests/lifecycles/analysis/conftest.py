@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.client import override_settings
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.lifecycles.analysis.harness import Harness, harness_at
@@ -14,6 +14,6 @@ from tests.lifecycles.analysis.harness import Harness, harness_at
 @pytest.fixture
 async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path)
-    with all_pointed_at(settings):
+    with override_settings(settings):
         async with harness_at(holdfast, settings) as harness:
             yield harness

@@ -6,7 +6,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.client import override_settings
 from holdfast.settings import Settings
 from holdfast.testing import Ground
 from holdfast.testing.engine import Engine
@@ -26,7 +26,7 @@ async def bucket(
         monkeypatch.setenv(name, value)
     with ground.live_database() as live, Engine(live) as engine:
         settings = Settings.model_construct(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
-        with all_pointed_at(settings):
+        with override_settings(settings):
             async with harness_at(engine, settings) as harness, httpx2.AsyncClient() as harness.outside:
                 yield harness
 

@@ -20,7 +20,7 @@ from holdfast.batch import Provider
 from holdfast.errors import RateLimited, Transient
 from holdfast.objects import Objects
 from holdfast.remote.places import objects_of
-from holdfast.sdk.client import TOLD
+from holdfast.sdk.client import OVERRIDES
 from holdfast.testing.engine import Engine
 from holdfast.testing.providers import Fault, Faults, OpenAIStandIn, Server, dropped, html, lost_answer, status
 from holdfast.testing.providers.aws import GET, START, Amazon
@@ -243,7 +243,7 @@ def at_openai(tmp_path: Path, server: Server, holdfast: Engine, monkeypatch: pyt
 @pytest.fixture
 def at_local(tmp_path: Path, holdfast: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[AtLocal]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    at = AtLocal(tmp_path, lambda: objects_of(TOLD[-1]))
+    at = AtLocal(tmp_path, lambda: objects_of(OVERRIDES[-1]))
     yield at
     holdfast.call(at.provider.close())
 

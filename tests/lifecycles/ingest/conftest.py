@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.client import override_settings
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.lifecycles.ingest import app
@@ -17,6 +17,6 @@ async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home", fetch_allow="127.0.0.1/32")
     app.RAN.clear()
     app.TOLD.clear()
-    with all_pointed_at(settings):
+    with override_settings(settings):
         async with harness_at(holdfast, settings, tmp_path / "papers") as harness:
             yield harness

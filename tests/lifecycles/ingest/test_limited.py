@@ -12,7 +12,7 @@ from fastapi import Response
 from holdfast import Holdfast
 from holdfast.engine.task import Submission
 from holdfast.lifecycles.ingest.declaration import STEPS
-from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.client import override_settings
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
@@ -55,7 +55,7 @@ async def slow_harness(
     """A server and a worker with one slot, whose embedder is that provider."""
     monkeypatch.setattr("holdfast.testing.engine.slots", 1)
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home", embedder=EMBEDDER)
-    with all_pointed_at(settings):
+    with override_settings(settings):
         async with harness_at(holdfast, settings, tmp_path / "papers") as harness:
             yield harness
 

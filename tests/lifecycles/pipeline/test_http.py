@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.client import override_settings
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine
 from tests.http.conftest import client
@@ -22,7 +22,7 @@ MISSING = "01b8dac5-b400-730f-8c80-71bbed710aed"
 async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
     settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home")
     app.RAN.clear()
-    with all_pointed_at(settings):
+    with override_settings(settings):
         async with harness_at(holdfast, settings) as harness:
             yield harness
 

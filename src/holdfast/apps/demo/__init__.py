@@ -124,7 +124,7 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
             intake = Intake(store, objects_of(hf.settings))
             return await intake.bring(PROFILE_MY_DATA.id, agents, files, owner="shop", key=f"demo-{round}-orders")
 
-        return str(await hf.acall(hf.store_of(bring)))
+        return str(await hf.acall(hf.with_store(bring)))
 
 
 @hf.task(queue="demo")

@@ -1,9 +1,20 @@
-"""Outside providers that work for a long time on what they are given: one file each, behind one door."""
+"""Outside providers that work for a long time on what they are given: one file each, behind one interface."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from holdfast.lifecycles.batch.provider import Provider
 from holdfast.settings import Settings
+
+if TYPE_CHECKING:
+    from holdfast.sdk.client import Holdfast
+
+
+def offer(app: "Holdfast") -> None:
+    """Let workers of this application run batches with all bundled providers. Raises AppInvalid."""
+    for provider in shipped(lambda: app.settings):
+        for task_type in provider.task_types:
+            app.batch(task_type, provider)
 
 
 def shipped(settings: Callable[[], Settings]) -> Sequence[Provider]:

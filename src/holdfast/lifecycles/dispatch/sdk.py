@@ -122,7 +122,7 @@ class Start:
                 )
             return await backend.start_dag(self.dag.name, params, key=self.key, tags=tags, trace=trace)
 
-        return Handle(self.dag.app, await self.dag.app.asked(begin), dict[str, int])
+        return Handle(self.dag.app, await self.dag.app.with_backend(begin), dict[str, int])
 
 
 class Dag:
@@ -333,30 +333,6 @@ class Dag:
             retries=node.retries, timeout=node.timeout, priority=node.priority, lifecycle=DISPATCH.name,
             errors=self.errors,
         )  # fmt: skip
-
-
-class Graphs:
-    """What an application has of graphs."""
-
-    dags: dict[str, Dag]
-
-    def dag(
-        self, name: str, *, writes: Writes = (), cutover: Cutover = "auto", title: str = "", retries: int | None = None,
-        timeout: Duration | None = None, queue: str | None = None, priority: int = 0, errors: Errors | None = None,
-    ) -> Dag:  # fmt: skip
-        """A graph of tasks; its nodes are added with `@dag.task`. Raises AppInvalid.
-
-        writes: the datasets of which a run makes a new generation: a name, several, or {"prices": "extends"} for one
-        that begins with what is there. It shows when the whole run has completed; with cutover="manual", when a person
-        says so. retries, timeout, queue and priority hold for each node that says nothing else.
-        """
-        app: Any = self
-        limit = None if timeout is None else parse_duration(timeout)
-        made = Dag(app, name, title, writes, cutover, retries, limit, queue, priority, errors or {})
-        for task in [one for one in app.tasks if name in self.dags and one.startswith(f"{name}.")]:
-            del app.tasks[task]
-        self.dags[name] = made
-        return made
 
 
 def modes(dag: str, writes: Writes) -> dict[str, Mode]:

@@ -14,7 +14,7 @@ from holdfast.errors import RequestInvalid
 from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.lifecycles.pipeline.store import Jobs
 from holdfast.remote.places import objects_of
-from holdfast.sdk.client import all_pointed_at
+from holdfast.sdk.client import override_settings
 from holdfast.settings import Settings
 from holdfast.testing.engine import Engine, Ran
 from tests.lifecycles.pipeline.newsroom.chat_server import KEY, ChatServer, chat_server
@@ -153,7 +153,7 @@ def test_feeds_come_from_the_web_and_a_server_that_is_busy_is_asked_again(
     settings = room.newsroom.app.settings.model_copy(update={"fetch_allow": "127.0.0.1/32"})
     feed = rss(item("Storm floods the harbour", STORM))
     address = site.answer("/feed.xml", b"", 429, Retry_After="60")
-    with all_pointed_at(settings):
+    with override_settings(settings):
         handle = holdfast.start(room.newsroom, feeds=[address])
         holdfast.drain(moving=False)
         job = holdfast.call(room.jobs.job(handle.id))
@@ -212,7 +212,7 @@ def test_a_model_is_asked_once_for_each_article_also_after_a_crash(
     settings: Settings = room.newsroom.app.settings.model_copy(update={"neutralizer": "openai:tiny"})
     stories = [item("Storm floods the harbour", STORM), item("Cup is won", CUP), item("Rate is left", RATE)]
     server: ChatServer
-    with chat_server() as server, all_pointed_at(settings):
+    with chat_server() as server, override_settings(settings):
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         feed = room.write("feed.xml", rss(*stories))
