@@ -214,7 +214,7 @@ SIMULATED = [
         "retry after Fatal",
         "A failure for good is tried again.",
         f"{SQL}/settle.sql",
-        "elsif p_category is not null and p_category <> 'Transient' then",
+        "elsif s.category is not null and s.category <> 'Transient' then",
         "elsif p_category = 'SchemaInvalid' then",
         "simulation",
     ),

@@ -255,7 +255,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         return await store.spend(asked.budget, asked.amount, told=asked.told)
 
     @router.post("/block-budget", status_code=204)
-    @router.post("/heed", status_code=204, include_in_schema=False)  # what workers of older releases call it
+    @router.post("/heed", status_code=204)  # what workers of older releases ask for
     async def block_budget(asked: BudgetBlock) -> None:
         """A provider wants to be left alone: let nobody spend of this budget before."""
         await store.block_budget(asked.budget, asked.until)

@@ -1,6 +1,6 @@
--- settle.sql: the ways in which a lease ends by the worker's own word, and what the engine makes of each.
+-- settle.sql: the ways in which a worker ends its lease, and what follows from each.
 -- Called by workers. Locks the tasks, the youngest first; the token and the attempt in the WHERE are the fence. Waits two
--- seconds for a lock: a transaction of somebody else's may hold a task for as long as it likes, and a worker goes on.
+-- seconds for a lock: another transaction may hold a task for as long as it likes, and a worker goes on.
 
 -- outcome: done, partial, moved (`to`), later (at `due`, or after `delay`), failed (`category`, in `step` if it was one),
 -- cancelled. The body is the result, or the error {code?, message}, or why it waits
@@ -19,7 +19,9 @@ as $$
 #variable_conflict use_column
 declare
   v_over record;
-  v_alone bool := cardinality(p_id) = 1;
+  v_ended uuid[];
+  v_tokens uuid[];
+  v_rest holdfast.settlement[];
 begin
   perform holdfast.check_lengths(cardinality(p_id), coalesce(cardinality(p_attempt), 0), coalesce(cardinality(p_token), 0),
     coalesce(cardinality(p_outcome), 0), cardinality(p_to), cardinality(p_delay), cardinality(p_due),
@@ -32,31 +34,28 @@ begin
     perform holdfast.cascade(v_over.ended, v_over.badly, null, v_over.limits);
     return query select o.id, 'ok', o.state, o.version, o.attempt, null::timestamptz
     from unnest(v_over.ended, v_over.states, v_over.versions, v_over.attempts) o(id, state, version, attempt);
-    if cardinality(v_over.ended) = cardinality(p_id) then
+    v_ended := v_over.ended;
+    v_tokens := v_over.tokens;
+    if cardinality(v_ended) = cardinality(p_id) then
       return;
     end if;
-    select array_agg(i.id), array_agg(i.attempt), array_agg(i.token), array_agg(i.outcome), array_agg(i.target),
-           array_agg(i.delay), array_agg(i.due), array_agg(i.category), array_agg(i.step), array_agg(i.body)
-      into p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body
-    from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
-      i(id, attempt, token, outcome, target, delay, due, category, step, body)
-    left join unnest(v_over.ended, v_over.tokens) o(id, token) on o.id = i.id and o.token = i.token where o.id is null;
   end if;
-  return query select s.* from holdfast.settle_each(
-    p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body, v_alone) s;
+  select array_agg((i.id, i.attempt, i.token, i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body)::holdfast.settlement)
+    into v_rest
+  from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
+    i(id, attempt, token, outcome, target, delay, due, category, step, body)
+  left join unnest(v_ended, v_tokens) o(id, token) on o.id = i.id and o.token = i.token where o.id is null;
+  return query select s.* from holdfast.settle_each(v_rest, cardinality(p_id) = 1) s;
 end $$;
 
--- The same for any mixture of outcomes: lock, then see what the engine makes of each. Whoever came in a list (not alone)
--- must not undo the others if its effects refuse.
-create or replace function holdfast.settle_each(
-  p_id uuid[], p_attempt int[], p_token uuid[], p_outcome text[], p_to text[],
-  p_delay interval[], p_due timestamptz[], p_category text[], p_step text[], p_body jsonb[], p_alone bool)
+-- The same for any mixture of outcomes: lock, then decide about each. One that came in a list (not alone) must not undo
+-- the others if its effects refuse.
+create or replace function holdfast.settle_each(p_settlements holdfast.settlement[], p_alone bool)
 returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
 language plpgsql
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := holdfast.now();
   v_id uuid[];
   v_held uuid[];
   v_verb text[];
@@ -70,8 +69,8 @@ declare
   v_effects bool;
   i int;
 begin
-  if p_outcome && array['failed', 'cancelled'] then  -- their open children may end with them
-    perform holdfast.lock_children(p_id);
+  if exists (select from unnest(p_settlements) s where s.outcome in ('failed', 'cancelled')) then
+    perform holdfast.lock_children(array(select s.task_id from unnest(p_settlements) s));  -- open ones may end with them
   end if;
   select array_agg(r.id), array_agg(r.status), array_agg(r.token),
          array_agg(r.id) filter (where r.status = 'ok'), array_agg(r.verb) filter (where r.status = 'ok'),
@@ -80,23 +79,19 @@ begin
          array_agg(r.hash) filter (where r.status = 'ok'), bool_or(r.effects)
     into v_id, v_status, v_tokens, v_held, v_verb, v_due, v_note, v_result, v_token, v_hash, v_effects
   from (
-    select i.id, i.token, d.verb, d.due, d.note,
+    select i.task_id as id, i.token, d.verb, d.due, d.note,
            case when i.outcome in ('done', 'partial', 'moved') then i.body end as result,
            case when i.outcome not in ('done', 'partial') then  -- their results are kept, and say as much
-             holdfast.settle_hash(i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) end as hash,
+             holdfast.settlement_hash(i.whole) end as hash,
            x.effects is not null as effects,
            case when x.to_state is not null then 'ok'
                 when i.outcome = 'moved' and s.name is null then 'unknown_state' else 'undeclared' end as status
-    from (select distinct on (i.id, i.token, i.attempt) *
-          from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
-            i(id, attempt, token, outcome, target, delay, due, category, step, body)
-          order by i.id desc, i.token, i.attempt) i  -- the youngest first: children before their parents
+    from (select distinct on (s.task_id, s.token, s.attempt) s.*, s as whole from unnest(p_settlements) s
+          order by s.task_id desc, s.token, s.attempt) i  -- the youngest first: children before their parents
     cross join lateral (
-      select * from holdfast.task t
-      where t.id = i.id and t.lease_token = i.token and t.attempt = i.attempt for update) t
-    cross join lateral holdfast.decide(
-      t.lifecycle, t.state, t.cancel_requested, t.failures, t.max_attempts, t.limited_since, t.id,
-      i.outcome, i.target, coalesce(i.due, v_now + i.delay), i.category, i.step, i.body) d
+      select t.lifecycle, t.state, t as whole from holdfast.task t
+      where t.id = i.task_id and t.lease_token = i.token and t.attempt = i.attempt for update) t
+    cross join lateral holdfast.decide(t.whole, i.whole) d
     left join lateral (
       select x.to_state, x.effects from holdfast.transition x
       where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = d.verb offset 0) x on true
@@ -132,20 +127,18 @@ begin
   left join lateral (select * from holdfast.task t where t.id = s.id offset 0) t on true
   left join lateral (select * from holdfast.task_done d where d.id = s.id and t.id is null offset 0) d on true;
 
-  if coalesce(cardinality(v_id), 0) < cardinality(p_id) then
+  if coalesce(cardinality(v_id), 0) < cardinality(p_settlements) then
     return query
     with late as materialized (
-      select i.id, case when d.id is null then 'lost' else 'repeat' end as status, d.state, d.version, d.attempt
-      from unnest(p_id, p_attempt, p_token, p_outcome, p_to, p_delay, p_due, p_category, p_step, p_body)
-        i(id, attempt, token, outcome, target, delay, due, category, step, body)
+      select i.task_id as id, case when d.id is null then 'lost' else 'repeat' end as status, d.state, d.version, d.attempt
+      from unnest(p_settlements) i
       left join lateral (
         select * from holdfast.task_done d
-        where d.id = i.id and d.token = i.token and d.attempt = i.attempt
+        where d.id = i.task_id and d.token = i.token and d.attempt = i.attempt
           and case when d.body_hash is null then d.verb = i.outcome and d.result is not distinct from i.body
-                   else d.body_hash = holdfast.settle_hash(
-                     i.outcome, i.target, i.delay, i.due, i.category, i.step, i.body) end
+                   else d.body_hash = holdfast.settlement_hash(i) end
         offset 0) d on true
-      where not exists (select from unnest(v_id, v_tokens) h(id, token) where h.id = i.id and h.token = i.token)
+      where not exists (select from unnest(v_id, v_tokens) h(id, token) where h.id = i.task_id and h.token = i.token)
     ), counted as (
       insert into holdfast.tally (name, number)
       select 'lost', count(*) from late l where l.status = 'lost' having count(*) > 0
@@ -154,79 +147,78 @@ begin
   end if;
 end $$;
 
--- What the engine makes of an outcome, the same for every lifecycle: the verb, when it is due, and what is noted.
+-- What follows from a settlement, the same for every lifecycle: the verb, when it is due, and what is noted.
 create or replace function holdfast.decide(
-  p_lifecycle smallint, p_state text, p_cancel_requested bool, p_failures int, p_max_attempts int,
-  p_limited_since timestamptz, p_id uuid, p_outcome text, p_to text, p_due timestamptz, p_category text, p_step text, p_body jsonb,
-  out verb text, out due timestamptz, out note jsonb)
+  t holdfast.task, s holdfast.settlement, out verb text, out due timestamptz, out note jsonb)
 language plpgsql
 as $$
 #variable_conflict use_variable
 declare
   v_now timestamptz := holdfast.now();
+  v_asked timestamptz := coalesce(s.due_at, v_now + s.delay);
   v_tries int;
   v_most int;
   v_since timestamptz;
 begin
   due := v_now;
-  if p_outcome in ('done', 'partial') then
-    verb := p_outcome;
+  if s.outcome in ('done', 'partial') then
+    verb := s.outcome;
     return;
-  elsif p_outcome = 'moved' then
-    verb := 'to:' || p_to;
-    due := coalesce(p_due, v_now);
+  elsif s.outcome = 'moved' then
+    verb := 'to:' || s.target;
+    due := coalesce(v_asked, v_now);
     if (select x.to_outcome from holdfast.transition x
-        where x.lifecycle = p_lifecycle and x.from_state = p_state and x.verb = 'to:' || p_to) is null then
-      note := p_body;
-      if p_cancel_requested then
+        where x.lifecycle = t.lifecycle and x.from_state = t.state and x.verb = 'to:' || s.target) is null then
+      note := s.body;
+      if t.cancel_requested then
         verb := 'cancel';
-        note := holdfast.cancel_note(p_id, note);
+        note := holdfast.cancel_note(t.id, note);
       end if;
     end if;
     return;
-  elsif p_outcome = 'cancelled' then
-    verb := case when p_cancel_requested then 'cancel' end;
-    note := holdfast.cancel_note(p_id, p_body);
+  elsif s.outcome = 'cancelled' then
+    verb := case when t.cancel_requested then 'cancel' end;
+    note := holdfast.cancel_note(t.id, s.body);
     return;
   end if;
 
-  note := coalesce(p_body, '{}') || jsonb_strip_nulls(jsonb_build_object('step', p_step));
-  if p_outcome = 'later' then
+  note := coalesce(s.body, '{}') || jsonb_strip_nulls(jsonb_build_object('step', s.step));
+  if s.outcome = 'later' then
     verb := 'later';
-    due := p_due;  -- without one it keeps its place in the queue
+    due := v_asked;  -- without one it keeps its place in the queue
     -- What somebody else was to do may be done meanwhile: they saw a worker here, and left the task alone.
-    if jsonb_typeof(p_body -> 'steps') = 'array' and exists (
-      select from holdfast.step s where s.task_id = p_id and s.done and p_body -> 'steps' ? s.name) then
+    if jsonb_typeof(s.body -> 'steps') = 'array' and exists (
+      select from holdfast.step o where o.task_id = t.id and o.done and s.body -> 'steps' ? o.name) then
       due := v_now;
     end if;
   else
-    -- A category that nobody gave is a surprise: tried again, but not often.
-    note := note || jsonb_build_object('category', coalesce(p_category, 'Transient'));
-    if p_category = 'RateLimited' then
-      v_since := holdfast.limited_since(p_id, p_limited_since);
-      verb := case when v_now - v_since > (select l.rate_wait from holdfast.lifecycle l where l.id = p_lifecycle)
+    -- Without a category it is a surprise: tried again, but not often.
+    note := note || jsonb_build_object('category', coalesce(s.category, 'Transient'));
+    if s.category = 'RateLimited' then
+      v_since := holdfast.limited_since(t.id, t.limited_since);
+      verb := case when v_now - v_since > (select l.rate_wait from holdfast.lifecycle l where l.id = t.lifecycle)
                    then 'fail' else 'later' end;
-    elsif p_category is not null and p_category <> 'Transient' then
+    elsif s.category is not null and s.category <> 'Transient' then
       verb := 'fail';
     else
-      v_tries := 1 + case when p_step is null then p_failures else coalesce((
-        select s.failures from holdfast.step s where s.task_id = p_id and s.name = p_step), 0) end;
-      v_most := case when p_category is null then least(p_max_attempts, 3) else p_max_attempts end;
+      v_tries := 1 + case when s.step is null then t.failures else coalesce((
+        select o.failures from holdfast.step o where o.task_id = t.id and o.name = s.step), 0) end;
+      v_most := case when s.category is null then least(t.max_attempts, 3) else t.max_attempts end;
       verb := case when v_tries < v_most then 'retry' else 'fail' end;
     end if;
     if verb <> 'fail' then
-      -- Whoever is told to slow down, and not for how long, waits as long again as it has waited.
-      due := coalesce(p_due, v_now + case when p_category = 'RateLimited'
-        then greatest(holdfast.backoff(p_lifecycle, 1),
-                      least(coalesce(v_now - v_since, interval '0'), holdfast.backoff(p_lifecycle, 60)))
-        else holdfast.backoff(p_lifecycle, v_tries) end);
+      -- Asked to slow down, and not for how long, it waits as long again as it has waited.
+      due := coalesce(v_asked, v_now + case when s.category = 'RateLimited'
+        then greatest(holdfast.backoff(t.lifecycle, 1),
+                      least(coalesce(v_now - v_since, interval '0'), holdfast.backoff(t.lifecycle, 60)))
+        else holdfast.backoff(t.lifecycle, v_tries) end);
       note := note || jsonb_build_object('retry_at', due);
     end if;
   end if;
-  -- Whoever was asked to cancel ends here instead of waiting for another turn.
-  if p_cancel_requested and verb <> 'fail' then
+  -- A task that is to be cancelled ends here instead of waiting for another attempt.
+  if t.cancel_requested and verb <> 'fail' then
     verb := 'cancel';
-    note := holdfast.cancel_note(p_id, note);
+    note := holdfast.cancel_note(t.id, note);
   end if;
 end $$;
 
@@ -268,13 +260,11 @@ begin
 end $$;
 
 -- Timestamps as seconds: their text depends on the session's time zone.
-create or replace function holdfast.settle_hash(
-  p_outcome text, p_to text, p_delay interval, p_due timestamptz, p_category text, p_step text, p_body jsonb)
-returns bytea
+create or replace function holdfast.settlement_hash(s holdfast.settlement) returns bytea
 language sql stable
 as $$
   select holdfast.body_hash(jsonb_build_array(
-    p_outcome, p_to, extract(epoch from p_delay), extract(epoch from p_due), p_category, p_step, p_body))
+    s.outcome, s.target, extract(epoch from s.delay), extract(epoch from s.due_at), s.category, s.step, s.body))
 $$;
 
 create or replace function holdfast.check_settle(
