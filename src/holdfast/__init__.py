@@ -7,6 +7,8 @@ passes through here with nothing but the standard library.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from holdfast.distribution import __version__
+
 if TYPE_CHECKING:
     from holdfast.approvals.asking import ask
     from holdfast.engine.task import Later, Moved, Partial
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
     from holdfast.sdk.handle import Handle
     from holdfast.sdk.task import Task
-
-__version__: str
 
 __all__ = [
     "Fatal",
@@ -55,10 +55,6 @@ MODULE_OF = {name: module for module, names in MODULES.items() for name in names
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("holdfast")
     if name in MODULE_OF:
         return getattr(import_module(f"holdfast.{MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")

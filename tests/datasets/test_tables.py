@@ -99,5 +99,5 @@ def test_a_name_that_leads_elsewhere_is_refused(hf: Holdfast, holdfast: Engine) 
 
 async def test_without_polars_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
-    with pytest.raises(Fatal, match=r"holdfast\[tables\]"):
+    with pytest.raises(Fatal, match=r"holdfast-engine\[tables\]"):
         await read_table("object:tables/x")

@@ -281,5 +281,5 @@ def test_the_region_is_read_off_the_address_of_the_queue(
 def test_without_its_driver_the_setting_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "find_spec", lambda _: None)
     assert queue_named(Settings()) is None
-    with pytest.raises(SettingInvalid, match=r"pip install 'holdfast\[sqs\]'"):
+    with pytest.raises(SettingInvalid, match=r"pip install 'holdfast-engine\[sqs\]'"):
         queue_named(Settings(wakeups="sqs:https://sqs.eu-central-1.amazonaws.com/123456789012/holdfast"))

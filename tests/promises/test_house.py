@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast import errors
+from holdfast.distribution import NAME
 from holdfast.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +29,28 @@ def test_the_public_names_are_these() -> None:
     assert all(getattr(holdfast, name) for name in holdfast.__all__)
 
 
-def test_no_room_is_called_by_a_name_that_says_nothing() -> None:
+def test_the_distribution_has_one_name_and_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["name"], project["dynamic"]) == (NAME, ["version"])
+    words = re.compile(r"pip install '?\"?holdfast(?!-engine)\b|\bholdfast\[[a-z]")
+    texts = [ROOT / name for name in tracked if name.endswith((".py", ".md", ".toml")) and name != "CHANGELOG.md"]
+    assert [path for path in texts if path != Path(__file__) and words.search(path.read_text())] == []
+
+
+def test_the_engine_is_imported_without_what_applications_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {re.split(r"[^a-z0-9-]", one)[0].replace("-", "_") for many in extras.values() for one in many}
+    script = (
+        "import sys, holdfast, holdfast.api, holdfast.sdk.client, holdfast.worker, holdfast.cli;"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    loaded = set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {*names, "docx", "sklearn"}
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
     paths = (ROOT / "src").rglob("*")
     assert not [path for path in paths if path.stem.lower() in BANNED_NAMES]
 

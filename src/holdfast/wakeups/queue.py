@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from holdfast.distribution import install_hint
 from holdfast.errors import SettingInvalid
 from holdfast.settings import Settings, vendor_variable
 
@@ -181,7 +182,7 @@ def queue_named(settings: Settings) -> Queue | None:
     if not find_spec("aiobotocore"):
         raise SettingInvalid(
             "HOLDFAST_WAKEUPS names a queue of SQS, and what speaks to it is not installed.",
-            fix="pip install 'holdfast[sqs]', or unset it.",
+            fix=f"{install_hint('sqs')}, or unset it.",
         )
     return Queue(settings.sqs_queue)
 

@@ -64,7 +64,7 @@ async def test_a_text_with_nothing_in_it_has_no_vector() -> None:
 async def test_a_missing_package_is_named_with_what_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wordllama", None)
     load.cache_clear()
-    with pytest.raises(Fatal, match=r"pip install 'holdfast\[ingest\]'"):
+    with pytest.raises(Fatal, match=r"pip install 'holdfast-engine\[ingest\]'"):
         await WordLlama().embed(["tides"])
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from holdfast.distribution import install_hint
 from holdfast.errors import Fatal
 from holdfast.lifecycles.analysis.tools import Agent, Job, Tool
 
@@ -18,7 +19,7 @@ def load(module: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "polars":
             raise
-        said = "This worker cannot read tables. Install what it needs: pip install 'holdfast[analysis]'"
+        said = f"This worker cannot read tables. Install what it needs: {install_hint('analysis')}"
         raise Fatal(said, code="AGENT_ERROR") from None
 
 

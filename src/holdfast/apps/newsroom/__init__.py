@@ -35,6 +35,7 @@ from holdfast.apps.newsroom.feeds import (
 from holdfast.apps.newsroom.page import as_html, as_markdown
 from holdfast.apps.newsroom.rewriter import open_neutralizer
 from holdfast.apps.newsroom.topics import sort_articles
+from holdfast.distribution import install_hint
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.execution.context import current, progress, step
 from holdfast.execution.threads import in_thread
@@ -88,7 +89,7 @@ class Newsroom:
     async def ingest(self, feeds: list[str] | None = None) -> Ingested:
         """Read the feeds, by default those that are shipped; each article once. Raises what all of them failed by."""
         if not is_installed():
-            raise Fatal("This worker cannot read feeds: pip install 'holdfast[newsroom]'.", code="not-installed")
+            raise Fatal(f"This worker cannot read feeds: {install_hint('newsroom')}.", code="not-installed")
         addresses = shipped_feeds() if feeds is None else list(dict.fromkeys(feeds))
         if not 1 <= len(addresses) <= feeds_most:
             raise SchemaInvalid(f"{len(addresses)} feeds are named, and 1 to {feeds_most} are taken.", code="feeds")

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from holdfast.apps.nightly.sources import write_auctions, write_landings
 from holdfast.datasets.tables import Table, read_table, write_table
+from holdfast.distribution import install_hint
 from holdfast.errors import Fatal, SchemaInvalid
 from holdfast.execution.context import current, output, progress
 from holdfast.execution.threads import in_thread
@@ -100,7 +101,7 @@ class Nightly:
 
     async def _papers(self, kind: str, days: Sequence[date], source: str) -> Table:
         if not is_installed():
-            raise Fatal("This worker cannot make tables: pip install 'holdfast[tables]'.", code="not-installed")
+            raise Fatal(f"This worker cannot make tables: {install_hint('tables')}.", code="not-installed")
         from holdfast.apps.nightly.transform import read_auctions, read_landings
 
         with scratch() as folder:

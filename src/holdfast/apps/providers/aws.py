@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.distribution import install_hint
 from holdfast.engine.task import Category, Json
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
@@ -78,7 +79,7 @@ class AWS(Provider):
     def missing(self, task_type: str) -> str | None:
         """Nobody is asked: whether the keys are right, only `check` can tell."""
         if find_spec("boto3") is None:
-            return "Amazon Transcribe is called with boto3: install holdfast[aws]."
+            return f"Amazon Transcribe is called with boto3: {install_hint('aws')}."
         if self.region is None:
             return "Amazon wants to know the region: set AWS_REGION, such as us-east-1."
         if bool(vendor_variable("AWS_ACCESS_KEY_ID")) != bool(vendor_variable("AWS_SECRET_ACCESS_KEY")):

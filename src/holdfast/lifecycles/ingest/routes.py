@@ -14,6 +14,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from holdfast.distribution import install_hint
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Submission
@@ -277,7 +278,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     ) -> Found:
         """The best chunks of the caller's documents."""
         if embedder is None and mode == "vector":
-            raise RequestInvalid("No embedder is installed here.", fix="pip install 'holdfast[ingest]', then restart.")
+            raise RequestInvalid("No embedder is installed here.", fix=f"{install_hint('ingest')}, then restart.")
         chosen: Mode = mode if embedder else "text"
         vector = (await embedder.embed([q]))[0] if embedder and chosen != "text" else None
         hits = await library.search(

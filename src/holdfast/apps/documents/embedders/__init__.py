@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from holdfast.distribution import install_hint
 from holdfast.errors import Fatal, SchemaInvalid
 from holdfast.execution.context import usage
 from holdfast.execution.threads import in_thread
@@ -44,7 +45,7 @@ def is_installed(settings: Settings) -> bool:
 
 
 class WordLlama:
-    """A vector for each piece of a word, and their mean for a text. Small, quick, offline; `holdfast[ingest]` has it.
+    """A vector for each piece of a word, and their mean for a text. Small, quick, offline; the extra `ingest` has it.
 
     The weights are in its package (19 MB). Word order does not count, so it is weaker than a transformer where order or
     context decides.
@@ -88,7 +89,7 @@ def load() -> tuple[Any, Any]:
     try:
         package: Any = import_module("wordllama")
     except ModuleNotFoundError:
-        message = "This process cannot embed texts. Install what it needs: pip install 'holdfast[ingest]'"
+        message = f"This process cannot embed texts. Install what it needs: {install_hint('ingest')}"
         raise Fatal(message, code="EMBEDDER_MISSING") from None
     finally:
         root.removeHandler(handler)

@@ -24,6 +24,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 from holdfast.apps.documents.extract.document import Extracted as Extracted
 from holdfast.apps.documents.extract.document import Unreadable, one_line, text_most, too_long
 from holdfast.apps.documents.extract.kinds import kind_of
+from holdfast.distribution import install_hint
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 
@@ -90,7 +91,7 @@ async def extract(
     except BrokenWorkerProcess:
         raise Transient("The process that read it died.", code="reader-died") from None
     except ModuleNotFoundError as error:
-        message = f"This worker has no {error.name}. Install what it needs: pip install 'holdfast[ingest]'"
+        message = f"This worker has no {error.name}. Install what it needs: {install_hint('ingest')}"
         raise Fatal(message, code="not-installed") from None
     except OSError as error:
         raise Transient(f"The file cannot be read now: {error.strerror or error}.", code="unreadable") from None

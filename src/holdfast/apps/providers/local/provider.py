@@ -18,6 +18,7 @@ from holdfast.apps.providers.local.chat import fitted, wrong_with
 from holdfast.apps.providers.local.kept import Kept, Standing
 from holdfast.apps.providers.local.model import Crashed, Model, NotLoaded, Refused
 from holdfast.apps.providers.local.weights import SMOLLM2
+from holdfast.distribution import install_hint
 from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.batch.provider import Ended, Input, Job, Provider, Result, Running, Usage
@@ -53,7 +54,7 @@ class Local(Provider):
         self.completion = Model("holdfast.apps.providers.local.completion", silence_most=timedelta(seconds=300))
 
     def missing(self, task_type: str) -> str | None:
-        extra = "Install what it runs with: pip install 'holdfast[local]'."
+        extra = f"Install what it runs with: {install_hint('local')}."
         if task_type == "transcription":
             found = importlib.util.find_spec("moonshine_voice")
             if not found or not found.origin or not all(map(importlib.util.find_spec, ("av", "numpy"))):
