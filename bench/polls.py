@@ -14,7 +14,7 @@ from tests.worker.crew import eventually
 
 from bench.frame import Bench, Place
 from bench.worker import crew_on, hire, patience_seconds
-from holdfast.lifecycles.batch.batches import Batches
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.postgres.connections import connected
 
 JOBS = (100, 1_000, 10_000)

@@ -179,7 +179,7 @@ def test_the_samples_are_heard_here_and_it_is_told_how_well(typed: Keyboard) -> 
         (["submit", "gone.wav"], 2, "There is no gone.wav."),
         (["submit", "note.md"], 2, "Say it: --type transcription, or --type completion."),
         (["submit", "a.wav", "prompts.txt"], 2, "recordings and prompts: a.wav and prompts.txt."),
-        (["submit", "a.wav", "--provider", "nobody"], 2, "Nobody offers transcription with nobody."),
+        (["submit", "a.wav", "--provider", "nobody"], 2, "No worker offers transcription with nobody."),
         (["submit", "--dataset", "none"], 3, "There is no dataset 'none'. List them: holdfast dataset ls"),
         (["submit", "a.wav", "--save", "note.md/out"], 2, "note.md/out cannot be made: Not a directory."),
         (["submit", "s3://b/wrong.wav", *AT, "--wait"], 1, "The bureau speaks no Latin"),

@@ -8,7 +8,7 @@ from examples.batch import TypingPool
 
 from holdfast import Holdfast
 from holdfast.batch import Job
-from holdfast.lifecycles.batch.batches import Batches
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.testing import Engine
 
 ROOT = Path(__file__).parents[2]
@@ -41,9 +41,9 @@ def test_what_is_typed_is_paid_and_comes_back(holdfast: Engine, tmp_path: Path) 
     pool = Typists(tmp_path)
     run = holdfast.run(Holdfast().batch("transcription", pool), urls=[MONDAY])
     assert (run.state, run.value["ok"], pool.asked) == ("COMPLETED", 1, 2)
-    batch = holdfast.call(Batches.over(holdfast.store).batch(run.handle.id))
-    assert (batch["cost_cents"], batch["jobs"][0]["external_job_id"]) == (25, batch["jobs"][0]["token"])
-    assert batch["provider_state"]["jobs"][0]["result"][0]["output"] == {"transcript": "Good morning."}
+    batch: Any = holdfast.call(Batches.over(holdfast.store).batch(run.handle.id))
+    assert (batch.cost_cents, batch.jobs[0].external_job_id) == (25, batch.jobs[0].token)
+    assert batch.provider_state["jobs"][0]["result"][0]["output"] == {"transcript": "Good morning."}
 
 
 def test_the_page_of_batches_offers_this_machine() -> None:

@@ -9,6 +9,7 @@ from holdfast.engine.progress import read_progress
 from holdfast.http.parts import Part
 from holdfast.lifecycles.analysis.status import part_of as agent_part
 from holdfast.lifecycles.batch.routes import part_of as job_part
+from holdfast.lifecycles.batch.store import Job
 from holdfast.lifecycles.dispatch.graph_routes import part_of as node_part
 from holdfast.lifecycles.ingest.routes import parts_of as run_parts
 from holdfast.lifecycles.pipeline.routes import part_of as stage_part
@@ -34,7 +35,7 @@ from holdfast.lifecycles.pipeline.routes import part_of as stage_part
 )
 def test_a_job_of_a_batch_is_a_part(job: dict[str, Any], part: Part) -> None:
     known = {"number": 1, "model": None, "provider_status": None, "inputs": 2, "done": 1, "ok": 0, "error": None}
-    assert job_part({**known, "finished_at": None, **job}) == part
+    assert job_part(Job.model_construct(**{**known, "finished_at": None, **job})) == part
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ POLLING = f"{TESTS}/test_polling.py"
 ENDING = f"{TESTS}/test_ending.py"
 EFFECTS = f"{BATCH}/sql/effects.sql"
 JOBS = f"{BATCH}/sql/jobs.sql"
-RUNNING = f"{BATCH}/running.py"
-SUBMIT = f"{BATCH}/submitting.py"
-STOPPING = f"{BATCH}/stopping.py"
+HANDLERS = f"{BATCH}/handlers.py"
 
 OF_BATCHES = [
     Mutant(
@@ -51,46 +49,46 @@ OF_BATCHES = [
         (f"{ENDING}::test_a_cancelled_batch_leaves_nothing_running",),
     ),
     Mutant(
-        "a job is told of without the lease",
+        "a job is reported without the lease",
         "A worker that was given up writes over what another found out.",
         JOBS,
         "where t.id = p_holder and t.attempt = p_attempt and t.lease_token = p_token for no key update;",
         "where t.id = p_holder for no key update;",
         "promises",
-        (f"{RULES}::test_who_has_lost_the_lease_tells_nothing",),
+        (f"{RULES}::test_a_worker_that_lost_the_lease_reports_nothing",),
     ),
     Mutant(
         "a job is begun after a cancel",
         "A job is submitted for a batch that somebody cancelled.",
         JOBS,
-        "if v_status = 'cancel' and v_told ->> 'verb' = 'intend' then",
+        "if v_status = 'cancel' and v_event ->> 'verb' = 'intend' then",
         "if false then",
         "promises",
         (f"{RULES}::test_after_a_wish_to_cancel_nothing_is_intended",),
     ),
     Mutant(
-        "an error that is told twice counts twice",
+        "an error that is reported twice counts twice",
         "A lost connection to the database fails a job.",
         JOBS,
-        "when 'stumble' then p_job.transient_failures = (p_told ->> 'failures')::int",
+        "when 'stumble' then p_job.transient_failures = (p_event ->> 'failures')::int",
         "when 'stumble' then true",
         "promises",
-        (f"{RULES}::test_what_is_told_twice_counts_once",),
+        (f"{RULES}::test_what_is_reported_twice_counts_once",),
     ),
     Mutant(
         "failures count that are not in a row",
         "A job fails over three bad moments in a day.",
         JOBS,
-        "done = coalesce((p_told ->> 'done')::int, j.done), transient_failures = 0,",
-        "done = coalesce((p_told ->> 'done')::int, j.done),",
+        "if v_verb in ('accept', 'absent', 'poll', 'end', 'finish') then",
+        "if v_verb in ('accept', 'absent', 'end', 'finish') then",
         "promises",
         (f"{POLLING}::test_failures_that_are_not_in_a_row_fail_nothing",),
     ),
     Mutant(
         "a job is submitted without an intent",
         "Nobody knows of a job that was begun right before a crash.",
-        SUBMIT,
-        "            job = (await self.tell(told)).get(job.number, job)\n",
+        HANDLERS,
+        "            job = (await self.report(intent)).get(job.number, job)\n",
         "",
         "promises",
         (SUBMITTING,),
@@ -98,7 +96,7 @@ OF_BATCHES = [
     Mutant(
         "what may have been begun is submitted again",
         "A lost answer is two jobs.",
-        SUBMIT,
+        HANDLERS,
         "if in_doubt and not (self.provider.repeats_submit and job.transient_failures < repeats_at_most):",
         "if False:",
         "promises",
@@ -107,8 +105,8 @@ OF_BATCHES = [
     Mutant(
         "a listing is believed too early",
         "A job that is listed late is begun twice.",
-        SUBMIT,
-        "if within and (job.missed_at is None or self.now < job.missed_at + within):",
+        HANDLERS,
+        "if left := self.calls.unlisted_for(job, self.now):",
         "if False:",
         "promises",
         (f"{SUBMITTING}::test_a_job_that_a_listing_shows_late_is_not_begun_again",),
@@ -116,28 +114,28 @@ OF_BATCHES = [
     Mutant(
         "who cannot tell has none",
         "A job is begun twice at a provider that has no list.",
-        SUBMIT,
-        "await self.tell(self.parked(job, said))\n            return None\n        except RateLimited",
-        'return (await self.tell({"job": job.number, "verb": "absent"})).get(job.number)\n        except RateLimited',
+        HANDLERS,
+        "await self.report(self.parked(job, reason))\n            return None\n        except Failure",
+        'return (await self.report(event(job, "absent"))).get(job.number)\n        except Failure',
         "promises",
         (f"{SUBMITTING}::test_a_provider_that_cannot_tell_leaves_the_job_to_a_person",),
     ),
     Mutant(
         "a request to slow down is a failure",
         "A busy provider fails jobs.",
-        RUNNING,
-        "return self.waits(job, await self.slow_down(error), error.message)",
-        "return self.stumbled(job, error, self.provider.poll_every)",
+        HANDLERS,
+        "return self.waiting(job, await self.slow_down(error), error.message)",
+        "return stumbled(job, error, pause)",
         "promises",
         (f"{POLLING}::test_a_request_to_slow_down_is_no_failure_and_all_wait_for_its_time",),
     ),
     Mutant(
         "what cannot be stopped is forgotten",
         "A job runs on, and nobody was told.",
-        STOPPING,
-        'return await self.leave(job, f"{self.provider.name} cannot stop it.", external_id)',
-        "return await self.over(job, external_id)",
+        HANDLERS,
+        'await self.leave(job, f"{self.provider.name} cannot stop it.", external_id)',
+        "await self.mark_stopped(job, external_id, [])",
         "promises",
-        (f"{ENDING}::test_what_cannot_be_stopped_is_told_to_a_person",),
+        (f"{ENDING}::test_what_cannot_be_stopped_is_reported_to_a_person",),
     ),
 ]

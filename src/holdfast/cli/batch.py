@@ -255,7 +255,7 @@ def providers(as_json: Json = False) -> None:
         printing.answer(found)
         return
     if not found:
-        printing.say("Nobody offers batches. An application does, with one line more:", err=True)
+        printing.say("No worker offers batches. An application does, with one line more:", err=True)
         printing.say(("  hf.providers()", "bold"), "   # LOCAL, AWS and OPENAI", err=True)
         printing.say("A worker then tells of them: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
         printing.say("The sample application has them: ", ("holdfast up --demo", "bold"), err=True)
@@ -285,7 +285,7 @@ async def check_offer(server: "Server", task_type: str, provider: str) -> None:
     if offer is None:
         there = ", ".join(f"{one['task_type']} with {one['provider'].lower()}" for one in found)
         teach = f"There are: {there}." if there else "Say hf.providers() in your application, or try holdfast up --demo"
-        raise RequestInvalid(f"Nobody offers {task_type} with {provider}.", fix=teach)
+        raise RequestInvalid(f"No worker offers {task_type} with {provider}.", fix=teach)
     if offer["missing"]:
         raise RequestInvalid(
             f"{offer['provider']} is not set up for {task_type}: {offer['missing']}",

@@ -7,8 +7,8 @@ from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.store import Analyses
-from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH
 from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM

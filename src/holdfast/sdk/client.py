@@ -29,12 +29,12 @@ from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.handlers import handler
 from holdfast.lifecycles.analysis.tools import Tool
 from holdfast.lifecycles.batch.provider import Provider
+from holdfast.lifecycles.batch.sdk import Batch
 from holdfast.lifecycles.dispatch.sdk import Cutover, Dag, Writes
 from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.remote.places import objects_of
 from holdfast.schedules import Missed
 from holdfast.sdk import enqueue
-from holdfast.sdk.batch import Batch
 from holdfast.sdk.cron import Cron, Target
 from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle

@@ -110,12 +110,12 @@ class Bureau(Provider):
         self.hit(self.before, "fetch")
         for one in reversed(inputs):
             name = one.uri or one.name
-            said = next((why for part, why in self.bad.items() if part in name), None)
-            if said == "missing":
+            reason = next((why for part, why in self.bad.items() if part in name), None)
+            if reason == "missing":
                 continue
             usage = Usage(job.model or "ear", tokens_in=10, tokens_out=1, cost_cents=Decimal("0.5"))
-            if said:
-                yield Result(one.key, error=said, category="SchemaInvalid")
+            if reason:
+                yield Result(one.key, error=reason, category="SchemaInvalid")
             else:
                 yield Result(one.key, {"transcript": f"words of {name}"}, usage=usage)
 

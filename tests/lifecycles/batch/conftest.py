@@ -11,9 +11,9 @@ import pytest
 
 from holdfast import Holdfast
 from holdfast.engine.store.commands import Store
-from holdfast.lifecycles.batch.batches import Batches
+from holdfast.lifecycles.batch.sdk import Batch
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.remote.places import objects_of
-from holdfast.sdk.batch import Batch
 from holdfast.sdk.handle import Handle
 from holdfast.testing.engine import Engine, Ran
 from tests.lifecycles.batch.bureau import Bureau
@@ -45,11 +45,12 @@ class Office:
     def run(self, urls: list[str] | None = None, **given: Any) -> Ran[Any]:
         return self.engine.run(self.start(urls, **given))
 
-    def batch(self, task: UUID) -> dict[str, Any]:
+    def batch(self, task: UUID) -> Any:
+        """A `BatchRecord`."""
         return self.engine.call(self.batches.batch(task))
 
     def jobs(self, task: UUID) -> list[str]:
-        return [job["status"] for job in self.batch(task)["jobs"]]
+        return [job.status for job in self.batch(task).jobs]
 
     def read(self, uri: str) -> Any:
         """An object, as JSON."""

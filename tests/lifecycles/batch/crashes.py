@@ -1,4 +1,4 @@
-"""Crashes at the lines that matter: before and after each call to a provider, and each word to the database."""
+"""Crashes at the lines that matter: before and after each call to a provider, and each report to the database."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,7 +10,7 @@ import pytest
 from holdfast.batch import Ended, Input, Job, Provider, Result, Running
 from holdfast.engine.task import Lease
 from holdfast.execution.attempt import ATTEMPT
-from holdfast.lifecycles.batch.batches import Batches, JobRow, Told
+from holdfast.lifecycles.batch.store import Batches, JobEvent, JobRow
 from holdfast.remote.lease_rpc import remote_kind
 
 
@@ -71,32 +71,34 @@ class Watched(Provider):
         return answer
 
 
-def watch_words(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
-    """A crash may come before and after each word to the database about jobs, whatever carries it."""
+def watch_reports(monkeypatch: pytest.MonkeyPatch, point: Point) -> None:
+    """A crash may come before and after each report to the database about jobs, whatever carries it."""
     for kind in (Batches, remote_kind(Batches)):
         watch_kind(monkeypatch, kind, point)
 
 
 def watch_kind(monkeypatch: pytest.MonkeyPatch, kind: Any, point: Point) -> None:
-    tell, plan, merged = kind.tell, kind.plan, kind.keep_merged
+    report, plan, merged = kind.report, kind.plan, kind.keep_merged
 
-    async def told(self: Batches, lease: Lease, task: UUID, *said: Told) -> tuple[bool, dict[int, JobRow]]:
-        verbs = " ".join(sorted({one["verb"] for one in said}))
+    async def watched_report(
+        self: Batches, lease: Lease, task: UUID, *events: JobEvent
+    ) -> tuple[bool, dict[int, JobRow]]:
+        verbs = " ".join(sorted({one["verb"] for one in events}))
         point(f"before {verbs}")
-        answer: tuple[bool, dict[int, JobRow]] = await tell(self, lease, task, *said)
+        answer: tuple[bool, dict[int, JobRow]] = await report(self, lease, task, *events)
         point(f"after {verbs}")
         return answer
 
-    async def planned(self: Batches, *given: Any) -> None:
+    async def watched_plan(self: Batches, *given: Any) -> None:
         point("before plan")
         await plan(self, *given)
         point("after plan")
 
-    async def put(self: Batches, *given: Any) -> None:
+    async def watched_keep(self: Batches, *given: Any) -> None:
         point("before merged")
         await merged(self, *given)
         point("after merged")
 
-    monkeypatch.setattr(kind, "tell", told)
-    monkeypatch.setattr(kind, "plan", planned)
-    monkeypatch.setattr(kind, "keep_merged", put)
+    monkeypatch.setattr(kind, "report", watched_report)
+    monkeypatch.setattr(kind, "plan", watched_plan)
+    monkeypatch.setattr(kind, "keep_merged", watched_keep)

@@ -1,6 +1,6 @@
 """Schedules of crashes and faults, made from a seed, for a batch at a provider that keeps a ledger.
 
-Whatever happens, of each job at most one is ever begun; when the batch is over nothing runs, or a person was told.
+Whatever happens, each job is begun at most once; when the batch is over nothing runs, or a person knows of it.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from uuid import UUID
 from holdfast import Holdfast
 from holdfast.batch import Provider
 from holdfast.engine.store.commands import Store
-from holdfast.lifecycles.batch.batches import Batches
-from holdfast.sdk.batch import Batch
+from holdfast.lifecycles.batch.sdk import Batch
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.testing.engine import Engine
 from tests.lifecycles.batch.crashes import Watched, crash
 
@@ -28,10 +28,10 @@ class Witness(Protocol):
 
     provider: Provider
 
-    def inputs(self, chance: random.Random) -> dict[str, Any]:
+    def inputs(self, rng: random.Random) -> dict[str, Any]:
         """What a batch is made of."""
 
-    def trouble(self, chance: random.Random) -> None:
+    def trouble(self, rng: random.Random) -> None:
         """Let something go wrong on the wire, sooner or later."""
 
     def calm(self) -> None:
@@ -52,7 +52,7 @@ class Played:
     crashes: Counter[str] = field(default_factory=Counter)
 
 
-class Chance:
+class RandomCrashes:
     """Crashes now and then, at a point that a seed has chosen."""
 
     def __init__(self, seed: int, played: Played) -> None:
@@ -74,9 +74,9 @@ class Schedules:
         self.engine = engine
         self.witness = witness
         self.played = Played()
-        self.chance = Chance(0, self.played)
-        self.chance.left = 0
-        watched = Watched(witness.provider, lambda where: self.chance(where))
+        self.crashes = RandomCrashes(0, self.played)
+        self.crashes.left = 0
+        watched = Watched(witness.provider, lambda where: self.crashes(where))
         hf = Holdfast()
         self.batch: Batch = hf.batch(task_type, watched)
         engine._add_app(hf)
@@ -87,24 +87,24 @@ class Schedules:
         return self.engine.store
 
     def play(self, seed: int) -> None:
-        self.chance = Chance(seed, self.played)
-        chance = self.chance.random
-        self.witness.trouble(chance)
+        self.crashes = RandomCrashes(seed, self.played)
+        rng = self.crashes.random
+        self.witness.trouble(rng)
         begun_before = Counter(self.witness.begun())
-        handle = self.engine.start(self.batch, **self.witness.inputs(chance))
-        is_cancelled = chance.random() < 0.25
-        turns = chance.randint(1, 4)
-        self.turn(turns if is_cancelled else iterations_at_most, handle.id)
+        handle = self.engine.start(self.batch, **self.witness.inputs(rng))
+        is_cancelled = rng.random() < 0.25
+        rounds = rng.randint(1, 4)
+        self.work(rounds if is_cancelled else iterations_at_most, handle.id)
         if is_cancelled:
             self.engine.call(self.store.cancel(handle.id))
         self.witness.calm()
-        self.chance.left = 0
+        self.crashes.left = 0
         self.engine.drain()
         self.check(handle.id, seed, begun_before)
 
-    def turn(self, turns: int, task: UUID) -> None:
-        """So many looks at what is due, each a little later, by two workers at the same time."""
-        for _ in range(turns):
+    def work(self, rounds: int, task: UUID) -> None:
+        """Two workers at the same time do what is due, so many times, each a little later."""
+        for _ in range(rounds):
             self.engine.call(self.two())
             if self.engine.call(self.store.outcomes([task])):
                 return
@@ -119,13 +119,13 @@ class Schedules:
     def check(self, task: UUID, seed: int, before: Counter[str]) -> None:
         (batch,) = self.engine.call(Batches.over(self.store).read([task]))
         begun = Counter(self.witness.begun()) - before
-        said = f"seed {seed}: {batch['status']}, {[job['status'] for job in batch['jobs']]}, {batch['error']}"
-        assert all(number == 1 for number in begun.values()), f"{said}: begun twice: {begun}"
-        assert set(begun) <= {job["token"] for job in batch["jobs"]}, said
-        assert batch["finished_at"] is not None or any(job["status"] == "PARKED" for job in batch["jobs"]), said
-        told = {entry["task_id"] for entry in self.engine.call(self.store.inbox.newest())}
-        left = set(self.witness.running()) & {str(job["external_job_id"]) for job in batch["jobs"]}
-        assert not left or told & {task, UUID(str(batch["stopped_by"] or task))}, f"{said}: left running: {left}"
-        if batch["status"] in ("COMPLETED", "PARTIAL_COMPLETE"):
-            assert batch["ok"] + batch["failed"] + batch["invalid"] == batch["inputs"], said
-        self.played.states[batch["status"]] += 1
+        summary = f"seed {seed}: {batch.status}, {[job.status for job in batch.jobs]}, {batch.error}"
+        assert all(number == 1 for number in begun.values()), f"{summary}: begun twice: {begun}"
+        assert set(begun) <= {job.token for job in batch.jobs}, summary
+        assert batch.finished_at is not None or any(job.status == "PARKED" for job in batch.jobs), summary
+        reported = {entry["task_id"] for entry in self.engine.call(self.store.inbox.newest())}
+        left = set(self.witness.running()) & {str(job.external_job_id) for job in batch.jobs}
+        assert not left or reported & {task, UUID(str(batch.stopped_by or task))}, f"{summary}: left running: {left}"
+        if batch.status in ("COMPLETED", "PARTIAL_COMPLETE"):
+            assert batch.manifest.ok + batch.manifest.failed + batch.manifest.invalid == batch.manifest.inputs, summary
+        self.played.states[batch.status] += 1

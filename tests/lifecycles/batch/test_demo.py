@@ -1,25 +1,26 @@
 """The sample batches of `holdfast up --demo`: calls are transcribed on this machine, one of them is cut off."""
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from holdfast.apps.demo import calls, transcribe_calls
-from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.planning import read_prompts
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.testing.engine import Engine
 
 
 @pytest.mark.deep
 @pytest.mark.skipif(not calls.can_transcribe, reason="the speech model is not installed")
 @pytest.mark.timeout(180)  # a model is loaded, on a machine that may be busy
-def test_calls_are_transcribed_and_one_that_is_cut_off_is_told(holdfast: Engine) -> None:
+def test_calls_are_transcribed_and_one_that_is_cut_off_is_reported(holdfast: Engine) -> None:
     made = UUID(holdfast.run(transcribe_calls, 4, cut_off=True, crash_after="brought").result)
     holdfast.drain()
-    batch = holdfast.call(Batches.over(holdfast.store).batch(made))
-    assert (batch["status"], batch["ok"], batch["failed"]) == ("PARTIAL_COMPLETE", 3, 1)
-    assert "cut-off.wav: " in batch["jobs"][0]["error"]
+    batch: Any = holdfast.call(Batches.over(holdfast.store).batch(made))
+    assert (batch.status, batch.manifest.ok, batch.manifest.failed) == ("PARTIAL_COMPLETE", 3, 1)
+    assert "cut-off.wav: " in batch.jobs[0].error
     assert holdfast.call(holdfast.store.verify()) == []
 
 

@@ -22,7 +22,7 @@ def begun(office: Office, urls: list[str] | None = None) -> Any:
 
 
 def stop_of(office: Office, handle: Any) -> str:
-    return str(office.engine.call(office.store.read(office.batch(handle.id)["stopped_by"]))["state"])
+    return str(office.engine.call(office.store.read(office.batch(handle.id).stopped_by))["state"])
 
 
 @pytest.mark.over_http
@@ -35,7 +35,7 @@ def test_a_cancelled_batch_leaves_nothing_running(office: Office) -> None:
     assert office.engine.call(office.store.inbox.newest()) == []
 
 
-def test_what_cannot_be_stopped_is_told_to_a_person(open_office: Open) -> None:
+def test_what_cannot_be_stopped_is_reported_to_a_person(open_office: Open) -> None:
     office = open_office(can_cancel=False, polls=100)
     handle = begun(office)
     office.engine.call(office.store.cancel(handle.id))
@@ -44,8 +44,8 @@ def test_what_cannot_be_stopped_is_told_to_a_person(open_office: Open) -> None:
     (entry,) = office.engine.call(office.store.inbox.newest())
     assert "BUREAU cannot stop it" in entry["error"]["message"]
     assert "B1" in entry["error"]["message"]
-    (job,) = office.batch(handle.id)["jobs"]
-    assert (job["may_be_running"], job["error"]) == (True, "BUREAU cannot stop it.")
+    (job,) = office.batch(handle.id).jobs
+    assert (job.may_be_running, job.error) == (True, "BUREAU cannot stop it.")
 
 
 def test_what_ended_before_it_could_be_stopped_is_no_matter_for_a_person(open_office: Open) -> None:
@@ -64,8 +64,8 @@ def test_what_a_cancelled_batch_has_cost_is_counted_once(open_office: Open, trou
     office.engine.call(office.store.cancel(handle.id))
     office.engine.drain()
     batch = office.batch(handle.id)
-    assert (stop_of(office, handle), batch["status"], batch["cost_cents"]) == ("STOPPED", "CANCELLED", 2)
-    assert [job["cost_cents"] for job in batch["jobs"]] == [1, 1]
+    assert (stop_of(office, handle), batch.status, batch.cost_cents) == ("STOPPED", "CANCELLED", 2)
+    assert [job.cost_cents for job in batch.jobs] == [1, 1]
     (total,) = office.engine.call(office.store.costs.totals(by="total"))
     assert total.cost_cents == 2
 
@@ -77,7 +77,7 @@ def test_a_cost_that_nobody_tells_keeps_nothing_from_being_stopped(open_office: 
     office.engine.call(office.store.cancel(handle.id))
     office.engine.drain()
     assert (stop_of(office, handle), office.bureau.running) == ("STOPPED", [])
-    stop = office.engine.call(office.store.read(office.batch(handle.id)["stopped_by"]))
+    stop = office.engine.call(office.store.read(office.batch(handle.id).stopped_by))
     assert stop["result"]["cost_unknown"] == ["Job 1: down"]
 
 
@@ -102,7 +102,7 @@ def test_what_was_never_sent_needs_nobody_to_stop_it(office: Office) -> None:
     handle = office.start()
     assert office.engine.call(office.store.cancel(handle.id)) == "cancelled"
     office.engine.drain()
-    assert (office.bureau.ledger, office.batch(handle.id)["stopped_by"]) == ([], None)
+    assert (office.bureau.ledger, office.batch(handle.id).stopped_by) == ([], None)
 
 
 def test_at_the_limit_what_runs_is_stopped_and_what_succeeded_is_kept(open_office: Open) -> None:
@@ -128,7 +128,7 @@ def test_at_the_limit_with_nothing_done_it_has_failed(open_office: Open) -> None
     assert ran.events[-1].at > ran.events[0].at
 
 
-def test_at_the_limit_what_cannot_be_stopped_is_given_up_and_told(open_office: Open) -> None:
+def test_at_the_limit_what_cannot_be_stopped_is_given_up_and_reported(open_office: Open) -> None:
     office = open_office(polls=10_000_000, poll_every=HOUR, can_cancel=False)
     ran = office.run()
     office.engine.drain()
@@ -166,18 +166,18 @@ def test_a_stop_that_gave_up_can_be_retried(office: Office) -> None:
     office.bureau.before["cancel"] = [Fatal("This key is refused.")] * 20
     office.engine.drain()
     assert stop_of(office, handle) == "LEFT_RUNNING"
-    (job,) = office.batch(handle.id)["jobs"]
-    assert job["may_be_running"]
-    first = office.batch(handle.id)["stopped_by"]
+    (job,) = office.batch(handle.id).jobs
+    assert job.may_be_running
+    first = office.batch(handle.id).stopped_by
     office.engine.call(office.store.retry(first))
     office.engine.drain()
     assert (office.bureau.running, stop_of(office, handle)) == ([], "STOPPED")
 
 
-def test_who_cancels_a_stop_leaves_word_for_a_person(office: Office) -> None:
+def test_a_cancelled_stop_is_reported_to_a_person(office: Office) -> None:
     handle = begun(office)
     office.engine.call(office.store.cancel(handle.id))
-    office.engine.call(office.store.cancel(office.batch(handle.id)["stopped_by"]))
+    office.engine.call(office.store.cancel(office.batch(handle.id).stopped_by))
     (entry,) = office.engine.call(office.store.inbox.newest())
     assert "job 1 (B1)" in entry["error"]["message"]
 
@@ -199,15 +199,15 @@ def test_at_the_limit_results_that_cannot_be_fetched_are_given_up(open_office: O
     assert (ran.events[-1].at - ran.events[0].at).total_seconds() < 28 * 3600
 
 
-def test_a_word_that_cannot_be_kept_does_not_fail_what_is_done(office: Office) -> None:
+def test_a_text_that_cannot_be_kept_does_not_fail_what_is_done(office: Office) -> None:
     office.bureau.bad = {"a.wav": "Bad \0 bytes \ud800."}
     office.bureau.before["poll"] = [Transient("odd \0 answer")]
     ran = office.run()
     assert ran.state == "PARTIAL_COMPLETE"
-    assert office.read(office.batch(ran.handle.id)["manifest_uri"])["items"][0]["reason"].startswith("Bad")
+    assert office.read(office.batch(ran.handle.id).manifest.uri)["items"][0]["reason"].startswith("Bad")
 
 
-def test_a_word_of_an_operator_is_heard_while_a_worker_is_at_it(office: Office) -> None:
+def test_a_decision_of_an_operator_counts_while_a_worker_is_at_it(office: Office) -> None:
     office.bureau.before["poll"] = [Fatal("This key is not valid any more.")]
     handle = begun(office)
     office.engine.clock.advance(seconds=130)

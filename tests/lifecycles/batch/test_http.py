@@ -1,4 +1,4 @@
-"""Batches over HTTP: made, told of job by job, cancelled, done again; links to what came of them."""
+"""Batches over HTTP: made, watched job by job, cancelled, done again; links to what came of them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -60,19 +60,19 @@ async def test_the_same_key_makes_one_batch(http: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        ({"provider": "NOBODY"}, "Nobody offers transcription with NOBODY"),
+        ({"provider": "NOBODY"}, "No worker offers transcription with NOBODY"),
         ({"urls": []}, "nothing to do"),
         ({"dataset_ids": [MISSING]}, "no dataset"),
         ({"dataset_ids": [MISSING], "input_dataset_ids": [MISSING]}, "the same"),
         ({"colour": "blue"}, "colour"),
     ],
 )
-async def test_what_cannot_be_done_is_refused(http: httpx2.AsyncClient, change: dict[str, Any], said: str) -> None:
+async def test_what_cannot_be_done_is_refused(http: httpx2.AsyncClient, change: dict[str, Any], message: str) -> None:
     answer = await http.post("/batch/tasks", json={**ASKED, **change})
     assert answer.status_code == 422
-    assert said in answer.text
+    assert message in answer.text
 
 
 async def test_a_cancel_says_what_it_did(http: httpx2.AsyncClient, office: Office) -> None:
@@ -123,9 +123,9 @@ async def test_a_job_in_doubt_is_resolved_by_an_operator(http: httpx2.AsyncClien
     assert (parked["status"], parked["jobs"][0]["status"]) == ("IN_PROGRESS", "PARKED")
     wrong = await http.post(f"/batch/tasks/{task}/jobs/1/resolve", json={"action": "adopt"})
     assert wrong.status_code == 422
-    told = {"action": "adopt", "external_job_id": "B1", "note": "found in the console"}
-    said = await http.post(f"/batch/tasks/{task}/jobs/1/resolve", json=told)
-    assert (said.status_code, said.json()["status"]) == (202, "SUBMITTED")
+    resolution = {"action": "adopt", "external_job_id": "B1", "note": "found in the console"}
+    resolved = await http.post(f"/batch/tasks/{task}/jobs/1/resolve", json=resolution)
+    assert (resolved.status_code, resolved.json()["status"]) == (202, "SUBMITTED")
     office.engine.drain()
     assert (await http.get(f"/batch/tasks/{task}")).json()["status"] == "COMPLETED"
 

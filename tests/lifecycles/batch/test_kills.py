@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lifecycles.batch.batches import Batches
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.testing.providers import Faults, OpenAIStandIn, Server, delay
 from tests.lifecycles.batch.watched_app import complete, hf
 from tests.tiers import deep_after
@@ -68,9 +68,9 @@ async def test_another_worker_goes_on_and_begins_nothing_twice(
         first.signal(signal.SIGCONT)
         assert await asyncio.to_thread(first.leave) == 0
     assert [end.state for end in ends] == ["COMPLETED"] * len(held)
-    told = await Batches.over(crew.store).read(batches)
-    assert [batch["ok"] for batch in told] == [3] * len(held)
-    tokens = {job["token"] for batch in told for job in batch["jobs"]}
+    found = await Batches.over(crew.store).read(batches)
+    assert [batch.manifest.ok for batch in found] == [3] * len(held)
+    tokens = {job.token for batch in found for job in batch.jobs}
     begun = Counter(one["metadata"]["holdfast_job"] for one in stand_in.ledger())
     assert begun == dict.fromkeys(tokens, 1)
     for batch in batches:

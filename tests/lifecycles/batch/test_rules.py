@@ -11,7 +11,7 @@ from holdfast import Holdfast
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Lease, Moved, Partial
 from holdfast.errors import LeaseLost, MoveRefused, RequestInvalid
-from holdfast.lifecycles.batch.batches import Batches, Plan
+from holdfast.lifecycles.batch.store import Batches, InvalidInput, PlannedJob
 from holdfast.testing import Clock, Database
 from tests.lifecycles.batch.bureau import Bureau
 from tests.promises.stage import MINUTE, meet
@@ -51,21 +51,21 @@ async def made(batches: Batches, **given: Any) -> UUID:
 async def held(store: Store, batches: Batches, jobs: int = 1, invalid: int = 0) -> Lease:
     await made(batches)
     (lease,) = await store.claim(["batch"], lasting=MINUTE, worker="w")
-    plans = [Plan("main", None, 2, "https://example.org/a.wav", "a.wav", "key") for _ in range(jobs)]
-    await batches.plan(lease, plans, [{"input": "x", "reason": "no"}] * invalid, 2 * jobs + invalid)
+    plans = [PlannedJob("main", None, 2, "https://example.org/a.wav", "a.wav", "key") for _ in range(jobs)]
+    await batches.plan(lease, plans, [InvalidInput("x", "no")] * invalid, 2 * jobs + invalid)
     return lease
 
 
-async def tell(batches: Batches, lease: Lease, job: int, verb: str, **more: Any) -> str:
-    _, rows = await batches.tell(lease, lease.task_id, {"job": job, "verb": verb, **more})
+async def report(batches: Batches, lease: Lease, job: int, verb: str, **more: Any) -> str:
+    _, rows = await batches.report(lease, lease.task_id, {"job": job, "verb": verb, **more})
     return rows[job].status
 
 
 async def ended(batches: Batches, lease: Lease, job: int, ok: int) -> str:
-    await tell(batches, lease, job, "intend")
-    await tell(batches, lease, job, "accept", external_id=f"B{job}")
-    await tell(batches, lease, job, "end", status="ready", outcome="succeeded", has_results=True)
-    return await tell(batches, lease, job, "finish", ok=ok, output_key="key", result=[])
+    await report(batches, lease, job, "intend")
+    await report(batches, lease, job, "accept", external_id=f"B{job}")
+    await report(batches, lease, job, "end", status="ready", outcome="succeeded", has_results=True)
+    return await report(batches, lease, job, "finish", ok=ok, output_key="key", result=[])
 
 
 async def test_a_batch_without_jobs_is_not_in_progress(store: Store, batches: Batches, database: Database) -> None:
@@ -123,8 +123,8 @@ async def test_a_job_goes_only_the_ways_that_there_are(
 
 async def test_the_name_that_a_provider_gave_stays(store: Store, batches: Batches, database: Database) -> None:
     lease = await held(store, batches)
-    await tell(batches, lease, 1, "intend")
-    await tell(batches, lease, 1, "accept", external_id="B1")
+    await report(batches, lease, 1, "intend")
+    await report(batches, lease, 1, "accept", external_id="B1")
     async with database.connect_owner() as owner:
         with pytest.raises(asyncpg.PostgresError, match="does not become"):
             await owner.execute("update holdfast.batch_job set external_id = 'B2'")
@@ -167,32 +167,32 @@ async def test_a_batch_does_not_end_while_a_job_is_open(store: Store, batches: B
         await store.finish(lease, Done())
 
 
-async def test_who_has_lost_the_lease_tells_nothing(store: Store, batches: Batches, clock: Clock) -> None:
+async def test_a_worker_that_lost_the_lease_reports_nothing(store: Store, batches: Batches, clock: Clock) -> None:
     zombie = await held(store, batches)
-    await tell(batches, zombie, 1, "intend")
+    await report(batches, zombie, 1, "intend")
     clock.advance(minutes=2)
     await store.sweep()
     (lease,) = await store.claim(["batch"], lasting=MINUTE, worker="other")
     for verb, more in (("accept", {"external_id": "Z"}), ("absent", {}), ("fail", {"error": "no"})):
         with pytest.raises(LeaseLost):
-            await tell(batches, zombie, 1, verb, **more)
+            await report(batches, zombie, 1, verb, **more)
     with pytest.raises(LeaseLost):
         await batches.plan(zombie, [], [], 0)
-    assert await tell(batches, lease, 1, "accept", external_id="B1") == "SUBMITTED"
+    assert await report(batches, lease, 1, "accept", external_id="B1") == "SUBMITTED"
 
 
-async def test_what_is_told_twice_counts_once(store: Store, batches: Batches) -> None:
+async def test_what_is_reported_twice_counts_once(store: Store, batches: Batches) -> None:
     lease = await held(store, batches)
-    await tell(batches, lease, 1, "intend")
-    await tell(batches, lease, 1, "accept", external_id="B1")
-    await tell(batches, lease, 1, "stumble", failures=0, error="down", seconds=1)
+    await report(batches, lease, 1, "intend")
+    await report(batches, lease, 1, "accept", external_id="B1")
+    await report(batches, lease, 1, "stumble", failures=0, error="down", seconds=1)
     with pytest.raises(MoveRefused):
-        await tell(batches, lease, 1, "stumble", failures=0, error="down", seconds=1)
-    await tell(batches, lease, 1, "end", status="ready", outcome="succeeded", has_results=True)
+        await report(batches, lease, 1, "stumble", failures=0, error="down", seconds=1)
+    await report(batches, lease, 1, "end", status="ready", outcome="succeeded", has_results=True)
     usage = [{"model": "ear", "tokens_in": 1, "tokens_out": 1, "cost_cents": "2.5"}]
-    await tell(batches, lease, 1, "finish", ok=2, output_key="key", usage=usage)
+    await report(batches, lease, 1, "finish", ok=2, output_key="key", usage=usage)
     with pytest.raises(MoveRefused):
-        await tell(batches, lease, 1, "finish", ok=2, output_key="key", usage=usage)
+        await report(batches, lease, 1, "finish", ok=2, output_key="key", usage=usage)
     (line,) = await store.costs.totals(by="total")
     assert float(line.cost_cents) == 2.5
 
@@ -200,7 +200,7 @@ async def test_what_is_told_twice_counts_once(store: Store, batches: Batches) ->
 async def test_after_a_wish_to_cancel_nothing_is_intended(store: Store, batches: Batches) -> None:
     lease = await held(store, batches)
     await store.cancel(lease.task_id)
-    wants_stop, rows = await batches.tell(lease, lease.task_id, {"job": 1, "verb": "intend"})
+    wants_stop, rows = await batches.report(lease, lease.task_id, {"job": 1, "verb": "intend"})
     assert (wants_stop, rows) == (True, {})
 
 
@@ -211,7 +211,7 @@ async def test_a_cancel_that_comes_first_is_seen_by_who_intends(
     wants_stop, rows = await meet(
         database,
         lambda one: Store(one).cancel(lease.task_id),
-        lambda other: Batches(other).tell(lease, lease.task_id, {"job": 1, "verb": "intend"}),
+        lambda other: Batches(other).report(lease, lease.task_id, {"job": 1, "verb": "intend"}),
     )
     assert (wants_stop, rows) == (True, {})
 
@@ -222,27 +222,27 @@ async def test_a_cancel_that_comes_second_leaves_a_stop_behind(
     lease = await held(store, batches)
     await meet(
         database,
-        lambda one: Batches(one).tell(lease, lease.task_id, {"job": 1, "verb": "intend"}),
+        lambda one: Batches(one).report(lease, lease.task_id, {"job": 1, "verb": "intend"}),
         lambda other: Store(other).cancel(lease.task_id),
     )
     await store.finish(lease, Moved("IN_PROGRESS"))
     (found,) = await batches.read([lease.task_id])
-    assert (found["status"], found["stopped_by"] is not None) == ("CANCELLED", True)
+    assert (found.status, found.stopped_by is not None) == ("CANCELLED", True)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
-        (("summary", "BUREAU"), "Nobody offers summary with BUREAU"),
+        (("summary", "BUREAU"), "No worker offers summary with BUREAU"),
         (("transcription", "NOBODY"), "There are: transcription with BUREAU"),
     ],
 )
 async def test_what_nobody_offers_is_refused_when_it_is_made(
-    batches: Batches, given: tuple[str, str], said: str
+    batches: Batches, given: tuple[str, str], message: str
 ) -> None:
     with pytest.raises(RequestInvalid) as refused:
         await batches.make(*given, urls=["https://example.org/a.wav"])
-    assert said in f"{refused.value.detail} {refused.value.fix}"
+    assert message in f"{refused.value.detail} {refused.value.fix}"
 
 
 async def test_nothing_to_do_is_refused_when_it_is_made(batches: Batches) -> None:

@@ -25,7 +25,7 @@ from holdfast.testing.engine import Engine
 from holdfast.testing.providers import Fault, Faults, OpenAIStandIn, Server, dropped, html, lost_answer, status
 from holdfast.testing.providers.aws import GET, START, Amazon
 from tests.lifecycles.batch.bureau import Bureau
-from tests.lifecycles.batch.crashes import watch_words
+from tests.lifecycles.batch.crashes import watch_reports
 from tests.lifecycles.batch.schedules import Schedules, Witness
 from tests.providers.jobs import ROOT
 from tests.tiers import deep
@@ -54,13 +54,13 @@ class AtBureau:
         self.bureau = Bureau(**kind)
         self.provider: Provider = self.bureau
 
-    def inputs(self, chance: random.Random) -> dict[str, Any]:
-        return {"urls": [f"https://example.org/{n}.wav" for n in range(chance.randint(1, 5))]}
+    def inputs(self, rng: random.Random) -> dict[str, Any]:
+        return {"urls": [f"https://example.org/{n}.wav" for n in range(rng.randint(1, 5))]}
 
-    def trouble(self, chance: random.Random) -> None:
+    def trouble(self, rng: random.Random) -> None:
         for call in ("submit", "find", "poll", "fetch", "cancel"):
             for when in (self.bureau.before, self.bureau.after if call == "submit" else {call: []}):
-                when[call] = chance.choices(
+                when[call] = rng.choices(
                     [None, Transient("lost"), RateLimited("slow", retry_after=30), ValueError("odd")], [6, 2, 1, 1], k=6
                 )
                 if when is self.bureau.after:  # what was begun is no refusal
@@ -88,13 +88,13 @@ class AtOpenAI:
         self.provider: Provider = OpenAI()
         self.provider.inputs_per_job = 2
 
-    def inputs(self, chance: random.Random) -> dict[str, Any]:
+    def inputs(self, rng: random.Random) -> dict[str, Any]:
         path = self.folder / "prompts.txt"
-        path.write_text("".join(f"prompt {n}\n" for n in range(chance.randint(1, 4))))
+        path.write_text("".join(f"prompt {n}\n" for n in range(rng.randint(1, 4))))
         return {"urls": [path.as_uri()], "models": ["stand-in"]}
 
-    def trouble(self, chance: random.Random) -> None:
-        self.stand_in.told(polls=chance.randint(1, 2), hidden_lists=0, cancel=chance.choice(["works", "too_late"]))
+    def trouble(self, rng: random.Random) -> None:
+        self.stand_in.told(polls=rng.randint(1, 2), hidden_lists=0, cancel=rng.choice(["works", "too_late"]))
         requests = [
             ("POST", "/batches$"),
             ("POST", "/files$"),
@@ -103,8 +103,8 @@ class AtOpenAI:
             ("GET", "/content"),
         ]
         for method, path in requests:
-            for _ in range(chance.randint(0, 2)):
-                self.faults.add(method, path, chance.choice(WIRE), nth=chance.randint(1, 3))
+            for _ in range(rng.randint(0, 2)):
+                self.faults.add(method, path, rng.choice(WIRE), nth=rng.randint(1, 3))
 
     def calm(self) -> None:
         self.faults.clear()
@@ -126,20 +126,20 @@ class AtAmazon:
         self.provider: Provider = AWS()
         self.number = 0
 
-    def inputs(self, chance: random.Random) -> dict[str, Any]:
+    def inputs(self, rng: random.Random) -> dict[str, Any]:
         self.number += 1
-        urls = [f"s3://calls/{self.number}-{n}.wav" for n in range(chance.randint(1, 2))]
+        urls = [f"s3://calls/{self.number}-{n}.wav" for n in range(rng.randint(1, 2))]
         for url in urls:
             self.amazon.record(url)
-            if chance.random() < 0.1:
+            if rng.random() < 0.1:
                 self.amazon.fail(url, "Unsupported media format")
         return {"urls": urls}
 
-    def trouble(self, chance: random.Random) -> None:
+    def trouble(self, rng: random.Random) -> None:
         for headers in (START, GET):
-            for _ in range(chance.randint(0, 2)):
-                fault = chance.choice([*WIRE[:3], status(400, body=throttled())])
-                self.amazon.faults.add("POST", "^/$", fault, headers=headers, nth=chance.randint(1, 3))
+            for _ in range(rng.randint(0, 2)):
+                fault = rng.choice([*WIRE[:3], status(400, body=throttled())])
+                self.amazon.faults.add("POST", "^/$", fault, headers=headers, nth=rng.randint(1, 3))
 
     def calm(self) -> None:
         self.amazon.faults.clear()
@@ -163,16 +163,16 @@ class AtLocal:
         self.provider.inputs_per_job = 2
         self.logs: list[Path] = []
 
-    def inputs(self, chance: random.Random) -> dict[str, Any]:
+    def inputs(self, rng: random.Random) -> dict[str, Any]:
         urls = []
-        for _ in range(chance.randint(1, 4)):
+        for _ in range(rng.randint(1, 4)):
             log, path = self.folder / f"{len(self.logs)}.log", self.folder / f"{len(self.logs)}.wav"
             path.write_text(f"count {log}")
             self.logs.append(log)
             urls.append(path.as_uri())
         return {"urls": urls}
 
-    def trouble(self, chance: random.Random) -> None:
+    def trouble(self, rng: random.Random) -> None:
         """Crashes are enough: there is no wire."""
 
     def calm(self) -> None:
@@ -219,7 +219,7 @@ def amazon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Amazon]:
 
 def play(engine: Engine, monkeypatch: pytest.MonkeyPatch, witness: Witness, task_type: str, seeds: range) -> None:
     schedules = Schedules(engine, witness, task_type)
-    watch_words(monkeypatch, lambda where: schedules.chance(where))
+    watch_reports(monkeypatch, lambda where: schedules.crashes(where))
     for seed in seeds:
         schedules.play(seed)
     if len(seeds) < seeds_that_meet_everything:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.lifecycles.batch.batches import Batches
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.testing import Database
 from tests.lifecycles.batch.conftest import TWO, Office
 
@@ -25,7 +25,7 @@ def test_the_state_of_a_transcription_is_as_its_clients_know_it(open_office: Any
     office: Office = open_office(name=provider, inputs_per_job=1)
     handle = office.start([URL, "https://example.org/no.exe"], models=["long"])
     office.engine.drain(moving=False)
-    before = office.batch(handle.id)["provider_state"]
+    before = office.batch(handle.id).provider_state
     assert set(before) == HEAD | ({"gcs_map"} if provider == "SARVAM" else set())
     assert (before["task_type"], before["provider"], before["dataset_ids"]) == ("transcription", provider, [])
     assert before["invalid_urls"] == ["https://example.org/no.exe"]
@@ -38,9 +38,9 @@ def test_the_state_of_a_transcription_is_as_its_clients_know_it(open_office: Any
         assert (job["gcs_uri"], job["filename"]) == (URL, "a.wav")
     office.engine.clock.advance(seconds=130)
     office.engine.drain(moving=False)
-    assert office.batch(handle.id)["provider_state"]["jobs"][0]["status"] == "working", "the provider's own word"
+    assert office.batch(handle.id).provider_state["jobs"][0]["status"] == "working", "the provider's own word"
     office.engine.run(handle)
-    (job,) = office.batch(handle.id)["provider_state"]["jobs"]
+    (job,) = office.batch(handle.id).provider_state["jobs"]
     assert (job["status"], job["result"][0]["output"]) == ("COMPLETED", {"transcript": f"words of {URL}"})
 
 
@@ -49,13 +49,13 @@ def test_the_state_of_a_completion_has_a_job_for_each_model(office: Office) -> N
     path.write_text("Why is the sea salt?\n")
     handle = office.engine.start(office.complete, urls=[path.as_uri()], models=["large", "small"])
     ran = office.engine.run(handle)
-    state = office.batch(handle.id)["provider_state"]
+    state = office.batch(handle.id).provider_state
     assert (ran.state, set(state)) == ("COMPLETED", {"task_type", "input_dataset_ids", "jobs"})
     assert [job["model"] for job in state["jobs"]] == ["large", "small"]
     for job in state["jobs"]:
         assert set(job) == {"model", "status", "external_job_id", "output_uri", "error", "transient_failures"}
         assert job["output_uri"].startswith(f"object:batches/{handle.id}/")
-    merged = office.read(office.batch(handle.id)["result_uri"])
+    merged = office.read(office.batch(handle.id).result_uri)
     assert {model: len(part["completions"]) for model, part in merged.items()} == {"large": 1, "small": 1}
 
 
@@ -63,7 +63,7 @@ def test_google_merges_by_model_and_the_others_into_one_list(open_office: Any) -
     office: Office = open_office(name="GOOGLE")
     office.bureau.merges = "model"
     ran = office.run(TWO, models=["long", "telephony"])
-    merged = office.read(office.batch(ran.handle.id)["result_uri"])
+    merged = office.read(office.batch(ran.handle.id).result_uri)
     assert {model: len(part["transcriptions"]) for model, part in merged.items()} == {"long": 2, "telephony": 2}
 
 
@@ -71,13 +71,13 @@ def test_the_view_says_what_the_answer_says(office: Office, holdfast: Any) -> No
     ran = office.run()
     database: Database = holdfast.database
     seen = database.ask_owner("select provider_state from holdfast.batch_state where task_id = $1", ran.handle.id)
-    assert json.loads(seen) == office.batch(ran.handle.id)["provider_state"]
+    assert json.loads(seen) == office.batch(ran.handle.id).provider_state
 
 
 @pytest.mark.deep
-def test_a_batch_of_many_jobs_is_told_in_one_answer(open_office: Any) -> None:
+def test_a_batch_of_many_jobs_is_one_answer(open_office: Any) -> None:
     office: Office = open_office(inputs_per_job=1, polls=1)
     handle = office.start([f"https://example.org/{n}.wav" for n in range(60)])
     office.engine.run(handle)
     (found,) = office.engine.call(Batches.over(office.store).read([handle.id]))
-    assert (found["ok"], len(found["jobs"])) == (60, 60)
+    assert (found.manifest.ok, len(found.jobs)) == (60, 60)

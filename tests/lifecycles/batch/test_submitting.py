@@ -7,20 +7,20 @@ import pytest
 
 from holdfast.errors import Fatal, MoveRefused, RateLimited, RequestInvalid, SchemaInvalid, Transient
 from tests.lifecycles.batch.conftest import TWO, Office
-from tests.lifecycles.batch.crashes import Watched, crash, watch_words
+from tests.lifecycles.batch.crashes import Watched, crash, watch_reports
 
 LOST = Transient("The answer was lost.")
 Open = Callable[..., Office]
 
 
-def told(office: Office, call: str) -> int:
+def count_calls(office: Office, call: str) -> int:
     return sum(one == call for one, _ in office.bureau.asked)
 
 
 def test_a_lost_answer_is_one_job_which_is_found_and_adopted(office: Office) -> None:
     office.bureau.after["submit"] = [LOST]
     ran = office.run()
-    assert (ran.state, len(office.bureau.ledger), told(office, "find")) == ("COMPLETED", 1, 1)
+    assert (ran.state, len(office.bureau.ledger), count_calls(office, "find")) == ("COMPLETED", 1, 1)
 
 
 def test_a_job_that_a_listing_shows_late_is_not_begun_again(office: Office) -> None:
@@ -28,30 +28,30 @@ def test_a_job_that_a_listing_shows_late_is_not_begun_again(office: Office) -> N
     began = office.engine.clock.now()
     office.bureau.shows = lambda _: office.engine.clock.now() - began > timedelta(seconds=50)
     ran = office.run()
-    assert (ran.state, len(office.bureau.ledger), told(office, "find")) == ("COMPLETED", 1, 2)
+    assert (ran.state, len(office.bureau.ledger), count_calls(office, "find")) == ("COMPLETED", 1, 2)
 
 
 def test_what_the_provider_never_got_is_submitted_again_once_it_would_be_listed(office: Office) -> None:
     office.bureau.before["submit"] = [LOST]
     handle = office.start()
     office.engine.drain(moving=False)
-    assert told(office, "submit") == 1
+    assert count_calls(office, "submit") == 1
     ran = office.engine.run(handle)
-    assert (ran.state, len(office.bureau.ledger), told(office, "submit")) == ("COMPLETED", 1, 2)
+    assert (ran.state, len(office.bureau.ledger), count_calls(office, "submit")) == ("COMPLETED", 1, 2)
 
 
 def test_after_three_tries_that_never_arrived_the_job_has_failed_and_nothing_runs(office: Office) -> None:
     office.bureau.before["submit"] = [LOST] * 3
     ran = office.run()
     assert (ran.state, office.bureau.ledger, office.jobs(ran.handle.id)) == ("FAILED", [], ["FAILED"])
-    assert office.batch(ran.handle.id)["stopped_by"] is None
+    assert office.batch(ran.handle.id).stopped_by is None
 
 
 def test_where_the_same_token_is_the_same_job_it_is_just_submitted_again(open_office: Open) -> None:
     office = open_office(repeats_submit=True)
     office.bureau.after["submit"] = [LOST, None]
     ran = office.run()
-    assert (ran.state, len(office.bureau.ledger), told(office, "find")) == ("COMPLETED", 1, 0)
+    assert (ran.state, len(office.bureau.ledger), count_calls(office, "find")) == ("COMPLETED", 1, 0)
 
 
 def test_a_provider_that_cannot_tell_leaves_the_job_to_a_person(open_office: Open) -> None:
@@ -59,7 +59,7 @@ def test_a_provider_that_cannot_tell_leaves_the_job_to_a_person(open_office: Ope
     office.bureau.after["submit"] = [LOST]
     handle = office.start()
     office.engine.call(until_parked(office, handle.id))
-    assert (len(office.bureau.ledger), told(office, "submit")) == (1, 1)
+    assert (len(office.bureau.ledger), count_calls(office, "submit")) == (1, 1)
     (entry,) = office.engine.call(office.store.inbox.newest())
     assert entry["task_id"] == handle.id
     assert f"holdfast batch resolve {handle.id} 1" in entry["error"]["message"]
@@ -73,10 +73,10 @@ async def until_parked(office: Office, task: object) -> None:
     for _ in range(10):
         await office.engine._work(None, moving=False)
         (batch,) = await office.batches.read([task])  # type: ignore[list-item]
-        if batch["jobs"] and batch["jobs"][0]["status"] == "PARKED":
+        if batch.jobs and batch.jobs[0].status == "PARKED":
             return
         office.engine.clock.advance(seconds=30)
-    raise AssertionError(f"It is not parked: {batch['jobs']}")
+    raise AssertionError(f"It is not parked: {batch.jobs}")
 
 
 @pytest.mark.parametrize(("action", "begun", "state"), [("resubmit", 2, "COMPLETED"), ("give_up", 1, "FAILED")])
@@ -93,22 +93,22 @@ def test_a_person_says_what_becomes_of_a_job_in_doubt(open_office: Open, action:
 def test_only_what_waits_for_a_person_is_resolved(office: Office) -> None:
     handle = office.start()
     office.engine.drain(moving=False)
-    with pytest.raises(MoveRefused, match="nobody waits"):
+    with pytest.raises(MoveRefused, match="waits for no decision"):
         office.engine.call(office.batches.resolve(handle.id, 1, "give_up", by="ada"))
     with pytest.raises(RequestInvalid, match="no job 7"):
         office.engine.call(office.batches.resolve(handle.id, 7, "give_up", by="ada"))
 
 
-def test_told_to_slow_down_it_waits_and_was_certainly_not_begun(office: Office) -> None:
+def test_asked_to_slow_down_it_waits_and_was_certainly_not_begun(office: Office) -> None:
     office.bureau.before["submit"] = [RateLimited("Slow down.", retry_after=7)]
     handle = office.start()
     began = office.engine.clock.now()
     office.engine.drain(moving=False)
-    (job,) = office.batch(handle.id)["jobs"]
-    assert (job["status"], job["may_be_running"], office.batch(handle.id)["status"]) == ("PLANNED", False, "PENDING")
+    (job,) = office.batch(handle.id).jobs
+    assert (job.status, job.may_be_running, office.batch(handle.id).status) == ("PLANNED", False, "PENDING")
     assert office.engine.call(office.store.explain(handle.id)).until == began + timedelta(seconds=7)
     ran = office.engine.run(handle)
-    assert (ran.state, told(office, "submit"), told(office, "find")) == ("COMPLETED", 2, 0)
+    assert (ran.state, count_calls(office, "submit"), count_calls(office, "find")) == ("COMPLETED", 2, 0)
 
 
 @pytest.mark.parametrize("error", [SchemaInvalid("No such language."), Fatal("No money.")])
@@ -128,7 +128,7 @@ def test_a_batch_is_in_progress_from_the_first_job_that_was_taken(office: Office
     office.bureau.before["submit"] = [None, RateLimited("Slow down.", retry_after=3600)]
     handle = office.start([*TWO, "https://example.org/c.wav"])
     office.engine.drain(moving=False)
-    assert (office.batch(handle.id)["status"], office.jobs(handle.id)) == ("IN_PROGRESS", ["SUBMITTED", "PLANNED"])
+    assert (office.batch(handle.id).status, office.jobs(handle.id)) == ("IN_PROGRESS", ["SUBMITTED", "PLANNED"])
 
 
 class Nth:
@@ -153,7 +153,7 @@ def test_a_crash_at_any_line_begins_no_job_twice(
     here: list[Nth] = []
     watched = Watched(office.bureau, lambda where: here[-1](where))
     office.transcribe.provider = watched
-    watch_words(monkeypatch, lambda where: here[-1](where))
+    watch_reports(monkeypatch, lambda where: here[-1](where))
     met: set[str] = set()
     for n in range(1, 60):
         here.append(Nth(n))
@@ -172,8 +172,8 @@ def test_a_create_that_took_long_is_looked_for_as_long_after_it_as_a_listing_may
     clock = office.engine.clock
     office.bureau.before["submit"] = [lambda: clock.advance(seconds=100)]
     office.bureau.after["submit"] = [LOST]
-    shown_at = clock.now() + timedelta(seconds=100 + 50)
-    office.bureau.shows = lambda _: clock.now() > shown_at
+    listed_at = clock.now() + timedelta(seconds=100 + 50)
+    office.bureau.shows = lambda _: clock.now() > listed_at
     ran = office.run()
     assert (ran.state, len(office.bureau.ledger)) == ("COMPLETED", 1)
 

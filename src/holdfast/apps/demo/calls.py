@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.apps.providers.local.provider import Local
 from holdfast.apps.providers.local.words import samples
 from holdfast.execution.context import get_service
-from holdfast.lifecycles.batch.batches import Batches
+from holdfast.lifecycles.batch.store import Batches
 from holdfast.lifecycles.ingest.store import Library
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch

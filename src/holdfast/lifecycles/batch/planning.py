@@ -1,4 +1,4 @@
-"""What a batch is made of: its inputs, looked at one by one, and cut into jobs as the provider takes them.
+"""What a batch is made of: its inputs, checked one by one, and cut into jobs as the provider takes them.
 
 A recording is an input. Prompts come in files: one in a line, as JSON (a request, `{"messages": [...]}`, `{"prompt":
 "..."}` or a plain string) or as text. An input that can never be done is set aside with the reason, and no job has it.
@@ -6,8 +6,7 @@ A recording is an input. Prompts come in files: one in a line, as JSON (a reques
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,10 +14,9 @@ from uuid import UUID
 
 from holdfast.engine.task import Lease
 from holdfast.errors import Fatal, SchemaInvalid
-from holdfast.lifecycles.batch.batches import Batches, OpenBatch, Plan
-from holdfast.lifecycles.batch.calling import cleaned
-from holdfast.lifecycles.batch.files import Files
 from holdfast.lifecycles.batch.provider import Input, Provider
+from holdfast.lifecycles.batch.results import Files
+from holdfast.lifecycles.batch.store import Batches, InvalidInput, OpenBatch, PlannedJob, storable
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
@@ -30,118 +28,99 @@ prompts_most_bytes = 200 * 1024**2
 inputs_at_most = 100_000
 written_at_once = 16
 
-
-@dataclass(frozen=True)
-class Invalid:
-    """An input that no job takes."""
-
-    input: str
-    reason: str
+Found = tuple[list[Input], list[InvalidInput]]
 
 
-@dataclass
-class Planning:
-    """One look at all that a batch is to do."""
+async def plan_jobs(
+    batch: OpenBatch,
+    provider: Provider,
+    batches: Batches,
+    objects: Objects,
+    settings: Callable[[], Settings],
+    lease: Lease,
+) -> None:
+    """Plan the jobs of a batch; none, if nothing can be done. Raises SchemaInvalid."""
+    invalid: list[InvalidInput] = []
+    if batch.again_of:
+        parts = await failed_before(batches, objects, batch.again_of)
+    else:
+        sources = await batches.sources(batch.task_id)
+        named, invalid = await find_inputs(batch.task_type, sources, objects, settings)
+        inputs, unfit = await asyncio.to_thread(check_inputs, provider, batch.task_type, named)  # there may be many
+        invalid += unfit
+        models: list[str | None] = [*(batch.models or provider.models(batch.task_type))] or [None]
+        parts = dict.fromkeys(models, inputs)
+    number = sum(map(len, parts.values())) + len(invalid)
+    if number > inputs_at_most:
+        raise SchemaInvalid(
+            f"These are {number:,} inputs, and a batch takes {inputs_at_most:,}. Make several.", code="too-many"
+        )
+    files = Files(objects, batch.task_id)
+    jobs: list[PlannedJob] = []
+    written: list[tuple[str, list[Input]]] = []
+    for model, inputs in parts.items():
+        for part in cut(inputs, provider.inputs_per_job):
+            key = files.inputs_key(lease.token, len(jobs) + 1)
+            written.append((key, part))
+            first = part[0].uri or part[0].name
+            jobs.append(PlannedJob(provider.account, model, len(part), first, filename(first), key))
+    for start in range(0, len(written), written_at_once):
+        some = written[start : start + written_at_once]
+        await asyncio.gather(*(files.write_inputs(key, part) for key, part in some))
+    await batches.plan(lease, jobs, invalid, number)
 
-    provider: Provider
-    batches: Batches
-    objects: Objects
-    settings: Callable[[], Settings]
-    lease: Lease
 
-    async def __call__(self, batch: OpenBatch) -> None:
-        """Say what the jobs are; none, if nothing can be done. Raises SchemaInvalid."""
-        files = Files(self.objects, self.lease.task_id)
-        invalid: list[Invalid] = []
-        if batch.again_of:
-            parts = await self.failed_before(batch.again_of)
+async def failed_before(batches: Batches, objects: Objects, task: UUID) -> dict[str | None, list[Input]]:
+    """What failed in another batch, for each model. Raises Fatal if its files are gone."""
+    files = Files(objects, task)
+    parts: dict[str | None, list[Input]] = {}
+    for job in (await batches.ended_jobs(task)).jobs:
+        done = set()
+        if job.output_key:
+            done = {line["key"] async for line in files.read_lines(job.output_key) if line["status"] == "ok"}
+        left = [one for one in await files.inputs(job.inputs_key) if one.key not in done]
+        parts.setdefault(job.model, []).extend(left)
+    return parts
+
+
+async def find_inputs(
+    task_type: str, sources: Sequence[tuple[str, str]], objects: Objects, settings: Callable[[], Settings]
+) -> Found:
+    """The inputs in these sources (address, name), each once."""
+    found: list[Input] = []
+    invalid: list[InvalidInput] = []
+    names: dict[str, str] = {}
+    for uri, name in sources:
+        names.setdefault(uri, name)
+    for number, (uri, name) in enumerate(names.items()):
+        if (reason := unfit_address(uri)) is not None:
+            invalid.append(InvalidInput(uri, reason))
+        elif task_type == "completion":
+            try:
+                prompts, wrong = await fetch_prompts(uri, filename(name), number, objects, settings)
+            except (SchemaInvalid, Fatal) as error:
+                prompts, wrong = [], [InvalidInput(uri, error.message)]
+            found += prompts
+            invalid += wrong
         else:
-            inputs = await self.inputs(batch.task_type, invalid)
-            models: list[str | None] = [*(batch.models or self.provider.models(batch.task_type))] or [None]
-            parts = dict.fromkeys(models, inputs)
-        number = sum(map(len, parts.values())) + len(invalid)
-        if number > inputs_at_most:
-            raise SchemaInvalid(
-                f"These are {number:,} inputs, and a batch takes {inputs_at_most:,}. Make several.", code="too-many"
-            )
-        jobs: list[Plan] = []
-        written: list[tuple[str, list[Input]]] = []
-        for model, inputs in parts.items():
-            for part in cut(inputs, self.provider.inputs_per_job):
-                key = files.inputs_key(self.lease.token, len(jobs) + 1)
-                written.append((key, part))
-                first = part[0].uri or part[0].name
-                jobs.append(Plan(self.provider.account, model, len(part), first, filename(first), key))
-        for start in range(0, len(written), written_at_once):
-            some = written[start : start + written_at_once]
-            await asyncio.gather(*(files.write_inputs(key, part) for key, part in some))
-        await self.batches.plan(self.lease, jobs, [vars(one) for one in invalid], number)
-
-    async def failed_before(self, task: UUID) -> dict[str | None, list[Input]]:
-        """What failed in another batch, for each model. Raises Fatal if its files are gone."""
-        jobs, _, _ = await self.batches.ended(task)
-        files = Files(self.objects, task)
-        parts: dict[str | None, list[Input]] = {}
-        for job in jobs:
-            well = set()
-            if job.output_key:
-                well = {line["key"] async for line in files.read_lines(job.output_key) if line["status"] == "ok"}
-            left = [one for one in await files.inputs(job.inputs_key) if one.key not in well]
-            parts.setdefault(job.model, []).extend(left)
-        return parts
-
-    async def inputs(self, task_type: str, invalid: list[Invalid]) -> list[Input]:
-        """The inputs that can be tried, each once."""
-        sources = await self.batches.sources(self.lease.task_id)
-        named = [one async for one in self.named(task_type, sources, invalid)]
-
-        def look() -> list[Input]:
-            found = []
-            for one in named:
-                if (reason := self.provider.refuse(task_type, one)) is not None:
-                    invalid.append(Invalid(one.uri or one.name, reason))
-                else:
-                    found.append(one)
-            return found
-
-        return await asyncio.to_thread(look)  # there may be very many
-
-    async def named(
-        self, task_type: str, sources: Sequence[tuple[str, str]], invalid: list[Invalid]
-    ) -> AsyncIterator[Input]:
-        seen: set[str] = set()
-        for number, (uri, name) in enumerate(sources):
-            if uri in seen:
-                continue
-            seen.add(uri)
-            if (reason := unfit(uri)) is not None:
-                invalid.append(Invalid(uri, reason))
-            elif task_type == "completion":
-                try:
-                    found, wrong = await self.prompts(uri, name, number)
-                except (SchemaInvalid, Fatal) as error:
-                    invalid.append(Invalid(uri, error.message))
-                    continue
-                invalid += wrong
-                for one in found:
-                    yield one
-            else:
-                yield Input(f"{number}", uri=uri, name=filename(name) if name == uri else name)
-
-    async def prompts(self, uri: str, name: str, number: int) -> tuple[list[Input], list[Invalid]]:
-        """The requests in a file, and the lines that are none. Raises Failure."""
-        with scratch() as folder:
-            guard = Guard(self.settings().fetch_networks)
-            await fetch(uri, folder / "prompts", objects=self.objects, guard=guard, most_bytes=prompts_most_bytes)
-            return await asyncio.to_thread(read_prompts, folder / "prompts", filename(name), number)
+            found.append(Input(f"{number}", uri=uri, name=filename(name) if name == uri else name))
+    return found, invalid
 
 
-def unfit(uri: str) -> str | None:
-    """Why an address can be none; None if it can be tried."""
+def check_inputs(provider: Provider, task_type: str, inputs: Sequence[Input]) -> Found:
+    """Those that the provider can try, and those that it refuses."""
+    reasons = [provider.refuse(task_type, one) for one in inputs]
+    pairs = list(zip(inputs, reasons, strict=True))
+    refused = [InvalidInput(one.uri or one.name, reason) for one, reason in pairs if reason is not None]
+    return [one for one, reason in pairs if reason is None], refused
+
+
+def unfit_address(uri: str) -> str | None:
+    """Why an address cannot be an input's; None if it can be tried."""
     try:
         parts = urlsplit(uri)
     except ValueError:
-        return "It is no address."
+        return "It is not an address."
     if parts.scheme.lower() not in SCHEMES:
         return f"Only these are known: {', '.join(f'{scheme}:' for scheme in SCHEMES)}."
     if parts.scheme in ("http", "https") and not parts.hostname:
@@ -151,10 +130,18 @@ def unfit(uri: str) -> str | None:
     return None
 
 
-def read_prompts(path: Path, name: str, number: int) -> tuple[list[Input], list[Invalid]]:
-    """One request in each line that is not empty, and the lines that are none. Raises SchemaInvalid."""
+async def fetch_prompts(uri: str, name: str, number: int, objects: Objects, settings: Callable[[], Settings]) -> Found:
+    """The requests in a file, and the lines that are not requests. Raises Failure."""
+    with scratch() as folder:
+        guard = Guard(settings().fetch_networks)
+        await fetch(uri, folder / "prompts", objects=objects, guard=guard, most_bytes=prompts_most_bytes)
+        return await asyncio.to_thread(read_prompts, folder / "prompts", name, number)
+
+
+def read_prompts(path: Path, name: str, number: int) -> Found:
+    """One request in each line that is not empty, and the lines that are not requests. Raises SchemaInvalid."""
     found: list[Input] = []
-    wrong: list[Invalid] = []
+    wrong: list[InvalidInput] = []
     with path.open(errors="strict") as file:
         try:
             for place, line in enumerate(file, 1):
@@ -166,21 +153,21 @@ def read_prompts(path: Path, name: str, number: int) -> tuple[list[Input], list[
                 try:
                     found.append(Input(f"{number}-{place}", body=request(line), name=called))
                 except ValueError as error:
-                    wrong.append(Invalid(called, str(error)))
+                    wrong.append(InvalidInput(called, str(error)))
         except UnicodeDecodeError as error:
-            raise SchemaInvalid(f"{name} is no text in UTF-8.", code="prompts") from error
+            raise SchemaInvalid(f"{name} is not text in UTF-8.", code="prompts") from error
     if not found and not wrong:
         raise SchemaInvalid(f"{name} has no prompts.", code="prompts")
     return found, wrong
 
 
 def request(line: str) -> dict[str, Any]:
-    """What a line asks, as a chat API takes it. A line that is no JSON is the prompt itself. Raises ValueError."""
+    """What a line asks, as a chat API takes it. A line that is not JSON is the prompt itself. Raises ValueError."""
     text = line.strip()
     try:
-        value = cleaned(json.loads(text)) if text[0] in '{["' else cleaned(text)
+        value = storable(json.loads(text)) if text[0] in '{["' else storable(text)
     except ValueError as error:
-        raise ValueError(f"It begins like JSON and is none: {error}.") from None
+        raise ValueError(f"It begins like JSON and is not: {error}.") from None
     if isinstance(value, str):
         return {"messages": [{"role": "user", "content": value}]}
     if isinstance(value, dict) and isinstance(value.get("body"), dict):
@@ -190,7 +177,7 @@ def request(line: str) -> dict[str, Any]:
         return {"messages": [{"role": "user", "content": value["prompt"]}], **rest}
     if isinstance(value, dict) and isinstance(value.get("messages"), list) and value["messages"]:
         return {key: one for key, one in value.items() if key != "model"}
-    raise ValueError('It is no request. Write a text, {"prompt": "..."} or {"messages": [...]}.')
+    raise ValueError('It is not a request. Write a text, {"prompt": "..."} or {"messages": [...]}.')
 
 
 def filename(uri: str) -> str:

@@ -13,14 +13,14 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
-from holdfast.errors import MoveRefused, RequestInvalid, TaskExpired
+from holdfast.errors import MoveRefused, RequestInvalid
 from holdfast.http.access import GuardedLong, needs, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
-from holdfast.lifecycles.batch.batches import Batches
 from holdfast.lifecycles.batch.declaration import BATCH
+from holdfast.lifecycles.batch.store import Batches, BatchRecord, Job, ProviderOffer
 from holdfast.objects import Objects
 
 urls_at_most = 10_000
@@ -58,68 +58,10 @@ class NewBatch(Body):
     models: Annotated[list[Name], Field(max_length=20)] = Field(default=[])
 
 
-class Job(BaseModel):
-    """A provider's job, as we know it. `may_be_running`: for all we know the provider may be at work on it."""
+class Batch(BatchRecord):
+    """A batch, with its jobs as parts that are watched like those of any other work."""
 
-    number: int
-    model: str | None
-    account: str
-    status: str
-    provider_status: str | None
-    external_job_id: str | None
-    token: str
-    inputs: int
-    done: int
-    ok: int
-    may_be_running: bool
-    tries: int
-    transient_failures: int
-    due_at: datetime | None
-    submitted_at: datetime | None
-    polled_at: datetime | None
-    finished_at: datetime | None
-    error: str | None
-    category: str | None
-    cost_cents: float
-    source: str
-
-
-class Manifest(BaseModel):
-    """How many inputs there are, and how they ended; the file of each is at `uri`."""
-
-    uri: str | None
-    inputs: int | None
-    ok: int
-    failed: int
-    invalid: int
-
-
-class Batch(BaseModel):
-    """A batch. `provider_state` is what its provider's clients know; `jobs` tells more, and the same for all."""
-
-    task_id: UUID
-    status: str
-    task_type: str
-    provider: str
-    models: list[str]
-    owner: str
-    provider_state: dict[str, Any] | None
-    job_counts: dict[str, int]
-    """How many jobs are in which status; a list of batches tells this instead of the jobs."""
-    jobs: list[Job]
     parts: list[Part]
-    next_poll_at: datetime | None
-    result_uri: str | None
-    manifest: Manifest
-    cost_cents: float
-    error: str | None
-    cancel_requested: bool
-    retry_of: UUID | None
-    stopped_by: UUID | None
-    """The task that stops what this batch has left running, if it left anything."""
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
     poll_after_ms: int | None
 
 
@@ -176,30 +118,6 @@ class Downloads(BaseModel):
     downloads: list[Link]
 
 
-class ProviderOffer(BaseModel):
-    """A kind of task at a provider. `missing`: what must be set up first. `ready`: a worker is there."""
-
-    task_type: str
-    provider: str
-    configured: bool
-    ready: bool
-    healthy: bool | None
-    """Whether it answers, as its open jobs tell; null if nobody has asked it of late."""
-    missing: str | None
-    error: str | None
-    account: str
-    models: list[str]
-    inputs_per_job: int
-    poll_seconds: float
-    limit_seconds: float
-    requests_per_minute: int | None
-    open_jobs: int
-    failing: int
-    waiting: int
-    parked: int
-    answered_at: datetime | None
-
-
 class ProviderOffers(BaseModel):
     items: list[ProviderOffer]
 
@@ -214,7 +132,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     @router.get("/providers")
     async def providers(caller: User) -> ProviderOffers:
         """Who does what here: what is set up, whether a worker is there for it, and how its open jobs fare."""
-        return ProviderOffers(items=[offer_of(one) for one in await batches.providers()])
+        return ProviderOffers(items=await batches.providers())
 
     return router
 
@@ -267,7 +185,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         await batches.batch(task_id, owned_by(caller), whole=False)
         effect: Any = await store.cancel(task_id, asked.reason if asked else None, by=caller.name)
         now = await batches.batch(task_id, whole=False)
-        return Effect(task_id=task_id, effect=effect, status=now["status"])
+        return Effect(task_id=task_id, effect=effect, status=now.status)
 
     @router.post("/tasks/{task_id}/retry-failed", status_code=202)
     async def retry_failed(
@@ -275,22 +193,19 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
     ) -> Again:
         """Do what failed again, and only that, as a new batch that is linked to this one."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
-        _, manifest, kept_until, now = await batches.files(task_id)
-        if found["finished_at"] is None or manifest is None:
+        files = await batches.files(task_id)
+        if found.finished_at is None or files.manifest_key is None:
             raise MoveRefused(
-                f"Batch {task_id} is {found['status']}: nothing is known of each of its inputs.",
+                f"Batch {task_id} is {found.status}: nothing is known of each of its inputs.",
                 fix=f"Do all of it again: holdfast retry {task_id}"
-                if found["finished_at"]
+                if found.finished_at
                 else f"Wait until it is over: holdfast batch watch {task_id}",
             )
-        if kept_until and kept_until <= now:
-            raise TaskExpired(
-                f"The files of batch {task_id} were kept until {kept_until.isoformat()}.", fix="Make a new one."
-            )
-        if not found["failed"]:
+        files.check_kept(task_id)
+        if not found.manifest.failed:
             raise MoveRefused(f"Nothing failed in batch {task_id}.", fix="There is nothing to do again.")
         task, created = await batches.make(
-            found["task_type"], found["provider"], models=found["models"], owner=found["owner"], key=idempotency_key,
+            found.task_type, found.provider, models=found.models, owner=found.owner, key=idempotency_key,
             again_of=task_id,
         )  # fmt: skip
         if not created:
@@ -312,49 +227,30 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
     async def downloads(task_id: UUID, request: Request, caller: User) -> Downloads:
         """Links to the results and to the manifest, good for an hour."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
-        result, manifest, kept_until, now = await batches.files(task_id)
-        if kept_until and kept_until <= now:
-            raise TaskExpired(
-                f"The files of batch {task_id} were kept until {kept_until.isoformat()}.", fix="Make a new one."
-            )
+        files = await batches.files(task_id)
+        files.check_kept(task_id)
         links = []
-        for name, key in (("result.json", result), ("manifest.json", manifest)):
+        for name, key in (("result.json", files.result_key), ("manifest.json", files.manifest_key)):
             if key:
                 link = await objects.sign_download(
-                    key, filename=name, content_type="application/json", now=now, lasting=download_lasting,
+                    key, filename=name, content_type="application/json", now=files.now, lasting=download_lasting,
                     server=str(request.base_url).rstrip("/"),
                 )  # fmt: skip
                 links.append(Link(name=name, **vars(link)))
-        return Downloads(task_id=task_id, status=found["status"], downloads=links)
+        return Downloads(task_id=task_id, status=found.status, downloads=links)
 
 
-def rendered(batch: dict[str, Any]) -> Batch:
-    manifest = Manifest(
-        uri=batch["manifest_uri"], inputs=batch["inputs"], ok=batch["ok"], failed=batch["failed"],
-        invalid=batch["invalid"],
-    )  # fmt: skip
-    known = {name: value for name, value in batch.items() if name in Batch.model_fields}
-    parts = [part_of(one) for one in batch["jobs"]]
-    return Batch(**known, parts=parts, manifest=manifest, poll_after_ms=poll_after_ms.get(batch["status"]))
+def rendered(batch: BatchRecord) -> Batch:
+    parts = [part_of(one) for one in batch.jobs]
+    return Batch(**vars(batch), parts=parts, poll_after_ms=poll_after_ms.get(batch.status))
 
 
-def part_of(job: dict[str, Any]) -> Part:
+def part_of(job: Job) -> Part:
     """A job as a part of its batch: what its provider says of it, or what it waits for."""
-    status, note = JOBS[job["status"]]
-    if job["status"] == "SUBMITTED":
-        note = job["provider_status"] or note
-    elif job["finished_at"] and job["ok"] != job["inputs"]:
-        note = f"{job['ok']:,} of {job['inputs']:,} ok"
-    name = f"job {job['number']}" + (f" {job['model']}" if job["model"] else "")
-    return Part(name=name, status=status, done=job["done"], total=job["inputs"], note=note or None, error=job["error"])
-
-
-def offer_of(one: dict[str, Any]) -> ProviderOffer:
-    healthy = None
-    if one["failing"] or one["parked"]:
-        healthy = False
-    elif one["answered_at"]:
-        healthy = True
-    return ProviderOffer(
-        **{**one, "missing": one.get("missing"), "configured": one.get("missing") is None, "healthy": healthy}
-    )
+    status, note = JOBS[job.status]
+    if job.status == "SUBMITTED":
+        note = job.provider_status or note
+    elif job.finished_at and job.ok != job.inputs:
+        note = f"{job.ok:,} of {job.inputs:,} ok"
+    name = f"job {job.number}" + (f" {job.model}" if job.model else "")
+    return Part(name=name, status=status, done=job.done, total=job.inputs, note=note or None, error=job.error)

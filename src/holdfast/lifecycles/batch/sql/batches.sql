@@ -1,7 +1,7 @@
 -- batches.sql: what applications offer, what users ask of batches, and what a person decides about a job.
 
--- A kind of task at a provider, as workers say at each start. The budget of its account is made, unless it is there: what an
--- operator has set stays.
+-- A kind of task at a provider, as workers offer it at each start. The budget of its account is made, unless it is there: what
+-- an operator has set stays.
 create or replace function holdfast.offer_batches(p_type text, p_provider text, p_name text, p_queue text, p_offer jsonb)
 returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
@@ -30,7 +30,7 @@ language sql immutable
 as $$ select left(format('%s %s', p_provider, p_account), 200) $$;
 
 -- What there is, where it is set up, whether a worker is there, and how its open jobs fare: `failing` are those whose last
--- call failed, `waiting` those that were told to come back later.
+-- call failed, `waiting` those that are to come back later.
 create or replace function holdfast.batch_providers() returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off set timezone = 'UTC'
@@ -38,6 +38,8 @@ as $$
   select jsonb_build_object('task_type', p.task_type, 'provider', p.provider, 'name', p.name) || (p.offer - 'name')
     || jsonb_build_object(
       'ready', exists (select from holdfast.worker w where p.name = any (w.names) and w.seen_at > holdfast.now() - interval '30 seconds'),
+      'configured', p.offer ->> 'missing' is null,
+      'healthy', case when j.failing + j.parked > 0 then false when p.answered_at is not null then true end,
       'open_jobs', j.open, 'failing', j.failing, 'waiting', j.waiting, 'parked', j.parked, 'answered_at', p.answered_at, 'error', j.error)
   from holdfast.batch_provider p
   cross join lateral (
@@ -50,7 +52,7 @@ as $$
   order by p.task_type, p.provider
 $$;
 
--- A batch. Raises TK010 for a kind of task or a provider that nobody offers or that is not set up, for datasets that are not
+-- A batch. Raises TK010 for a kind of task or a provider that no worker offers or that is not set up, for datasets that are not
 -- there, and if there is nothing to do. With `again_of`, what failed in that batch is all there is to do.
 create or replace function holdfast.make_batch(
   p_type text, p_provider text, p_urls jsonb, p_datasets uuid[], p_models text[], p_owner text,
@@ -60,15 +62,15 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set time
 as $$
 declare
   v_offer holdfast.batch_provider;
-  v_urls jsonb := holdfast.strings(p_urls, 'urls');
+  v_urls jsonb := holdfast.check_strings(p_urls, 'urls');
   v_few bool := octet_length(v_urls::text) < 16000;
   v_payload jsonb;
 begin
   select * into v_offer from holdfast.batch_provider p where p.task_type = p_type and upper(p.provider) = upper(p_provider);
   if not found then
-    perform holdfast.refuse('TK010', format('Nobody offers %s with %s.', p_type, p_provider), format('There are: %s.', coalesce(
+    perform holdfast.refuse('TK010', format('No worker offers %s with %s.', p_type, p_provider), format('There are: %s.', coalesce(
       (select string_agg(format('%s with %s', p.task_type, p.provider), ', ' order by p.task_type, p.provider)
-       from holdfast.batch_provider p), 'none; start a worker whose application says hf.providers()')));
+       from holdfast.batch_provider p), 'none; start a worker whose application calls hf.providers()')));
   elsif v_offer.offer ->> 'missing' is not null then
     perform holdfast.refuse('TK010', format('%s is not set up for %s: %s', v_offer.provider, p_type, v_offer.offer ->> 'missing'),
       'Set it up where the workers run, and start them again. holdfast batch providers lists what is there.');
@@ -93,7 +95,7 @@ begin
   end if;
 end $$;
 
--- One job, as clients know it; of a batch with very many, without the results, which are in its file.
+-- One job, as clients of its provider know it; of a batch with very many, without the results, which are in its file.
 create or replace function holdfast.job_state(p_type text, p_provider text, p_job holdfast.batch_job, p_whole bool) returns jsonb
 language sql stable
 as $$
@@ -110,7 +112,7 @@ as $$
        else (p_job).status end)
 $$;
 
--- All there is to tell of batches; if not whole, how many of their jobs are where instead of each. One that is not there, or
+-- Batches as users read them; if not whole, how many of their jobs are where instead of each. One that is not there, or
 -- not this owner's, is left out.
 create or replace function holdfast.read_batches(p_tasks uuid[], p_owner text default null, p_whole bool default true)
 returns setof jsonb
@@ -120,16 +122,17 @@ as $$
   select jsonb_build_object(
       'task_id', t.id, 'task_type', b.task_type, 'provider', b.provider, 'status', t.state, 'owner', t.owner,
       'models', b.models, 'created_at', t.created_at, 'started_at', t.started_at, 'finished_at', t.finished_at,
-      'error', case when t.finished_at is not null then t.said end, 'cancel_requested', t.cancel_requested,
-      'retry_of', i.retry_of, 'inputs', b.inputs, 'ok', coalesce(j.ok, 0), 'invalid', jsonb_array_length(b.invalid),
-      'failed', coalesce(j.failed, 0), 'next_poll_at', case when t.finished_at is null then t.due_at end,
-      'result_uri', 'object:' || b.result_key, 'manifest_uri', 'object:' || b.manifest_key,
+      'error', case when t.finished_at is not null then t.message end, 'cancel_requested', t.cancel_requested,
+      'retry_of', i.retry_of, 'next_poll_at', case when t.finished_at is null then t.due_at end,
+      'result_uri', 'object:' || b.result_key, 'manifest', jsonb_build_object(
+        'uri', 'object:' || b.manifest_key, 'inputs', b.inputs, 'ok', coalesce(j.ok, 0), 'failed', coalesce(j.failed, 0),
+        'invalid', jsonb_array_length(b.invalid)),
       'cost_cents', coalesce(u.cost, 0) / 10000, 'stopped_by', (select s.task_id from holdfast.batch_stop s where s.batch_id = t.id),
       'job_counts', coalesce(c.counts, '{}'), 'jobs', coalesce(w.jobs, '[]'), 'provider_state', w.provider_state)
   from unnest(p_tasks) with ordinality k(id, place)
   cross join lateral (
     select t.id, t.state, t.owner, t.created_at, t.started_at, null::timestamptz as finished_at, t.cancel_requested, t.due_at,
-           null as said from holdfast.task t where t.id = k.id
+           null as message from holdfast.task t where t.id = k.id
     union all
     select t.id, t.state, t.owner, t.created_at, t.started_at, t.finished_at, t.cancel_requested, null,
            coalesce(t.note ->> 'message', t.note ->> 'reason') from holdfast.task_done t where t.id = k.id) t
@@ -165,7 +168,7 @@ as $$
   from holdfast.batch b where b.task_id = p_task
 $$;
 
--- What a person says of a job that waits for one: go_on (try again what it was at), adopt (it is this one, at the provider),
+-- What a person decides about a job that waits for one: go_on (try again what it was at), adopt (it is this one, at the provider),
 -- resubmit (it was never begun) or give_up. The batch goes on at once.
 create or replace function holdfast.resolve_job(
   p_task uuid, p_job int, p_action text, p_external_id text default null, p_by text default null, p_note text default null)
@@ -182,10 +185,10 @@ begin
   if v_job.task_id is null then
     perform holdfast.refuse('TK010', format('Batch %s has no job %s.', p_task, p_job), 'holdfast batch show lists them.');
   elsif v_task.id is null or v_job.status <> 'PARKED' then
-    perform holdfast.refuse('TK002', format('Job %s is %s%s: nobody waits for a word about it.', p_job, v_job.status,
+    perform holdfast.refuse('TK002', format('Job %s is %s%s: it waits for no decision.', p_job, v_job.status,
       case when v_task.id is null then ', and the batch is over' else '' end), 'Only jobs that are PARKED are resolved.');
   elsif (p_action = 'adopt') <> (p_external_id is not null) then
-    perform holdfast.refuse('TK010', 'Who adopts a job says which one of the provider''s it is.', 'Give its external id, and no id otherwise.');
+    perform holdfast.refuse('TK010', 'To adopt a job takes the id that the provider knows it by.', 'Give its external id, and no id otherwise.');
   elsif p_action = 'adopt' and exists (
     select from holdfast.batch_job j join holdfast.batch b on b.task_id = j.task_id
     where j.external_id = p_external_id and j.account = v_job.account
@@ -197,7 +200,7 @@ begin
   v_to := case p_action when 'adopt' then 'SUBMITTED' when 'resubmit' then 'PLANNED' when 'give_up' then 'FAILED'
     when 'go_on' then case when v_job.ended_at is not null then 'ENDED' when v_job.external_id is not null then 'SUBMITTED' else 'INTENDED' end end;
   if v_to is null then
-    perform holdfast.refuse('TK010', format('%s is nothing to say of a job.', quote_nullable(p_action)), 'Say go_on, adopt, resubmit or give_up.');
+    perform holdfast.refuse('TK010', format('%s is not an action.', quote_nullable(p_action)), 'Choose go_on, adopt, resubmit or give_up.');
   end if;
   update holdfast.batch_job j set status = v_to, external_id = coalesce(j.external_id, p_external_id), due_at = holdfast.now(),
     transient_failures = 0, running = case v_to when 'PLANNED' then false when 'ENDED' then false when 'FAILED' then j.running else true end,

@@ -1,4 +1,4 @@
--- effects.sql: what a move of a batch, or of who stops one, writes beside the task, in the same transaction.
+-- effects.sql: what a transition of a batch, or of the task that stops one, writes beside the task, in the same transaction.
 -- Locks the jobs of the batch, whose task is locked already. What it raises undoes the move.
 
 create or replace function holdfast.batch_effects(p_moved holdfast.moved[]) returns void
@@ -10,16 +10,16 @@ begin
   foreach m in array p_moved loop
     case
       when m.from_state = '' then
-        perform holdfast.open_batch(m.task_id, m.name, m.owner);
+        perform holdfast.record_batch(m.task_id, m.name, m.owner);
       when m.verb = 'retried' and m.lifecycle = 'batch_stop' then
         update holdfast.batch_stop s set task_id = m.task_id
         from holdfast.input i where i.id = m.task_id and s.task_id = i.retry_of;
       when m.lifecycle = 'batch_stop' and m.verb = 'cancel' then
-        perform holdfast.tell_unstopped(m.task_id);
+        perform holdfast.report_left_running(m.task_id);
       when m.lifecycle = 'batch_stop' then
         null;
       when m.verb = 'retried' then
-        perform holdfast.reopen_batch(m.task_id);
+        perform holdfast.copy_inputs(m.task_id);
       when m.verb in ('done', 'partial') then
         perform holdfast.check_batch_verdict(m.task_id, m.to_state);
       when m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state then
@@ -33,34 +33,34 @@ begin
   end loop;
 end $$;
 
--- A batch is born: what it is made of is read from its payload, whoever made it and in whatever way. A payload that says
--- nothing of it makes a task that its worker will refuse.
-create or replace function holdfast.open_batch(p_task uuid, p_name text, p_owner text) returns void
+-- A new batch: what it is made of is read from its payload, however it was submitted. A payload that names nothing makes a task
+-- that its worker refuses.
+create or replace function holdfast.record_batch(p_task uuid, p_name text, p_owner text) returns void
 language plpgsql
 as $$
 declare
-  v_asked jsonb := (select i.payload from holdfast.input i where i.id = p_task);
+  v_payload jsonb := (select i.payload from holdfast.input i where i.id = p_task);
   v_offer holdfast.batch_provider;
 begin
   select * into v_offer from holdfast.batch_provider p where p.name = p_name limit 1;
-  if not found or jsonb_typeof(v_asked) is distinct from 'object' then
+  if not found or jsonb_typeof(v_payload) is distinct from 'object' then
     return;
   end if;
-  if v_asked ->> 'again_of' is not null and not exists (
+  if v_payload ->> 'again_of' is not null and not exists (
     select from holdfast.batch b join holdfast.task_done d on d.id = b.task_id
-    where b.task_id::text = lower(v_asked ->> 'again_of') and d.owner = p_owner) then
-    perform holdfast.refuse('TK010', format('There is no batch %s that is over.', quote_nullable(left(v_asked ->> 'again_of', 100))),
+    where b.task_id::text = lower(v_payload ->> 'again_of') and d.owner = p_owner) then
+    perform holdfast.refuse('TK010', format('There is no batch %s that is over.', quote_nullable(left(v_payload ->> 'again_of', 100))),
                             'GET /batch/tasks lists them.');
   end if;
-  perform holdfast.check_addresses(array(select jsonb_array_elements_text(holdfast.strings(v_asked -> 'urls', 'urls'))), p_owner);
+  perform holdfast.check_addresses(array(select jsonb_array_elements_text(holdfast.check_strings(v_payload -> 'urls', 'urls'))), p_owner);
   insert into holdfast.batch (task_id, task_type, provider, datasets, urls, models, again_of)
   values (p_task, v_offer.task_type, v_offer.provider,
-          holdfast.pinned_datasets(coalesce(v_asked -> 'dataset_ids', '[]'), p_owner),
-          holdfast.strings(v_asked -> 'urls', 'urls'), holdfast.strings(v_asked -> 'models', 'models'),
-          (v_asked ->> 'again_of')::uuid);
+          holdfast.pin_datasets(coalesce(v_payload -> 'dataset_ids', '[]'), p_owner),
+          holdfast.check_strings(v_payload -> 'urls', 'urls'), holdfast.check_strings(v_payload -> 'models', 'models'),
+          (v_payload ->> 'again_of')::uuid);
 end $$;
 
-create or replace function holdfast.strings(p_given jsonb, p_field text) returns jsonb
+create or replace function holdfast.check_strings(p_given jsonb, p_field text) returns jsonb
 language plpgsql immutable
 as $$
 begin
@@ -73,7 +73,7 @@ end $$;
 
 -- Datasets as they are now: a batch goes by the version that it was made with. Raises TK010 for one that is not there, or
 -- another's.
-create or replace function holdfast.pinned_datasets(p_ids jsonb, p_owner text) returns jsonb
+create or replace function holdfast.pin_datasets(p_ids jsonb, p_owner text) returns jsonb
 language plpgsql stable
 as $$
 declare
@@ -83,7 +83,7 @@ begin
   select string_agg(i.id, ', ') filter (where d.id is null),
          coalesce(jsonb_agg(jsonb_build_object('id', d.id, 'version', d.version) order by i.place), '[]')
     into v_missing, v_found
-  from jsonb_array_elements_text(holdfast.strings(p_ids, 'dataset_ids')) with ordinality i(id, place)
+  from jsonb_array_elements_text(holdfast.check_strings(p_ids, 'dataset_ids')) with ordinality i(id, place)
   left join holdfast.dataset d on d.id::text = lower(i.id) and d.owner = p_owner and d.version > 0;
   if v_missing is not null then
     perform holdfast.refuse('TK010', format('There is no dataset %s.', v_missing), 'POST /datasets makes one, GET /datasets lists them.');
@@ -95,7 +95,7 @@ begin
 end $$;
 
 -- A retry of the whole takes all inputs again, also those that were too many for a payload.
-create or replace function holdfast.reopen_batch(p_task uuid) returns void
+create or replace function holdfast.copy_inputs(p_task uuid) returns void
 language sql
 as $$
   update holdfast.batch b set urls = o.urls, datasets = o.datasets, again_of = o.again_of
@@ -104,8 +104,8 @@ as $$
     and i.payload = (select q.payload from holdfast.input q where q.id = i.retry_of)  -- not if it was edited
 $$;
 
--- Who was to stop what a batch has left running was told not to: a person is to know of it.
-create or replace function holdfast.tell_unstopped(p_stop uuid) returns void
+-- The task that was to stop what a batch has left running was cancelled: a person is to know of it.
+create or replace function holdfast.report_left_running(p_stop uuid) returns void
 language sql
 as $$
   insert into holdfast.inbox (task_id, lifecycle, name, owner, state, category, signature, error)
@@ -140,23 +140,23 @@ as $$
   from holdfast.batch_job j where j.task_id = p_task
 $$;
 
--- Nobody completes a batch but as its jobs say, and not before what they gave is put together.
+-- A batch is completed only as its jobs have ended, and not before their results are merged.
 create or replace function holdfast.check_batch_verdict(p_task uuid, p_state text) returns void
 language plpgsql
 as $$
 declare
-  v_says text := holdfast.batch_verdict(p_task);
+  v_verdict text := holdfast.batch_verdict(p_task);
 begin
-  if v_says is distinct from p_state then
+  if v_verdict is distinct from p_state then
     perform holdfast.refuse('TK002', format('The jobs of this batch do not make it %s: %s.', p_state,
-      coalesce('they make it ' || v_says, 'some have not ended')), 'GET /batch/tasks/{id} tells how each of them stands.');
+      coalesce('they make it ' || v_verdict, 'some have not ended')), 'GET /batch/tasks/{id} has each of them.');
   elsif (select b.result_key from holdfast.batch b where b.task_id = p_task) is null then
-    perform holdfast.refuse('TK002', 'What the jobs of this batch gave is not put together yet.', 'Merge it first.');
+    perform holdfast.refuse('TK002', 'The results of this batch are not merged yet.', 'Merge them first.');
   end if;
 end $$;
 
--- The batch has ended. What was never sent, is not sent any more; what a provider may be at work on, is stopped by a task
--- of its own, which is born here and nowhere else. Files are kept for thirty days.
+-- The batch has ended. What was never sent is not sent any more; what a provider may be at work on is stopped by a task of its
+-- own, which is made here and nowhere else. Files are kept for thirty days.
 create or replace function holdfast.close_batch(p_task uuid, p_state text) returns void
 language plpgsql
 as $$
@@ -170,10 +170,8 @@ begin
   end if;
   perform from holdfast.batch_job j where j.task_id = p_task and j.finished_at is null order by j.number for update;
   update holdfast.batch_job j set status = 'CANCELLED', finished_at = holdfast.now(),
-    error = coalesce(j.error, format('The batch was %s before it was sent.', p_state))
-  where j.task_id = p_task and j.status = 'PLANNED';
-  update holdfast.batch_job j set status = 'CANCELLED', finished_at = holdfast.now(),
-    error = coalesce(j.error, format('The batch was %s before its results were fetched.', p_state))
+    error = coalesce(j.error, format('The batch was %s before %s.', p_state,
+      case j.status when 'PLANNED' then 'it was sent' else 'its results were fetched' end))
   where j.task_id = p_task and j.finished_at is null and not j.running;
   if exists (select from holdfast.batch_job j where j.task_id = p_task and j.running)
      and not exists (select from holdfast.batch_stop s where s.batch_id = p_task) then

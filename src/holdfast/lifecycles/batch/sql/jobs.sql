@@ -1,21 +1,54 @@
--- jobs.sql: what a worker asks and tells while it holds a batch, or the task that stops one.
--- Whoever writes shows the lease of the task that it holds; the row of that task is locked first, then the jobs in their order.
+-- jobs.sql: the jobs of a batch, what their handlers ask and report while they hold the batch or the task that stops it, and
+-- what no row of a job does, however it is written. Each report proves the lease of its holder, whose row is locked first; then
+-- the jobs, in their order.
 
--- Batches as a worker needs to know them, each with the jobs that have not ended.
-create or replace function holdfast.open_batches(p_tasks uuid[])
-returns table (task_id uuid, batch jsonb, jobs jsonb, now timestamptz)
+-- A job that has ended stays as it is, none moves but in these ways, and a provider's name for it stays. Called by a trigger of
+-- migration 0001, as is keep_jobs.
+create or replace function holdfast.refuse_job_move() returns trigger
+language plpgsql
+as $$
+begin
+  if old.status <> new.status and not (old.status || ' ' || new.status) = any (array[
+    'PLANNED INTENDED', 'PLANNED FAILED', 'PLANNED CANCELLED',
+    'INTENDED PLANNED', 'INTENDED SUBMITTED', 'INTENDED PARKED', 'INTENDED FAILED', 'INTENDED CANCELLED',
+    'PARKED INTENDED', 'PARKED PLANNED', 'PARKED SUBMITTED', 'PARKED ENDED', 'PARKED FAILED', 'PARKED CANCELLED',
+    'SUBMITTED ENDED', 'SUBMITTED PARKED', 'SUBMITTED FAILED', 'SUBMITTED CANCELLED',
+    'ENDED COMPLETED', 'ENDED PARTIAL_COMPLETE', 'ENDED FAILED', 'ENDED CANCELLED', 'ENDED PARKED'])
+    or (old.external_id is not null and new.external_id is distinct from old.external_id)
+    or old.token <> new.token then
+    raise exception 'Job % of batch % is %, and does not become % like that.', old.number, old.task_id, old.status, new.status
+      using errcode = 'TK002', hint = 'Jobs are moved by the functions of the schema holdfast.';
+  end if;
+  return new;
+end $$;
+
+-- A batch in progress has jobs, at the latest when the transaction ends.
+create or replace function holdfast.keep_jobs() returns trigger
+language plpgsql
+as $$
+begin
+  if exists (select from holdfast.task t where t.id = old.task_id and t.state = 'IN_PROGRESS')
+     and not exists (select from holdfast.batch_job j where j.task_id = old.task_id) then
+    raise exception 'Batch % is in progress and would be left without a job.', old.task_id
+      using errcode = 'TK002', hint = 'Cancel the batch first.';
+  end if;
+  return null;
+end $$;
+
+-- The batch of this task, which is itself or what it stops, with the jobs that have not ended or may be running; null if there is
+-- none.
+create or replace function holdfast.load_batch(p_holder uuid) returns jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
-  select b.task_id, jsonb_build_object(
-      'task_type', b.task_type, 'models', b.models, 'again_of', b.again_of, 'planned', b.planned_at is not null,
-      'over_at', (select d.finished_at from holdfast.task_done d where d.id = b.task_id)),
-    coalesce(j.jobs, '[]'), holdfast.now()
+  select jsonb_build_object(
+      'task_id', b.task_id, 'task_type', b.task_type, 'models', b.models, 'again_of', b.again_of,
+      'planned', b.planned_at is not null, 'over_at', (select d.finished_at from holdfast.task_done d where d.id = b.task_id),
+      'now', holdfast.now(), 'jobs', coalesce((
+        select jsonb_agg(to_jsonb(j) - 'result' order by j.number) from holdfast.batch_job j
+        where j.task_id = b.task_id and (j.finished_at is null or j.running)), '[]'))
   from holdfast.batch b
-  left join lateral (
-    select jsonb_agg(to_jsonb(j) - 'result' order by j.number) as jobs from holdfast.batch_job j
-    where j.task_id = b.task_id and (j.finished_at is null or j.running)) j on true
-  where b.task_id = any (p_tasks)
+  where b.task_id = coalesce((select s.batch_id from holdfast.batch_stop s where s.task_id = p_holder), p_holder)
 $$;
 
 -- All that is to be done in a batch: what was named, and the files of its datasets, in this order.
@@ -32,11 +65,6 @@ as $$
     where b.task_id = p_task) s
   order by s.part, s.number
 $$;
-
--- The batch that this task stops; null if it stops none.
-create or replace function holdfast.stopped_batch(p_stop uuid) returns uuid
-language sql stable security definer set search_path = pg_catalog, pg_temp
-as $$ select s.batch_id from holdfast.batch_stop s where s.task_id = p_stop $$;
 
 -- Whether this lease is current, and is that of the batch or of who stops it: ok, cancel (somebody wants it to stop) or lost.
 create or replace function holdfast.holds_batch(p_holder uuid, p_attempt int, p_token uuid, p_task uuid) returns text
@@ -56,7 +84,7 @@ begin
 end $$;
 
 -- The jobs of a batch, once and for all: ([{account, model, inputs, source, filename, inputs_key}]), and the inputs that no job takes
--- ([{input, reason}]). Whoever plans again finds what was planned first.
+-- ([{input, reason}]). A second plan changes nothing.
 create or replace function holdfast.plan_batch(
   p_holder uuid, p_attempt int, p_token uuid, p_jobs jsonb, p_invalid jsonb, p_inputs int) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '2s'
@@ -89,60 +117,60 @@ begin
   end if;
 end $$;
 
--- What happened to jobs, one after the other, all or nothing. Each is {job, verb, ...}:
+-- What happened to jobs, one event after the other, all or nothing. Each is {job, verb, ...}:
 --   intend                        about to be submitted; committed before the provider is asked
 --   accept {external_id}          the provider has it
 --   absent                        the provider has none of this token: it may be submitted again, three times in all
---   missed {seconds}              the provider does not show it, which may be too early to count
---   wait {seconds, error, refused}    told to come back later; if refused, what was about to be submitted certainly was not
+--   missed {seconds}              the provider does not list it, which may be too early to count
+--   wait {seconds, error, refused}    asked to come back later; if refused, what was about to be submitted certainly was not
 --   stumble {failures, error, seconds}    did not work, or nobody knows, after so many in a row before. The third in a row fails
 --                                 what was SUBMITTED. Whether an INTENDED one was begun is looked for on and on; after a
 --                                 day a person must look. Results (ENDED) are tried until the batch is over
 --   remember {memo}
 --   poll {status, done, seconds}  it runs
 --   end {status, outcome, error, category, memo, has_results}
---   finish {ok, result, output_key, usage}    what it gave is kept
+--   finish {ok, result, output_key, usage}    its results are kept
 --   fail {error, category, running}
 --   park {error}                  a person must look
 --   cancel {seconds}              the provider was asked to stop it
---   stop {error, running, usage}  whoever stops it: it does not run any more, and has cost so much; or it cannot be stopped
--- Answers how each job stands then; `cancel` if somebody wants the holder to stop, in which case nothing is intended.
-create or replace function holdfast.tell_jobs(
-  p_holder uuid, p_attempt int, p_token uuid, p_task uuid, p_told jsonb)
+--   stop {error, running, usage}  from the task that stops it: it does not run any more, and has cost so much; or it cannot be stopped
+-- Returns how each job stands then; `cancel` if the holder is to stop, in which case nothing is intended.
+create or replace function holdfast.report_jobs(
+  p_holder uuid, p_attempt int, p_token uuid, p_task uuid, p_events jsonb)
 returns table (status text, job jsonb)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 declare
   v_status text := holdfast.holds_batch(p_holder, p_attempt, p_token, p_task);
-  v_told jsonb;
+  v_event jsonb;
   v_job holdfast.batch_job;
 begin
   if v_status = 'lost' then
     return query select v_status, null::jsonb;
     return;
   end if;
-  perform holdfast.check_long(p_told);
-  for v_told in select t.one from jsonb_array_elements(p_told) with ordinality t(one, place)
-                order by (t.one ->> 'job')::int, t.place loop
-    select * into v_job from holdfast.batch_job j
-    where j.task_id = p_task and j.number = (v_told ->> 'job')::int for update;
-    if v_status = 'cancel' and v_told ->> 'verb' = 'intend' then
+  perform holdfast.check_long(p_events);
+  for v_event in select e.one from jsonb_array_elements(p_events) with ordinality e(one, place)
+                 order by (e.one ->> 'job')::int, e.place loop
+    if v_status = 'cancel' and v_event ->> 'verb' = 'intend' then
       continue;
     end if;
-    perform holdfast.tell_job(v_job, v_told, p_holder, p_attempt);
+    select * into v_job from holdfast.batch_job j
+    where j.task_id = p_task and j.number = (v_event ->> 'job')::int for update;
+    perform holdfast.apply_job_event(v_job, v_event, p_holder, p_attempt);
     return query select v_status, to_jsonb(j) - 'result' from holdfast.batch_job j
     where j.task_id = p_task and j.number = v_job.number;
   end loop;
   if not found or v_status = 'cancel' then
     return query select v_status, null::jsonb;
   end if;
-  if jsonb_path_exists(p_told, '$[*] ? (@.verb == "accept" || @.verb == "poll" || @.verb == "end")') then
+  if jsonb_path_exists(p_events, '$[*] ? (@.verb == "accept" || @.verb == "poll" || @.verb == "end")') then
     perform holdfast.note_answer(p_task);
   end if;
 end $$;
 
--- The provider of a batch has answered; that is written down once a minute, by who need not wait for it.
+-- The provider of a batch has answered: noted once a minute, unless another transaction is noting it.
 create or replace function holdfast.note_answer(p_task uuid) returns void
 language sql
 as $$
@@ -154,18 +182,17 @@ as $$
     for update of o skip locked)
 $$;
 
-create or replace function holdfast.tell_job(p_job holdfast.batch_job, p_told jsonb, p_holder uuid, p_attempt int) returns void
+-- A job after an event. Raises TK002 for an event that the job's status does not allow.
+create or replace function holdfast.apply_job_event(p_job holdfast.batch_job, p_event jsonb, p_holder uuid, p_attempt int)
+returns void
 language plpgsql
 as $$
 declare
   v_now timestamptz := holdfast.now();
-  v_verb text := p_told ->> 'verb';
-  v_due timestamptz := v_now + make_interval(secs => coalesce((p_told ->> 'seconds')::float8, 0));
+  v_verb text := p_event ->> 'verb';
   v_at_most constant int := 3;
-  v_error text := left(p_told ->> 'error', 2000);
-  v_ok int := (p_told ->> 'ok')::int;
-  v_refused bool := coalesce((p_told ->> 'refused')::bool, false);
-  v_to text;
+  v_error text := left(p_event ->> 'error', 2000);
+  v_job holdfast.batch_job := p_job;
   v_possible bool;
 begin
   v_possible := (p_job.finished_at is null or v_verb in ('missed', 'stop')) and case v_verb
@@ -178,115 +205,147 @@ begin
     when 'cancel' then p_job.status = 'SUBMITTED'
     when 'finish' then p_job.status = 'ENDED'
     when 'stop' then p_job.running
-    when 'stumble' then p_job.transient_failures = (p_told ->> 'failures')::int  -- told twice, it counts once
+    when 'stumble' then p_job.transient_failures = (p_event ->> 'failures')::int  -- reported twice, it counts once
     else v_verb in ('wait', 'remember', 'fail', 'park') end;
   if v_possible is not true then
-    perform holdfast.refuse('TK002', format('Job %s is %s: %s is not possible.', p_told ->> 'job',
-      coalesce(p_job.status, 'not there'), v_verb), 'Look at it again: somebody else may have brought it on.');
+    perform holdfast.refuse('TK002', format('Job %s is %s: %s is not possible.', p_event ->> 'job',
+      coalesce(p_job.status, 'not there'), v_verb), 'Read it again: another attempt may have brought it on.');
+  end if;
+  if v_verb in ('accept', 'absent', 'missed', 'wait', 'stumble', 'poll', 'end', 'cancel') then
+    v_job.due_at := v_now + make_interval(secs => coalesce((p_event ->> 'seconds')::float8, 0));
+  end if;
+  if v_verb in ('accept', 'absent', 'poll', 'end', 'finish') then
+    v_job.transient_failures := 0;
+  end if;
+  if v_verb in ('accept', 'poll', 'end') then  -- the provider has answered
+    v_job.waiting_since := null;
+    v_job.error := null;
+    v_job.category := null;
+  end if;
+  if v_verb in ('poll', 'end') then
+    v_job.provider_status := left(p_event ->> 'status', 200);
+    v_job.polled_at := v_now;
   end if;
   case v_verb
     when 'intend' then
-      update holdfast.batch_job j set status = 'INTENDED', running = true, tries = j.tries + 1, tried_at = v_now,
-        intended_at = coalesce(j.intended_at, v_now), missed_at = null
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.status := 'INTENDED';
+      v_job.running := true;
+      v_job.tries := p_job.tries + 1;
+      v_job.tried_at := v_now;
+      v_job.intended_at := coalesce(p_job.intended_at, v_now);
+      v_job.missed_at := null;
     when 'accept' then
-      update holdfast.batch_job j set status = 'SUBMITTED', external_id = p_told ->> 'external_id', submitted_at = v_now,
-        due_at = v_due, transient_failures = 0, waiting_since = null, error = null, category = null
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.status := 'SUBMITTED';
+      v_job.external_id := p_event ->> 'external_id';
+      v_job.submitted_at := v_now;
     when 'absent' then
-      v_to := case when p_job.tries < v_at_most then 'PLANNED' else 'FAILED' end;
-      update holdfast.batch_job j set status = v_to, running = false, due_at = v_now, transient_failures = 0,
-        finished_at = case when v_to = 'FAILED' then v_now end
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.status := case when p_job.tries < v_at_most then 'PLANNED' else 'FAILED' end;
+      v_job.running := false;
     when 'missed' then
-      update holdfast.batch_job j set missed_at = coalesce(j.missed_at, v_now), due_at = v_due
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.missed_at := coalesce(p_job.missed_at, v_now);
     when 'wait' then
-      update holdfast.batch_job j set due_at = v_due, error = v_error, category = case when j.status = 'INTENDED' and not v_refused then j.category else 'RateLimited' end,
-        waiting_since = coalesce(j.waiting_since, v_now),
-        status = case when j.status = 'INTENDED' and v_refused then 'PLANNED' else j.status end,
-        running = j.running and not (j.status = 'INTENDED' and v_refused),
-        tries = j.tries - (j.status = 'INTENDED' and v_refused)::int
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.error := v_error;
+      v_job.waiting_since := coalesce(p_job.waiting_since, v_now);
+      if p_job.status <> 'INTENDED' then
+        v_job.category := 'RateLimited';
+      elsif (p_event ->> 'refused')::bool then
+        v_job.category := 'RateLimited';
+        v_job.status := 'PLANNED';
+        v_job.running := false;
+        v_job.tries := p_job.tries - 1;
+      end if;
     when 'stumble' then
-      v_to := case when p_job.status = 'SUBMITTED' and p_job.transient_failures + 1 >= v_at_most then 'FAILED'
-                   when p_job.status = 'INTENDED' and v_now - p_job.tried_at > interval '1 day' then 'PARKED'
-                   else p_job.status end;
-      update holdfast.batch_job j set status = v_to, transient_failures = j.transient_failures + 1, due_at = v_due,
-        error = v_error, category = 'Transient', finished_at = case when v_to = 'FAILED' then v_now end
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
-      if v_to = 'PARKED' then
+      v_job.transient_failures := p_job.transient_failures + 1;
+      v_job.error := v_error;
+      v_job.category := 'Transient';
+      if p_job.status = 'SUBMITTED' and v_job.transient_failures >= v_at_most then
+        v_job.status := 'FAILED';
+      elsif p_job.status = 'INTENDED' and v_now - p_job.tried_at > interval '1 day' then
+        v_job.status := 'PARKED';
         perform holdfast.ask_operator(p_job, format('Nobody knows whether job %s was begun. %s', p_job.number, v_error));
       end if;
     when 'remember' then
-      update holdfast.batch_job j set memo = p_told -> 'memo' where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.memo := p_event -> 'memo';
     when 'poll' then
-      update holdfast.batch_job j set provider_status = left(p_told ->> 'status', 200), polled_at = v_now, due_at = v_due,
-        done = coalesce((p_told ->> 'done')::int, j.done), transient_failures = 0, waiting_since = null, error = null, category = null
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.done := coalesce((p_event ->> 'done')::int, p_job.done);
     when 'end' then
-      update holdfast.batch_job j set status = 'ENDED', running = false, provider_status = left(p_told ->> 'status', 200),
-        outcome = p_told ->> 'outcome', has_results = (p_told ->> 'has_results')::bool, polled_at = v_now, ended_at = v_now,
-        due_at = v_now, transient_failures = 0, waiting_since = null, error = v_error, category = p_told ->> 'category',
-        memo = case when jsonb_typeof(p_told -> 'memo') <> 'null' then p_told -> 'memo' else j.memo end
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.status := 'ENDED';
+      v_job.running := false;
+      v_job.outcome := p_event ->> 'outcome';
+      v_job.has_results := (p_event ->> 'has_results')::bool;
+      v_job.ended_at := v_now;
+      v_job.error := v_error;
+      v_job.category := p_event ->> 'category';
+      v_job.memo := coalesce(nullif(p_event -> 'memo', 'null'), p_job.memo);
     when 'finish' then
-      if v_ok is null or v_ok not between 0 and p_job.inputs then
-        perform holdfast.refuse('TK010', format('Job %s has %s inputs.', p_job.number, p_job.inputs), 'Say how many of them are ok.');
+      v_job.ok := (p_event ->> 'ok')::int;
+      if v_job.ok is null or v_job.ok not between 0 and p_job.inputs then
+        perform holdfast.refuse('TK010', format('Job %s has %s inputs.', p_job.number, p_job.inputs), 'Report how many are ok.');
       end if;
-      v_to := case when v_ok = p_job.inputs then 'COMPLETED' when v_ok > 0 then 'PARTIAL_COMPLETE'
-                   when p_job.outcome = 'cancelled' then 'CANCELLED' else 'FAILED' end;
-      update holdfast.batch_job j set status = v_to, ok = v_ok, done = j.inputs, result = p_told -> 'result',
-        output_key = p_told ->> 'output_key', finished_at = v_now, transient_failures = 0,
-        error = coalesce(v_error, case when v_to <> 'COMPLETED' then j.error end),
-        category = coalesce(p_told ->> 'category', case when v_to <> 'COMPLETED' then j.category end)
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
-      perform holdfast.charge_job(p_job, p_told -> 'usage', p_holder, p_attempt);
+      v_job.status := case when v_job.ok = p_job.inputs then 'COMPLETED' when v_job.ok > 0 then 'PARTIAL_COMPLETE'
+                           when p_job.outcome = 'cancelled' then 'CANCELLED' else 'FAILED' end;
+      v_job.done := p_job.inputs;
+      v_job.result := p_event -> 'result';
+      v_job.output_key := p_event ->> 'output_key';
+      v_job.error := coalesce(v_error, case when v_job.status <> 'COMPLETED' then p_job.error end);
+      v_job.category := coalesce(p_event ->> 'category', case when v_job.status <> 'COMPLETED' then p_job.category end);
+      v_job.cost_micros := holdfast.charge_job(p_job, p_event -> 'usage', p_holder, p_attempt);
     when 'fail' then
-      update holdfast.batch_job j set status = 'FAILED', finished_at = v_now, error = v_error, category = p_told ->> 'category',
-        running = j.running and coalesce((p_told ->> 'running')::bool, j.running)
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.status := 'FAILED';
+      v_job.error := v_error;
+      v_job.category := p_event ->> 'category';
+      v_job.running := p_job.running and coalesce((p_event ->> 'running')::bool, true);
     when 'park' then
-      update holdfast.batch_job j set status = 'PARKED', error = v_error, category = 'Fatal', due_at = null
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.status := 'PARKED';
+      v_job.error := v_error;
+      v_job.category := 'Fatal';
+      v_job.due_at := null;
       perform holdfast.ask_operator(p_job, format('Job %s waits for a person. %s', p_job.number, v_error));
     when 'cancel' then
-      update holdfast.batch_job j set cancelled_at = coalesce(j.cancelled_at, v_now), due_at = v_due
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.cancelled_at := coalesce(p_job.cancelled_at, v_now);
     when 'stop' then
-      update holdfast.batch_job j set running = (p_told ->> 'running')::bool, error = coalesce(v_error, j.error),
-        status = case when j.finished_at is null then 'CANCELLED' else j.status end, finished_at = coalesce(j.finished_at, v_now)
-      where (j.task_id, j.number) = (p_job.task_id, p_job.number) and not (p_told ->> 'running')::bool;
-      if found then
-        perform holdfast.charge_job(p_job, p_told -> 'usage', p_holder, p_attempt);
-      else  -- nobody can stop it, and nobody waits for it any more
-        update holdfast.batch_job j set error = coalesce(v_error, j.error), finished_at = coalesce(j.finished_at, v_now),
-          external_id = coalesce(j.external_id, p_told ->> 'external_id'),
-          status = case when j.finished_at is null then 'FAILED' else j.status end
-        where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+      v_job.running := (p_event ->> 'running')::bool;  -- true: it cannot be stopped, and nobody waits for it any more
+      v_job.error := coalesce(v_error, p_job.error);
+      if p_job.finished_at is null then
+        v_job.status := case when v_job.running then 'FAILED' else 'CANCELLED' end;
+      end if;
+      if v_job.running then
+        v_job.external_id := coalesce(p_job.external_id, p_event ->> 'external_id');
+      else
+        v_job.cost_micros := holdfast.charge_job(p_job, p_event -> 'usage', p_holder, p_attempt);
       end if;
   end case;
+  if v_job.status in ('COMPLETED', 'PARTIAL_COMPLETE', 'FAILED', 'CANCELLED') then
+    v_job.finished_at := coalesce(p_job.finished_at, v_now);
+  end if;
+  update holdfast.batch_job j set
+    (status, running, external_id, memo, provider_status, outcome, has_results, due_at, tries, transient_failures, waiting_since,
+     intended_at, tried_at, missed_at, submitted_at, polled_at, cancelled_at, ended_at, finished_at, done, ok, result, output_key,
+     cost_micros, error, category)
+    = (v_job.status, v_job.running, v_job.external_id, v_job.memo, v_job.provider_status, v_job.outcome, v_job.has_results,
+       v_job.due_at, v_job.tries, v_job.transient_failures, v_job.waiting_since, v_job.intended_at, v_job.tried_at, v_job.missed_at,
+       v_job.submitted_at, v_job.polled_at, v_job.cancelled_at, v_job.ended_at, v_job.finished_at, v_job.done, v_job.ok,
+       v_job.result, v_job.output_key, v_job.cost_micros, v_job.error, v_job.category)
+  where j.task_id = p_job.task_id and j.number = p_job.number;
 end $$;
 
--- What a job has cost, once: in the transaction that keeps what it gave, or that it was stopped. It is told in the log of
--- who did that, the batch or its stop.
+-- The cost of a job, kept once: in the transaction that keeps its results, or that it was stopped. It stands in the log of the
+-- holder, the batch or its stop.
 create or replace function holdfast.charge_job(p_job holdfast.batch_job, p_usage jsonb, p_holder uuid, p_attempt int)
-returns void
+returns numeric
 language plpgsql
 as $$
 declare
   v_number int;
 begin
   if coalesce(jsonb_array_length(p_usage), 0) = 0 then
-    return;
+    return p_job.cost_micros;
   end if;
   v_number := holdfast.last_step_event(p_holder) + 1;
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
   values (p_holder, v_number, format('job %s', p_job.number), 'usage', p_attempt, p_usage);
   perform holdfast.keep_usage(array[p_holder]);
-  update holdfast.batch_job j set cost_micros = (
-    select coalesce(sum(u.cost_micros), 0) from holdfast.usage u where u.task_id = p_holder and u.number = v_number)
-  where (j.task_id, j.number) = (p_job.task_id, p_job.number);
+  return (select coalesce(sum(u.cost_micros), 0) from holdfast.usage u where u.task_id = p_holder and u.number = v_number);
 end $$;
 
 -- A person must look at a job, while the others go on.
@@ -302,7 +361,7 @@ as $$
     select from holdfast.inbox n where n.task_id = t.id and n.resolved_at is null and n.step = e.error ->> 'step')
 $$;
 
--- What the jobs gave lies there, put together.
+-- Where the merged results and the manifest are.
 create or replace function holdfast.keep_merged(
   p_holder uuid, p_attempt int, p_token uuid, p_result_key text, p_manifest_key text) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '2s'
@@ -316,17 +375,15 @@ begin
   return v_status;
 end $$;
 
--- All jobs of a batch as they ended, and the verdict: for whoever puts together what they gave.
-create or replace function holdfast.ended_jobs(p_task uuid) returns table (job jsonb, verdict text, invalid jsonb)
+-- All jobs of a batch as they ended, the state that they make of it, and the inputs that no job took; null if there is no such batch.
+create or replace function holdfast.ended_jobs(p_task uuid) returns jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-  select to_jsonb(j) - 'result', v.verdict, b.invalid
-  from holdfast.batch b
-  cross join lateral (select holdfast.batch_verdict(p_task) as verdict) v
-  left join holdfast.batch_job j on j.task_id = b.task_id
-  where b.task_id = p_task order by j.number
+  select jsonb_build_object('verdict', holdfast.batch_verdict(p_task), 'invalid', b.invalid, 'jobs', coalesce((
+    select jsonb_agg(to_jsonb(j) - 'result' order by j.number) from holdfast.batch_job j where j.task_id = b.task_id), '[]'))
+  from holdfast.batch b where b.task_id = p_task
 $$;
 
-grant execute on function holdfast.open_batches(uuid[]), holdfast.batch_sources(uuid),
-  holdfast.plan_batch(uuid, int, uuid, jsonb, jsonb, int), holdfast.tell_jobs(uuid, int, uuid, uuid, jsonb),
-  holdfast.keep_merged(uuid, int, uuid, text, text), holdfast.ended_jobs(uuid), holdfast.stopped_batch(uuid) to holdfast_app;
+grant execute on function holdfast.load_batch(uuid), holdfast.batch_sources(uuid),
+  holdfast.plan_batch(uuid, int, uuid, jsonb, jsonb, int), holdfast.report_jobs(uuid, int, uuid, uuid, jsonb),
+  holdfast.keep_merged(uuid, int, uuid, text, text), holdfast.ended_jobs(uuid) to holdfast_app;

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.engine.task import Outcome
 from holdfast.errors import AppInvalid, ObjectsUnreachable, Transient
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
+from holdfast.lifecycles.batch.handlers import run_batch, run_stop
 from holdfast.lifecycles.batch.provider import Provider
-from holdfast.lifecycles.batch.running import run_batch
-from holdfast.lifecycles.batch.stopping import run_stop
 from holdfast.remote.places import objects_of
 from holdfast.sdk.task import AsyncTask, Options, Prepared, check_task
 
@@ -54,7 +53,7 @@ class Batch(Prepared[..., Report]):
         return f"<batch {self.name}>"
 
     def published(self) -> dict[str, Any]:
-        """What the database is told of it."""
+        """Its row in the database."""
         one = self.provider
         offer = {
             "account": one.account, "missing": one.missing(self.task_type), "models": list(one.models(self.task_type)),
