@@ -1,10 +1,8 @@
 """The step that examples/contracts.py adds: the happy path, and the four ways to fail. Copy it for a step of yours."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +10,29 @@ import pytest
 from examples.contracts import ingest_contract
 
 from holdfast.testing import Engine, Ran
+from tests.servers import QuietHandler, QuietServer, running
 
 CONTRACT = "# Lease\n\n1. The boat is lent for a week.\n\n2. It comes back clean.\n"
 CLAUSES = {"clauses": ["The boat is lent for a week.", "It comes back clean."], "tokens": 21}
 
 
 class Service:
-    """What finds clauses, over real HTTP: it answers as it was told, then well."""
+    """What finds clauses, over real HTTP: it answers by script, then well."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, dict[str, str]]] = []
+        self.script: list[tuple[int, dict[str, str]]] = []
         self.asked = 0
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
         self.asked += 1
-        status, headers = self.told.pop(0) if self.told else (200, {})
+        status, headers = self.script.pop(0) if self.script else (200, {})
         return status, headers, json.dumps(CLAUSES if status == 200 else {}).encode()
 
 
 @contextmanager
 def serving(service: Service) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
             self.rfile.read(int(self.headers["Content-Length"]))
             status, headers, body = service.answer()
             self.send_response(status)
@@ -42,13 +41,8 @@ def serving(service: Service) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/clauses"
-        server.shutdown()
+    with running(QuietServer(("127.0.0.1", 0), Handler)) as port:
+        yield f"http://127.0.0.1:{port}/clauses"
 
 
 @pytest.fixture
@@ -78,7 +72,7 @@ def test_the_clauses_are_found_and_paid_for_once(holdfast: Engine, service: Serv
 
 
 def test_told_to_slow_down_it_waits(holdfast: Engine, service: Service, uri: str) -> None:
-    service.told = [(429, {"Retry-After": "120"})] * 9
+    service.script = [(429, {"Retry-After": "120"})] * 9
     began = holdfast.clock.now()
     ran = holdfast.run(ingest_contract, uri)
     assert (ran.state, ran.attempts, service.asked) == ("DONE", 1, 10)
@@ -86,10 +80,10 @@ def test_told_to_slow_down_it_waits(holdfast: Engine, service: Service, uri: str
 
 
 def test_a_service_that_is_away_is_asked_again_a_few_times(holdfast: Engine, service: Service, uri: str) -> None:
-    service.told = [(503, {})] * 5
+    service.script = [(503, {})] * 5
     ran = holdfast.run(ingest_contract, uri)
     assert (ran.state, ran.attempts, service.asked) == ("DONE", 6, 6)
-    service.told = [(503, {})] * 99
+    service.script = [(503, {})] * 99
     ran = holdfast.run(ingest_contract, uri)
     assert (ran.state, category(ran)) == ("FAILED", "Transient")
 
@@ -98,6 +92,6 @@ def test_a_service_that_is_away_is_asked_again_a_few_times(holdfast: Engine, ser
 def test_what_will_not_mend_goes_to_the_inbox_at_once(
     holdfast: Engine, service: Service, uri: str, status: int, expected: str
 ) -> None:
-    service.told = [(status, {})]
+    service.script = [(status, {})]
     ran = holdfast.run(ingest_contract, uri)
     assert (ran.state, category(ran), service.asked) == ("FAILED", expected, 1)

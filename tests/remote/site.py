@@ -3,9 +3,10 @@
 import contextlib
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.servers import QuietHandler, QuietServer, running
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -13,8 +14,8 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 class Site:
     """What it answers, and what it was asked: the path, the headers, and at which address."""
 
-    def __init__(self, server: ThreadingHTTPServer) -> None:
-        self.port: int = server.server_address[1]
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.answers: dict[str, Answer] = {}
         self.asked: list[tuple[str, dict[str, str], str]] = []
 
@@ -54,34 +55,20 @@ class Site:
 def serving(tls: ssl.SSLContext | None = None) -> Iterator[Site]:
     """A site that answers until the block ends, at every address of loopback."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
             site.asked.append((self.path, dict(self.headers.items()), self.connection.getsockname()[0]))
             with contextlib.suppress(ConnectionError):
                 site.answers[self.path](self)
 
-        def log_message(self, *args: object) -> None:
-            """Nobody reads it."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
+    class Server(QuietServer):
         def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
             connection, peer = super().get_request()
             connection.settimeout(60)
             return (tls.wrap_socket(connection, server_side=True) if tls else connection), peer
 
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A client that went away is no error of ours."""
-
-    with Server(("0.0.0.0", 0), Handler) as server:  # noqa: S104 - loopback has many addresses
-        site = Site(server)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield site
-        finally:
-            server.shutdown()
-            thread.join(60)
+    with running(Server(("0.0.0.0", 0), Handler)) as port:  # noqa: S104 - loopback has many addresses
+        site = Site(port)
+        yield site

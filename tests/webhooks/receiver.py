@@ -3,10 +3,11 @@
 import contextlib
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 from standardwebhooks.webhooks import Webhook
+
+from tests.servers import QuietHandler, QuietServer, running
 
 Answer = int | tuple[int, dict[str, str]]
 
@@ -36,30 +37,21 @@ class Receiver:
         return [Webhook(secret).verify(body, headers) for headers, body in self.at(path)]
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 200  # deliveries come all at once; whoever finds the queue full tries again after a second
-
-
 @contextlib.contextmanager
 def receiving() -> Iterator[Receiver]:
-    server = Server(("127.0.0.1", 0), Handler)
-    Handler.receivers[server.server_address[1]] = receiver = Receiver(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        receiver.over.set()
-        server.shutdown()
-        thread.join(60)
-        server.server_close()
+    server = QuietServer(("127.0.0.1", 0), Handler)
+    with running(server) as port:
+        Handler.receivers[port] = receiver = Receiver(port)
+        try:
+            yield receiver
+        finally:
+            receiver.over.set()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     receivers: ClassVar[dict[int, Receiver]] = {}
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
         receiver = self.receivers[self.server.server_address[1]]  # type: ignore[index]
         body = self.rfile.read(int(self.headers["Content-Length"]))
         receiver.came.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
@@ -74,6 +66,3 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(b"ok")
-
-    def log_message(self, *_: object) -> None:
-        pass

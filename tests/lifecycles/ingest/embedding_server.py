@@ -3,16 +3,16 @@
 import asyncio
 import hashlib
 import math
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+
+from tests.servers import serving_app
 
 KEY = "sk-secret"
 MODELS = {"text-embedding-3-small": 1536, "text-embedding-ada-002": 1536, "house-model": 8}
@@ -41,7 +41,7 @@ class EmbeddingServer:
     url: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
     script: list[Response | str | None] = field(default_factory=list)
-    released: asyncio.Event = field(default_factory=asyncio.Event)
+    released: threading.Event = field(default_factory=threading.Event)
 
     async def answer(self, request: Request) -> Response:
         body = await request.json()
@@ -51,7 +51,7 @@ class EmbeddingServer:
             if isinstance(scripted, Response):
                 return scripted
             if scripted:
-                await self.released.wait()  # "silence"
+                await asyncio.to_thread(self.released.wait)  # "silence"
         if request.headers.get("authorization") != f"Bearer {KEY}":
             return refusal(
                 401, f"Incorrect API key provided: {request.headers.get('authorization')}", "invalid_api_key"
@@ -80,19 +80,11 @@ class EmbeddingServer:
 @contextmanager
 def embedding_server() -> Iterator[EmbeddingServer]:
     """Answers until the block ends."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    made = EmbeddingServer(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
-    app = FastAPI(openapi_url=None)
+    made, app = EmbeddingServer(), FastAPI(openapi_url=None)
     app.add_api_route("/v1/embeddings", made.answer, methods=["POST"], response_model=None)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, date_header=False))
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[listening])), daemon=True)
-    thread.start()
-    try:
-        yield made
-    finally:
-        loop.call_soon_threadsafe(made.released.set)
-        server.should_exit = True
-        thread.join(60)
-        loop.close()
-        listening.close()
+    with serving_app(app) as url:
+        made.url = f"{url}/v1"
+        try:
+            yield made
+        finally:
+            made.released.set()
