@@ -1,5 +1,6 @@
 """The test ground: one Postgres server for the run, a database of its own for each test."""
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -159,9 +160,18 @@ def live(ground: Ground) -> Iterator[Database]:
 
 
 @pytest.fixture
-async def crew(live: Database, tmp_path: Path) -> AsyncIterator[Crew]:
-    """Nobody yet, on a database of their own."""
-    with contextlib.closing(Crew(live.url, tmp_path)) as crew:
+def transport() -> str:
+    """What workers speak: `sql` or `http`. Tests marked `over_http` are run with both."""
+    return "sql"
+
+
+@pytest.fixture
+async def crew(live: Database, tmp_path: Path, transport: str) -> AsyncIterator[Crew]:
+    """No worker yet, on a database of their own."""
+    from tests.over_http import staffing  # the server is imported only by tests that use it
+
+    with contextlib.ExitStack() as stack:
+        crew = await asyncio.to_thread(stack.enter_context, staffing(live, tmp_path, transport))
         async with live.store() as crew.store:
             yield crew
             assert await crew.store.verify() == []

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import Database
+from tests.over_http import key_to
 from tests.sharing import free_ports
 from tests.worker import app
-from tests.worker.conftest import key_to
 from tests.worker.crew import Crew
 from tests.worker.servers import ServerProcess
 

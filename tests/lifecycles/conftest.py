@@ -4,20 +4,15 @@
 workers. With HOLDFAST_TEST_TRANSPORT=http all of them speak HTTP.
 """
 
-import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from holdfast.testing import Database
 from holdfast.testing.engine import Engine
-from tests.http.serving import serving
-from tests.over_http import Trusting, speaking_http
+from tests.over_http import speaking_http
 from tests.tiers import both_transports
-from tests.worker.crew import Crew
 
 ALWAYS = os.environ.get("HOLDFAST_TEST_TRANSPORT", "sql")
 
@@ -35,16 +30,3 @@ def transport() -> str:
 def holdfast(holdfast: Engine, transport: str) -> Iterator[Engine]:
     with speaking_http(holdfast) if transport == "http" else contextlib.nullcontext():
         yield holdfast
-
-
-@pytest.fixture
-async def crew(live: Database, tmp_path: Path, transport: str) -> AsyncIterator[Crew]:
-    """Nobody yet, on a database of their own."""
-    with contextlib.ExitStack() as stack:
-        crew = stack.enter_context(contextlib.closing(Crew(live.url, tmp_path)))
-        if transport == "http":
-            served = serving(live, sweeps=True, guard=Trusting)
-            crew.speak_http(await asyncio.to_thread(stack.enter_context, served), "hf_any")
-        async with live.store() as crew.store:
-            yield crew
-            assert await crew.store.verify() == []

@@ -23,9 +23,9 @@ from holdfast.sdk.client import Holdfast
 from holdfast.sdk.handle import Handle
 from holdfast.settings import Settings
 from holdfast.testing import Database, Ground
+from tests.over_http import key_to, staffing
 from tests.sharing import free_ports
 from tests.worker import app
-from tests.worker.conftest import key_to, staffing
 from tests.worker.crew import Crew
 from tests.worker.servers import ServerProcess
 from tests.worker.test_running import command

@@ -15,8 +15,8 @@ from holdfast.settings import Settings
 from holdfast.tables import Table, read_table
 from holdfast.testing import Database
 from tests.http.serving import serving
+from tests.over_http import key_to
 from tests.worker import files_app
-from tests.worker.conftest import key_to
 from tests.worker.crew import Crew
 
 

@@ -16,8 +16,8 @@ from holdfast.schedules import Schedules
 from holdfast.sdk.client import Holdfast
 from holdfast.settings import Settings
 from holdfast.testing import Database
+from tests.over_http import staffing
 from tests.worker import graph_app
-from tests.worker.conftest import staffing
 from tests.worker.crew import Crew, eventually
 
 
