@@ -32,7 +32,7 @@ class Trusting(Guard):
 def speaking_http(engine: Engine) -> Iterator[Engine]:
     """The engine, with a server before its database."""
     with contextlib.ExitStack() as stack:
-        settings = Settings.model_construct(api=stack.enter_context(serving(engine.database, guard=Trusting)))
+        settings = Settings(api=stack.enter_context(serving(engine.database, guard=Trusting)))
         opened = contextlib.AsyncExitStack()
         stack.callback(lambda: engine.call(opened.aclose()))
         engine.backend = engine.call(opened.enter_async_context(open_remote(settings)))

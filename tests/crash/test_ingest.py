@@ -127,7 +127,7 @@ def crew(crew: Crew) -> Crew:
 @pytest.fixture
 async def user(live: Database, tmp_path: Path) -> AsyncIterator[Harness]:
     """A user of a server on the same database and the same objects, who is asked whether all is sound in the end."""
-    async with harness_at(Engine(live), Settings.model_construct(home=tmp_path), tmp_path / "papers") as harness:
+    async with harness_at(Engine(live), Settings(home=tmp_path), tmp_path / "papers") as harness:
         yield harness
 
 

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast import errors
 from holdfast.distribution import NAME
-from holdfast.settings import Settings
+from holdfast.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 BANNED_NAMES = {"utils", "helpers", "common", "manager", "misc", "base"}
@@ -63,9 +63,10 @@ def test_nothing_is_taken_from_the_generator_that_handlers_may_seed() -> None:
     assert [path for path in sources if path.parts[-2] != "demo" and taken.search(path.read_text())] == []
 
 
-def test_the_watchdog_needs_nothing_but_the_standard_library() -> None:
+@pytest.mark.parametrize("module", ["postgres.embedded.watchdog", "settings"])
+def test_what_every_start_imports_needs_nothing_but_the_standard_library(module: str) -> None:
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import holdfast.postgres.embedded.watchdog;"
+        f"import sys; sys.path.insert(0, sys.argv[1]); import holdfast.{module};"
         "print(*{name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names) - {'__main__'})"
     )
     command = [sys.executable, "-I", "-S", "-c", script, str(ROOT / "src")]
@@ -74,7 +75,7 @@ def test_the_watchdog_needs_nothing_but_the_standard_library() -> None:
 
 def test_every_setting_has_its_line_in_the_reference() -> None:
     page = (ROOT / "docs/reference/settings.md").read_text()
-    assert [name for name in Settings.model_fields if f"`HOLDFAST_{name.upper()}`" not in page] == []
+    assert [name for name in SETTINGS if f"`HOLDFAST_{name.upper()}`" not in page] == []
 
 
 def test_every_error_has_its_entry_in_the_reference() -> None:

@@ -23,7 +23,7 @@ from holdfast.api import make_app
 from holdfast.cli import app as commands
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.objects.local import Folder
-from holdfast.settings import Settings
+from holdfast.settings import SETTINGS
 from holdfast.testing import Database
 
 LIST = Path(__file__).with_name("public_names.txt")
@@ -182,7 +182,7 @@ def errors_now(_: Database) -> Items:
 
 
 def settings_now(_: Database) -> Items:
-    return {f"HOLDFAST_{name.upper()}": set() for name in Settings.model_fields}
+    return {f"HOLDFAST_{name.upper()}": set() for name in SETTINGS}
 
 
 def lifecycles_now(_: Database) -> Items:

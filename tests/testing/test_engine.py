@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -325,7 +326,7 @@ def test_an_application_that_is_used_at_that_moment_is_at_the_test_database_too(
     seen: list[str | None] = []
     own, of_the_test = "postgresql://owner@production/shop", "postgresql://test@local/test"
     app = Busy(own)
-    with override_settings(app.settings.model_copy(update={"url": of_the_test})):
+    with override_settings(replace(app.settings, url=of_the_test)):
         assert seen == [of_the_test]
     assert seen == [of_the_test, own]
 

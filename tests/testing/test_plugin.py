@@ -31,4 +31,4 @@ def test_a_run_that_does_not_use_it_imports_nothing() -> None:
         "print(*sorted(set(sys.modules) - also - set(sys.stdlib_module_names)))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["holdfast", "holdfast.testing", "holdfast.testing.plugin"]
+    assert ran.stdout.split() == ["holdfast", "holdfast.distribution", "holdfast.testing", "holdfast.testing.plugin"]

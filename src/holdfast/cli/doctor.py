@@ -21,7 +21,7 @@ from holdfast.postgres.connections import connected, locate
 from holdfast.postgres.embedded import Embedded, find_binaries, major_version
 from holdfast.postgres.migrate import name_of, pending
 from holdfast.remote.places import goes_through_server, objects_of
-from holdfast.settings import PREFIX, Settings, read_settings, web_address
+from holdfast.settings import PREFIX, SETTINGS, Settings, read_settings, web_address
 from holdfast.wakeups.queue import queue_named, said
 
 little_disk_bytes = 1 << 30
@@ -77,7 +77,7 @@ def check_python() -> Check:
 def check_settings() -> Check:
     read_settings()
     named = sorted(name for name in os.environ if name.startswith(PREFIX))
-    known = {f"{PREFIX}{field}".upper() for field in Settings.model_fields}
+    known = {f"{PREFIX}{field}".upper() for field in SETTINGS}
     if unknown := [name for name in named if name not in known]:
         fix = f"Unset it. Known are: {', '.join(sorted(known))}."
         return Check("settings", False, f"Unknown: {', '.join(unknown)}.", fix, exit_code=2)

@@ -33,7 +33,7 @@ class ModelServer:
         """The server that the environment names; `setting` is who wants it. Raises SettingInvalid."""
         url = (vendor_variable("OPENAI_BASE_URL") or DEFAULT_SERVER).rstrip("/")
         if not url.startswith(("http://", "https://")):
-            raise SettingInvalid("OPENAI_BASE_URL: is no web address.", fix="Write https://host:port/v1.")
+            raise SettingInvalid("OPENAI_BASE_URL: is not a web address.", fix="Write https://host:port/v1.")
         key = vendor_variable("OPENAI_API_KEY")
         if key is None and url == DEFAULT_SERVER:
             raise SettingInvalid(

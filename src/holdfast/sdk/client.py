@@ -86,7 +86,7 @@ class Holdfast:
             return OVERRIDES[-1]
         settings = self._settings or read_settings(url=self._url)
         home = self._folder / settings.home  # of where it was made: a change of the folder keeps the database
-        return settings.model_copy(update={"home": home} | ({"url": self._url} if self._url else {}))
+        return replace(settings, home=home, url=self._url or settings.url)
 
     # Tasks
 

@@ -101,7 +101,7 @@ class Engine:
             stack.callback(self._loop.stop)
             self.store = self.backend = Store(self.database.bridge())
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-test-")))
-            stack.enter_context(override_settings(Settings.model_construct(url=self.database.url, home=home)))
+            stack.enter_context(override_settings(Settings(url=self.database.url, home=home)))
             OPEN_STORES[self.database.url] = self.store
             stack.callback(OPEN_STORES.pop, self.database.url)
             self._stack = stack.pop_all()

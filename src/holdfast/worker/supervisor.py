@@ -12,7 +12,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -84,7 +84,7 @@ class Supervisor:
             listening = asyncio.create_task(first.listen())
             loaded = await self._loaded(first)
             update = {**loaded["settings"], "home": Path(loaded["settings"]["home"])}
-            async with open_line(read_settings().model_copy(update=update), connections=4) as line:
+            async with open_line(replace(read_settings(), **update), connections=4) as line:
                 self.store = line.words
                 await self._prepare(line, loaded)
                 await self._keep(first, listening, line)

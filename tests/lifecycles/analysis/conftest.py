@@ -13,7 +13,7 @@ from tests.lifecycles.analysis.harness import Harness, harness_at
 
 @pytest.fixture
 async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
-    settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path)
+    settings = Settings(url=holdfast.database.url, home=tmp_path)
     with override_settings(settings):
         async with harness_at(holdfast, settings) as harness:
             yield harness

@@ -25,7 +25,7 @@ async def bucket(
     for name, value in request.getfixturevalue(SERVERS[request.param]).items():
         monkeypatch.setenv(name, value)
     with ground.live_database() as live, Engine(live) as engine:
-        settings = Settings.model_construct(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
+        settings = Settings(url=live.url, objects=f"{request.param}://{BUCKET}/{uuid4().hex}")
         with override_settings(settings):
             async with harness_at(engine, settings) as harness, httpx2.AsyncClient() as harness.outside:
                 yield harness

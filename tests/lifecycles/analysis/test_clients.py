@@ -137,7 +137,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table:
         (["--tool", "count", "--agents", "guess"], {}, 2, "count has no agent 'guess'."),
         (["--tool", "count", "--agents", "compare"], {}, 2, "compare needs a baseline to compare with."),
         ([], {"HOLDFAST_API": "http://127.0.0.1:1"}, 5, "Start it with `holdfast up`"),
-        ([], {"HOLDFAST_API": "127.0.0.1:7777"}, 2, "HOLDFAST_API: is no web address"),
+        ([], {"HOLDFAST_API": "127.0.0.1:7777"}, 2, "HOLDFAST_API: is not a web address"),
     ],
 )
 def test_what_cannot_be_uploaded_is_told_with_the_fix(

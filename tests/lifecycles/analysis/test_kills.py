@@ -18,7 +18,7 @@ AGENTS = ["lines", "size"]
 @pytest.fixture
 async def user(live: Database, tmp_path: Path) -> AsyncIterator[Harness]:
     """A user of a server on the same database and the same objects."""
-    async with harness_at(Engine(live), Settings.model_construct(home=tmp_path)) as harness:
+    async with harness_at(Engine(live), Settings(home=tmp_path)) as harness:
         yield harness
 
 

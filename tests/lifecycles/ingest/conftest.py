@@ -14,7 +14,7 @@ from tests.lifecycles.ingest.harness import Harness, harness_at
 
 @pytest.fixture
 async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
-    settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home", fetch_allow="127.0.0.1/32")
+    settings = Settings(url=holdfast.database.url, home=tmp_path / "home", fetch_allow="127.0.0.1/32")
     app.RAN.clear()
     app.TOLD.clear()
     with override_settings(settings):

@@ -54,7 +54,7 @@ async def slow_harness(
 ) -> AsyncIterator[Harness]:
     """A server and a worker with one slot, whose embedder is that provider."""
     monkeypatch.setattr("holdfast.testing.engine.slots", 1)
-    settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home", embedder=EMBEDDER)
+    settings = Settings(url=holdfast.database.url, home=tmp_path / "home", embedder=EMBEDDER)
     with override_settings(settings):
         async with harness_at(holdfast, settings, tmp_path / "papers") as harness:
             yield harness
@@ -133,7 +133,7 @@ async def test_a_worker_with_one_slot_goes_on_with_other_work(
 ) -> None:
     (tmp_path / "crew").mkdir()
     server.script += [slow_down(1), slow_down(1)]
-    settings = Settings.model_construct(home=tmp_path, embedder=EMBEDDER)
+    settings = Settings(home=tmp_path, embedder=EMBEDDER)
     with contextlib.closing(Crew(live.url, tmp_path / "crew")) as crew:
         crew.environment |= {"HOLDFAST_OBJECTS": f"file://{tmp_path}/objects", "HOLDFAST_EMBEDDER": EMBEDDER}
         async with live.store() as crew.store, harness_at(Engine(live), settings, tmp_path / "papers") as harness:

@@ -234,5 +234,5 @@ def test_what_cannot_be_known_must_be_told(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(SettingInvalid, match="how many numbers"):
         opened(f"{SMALL}:0")
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8080/v1")
-    with pytest.raises(SettingInvalid, match="OPENAI_BASE_URL: is no web address"):
+    with pytest.raises(SettingInvalid, match="OPENAI_BASE_URL: is not a web address"):
         opened(SMALL)

@@ -20,7 +20,7 @@ MISSING = "01b8dac5-b400-730f-8c80-71bbed710aed"
 
 @pytest.fixture
 async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
-    settings = Settings.model_construct(url=holdfast.database.url, home=tmp_path / "home")
+    settings = Settings(url=holdfast.database.url, home=tmp_path / "home")
     app.RAN.clear()
     with override_settings(settings):
         async with harness_at(holdfast, settings) as harness:

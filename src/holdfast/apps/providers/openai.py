@@ -67,7 +67,7 @@ class OpenAI(Provider):
 
     def missing(self, task_type: str) -> str | None:
         if not self._url.startswith(("http://", "https://")):
-            return "OPENAI_BASE_URL is no web address: write https://host:port/v1."
+            return "OPENAI_BASE_URL is not a web address: write https://host:port/v1."
         if self._url == DEFAULT_SERVER and not vendor_variable("OPENAI_API_KEY"):
             return "Set OPENAI_API_KEY, or OPENAI_BASE_URL if the server is another."
         return None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def test_a_feed_without_articles_leaves_nothing_to_do(room: Room) -> None:
 def test_feeds_come_from_the_web_and_a_server_that_is_busy_is_asked_again(
     holdfast: Engine, room: Room, site: Site
 ) -> None:
-    settings = room.newsroom.app.settings.model_copy(update={"fetch_allow": "127.0.0.1/32"})
+    settings = replace(room.newsroom.app.settings, fetch_allow="127.0.0.1/32")
     feed = rss(item("Storm floods the harbour", STORM))
     address = site.answer("/feed.xml", b"", 429, Retry_After="60")
     with override_settings(settings):
@@ -209,7 +210,7 @@ def test_optimization_finds_its_way_back_from_bad_settings(room: Room) -> None:
 def test_a_model_is_asked_once_for_each_article_also_after_a_crash(
     holdfast: Engine, room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: Settings = room.newsroom.app.settings.model_copy(update={"neutralizer": "openai:tiny"})
+    settings: Settings = replace(room.newsroom.app.settings, neutralizer="openai:tiny")
     stories = [item("Storm floods the harbour", STORM), item("Cup is won", CUP), item("Rate is left", RATE)]
     server: ChatServer
     with chat_server() as server, override_settings(settings):
