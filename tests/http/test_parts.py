@@ -12,7 +12,9 @@ from holdfast.lifecycles.batch.routes import part_of as job_part
 from holdfast.lifecycles.batch.store import Job
 from holdfast.lifecycles.dispatch.graph_routes import part_of as node_part
 from holdfast.lifecycles.ingest.routes import parts_of as run_parts
+from holdfast.lifecycles.ingest.store import RunRecord
 from holdfast.lifecycles.pipeline.routes import part_of as stage_part
+from holdfast.lifecycles.pipeline.store import StageRecord
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,8 @@ def test_a_job_of_a_batch_is_a_part(job: dict[str, Any], part: Part) -> None:
     ],
 )
 def test_a_stage_of_a_job_is_a_part(stage: dict[str, Any], progress: Any, part: Part) -> None:
-    assert stage_part({"name": "read", "reason": None, "errors": [], **stage}, progress) == part
+    known = {"name": "read", "reason": None, "errors": [], **stage}
+    assert stage_part(StageRecord.model_construct(**known), progress) == part
 
 
 @pytest.mark.parametrize(
@@ -73,15 +76,18 @@ def test_a_node_of_a_graph_is_a_part(node: dict[str, Any], part: Part) -> None:
 
 
 def test_a_step_of_an_ingest_run_is_a_part_of_all_its_documents() -> None:
-    run = {"status": "RUNNING", "item_count_total": 3, "steps": {"FETCHED": 3, "CHUNKED": 1, "TAGGED": 0}}
-    parts = {one.name: one for one in run_parts({**run, "finished_at": None})}
+    def parts_of(status: str, finished_at: str | None = None) -> dict[str, Part]:
+        steps = {"FETCHED": 3, "CHUNKED": 1, "TAGGED": 0}
+        run: dict[str, Any] = {"status": status, "finished_at": finished_at, "item_count_total": 3, "steps": steps}
+        return {one.name: one for one in run_parts(RunRecord.model_construct(**run))}
+
+    parts = parts_of("RUNNING")
     assert list(parts)[-3:] == ["TAGGED", "PERSISTED", "INDEXED"]  # a step of one's own comes before PERSISTED
     assert [parts[name].status for name in ("FETCHED", "CHUNKED", "INDEXED")] == ["completed", "running", "waiting"]
-    ended = {one.name: one.status for one in run_parts({**run, "status": "PARTIAL", "finished_at": "2030-01-01"})}
-    assert (ended["CHUNKED"], ended["INDEXED"]) == ("partial", "skipped")
-    assert {one.status for one in run_parts({**run, "status": "COMPLETED", "finished_at": "2030-01-01"})} == {
-        "completed"
-    }  # what has not changed skips steps, and is done all the same
+    ended = parts_of("PARTIAL", "2030-01-01")
+    assert (ended["CHUNKED"].status, ended["INDEXED"].status) == ("partial", "skipped")
+    assert {one.status for one in parts_of("COMPLETED", "2030-01-01").values()} == {"completed"}
+    # What has not changed skips steps, and is done all the same.
 
 
 def test_an_agent_of_a_user_task_is_a_part() -> None:

@@ -83,7 +83,7 @@ async def test_a_budget_is_the_owners_to_change(harness: Harness) -> None:
     async with harness_of(harness, "eve") as eve:
         answer = await eve.http.put(f"/ingest/runs/{run['run_id']}/budget", json={"budget_cents": 5})
         assert answer.status_code == 404
-    assert (await harness.library.run(UUID(run["run_id"])))["budget_cents"] == 2
+    assert (await harness.library.run(UUID(run["run_id"]))).budget_cents == 2
 
 
 async def test_a_budget_is_an_amount(harness: Harness) -> None:

@@ -302,8 +302,8 @@ async def test_of_two_budgets_set_at_once_the_last_one_counts(
     lease = await spent_up(stage)
     await stage.store.settle((lease, OVER_BUDGET))
     await meet(stage.database, setting(stage, first), setting(stage, last))
-    told = await stage.library.run(stage.run)
-    assert told["budget_cents"] == last
+    run = await stage.library.run(stage.run)
+    assert run.budget_cents == last
     assert await nobody_is_stuck(stage)
 
 

@@ -57,7 +57,7 @@ class Press:
             vars(self.engine).pop("_beat", None)
 
     def job(self, job: UUID) -> dict[str, Any]:
-        return self.engine.call(self.jobs.job(job))
+        return self.engine.call(self.jobs.job(job)).model_dump(mode="json")
 
     def stages(self, job: UUID) -> dict[str, str]:
         return {one["name"]: one["status"] for one in self.job(job)["stages"]}

@@ -41,9 +41,9 @@ async def test_another_worker_goes_on_at_the_stage_that_was_running(crew: Crew, 
     for name, job, end in zip(NAMES, jobs, await crew.ended(jobs), strict=True):
         assert end.state == "COMPLETED"
         assert {one: len(crew.notes(f"{name}:{one}")) for one in NAMES} == {one: 1 + (one == name) for one in NAMES}
-        told = await Jobs.over(crew.store).job(job)
-        assert {one["status"] for one in told["stages"]} == {"completed"}
+        found = await Jobs.over(crew.store).job(job)
+        assert {one.status for one in found.stages} == {"completed"}
         read = await crew.read(job)
         # Who leaves costs nothing and cancels nothing; who is lost, an attempt.
-        assert (read["attempt"], told["cancel_requested"]) == (2 if how == "killed" else 1, False)
+        assert (read["attempt"], found.cancel_requested) == (2 if how == "killed" else 1, False)
         assert ("lost" in await crew.verbs(job)) == (how == "killed")

@@ -26,8 +26,8 @@ def made(holdfast: Engine) -> Pipeline:
 
 
 def statuses(holdfast: Engine, job: Any) -> dict[str, str]:
-    told = holdfast.call(Jobs.over(holdfast.store).job(job))
-    return {one["name"]: one["status"] for one in told["stages"]}
+    found = holdfast.call(Jobs.over(holdfast.store).job(job))
+    return {one.name: one.status for one in found.stages}
 
 
 def odd(what: str, s: Any = None) -> Any:

@@ -79,4 +79,4 @@ async def test_a_stage_that_is_kept_while_the_limit_passes_is_kept_or_lost_whole
     with pytest.raises(LeaseLost):
         await Jobs.over(store).begin(lease, "INGEST")
     job = await Jobs.over(store).job(lease.task_id)
-    assert (job["status"], job["stages"][0]["status"]) == ("FAILED", "failed")
+    assert (job.status, job.stages[0].status) == ("FAILED", "failed")

@@ -61,7 +61,7 @@ def test_files_that_are_gone_are_not_inherited_and_others_are_kept_as_long_as_th
     again = press.engine.run(handle)
     assert RAN["BRIEF"] == 1
     press.engine.clock.advance(days=29)
-    assert [one["name"] for one in press.engine.call(press.jobs.outputs(again.handle.id))[0]] == ["brief.md"]
+    assert [one.name for one in press.engine.call(press.jobs.outputs(again.handle.id))[0]] == ["brief.md"]
     kept = [press.engine.call(press.jobs.outputs(job.handle.id))[1] for job in (first, again)]
     assert kept == [press.engine.clock.now() + timedelta(days=1)] * 2
     press.engine.clock.advance(days=2)

@@ -40,8 +40,8 @@ def made(holdfast: Engine) -> Pipeline:
 
 
 def stages(holdfast: Engine, job: Any) -> dict[str, Any]:
-    told = holdfast.call(Jobs.over(holdfast.store).job(job.handle.id))
-    return {one["name"]: one for one in told["stages"]}
+    found = holdfast.call(Jobs.over(holdfast.store).job(job.handle.id)).model_dump(mode="json")
+    return {one["name"]: one for one in found["stages"]}
 
 
 @pytest.mark.parametrize("pages", [2, 40_000], ids=["small", "larger than a step may be"])
@@ -129,13 +129,13 @@ def test_files_of_a_stage_are_kept_with_it_and_those_of_a_failed_try_are_not(
 
     ran = holdfast.run(made)
     found, kept_until, _ = holdfast.call(Jobs.over(holdfast.store).outputs(ran.handle.id))
-    assert [(one["name"], one["bytes"], one["content_type"]) for one in found] == [
+    assert [(one.name, one.bytes, one.content_type) for one in found] == [
         ("notes/page.html", 14, "text/html; charset=utf-8"),
         ("chart.bin", 2, "application/octet-stream"),
     ]
     assert kept_until == holdfast.clock.now() + timedelta(days=30)
     kept = holdfast.call(objects_of(made.app.settings).keys(f"pipelines/{ran.handle.id}"))
-    assert sorted(one.key for one in kept) == sorted(one["key"] for one in found)
+    assert sorted(one.key for one in kept) == sorted(one.key for one in found)
 
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "../up", "a/../../b", "x" * 201, "nul\0"], ids=repr)
@@ -189,7 +189,7 @@ def test_what_a_stage_spends_is_counted_once_and_progress_is_that_of_the_job(
     monkeypatch.setattr(Attempt, "report_progress", lambda attempt, **progress: reported.append(progress))
     ran = holdfast.run(made, crash_after="first")
     assert ran.state == "COMPLETED"
-    assert holdfast.call(Jobs.over(holdfast.store).job(ran.handle.id))["cost_cents"] == 1 + 2 + 2
+    assert holdfast.call(Jobs.over(holdfast.store).job(ran.handle.id)).cost_cents == 1 + 2 + 2
     assert {(one["done"], one["total"]) for one in reported if one.get("done")} == {(1, 2), (1.5, 2)}
 
 
@@ -210,8 +210,8 @@ def test_a_job_of_another_release_waits_for_a_worker_that_knows_its_stages(holdf
 
     holdfast.start(newer)  # it is declared, and its worker is the one that is there now
     holdfast.drain(moving=False)
-    told = holdfast.call(Jobs.over(holdfast.store).job(handle.id))
-    assert (told["status"], told["waits"]["reason"]) == ("RUNNING", "This worker does not know the stage first.")
+    job = holdfast.call(Jobs.over(holdfast.store).job(handle.id))
+    assert (job.status, (job.waits or {})["reason"]) == ("RUNNING", "This worker does not know the stage first.")
     assert dict(RAN) == {"other": 1}
     newer.app.tasks.clear()
     assert holdfast.run(handle).state == "COMPLETED"

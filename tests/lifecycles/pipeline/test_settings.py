@@ -93,9 +93,9 @@ def test_a_stage_that_finds_out_what_no_stage_takes_has_failed_and_changes_nothi
     jobs = Jobs.over(holdfast.store)
     for wrong, says in ({"number": "four"}, "number is a string"), ({"colour": 1}, "'colour' is no parameter"):
         ran = holdfast.run(tuned, found=wrong)
-        stage = holdfast.call(jobs.job(ran.handle.id))["stages"][1]
-        assert (ran.state, stage["status"]) == ("PARTIAL", "failed")
-        assert says in stage["errors"][0]
+        stage = holdfast.call(jobs.job(ran.handle.id)).stages[1]
+        assert (ran.state, stage.status) == ("PARTIAL", "failed")
+        assert says in stage.errors[0]
     assert holdfast.call(jobs.pipelines(tuned.name))[0]["settings"] == {}
     assert holdfast.run(tuned, found={"number": 4}).state == "COMPLETED"
 

@@ -126,7 +126,7 @@ async def test_a_late_result_of_an_orphan_changes_nothing(database: Database) ->
         )
         assert refused.status == "lost"
         job = await hand.jobs.job(heir.task_id)
-        assert (job["status"], job["stages"][0]["status"], job["stages"][0]["errors"]) == ("RUNNING", "running", [])
+        assert (job.status, job.stages[0].status, job.stages[0].errors) == ("RUNNING", "running", [])
         assert (await hand.jobs.pipelines("press"))[0]["settings"] == {}
         await hand.keep(heir, "INGEST")
 

@@ -1,4 +1,4 @@
-"""Graphs of tasks over HTTP: started by name or as they are drawn, told of node by node, cancelled, retried."""
+"""Graphs of tasks over HTTP: started by name or as they are drawn, read node by node, cancelled, retried."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -16,6 +16,7 @@ from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import OUTCOMES, Part, running_part
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import CancelEffect, CountedPage, Filter, Items, cancel_task, counted_page, mark_repeated
 from holdfast.lifecycles.dispatch.declaration import DAG
 from holdfast.lifecycles.dispatch.store import Dags
 
@@ -24,7 +25,6 @@ poll_after_ms = 1000
 User = Annotated[Principal, needs("user")]
 Reader = Annotated[Principal, needs("user", "operator")]
 State = Literal["Running", "Completed", "Partial", "Failed", "Canceled"]
-Filter = Annotated[Name | None, Query()]
 NodeName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\u0000]+$")]
 
 
@@ -136,35 +136,19 @@ class WholeRun(Run):
     parts: list[Part]
 
 
-class RunPage(BaseModel):
-    """Newest first. A page may be short, even empty, and still have a `next`."""
-
-    items: list[Run]
-    next: UUID | None
-    approx_count: int
-    capped: bool
-
-
 class Made(BaseModel):
     dag_id: UUID
     state: str
     nodes: dict[str, UUID]
 
 
-class Effect(BaseModel):
+class Effect(CancelEffect):
     dag_id: UUID
     state: str
-    effect: Literal["cancelled", "requested", "too_late"]
 
 
 class Retried(Made):
     retry_of: UUID
-
-
-class Declared(BaseModel):
-    """What can be run by its name. `ready`: workers are there that know all nodes."""
-
-    items: list[dict[str, Any]]
 
 
 def routes(store: Store) -> APIRouter:
@@ -194,8 +178,7 @@ def routes(store: Store) -> APIRouter:
                 [one.model_dump(by_alias=True) for one in asked.edges or ()],
                 writes=asked.writes or {}, cutover=asked.cutover or "auto", **options,
             )  # fmt: skip
-        if not created:
-            response.headers["Idempotency-Replayed"] = "true"
+        mark_repeated(response, not created)
         return Made(**made(await dags.run(run)))
 
     @router.get("")
@@ -207,7 +190,7 @@ def routes(store: Store) -> APIRouter:
         owner: Filter = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> RunPage:
+    ) -> CountedPage[Run]:
         """Runs, the newest first; those of one graph, or in one state. A user sees their own."""
         mine = owned_by(caller)
         page = await store.list_tasks(
@@ -215,13 +198,15 @@ def routes(store: Store) -> APIRouter:
             limit=limit,
         )  # fmt: skip
         found = await dags.read([UUID(str(one["id"])) for one in page.items], mine)
-        items = [Run(**one, poll_after_ms=soon(one)) for one in found]
-        return RunPage(items=items, next=page.next, approx_count=page.approx_count, capped=page.capped)
+        return counted_page(page, [Run(**one, poll_after_ms=soon(one)) for one in found])
 
     @router.get("/declared")
-    async def declared(caller: Reader) -> Declared:
-        """The graphs that applications have declared: nodes, edges, parameters, what they write."""
-        return Declared(items=await dags.declared())
+    async def declared(caller: Reader) -> Items[dict[str, Any]]:
+        """The graphs that applications have declared: nodes, edges, parameters, what they write.
+
+        `ready`: workers are there that know all nodes.
+        """
+        return Items(items=await dags.declared())
 
     @router.get("/{dag_id}")
     async def read(dag_id: UUID, caller: Reader) -> WholeRun:
@@ -232,9 +217,9 @@ def routes(store: Store) -> APIRouter:
 
     @router.post("/{dag_id}/cancel", status_code=202)
     async def cancel(dag_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
-        """Cancel a run: what waits is cancelled at once, what runs is told."""
+        """Cancel a run: what waits is cancelled at once, what runs is stopped by its worker."""
         await dags.run(dag_id, owned_by(caller))
-        effect: Any = await store.cancel(dag_id, asked.reason if asked else None, by=caller.name)
+        effect = await cancel_task(store, dag_id, asked, caller)
         return Effect(dag_id=dag_id, effect=effect, state=(await store.read(dag_id))["state"])
 
     @router.post("/{dag_id}/retry", status_code=201)

@@ -17,6 +17,7 @@ from holdfast.http.access import Guarded, GuardedMany, check_visible, needs
 from holdfast.http.fields import Body, Moment, Name, Real, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import mark_repeated
 
 
 class Waited(Body):
@@ -90,8 +91,7 @@ def routes(store: Store) -> APIRouter:
         known = {asked.task: await store.known_task(asked.task)}
         key = idempotency_key or asked.key
         (made,) = await store.submit(submission(asked, known, caller, key, traceparent))
-        if not made.created:
-            response.headers["Idempotency-Replayed"] = "true"
+        mark_repeated(response, not made.created)
         assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
         return Made(task_id=made.id, state=(await store.events(made.id))[0].to_state)
 
@@ -124,11 +124,11 @@ def submission(
     key: str | None,
     trace: str | None,
 ) -> Submission:
-    said = {**(known[asked.task] or {})}
-    said |= asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
+    own = asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
+    options = {**(known[asked.task] or {}), **own}
     return Submission(
-        asked.task, asked.payload, queue=said.get("queue"), priority=said.get("priority") or 0,
-        max_attempts=said.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
+        asked.task, asked.payload, queue=options.get("queue"), priority=options.get("priority") or 0,
+        max_attempts=options.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
         owner=caller.owner, after=asked.waits(), tags=asked.tags,
         limit_key=asked.limit_key, limit_to=asked.limit_to, time_limit=duration(asked.time_limit),
         trace=trace_of(trace),

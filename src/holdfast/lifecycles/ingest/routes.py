@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
@@ -24,8 +24,19 @@ from holdfast.http.fields import Body, Cancel, Name, Real, Text, Whole, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import (
+    CancelEffect,
+    Filter,
+    Items,
+    Limit,
+    Page,
+    cancel_task,
+    mark_repeated,
+    page,
+    server_address,
+)
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM, STEPS
-from holdfast.lifecycles.ingest.store import Embedder, Library, Mode
+from holdfast.lifecycles.ingest.store import Embedder, Library, Mode, RunRecord
 from holdfast.objects import Objects, UploadSpec
 
 files_at_most = 10_000
@@ -70,44 +81,14 @@ class Budget(Body):
     budget_cents: Cents | None
 
 
-class Run(BaseModel):
+class Run(RunRecord):
     """Where a run is. The counts sum up to the total; `steps` says how many items have done each."""
 
-    run_id: UUID
-    kind: str
-    status: str
-    created_at: datetime
-    finished_at: datetime | None
-    cost_cents: float
-    budget_cents: float | None
-    steps: dict[str, int]
     parts: list[Part]
-    item_count_total: int
-    item_count_pending: int
-    item_count_running: int
-    item_count_waiting: int
-    item_count_done: int
-    item_count_failed: int
-    item_count_cancelled: int
 
 
-class Runs(BaseModel):
-    items: list[Run]
-    next: UUID | None
-
-
-class Items(BaseModel):
-    items: list[dict[str, Any]]
-    next: UUID | None
-
-
-class ItemEvents(BaseModel):
-    items: list[dict[str, Any]]
-
-
-class Effect(BaseModel):
+class Effect(CancelEffect):
     run_id: UUID
-    effect: Literal["cancelled", "requested", "too_late"]
 
 
 class File(Body):
@@ -136,11 +117,6 @@ class UploadLink(BaseModel):
 
 class Uploads(BaseModel):
     uploads: list[UploadLink]
-
-
-class Documents(BaseModel):
-    items: list[dict[str, Any]]
-    next: UUID | None
 
 
 class Found(BaseModel):
@@ -178,23 +154,22 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         ]  # fmt: skip
         made = (await store.submit(run, *items))[0]
         assert made.id is not None  # noqa: S101
-        if not made.created:
-            response.headers["Idempotency-Replayed"] = "true"
+        mark_repeated(response, not made.created)
         return rendered(await library.run(made.id))
 
     @router.get("/runs")
     async def runs(
         caller: User,
-        status: Annotated[Name | None, Query()] = None,
+        status: Filter = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> Runs:
+    ) -> Page[Run, UUID]:
         """Runs, the newest first."""
-        page = await store.list_tasks(
+        listed = await store.list_tasks(
             lifecycle=INGEST.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
         )
-        found = await library.runs([UUID(str(one["id"])) for one in page.items])
-        return Runs(items=[rendered(one) for one in found], next=page.next)
+        found = await library.runs([UUID(str(one["id"])) for one in listed.items])
+        return Page(items=[rendered(one) for one in found], next=listed.next)
 
     @router.get("/runs/{run_id}")
     async def read(run_id: UUID, caller: User) -> Run:
@@ -203,16 +178,12 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
 
     @router.get("/runs/{run_id}/items")
     async def items(
-        run_id: UUID,
-        caller: User,
-        status: Annotated[Name | None, Query()] = None,
-        cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> Items:
+        run_id: UUID, caller: User, status: Filter = None, cursor: UUID | None = None, limit: Limit = 50
+    ) -> Page[dict[str, Any], UUID]:
         """Its items in their order, each with the step it is at and what went wrong."""
         await library.run(run_id, owned_by(caller))
         found = await library.items(run_id, after=cursor, limit=limit, status=status)
-        return Items(items=found, next=UUID(found[-1]["item_id"]) if len(found) == limit else None)
+        return page(found, limit, lambda last: UUID(last["item_id"]))
 
     @router.put("/runs/{run_id}/budget")
     async def set_budget(run_id: UUID, asked: Budget, caller: User) -> Run:
@@ -225,8 +196,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     async def cancel(run_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
         """Cancel it with all its items that have not ended. What is in stays in."""
         await library.run(run_id, owned_by(caller))
-        effect: Any = await store.cancel(run_id, asked.reason if asked else None, by=caller.name)
-        return Effect(run_id=run_id, effect=effect)
+        return Effect(run_id=run_id, effect=await cancel_task(store, run_id, asked, caller))
 
     @router.get("/items/{item_id}")
     async def item(item_id: UUID, caller: User) -> dict[str, Any]:
@@ -235,10 +205,10 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return await library.item(item_id)
 
     @router.get("/items/{item_id}/events")
-    async def events(item_id: UUID, caller: User) -> ItemEvents:
+    async def events(item_id: UUID, caller: User) -> Items[dict[str, Any]]:
         """What happened to it, step by step, with what each used and which category a failure had."""
         await check_visible(store, caller, item_id)
-        return ItemEvents(items=await library.events(item_id))
+        return Items(items=await library.events(item_id))
 
     @router.post("/uploads", status_code=201)
     async def upload(asked: NewUploads, request: Request, caller: Annotated[Principal, needs("user")]) -> Uploads:
@@ -246,22 +216,18 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         place, now = await library.open_uploads(caller.owner)
         links = []
         for number, one in enumerate(asked.files):
-            key = f"{place}/{number}-{plain(one.name)}"
+            key = f"{place}/{number}-{as_key(one.name)}"
             upload = UploadSpec(key, one.content_type, document_most_bytes, one.size, one.sha256)
-            server = str(request.base_url).rstrip("/")
-            signed = await objects.sign_upload(upload, now=now, lasting=upload_lasting, server=server)
+            address = server_address(request)
+            signed = await objects.sign_upload(upload, now=now, lasting=upload_lasting, server=address)
             links.append(UploadLink(name=one.name, uri=f"object:{key}", **vars(signed)))
         return Uploads(uploads=links)
 
     @router.get("/documents")
-    async def documents(
-        caller: User,
-        cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    ) -> Documents:
+    async def documents(caller: User, cursor: UUID | None = None, limit: Limit = 50) -> Page[dict[str, Any], UUID]:
         """What can be searched, the newest first."""
         found = await library.documents(owned_by(caller), before=cursor, limit=limit)
-        return Documents(items=found, next=UUID(found[-1]["document_id"]) if len(found) == limit else None)
+        return page(found, limit, lambda last: UUID(last["document_id"]))
 
     @router.delete("/documents/{document_id}", status_code=204)
     async def remove(document_id: UUID, caller: User) -> None:
@@ -290,30 +256,30 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     return router
 
 
-def rendered(run: dict[str, Any]) -> Run:
-    return Run(**run, parts=list(parts_of(run)))
+def rendered(run: RunRecord) -> Run:
+    return Run(**vars(run), parts=list(parts_of(run)))
 
 
-def parts_of(run: dict[str, Any]) -> Iterator[Part]:
+def parts_of(run: RunRecord) -> Iterator[Part]:
     """The steps as parts of a run: how many documents have done each. Steps of one's own come before PERSISTED."""
-    total, steps = run["item_count_total"], run["steps"]
+    total, steps = run.item_count_total, run.steps
     own, persisted = sorted(steps.keys() - set(STEPS)), STEPS.index("PERSISTED")
     for name in (*STEPS[:persisted], *own, *STEPS[persisted:]):
         done = steps.get(name, 0)
         status: PartStatus = "running" if done else "waiting"
-        if run["status"] == "COMPLETED" or done == total:
+        if run.status == "COMPLETED" or done == total:
             status = "completed"
-        elif run["finished_at"]:
+        elif run.finished_at:
             status = "partial" if done else "skipped"
         yield Part(name=name, status=status, done=done, total=total)
 
 
-def plain(name: str) -> str:
-    """The end of a name, as a part of a key: whoever sees only the key knows what it is."""
+def as_key(name: str) -> str:
+    """The end of a name, as a part of a key, so that the key shows what it is."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rpartition("/")[2])[-100:].strip(".-") or "file"
 
 
 def payload(source: str | Source, *, force: bool) -> dict[str, Any]:
-    """What an item is told."""
+    """The input of an item."""
     given = {"uri": source} if isinstance(source, str) else source.model_dump(exclude_none=True)
     return {**given, **({"force": True} if force else {})}

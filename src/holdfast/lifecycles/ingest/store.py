@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 from uuid import UUID
 
-from pydantic import PlainSerializer, PlainValidator
+from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
@@ -84,6 +84,26 @@ class Embedder(Protocol):
 
         What it took is told to `usage`. Raises RateLimited, Transient, SchemaInvalid or Fatal.
         """
+
+
+class RunRecord(BaseModel):
+    """Where a run is. The counts sum up to the total; `steps` says how many items have done each."""
+
+    run_id: UUID
+    kind: str
+    status: str
+    created_at: datetime
+    finished_at: datetime | None
+    cost_cents: float
+    budget_cents: float | None
+    steps: dict[str, int]
+    item_count_total: int
+    item_count_pending: int
+    item_count_running: int
+    item_count_waiting: int
+    item_count_done: int
+    item_count_failed: int
+    item_count_cancelled: int
 
 
 class Library(Calls):
@@ -165,12 +185,12 @@ class Library(Calls):
 
     # For users
 
-    async def runs(self, ids: Sequence[UUID], owner: str | None = None) -> list[dict[str, Any]]:
-        """What there is to tell of these runs, but for those that are not `owner`'s."""
+    async def runs(self, ids: Sequence[UUID], owner: str | None = None) -> list[RunRecord]:
+        """These runs, without those that are not `owner`'s."""
         rows = await self._rows("select * from holdfast.read_runs($1, $2)", list(ids), owner)
-        return [encode.load(row[0]) for row in rows]
+        return [RunRecord.model_validate(encode.load(row[0])) for row in rows]
 
-    async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
+    async def run(self, run: UUID, owner: str | None = None) -> RunRecord:
         """One of them. Raises TaskNotFound."""
         found = await self.runs([run], owner)
         if not found:

@@ -41,7 +41,7 @@ from holdfast.execution.classify import Errors, classify
 from holdfast.execution.context import current, get_service
 from holdfast.execution.suspend import Suspend
 from holdfast.execution.threads import call_function
-from holdfast.lifecycles.pipeline.store import Jobs, Row, Verdict
+from holdfast.lifecycles.pipeline.store import Jobs, PlannedStage, Verdict
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 
@@ -176,7 +176,7 @@ class JobRun:
         self.kept: dict[str, Json] = {}
         self.place = f"pipelines/{self.attempt.lease.task_id}/{self.attempt.lease.token.hex}"
 
-    async def __call__(self, rows: list[Row]) -> dict[str, Json] | Outcome:
+    async def __call__(self, rows: list[PlannedStage]) -> dict[str, Json] | Outcome:
         for number, row in enumerate(rows):
             self.attempt.part = number, len(rows)
             self.attempt.report_progress(done=number, total=len(rows), note=row.name, stage=row.name)
@@ -191,14 +191,14 @@ class JobRun:
                 break
         return await self.outcome()
 
-    async def pass_stage(self, row: Row) -> None:
+    async def pass_stage(self, row: PlannedStage) -> None:
         """Bring a stage to its end, if it is not there yet."""
         _, kept = await self.attempt.find_step(row.name)
         if not row.is_done:
             kept = await self.run_stage(row)
         self.kept[row.name] = kept
 
-    async def run_stage(self, row: Row) -> Json:
+    async def run_stage(self, row: PlannedStage) -> Json:
         if why := self.why_not(row):
             return await self.attempt.save_step(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
         stage = self.find_stage(row.name)
@@ -220,7 +220,7 @@ class JobRun:
         finally:
             NOTES.reset(token)
 
-    def why_not(self, row: Row) -> str | None:
+    def why_not(self, row: PlannedStage) -> str | None:
         """Why a stage is not run; None if it is."""
         if row.when and row.when.isidentifier() and not self.params.get(row.when):
             return f"{row.when} is off."
@@ -237,7 +237,7 @@ class JobRun:
         """What is kept of a stage, whatever the case of its name: a release may write it otherwise."""
         return next((kept for name, kept in self.kept.items() if name.lower() == stage.lower()), None)
 
-    async def envelope(self, row: Row, stage: "Stage", notes: Notes) -> dict[str, Json]:
+    async def envelope(self, row: PlannedStage, stage: "Stage", notes: Notes) -> dict[str, Json]:
         """What is kept of a stage: how it ended, and with what. Raises Suspend if it is to be tried again."""
         at = asyncio.current_task()
         assert at is not None  # noqa: S101
@@ -269,7 +269,7 @@ class JobRun:
         status = "partial" if notes.problems else "completed"
         return {"status": status, "errors": notes.errors(), **kept}
 
-    def failure(self, row: Row, error: BaseException, notes: Notes) -> dict[str, Json]:
+    def failure(self, row: PlannedStage, error: BaseException, notes: Notes) -> dict[str, Json]:
         """A failed stage. Raises Suspend while it may be tried again."""
         lease = self.attempt.lease
         named = {"task": lease.name, "task_id": str(lease.task_id), "attempt": lease.attempt, "stage": row.name}

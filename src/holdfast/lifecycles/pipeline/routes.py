@@ -18,8 +18,18 @@ from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, running_part
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import (
+    CancelEffect,
+    CountedPage,
+    Filter,
+    Items,
+    cancel_task,
+    counted_page,
+    mark_repeated,
+    server_address,
+)
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
-from holdfast.lifecycles.pipeline.store import Jobs
+from holdfast.lifecycles.pipeline.store import JobRecord, Jobs, StageRecord
 from holdfast.objects import Objects
 
 output_lasting = timedelta(hours=1)
@@ -27,7 +37,6 @@ poll_after_ms = {"PENDING": 2000, "RUNNING": 1000}
 
 Operator = Annotated[Principal, needs("operator")]
 PipelineName = Annotated[str, Path(min_length=1, max_length=200)]
-Status = Literal["pending", "running", "completed", "partial", "failed", "skipped"]
 State = Literal["PENDING", "RUNNING", "COMPLETED", "PARTIAL", "FAILED", "CANCELLED"]
 Values = Annotated[dict[str, Any], Field(max_length=1000)]
 
@@ -41,58 +50,16 @@ class NewJob(Body):
     params: Values = Field(default_factory=dict)
 
 
-class Stage(BaseModel):
-    """A stage of a job: why it was skipped, or what went wrong, and the files it wrote."""
-
-    name: str
-    status: Status
-    reason: str | None
-    errors: list[Any]
-    started_at: datetime | None
-    finished_at: datetime | None
-    outputs: list[dict[str, Any]]
-    settings: dict[str, Any] | None
-    """What it has found out for the jobs to come."""
-
-
-class Job(BaseModel):
+class Job(JobRecord):
     """A job and its stages in their order. `summary` is what its stage of that name returned."""
 
-    job_id: UUID
-    pipeline: str
-    status: str
-    cancel_requested: bool
-    stages: list[Stage]
     parts: list[Part]
-    summary: Any
-    error: str | None
-    params: dict[str, Any]
-    settings: dict[str, Any]
-    cost_cents: float
-    owner: str
-    attempt: int
-    waits: dict[str, Any] | None
-    progress: Any
-    retry_of: UUID | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
     poll_after_ms: int | None
 
 
-class JobPage(BaseModel):
-    """Newest first. A page may be short, even empty, and still have a `next`."""
-
-    items: list[Job]
-    next: UUID | None
-    approx_count: int
-    capped: bool
-
-
-class Effect(BaseModel):
+class Effect(CancelEffect):
     job_id: UUID
     status: str
-    effect: Literal["cancelled", "requested", "too_late"]
 
 
 class Retry(Body):
@@ -122,12 +89,6 @@ class Outputs(BaseModel):
     job_id: UUID
     status: str
     outputs: list[OutputLink]
-
-
-class Pipelines(BaseModel):
-    """What can be run. `ready`: a worker is there that runs it."""
-
-    items: list[dict[str, Any]]
 
 
 class Change(Body):
@@ -166,24 +127,21 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
         job, created = await jobs.make(
             asked.pipeline, params_of(asked), owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent)
         )
-        if not created:
-            response.headers["Idempotency-Replayed"] = "true"
+        mark_repeated(response, not created)
         return rendered(await jobs.job(job))
 
     @router.get("/jobs")
     async def list_jobs(
         caller: Operator,
-        pipeline: Annotated[Name | None, Query()] = None,
+        pipeline: Filter = None,
         status: State | None = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> JobPage:
+    ) -> CountedPage[Job]:
         """Jobs, the newest first; those of one pipeline, or in one state."""
         page = await store.list_tasks(lifecycle=PIPELINE.name, name=pipeline, state=status, cursor=cursor, limit=limit)
         found = await jobs.read([UUID(str(one["id"])) for one in page.items])
-        return JobPage(
-            items=[rendered(one) for one in found], next=page.next, approx_count=page.approx_count, capped=page.capped
-        )
+        return counted_page(page, [rendered(one) for one in found])
 
     @router.get("/jobs/{job_id}")
     async def read(job_id: UUID, caller: Operator) -> Job:
@@ -192,10 +150,10 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
 
     @router.post("/jobs/{job_id}/cancel", status_code=202)
     async def cancel(job_id: UUID, caller: Operator, asked: Cancel | None = None) -> Effect:
-        """Cancel it: at once, or when its worker hears of it. What its stages have written stays."""
+        """Cancel it: at once, or through its worker. What its stages have written stays."""
         await jobs.job(job_id)
-        effect: Any = await store.cancel(job_id, asked.reason if asked else None, by=caller.name)
-        return Effect(job_id=job_id, effect=effect, status=(await jobs.job(job_id))["status"])
+        effect = await cancel_task(store, job_id, asked, caller)
+        return Effect(job_id=job_id, effect=effect, status=(await jobs.job(job_id)).status)
 
     @router.post("/jobs/{job_id}/retry", status_code=202)
     async def retry(job_id: UUID, caller: Operator, asked: Retry | None = None) -> Retried:
@@ -203,7 +161,7 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
         stage = asked.from_stage if asked else None
         found = await jobs.job(job_id)
         made = await store.retry(job_id, stage and stage_named(found, stage), by=caller.name)
-        return Retried(job_id=made, status=(await jobs.job(made))["status"], retry_of=job_id)
+        return Retried(job_id=made, status=(await jobs.job(made)).status, retry_of=job_id)
 
 
 def add_outputs(router: APIRouter, jobs: Jobs, objects: Objects) -> None:
@@ -214,7 +172,7 @@ def add_outputs(router: APIRouter, jobs: Jobs, objects: Objects) -> None:
         files, kept_until, now = await jobs.outputs(job_id)
         if now and kept_until and kept_until <= now:
             raise TaskExpired(
-                f"Job {job_id} is {found['status']}; its files were kept until {kept_until.isoformat()}.",
+                f"Job {job_id} is {found.status}; its files were kept until {kept_until.isoformat()}.",
                 fix="Make a new job.",
             )
         links = []
@@ -222,19 +180,18 @@ def add_outputs(router: APIRouter, jobs: Jobs, objects: Objects) -> None:
             assert now is not None  # noqa: S101 - where there are files, there is a time
             lasting = min(output_lasting, kept_until - now) if kept_until else output_lasting
             link = await objects.sign_download(
-                one["key"], filename=one["name"].replace("/", "-"), content_type=one["content_type"], now=now,
-                lasting=lasting, server=str(request.base_url).rstrip("/"),
+                one.key, filename=one.name.replace("/", "-"), content_type=one.content_type, now=now,
+                lasting=lasting, server=server_address(request),
             )  # fmt: skip
-            told = {name: one[name] for name in ("name", "stage", "bytes", "content_type")}
-            links.append(OutputLink(**told, **vars(link)))
-        return Outputs(job_id=job_id, status=found["status"], outputs=links)
+            links.append(OutputLink(**one.model_dump(exclude={"key"}), **vars(link)))
+        return Outputs(job_id=job_id, status=found.status, outputs=links)
 
 
 def add_pipelines(router: APIRouter, jobs: Jobs) -> None:
     @router.get("/pipelines")
-    async def pipelines(caller: Operator) -> Pipelines:
-        """What there is to run: stages, parameters, settings."""
-        return Pipelines(items=await jobs.pipelines())
+    async def pipelines(caller: Operator) -> Items[dict[str, Any]]:
+        """What there is to run: stages, parameters, settings. `ready`: a worker is there that runs it."""
+        return Items(items=await jobs.pipelines())
 
     @router.put("/pipelines/{name}/settings")
     async def change_settings(name: PipelineName, asked: Change, caller: Operator) -> Settings:
@@ -256,28 +213,28 @@ def params_of(asked: NewJob) -> dict[str, Any]:
     return {**asked.params, **flags}
 
 
-def stage_named(job: dict[str, Any], given: str) -> str:
+def stage_named(job: JobRecord, given: str) -> str:
     """The stage of a job by its name, whatever its case. Raises StepUnknown."""
-    names = [one["name"] for one in job["stages"]]
+    names = [one.name for one in job.stages]
     for name in names:
         if name.lower() == given.lower():
-            return str(name)
-    raise StepUnknown(f"{given!r} is no stage of this job.", fix=f"Its stages are: {', '.join(names) or 'none'}.")
+            return name
+    raise StepUnknown(f"{given!r} is not a stage of this job.", fix=f"Its stages are: {', '.join(names) or 'none'}.")
 
 
-def rendered(job: dict[str, Any]) -> Job:
-    parts = [part_of(one, job["progress"]) for one in job["stages"]]
-    return Job(**job, parts=parts, poll_after_ms=poll_after_ms.get(job["status"]))
+def rendered(job: JobRecord) -> Job:
+    parts = [part_of(one, job.progress) for one in job.stages]
+    return Job(**vars(job), parts=parts, poll_after_ms=poll_after_ms.get(job.status))
 
 
-def part_of(stage: dict[str, Any], progress: Any) -> Part:
+def part_of(stage: StageRecord, progress: Any) -> Part:
     """A stage as a part of its job. What was reported of another stage is old."""
-    name, status, errors = stage["name"], stage["status"], stage["errors"]
+    name, status, errors = stage.name, stage.status, stage.errors
     if status == "running":
         reported = progress if isinstance(progress, dict) and progress.get("stage") == name else {}
         return running_part(name, {key: reported.get(key) for key in ("note", "step")})  # its counts are of stages
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return Part(
-        name=name, status="waiting" if status == "pending" else status, note=stage["reason"],
+        name=name, status="waiting" if status == "pending" else status, note=stage.reason,
         error=f"{errors[0]}{more}" if errors else None,
     )  # fmt: skip

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
+
+from pydantic import BaseModel
 
 from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
@@ -13,10 +15,12 @@ from holdfast.engine.store.commands import refuse
 from holdfast.engine.task import Json, Proof
 from holdfast.errors import TaskNotFound
 
+Status = Literal["pending", "running", "completed", "partial", "failed", "skipped"]
+
 
 @dataclass(frozen=True)
-class Row:
-    """A stage of a job: as it was declared when the job was made, and how it stands."""
+class PlannedStage:
+    """A stage as a worker needs it: as it was declared when the job was made, and how it stands."""
 
     name: str
     status: str
@@ -41,16 +45,63 @@ class Verdict:
     errors: Sequence[str]
 
 
+class StageRecord(BaseModel):
+    """A stage of a job: why it was skipped, or what went wrong, and the files it wrote."""
+
+    name: str
+    status: Status
+    reason: str | None
+    errors: list[Any]
+    started_at: datetime | None
+    finished_at: datetime | None
+    outputs: list[dict[str, Any]]
+    settings: dict[str, Any] | None
+    """What it has found out for the jobs to come."""
+
+
+class JobRecord(BaseModel):
+    """A job and its stages in their order. `summary` is what its stage of that name returned."""
+
+    job_id: UUID
+    pipeline: str
+    status: str
+    cancel_requested: bool
+    stages: list[StageRecord]
+    summary: Any
+    error: str | None
+    params: dict[str, Any]
+    settings: dict[str, Any]
+    cost_cents: float
+    owner: str
+    attempt: int
+    waits: dict[str, Any] | None
+    progress: Any
+    retry_of: UUID | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class Output(BaseModel):
+    """A file that a stage wrote, and where it lies."""
+
+    name: str
+    stage: str
+    key: str
+    bytes: int
+    content_type: str
+
+
 class Jobs(Calls):
     """Pipelines and their jobs."""
 
     # For workers
 
     @lease_rpc
-    async def stages(self, job: UUID) -> tuple[list[Row], dict[str, Json]]:
+    async def stages(self, job: UUID) -> tuple[list[PlannedStage], dict[str, Json]]:
         """The stages of a job in their order, and the settings that it goes by."""
         rows = await self._rows("select * from holdfast.read_stages($1)", job)
-        found = [row_of(row["name"], row["status"], encode.load(row["declared"]), row["failures"]) for row in rows]
+        found = [planned(row["name"], row["status"], encode.load(row["declared"]), row["failures"]) for row in rows]
         return found, encode.load(rows[0]["settings"]) if rows else {}
 
     @lease_rpc
@@ -119,24 +170,25 @@ class Jobs(Calls):
         row = (await self._rows(query, *given, repeatable=key is not None))[0]
         return row["job"], row["created"]
 
-    async def read(self, jobs: Sequence[UUID], owner: str | None = None) -> list[dict[str, Any]]:
-        """What there is to tell of these jobs, but for those that are not `owner`'s."""
+    async def read(self, jobs: Sequence[UUID], owner: str | None = None) -> list[JobRecord]:
+        """These jobs, without those that are not `owner`'s."""
         rows = await self._rows("select * from holdfast.read_jobs($1, $2)", list(jobs), owner)
-        return [encode.load(row[0]) for row in rows]
+        return [JobRecord.model_validate(encode.load(row[0])) for row in rows]
 
-    async def job(self, job: UUID, owner: str | None = None) -> dict[str, Any]:
+    async def job(self, job: UUID, owner: str | None = None) -> JobRecord:
         """One of them. Raises TaskNotFound."""
         found = await self.read([job], owner)
         if not found:
             raise TaskNotFound(f"No job has the id {job}.", fix="GET /pipeline/jobs lists them.")
         return found[0]
 
-    async def outputs(self, job: UUID) -> tuple[list[dict[str, Any]], datetime | None, datetime | None]:
+    async def outputs(self, job: UUID) -> tuple[list[Output], datetime | None, datetime | None]:
         """The files that a job has made, until when they are kept (None: it runs), and the time."""
         rows = await self._rows("select * from holdfast.read_outputs($1)", job)
         if not rows:
             return [], None, None
-        return [encode.load(row["output"]) for row in rows], rows[0]["kept_until"], rows[0]["now"]
+        outputs = [Output.model_validate(encode.load(row["output"])) for row in rows]
+        return outputs, rows[0]["kept_until"], rows[0]["now"]
 
     async def change_settings(self, pipeline: str, change: Mapping[str, Json], by: str) -> dict[str, Json]:
         """Other settings for the jobs to come; None takes one away. Answers what they are. Raises RequestInvalid."""
@@ -147,9 +199,9 @@ class Jobs(Calls):
         return found
 
 
-def row_of(name: str, status: str, declared: Mapping[str, Any], failures: int) -> Row:
+def planned(name: str, status: str, declared: Mapping[str, Any], failures: int) -> PlannedStage:
     timeout = declared.get("timeout_seconds")
-    return Row(
+    return PlannedStage(
         name, status, declared.get("needs") or [], declared.get("when"), bool(declared.get("required")),
         int(declared.get("retries") or 0), timedelta(seconds=timeout) if timeout else None, failures,
     )  # fmt: skip

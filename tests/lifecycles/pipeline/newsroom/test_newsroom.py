@@ -45,7 +45,7 @@ class Room:
         return self.engine.run(self.newsroom, **params)
 
     def job(self, ran: Ran[Any]) -> dict[str, Any]:
-        return self.engine.call(self.jobs.job(ran.handle.id))
+        return self.engine.call(self.jobs.job(ran.handle.id)).model_dump(mode="json")
 
     def stages(self, ran: Ran[Any]) -> dict[str, Any]:
         return {one["name"]: one for one in self.job(ran)["stages"]}
@@ -54,8 +54,8 @@ class Room:
         """The files that a job has made, with what is in them."""
         found, _, _ = self.engine.call(self.jobs.outputs(ran.handle.id))
         for one in found:
-            self.engine.call(objects_of(self.newsroom.app.settings).fetch(one["key"], self.folder / one["name"]))
-        return {one["name"]: (self.folder / one["name"]).read_text() for one in found}
+            self.engine.call(objects_of(self.newsroom.app.settings).fetch(one.key, self.folder / one.name))
+        return {one.name: (self.folder / one.name).read_text() for one in found}
 
     def result(self, ran: Ran[Any], stage: str) -> Any:
         (step,) = (one for one in self.engine.call(self.engine.store.steps(ran.handle.id)) if one.name == stage)
@@ -158,7 +158,7 @@ def test_feeds_come_from_the_web_and_a_server_that_is_busy_is_asked_again(
         handle = holdfast.start(room.newsroom, feeds=[address])
         holdfast.drain(moving=False)
         job = holdfast.call(room.jobs.job(handle.id))
-        assert (job["status"], job["stages"][0]["status"]) == ("RUNNING", "running")
+        assert (job.status, job.stages[0].status) == ("RUNNING", "running")
         site.answer("/feed.xml", feed)
         ran = holdfast.run(handle)
         assert (ran.state, ran.attempts) == ("COMPLETED", 1)
@@ -173,7 +173,7 @@ def test_files_of_the_server_and_its_network_are_not_everybodys_to_name(
     prepared = room.newsroom.opts(owner="somebody")
     refused = holdfast.run(prepared, feeds=[mine, "file:///etc/passwd", site.answer("/inside.xml", rss())])
     assert refused.state == "FAILED"
-    errors = holdfast.call(room.jobs.job(refused.handle.id))["stages"][0]["errors"]
+    errors = holdfast.call(room.jobs.job(refused.handle.id)).stages[0].errors
     assert "Files of the server are not yours to name." in errors[0]
     assert site.asked == []
     assert holdfast.run(prepared, feeds=shipped_feeds()).state == "COMPLETED"
