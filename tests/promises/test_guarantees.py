@@ -41,7 +41,7 @@ WITNESSES = {
     "What brings its workers down":
         "worker/test_crashes.py::test_a_task_that_kills_its_worker_ends_after_three_and_harms_nobody",
     "A stuck handler": "worker/test_crashes.py::test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled",
-    "Who holds a task no more": "worker/test_fences.py::test_a_lease_that_is_lost_stops_its_task_and_no_other",
+    "A worker that lost a task": "worker/test_fences.py::test_a_lease_that_is_lost_stops_its_task_and_no_other",
     "User tasks: credits":
         "lifecycles/analysis/test_credits.py::test_of_many_at_once_as_many_queue_as_there_are_credits_for",
     "What a worker reads":

@@ -1,5 +1,6 @@
-"""The rules of the house that a reader would otherwise have to remember."""
+"""Conventions of the code and the pages that a contributor would otherwise have to remember."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from holdfast.distribution import NAME
 from holdfast.settings import SETTINGS
 
 ROOT = Path(__file__).parents[2]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+PACKAGE = ROOT / "src/holdfast"
 BANNED_NAMES = {"utils", "helpers", "common", "manager", "misc", "base"}
 
 tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
@@ -53,6 +56,11 @@ def test_the_engine_is_imported_without_what_applications_need() -> None:
 def test_no_module_has_a_name_that_says_nothing() -> None:
     paths = (ROOT / "src").rglob("*")
     assert not [path for path in paths if path.stem.lower() in BANNED_NAMES]
+
+
+def test_every_module_says_what_it_is() -> None:
+    modules = [path for path in (ROOT / "src").rglob("*.py") if path.read_text().strip()]
+    assert [str(path) for path in modules if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 def test_nothing_is_taken_from_the_generator_that_handlers_may_seed() -> None:
@@ -101,3 +109,16 @@ def test_every_link_between_pages_leads_somewhere() -> None:
             if not (page.parent / target).exists():
                 broken.append(f"{page.name}: {target}")
     assert broken == []
+
+
+@in_a_clone
+def test_every_path_that_contributing_names_exists() -> None:
+    named = re.findall(
+        r"`((?:src|tests|docs|bench|examples)/[^`*<>{} ]+|[a-z_]+/[a-z_/]+\.(?:py|sql|md))`", CONTRIBUTING.read_text()
+    )
+    assert named
+    assert [
+        name
+        for name in named
+        if "NNNN" not in name and not any((start / name.rstrip("/")).exists() for start in (ROOT, PACKAGE))
+    ] == []
