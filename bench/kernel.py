@@ -14,7 +14,7 @@ from bench import limits
 from bench.frame import Bench, Spent, servers, spending
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Settlement, Submission
-from holdfast.worker.claim_cursor import ClaimCursor
+from holdfast.worker.claim_loop import ClaimCursor
 
 BATCHES = {1: 500, 10: 3_000, 100: 10_000, 500: 10_000}
 AT_ONCE = 1000
@@ -79,10 +79,10 @@ async def drain_fused(store: Store, batch: int, seen: Callable[[int], None] = la
     cursor = ClaimCursor()
     while True:
         since = cursor.since()
-        _, leases = await store.turn(
+        _, leases = await store.settle_and_claim(
             settlements, ["default"], batch, lasting=LEASE, worker="bench", names=["work"], since=since
         )  # fmt: skip
-        cursor.saw(leases, batch)
+        cursor.move(leases, batch)
         seen(len(leases))
         if not leases and since is None:
             return

@@ -25,9 +25,9 @@ from bench.kernel import AT_ONCE
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.postgres.connections import Address, connected, pooled
-from holdfast.worker.config import Plan
+from holdfast.worker.config import WorkerConfig
 
-DEFAULTS = Plan("")
+DEFAULTS = WorkerConfig("")
 SIZED = {"slots": 2000, "batch": 500}
 DRAINED, LASTING = 20_000, 50_000
 between_tasks_seconds = 0.01

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import AppInvalid
-from holdfast.worker.app import HOW_TO_NAME, MEND, load_app
+from holdfast.worker.app import FIX, HOW_TO_NAME, load_app
 
 FILES = {
     "load_two.py": "from holdfast import Holdfast\na = Holdfast()\nb = Holdfast()\nagain = b\n",
@@ -22,12 +22,12 @@ FILES = {
     ("name", "said", "fix"),
     [
         ("load_two.py", ["has 2 Holdfast applications"], "Name one: load_two.py:a or load_two.py:b"),
-        ("load_calls.py", ["ZeroDivisionError", "load_calls.py:1\n", "load_divides.py:2\n    return 1 / 0"], MEND),
-        ("load_divides", ["ZeroDivisionError", "load_divides.py:4\n    half()"], MEND),
+        ("load_calls.py", ["ZeroDivisionError", "load_calls.py:1\n", "load_divides.py:2\n    return 1 / 0"], FIX),
+        ("load_divides", ["ZeroDivisionError", "load_divides.py:4\n    half()"], FIX),
         ("load_unsound.py", ["retries=-1", "load_unsound.py:3"], "Say how often to try again: 0 or more."),
-        ("load_typo.py", ["SyntaxError", "load_typo.py:2\n    def one(:"], MEND),
-        ("load_needs", ["No module named 'nowhere_at_all'", "load_needs.py:1"], MEND),
-        ("load_reads.py", ["FileNotFoundError", "load_reads.py:1"], MEND),
+        ("load_typo.py", ["SyntaxError", "load_typo.py:2\n    def one(:"], FIX),
+        ("load_needs", ["No module named 'nowhere_at_all'", "load_needs.py:1"], FIX),
+        ("load_reads.py", ["FileNotFoundError", "load_reads.py:1"], FIX),
         ("load_nothing:hf", ["No module named 'load_nothing'"], HOW_TO_NAME),
         ("load_nothing.py", ["there is no file"], HOW_TO_NAME),
         ("load_two.py:c", ["c is not there"], "Name the Holdfast(...) of your application."),

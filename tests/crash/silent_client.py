@@ -25,7 +25,7 @@ async def by_database(settings: Settings) -> None:
     async with pooled(Address(given=settings.url or ""), connections=1) as pool:
         store = Store(pool)
         await store.now()
-        await answer(lambda: store.turn([], ["default"], lasting=timedelta(seconds=4), worker=ME))
+        await answer(lambda: store.settle_and_claim([], ["default"], lasting=timedelta(seconds=4), worker=ME))
 
 
 async def by_server(settings: Settings) -> None:

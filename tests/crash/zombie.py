@@ -31,7 +31,7 @@ async def try_everything(store: Store, lease: Lease) -> dict[str, str]:
         told[f"settle {type(end).__name__}"] = (await store.settle((lease, end)))[0].status
     completed = await store.complete(Completion(lease, Done("late"), [("late_event", "late", None)]))
     told["complete"] = completed[0].status
-    refused, _ = await store.turn([(lease, Done("late"))], ["batch"], lasting=MINUTE, worker="zombie")
+    refused, _ = await store.settle_and_claim([(lease, Done("late"))], ["batch"], lasting=MINUTE, worker="zombie")
     told["turn"] = refused.get(lease.task_id, "ok")
     return told
 

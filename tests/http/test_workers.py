@@ -53,13 +53,13 @@ def words(app: FastAPI) -> RemoteWorker:
 
 
 async def taken(words: WorkerBackend, n: int = 10) -> list[Lease]:
-    return (await words.turn([], ["default"], n, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
+    return (await words.settle_and_claim([], ["default"], n, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
 
 
 async def test_a_lease_is_the_same_by_whatever_way_it_came(words: RemoteWorker, store: Store) -> None:
     await submit(store, payload={"text": "grüße", "deep": [1, {"x": None}]}, priority=3)
     (lease,) = await taken(words)
-    again = (await words.turn([(lease, Later())], ["default"], 0, lasting=MINUTE, worker=WORKER))[0]
+    again = (await words.settle_and_claim([(lease, Later())], ["default"], 0, lasting=MINUTE, worker=WORKER))[0]
     assert again == {}
     (plain,) = await store.claim(["default"], lasting=MINUTE, worker=WORKER)
     fields = set(vars(plain)) - {"token", "expires_at", "version", "resumed", "due_at"}
@@ -92,8 +92,8 @@ async def test_every_outcome_leads_where_it_leads_over_sql(
 ) -> None:
     await words.declare([TICKET.definition()], {}, ["ticket"])
     tasks = [one.id for one in await store.submit(*[Submission("work", lifecycle="ticket")] * 2) if one.id]
-    first, second = (await words.turn([], ["ticket"], 2, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
-    await words.turn([(first, outcome)], ["ticket"], 0, lasting=MINUTE, worker=WORKER)
+    first, second = (await words.settle_and_claim([], ["ticket"], 2, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
+    await words.settle_and_claim([(first, outcome)], ["ticket"], 0, lasting=MINUTE, worker=WORKER)
     await store.settle((second, outcome))
     by_http, by_sql = [await store.read(one) for one in (first.task_id, second.task_id)]
     assert {by_http["state"], by_sql["state"]} == {state}
@@ -109,7 +109,7 @@ async def test_what_a_lifecycle_refuses_is_told_for_each(words: RemoteWorker, st
     await submit(store)
     first, second = await taken(words)
     stale = Proof(second.task_id, second.attempt, uuid4())
-    refused, _ = await words.turn(
+    refused, _ = await words.settle_and_claim(
         [(first, Partial()), (stale, Done())], ["default"], 0, lasting=MINUTE, worker=WORKER
     )  # fmt: skip
     assert refused == {first.task_id: "undeclared", second.task_id: "lost"}
@@ -283,7 +283,7 @@ async def test_what_cannot_be_written_is_refused_as_over_sql(words: RemoteWorker
     (lease,) = await taken(words)
     for wrong in (float("nan"), object(), "a\0b", "\ud800"):
         with pytest.raises(RequestInvalid):
-            await words.turn([(lease, Done(wrong))], ["default"], 0, lasting=MINUTE, worker=WORKER)
+            await words.settle_and_claim([(lease, Done(wrong))], ["default"], 0, lasting=MINUTE, worker=WORKER)
     with pytest.raises(MoveRefused):
         await store.finish(lease, Moved("Queued"))
     assert isinstance(lease.task_id, UUID)

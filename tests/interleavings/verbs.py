@@ -119,7 +119,9 @@ VERBS: dict[str, Verb] = {
     "complete": completes("held", events=False),
     "complete, events": completes("held", events=True),
     "complete, list": completes("held", "child", "last", events=True),
-    "turn": lambda store, scene: store.turn([(scene.held, Done(1))], ["default"], 9, lasting=MINUTE, worker="w"),
+    "turn": lambda store, scene: store.settle_and_claim(
+        [(scene.held, Done(1))], ["default"], 9, lasting=MINUTE, worker="w"
+    ),
     "mark_lost": lambda store, scene: store.mark_lost([scene.held, scene.child]),
     "release_leases": lambda store, scene: store.release_leases("w", [scene.last.task_id]),
     "cancel, held": cancels("held"),

@@ -26,7 +26,9 @@ async def test_sixteen_claimers_on_twenty_thousand_tasks_lose_nothing(database: 
         async def work(worker: str) -> None:
             finished: list[Settlement] = []
             while True:
-                refused, leases = await store.turn(finished, ["default"], batch, lasting=MINUTE, worker=worker)
+                refused, leases = await store.settle_and_claim(
+                    finished, ["default"], batch, lasting=MINUTE, worker=worker
+                )
                 settled.update(lease.task_id for lease, _ in finished if lease.task_id not in refused)
                 claimed.update(lease.task_id for lease in leases)
                 if not leases:

@@ -129,7 +129,7 @@ class Workers(Stage):
         claimed: list[Lease] = []
         if then:
             queues, n, lasting = then
-            refused, claimed = self.do(self.store.turn, pairs, queues, n, lasting=lasting, worker=WORKER)
+            refused, claimed = self.do(self.store.settle_and_claim, pairs, queues, n, lasting=lasting, worker=WORKER)
             expected = [(lease.task_id, status) for lease, _, status, _ in foreseen if status not in ("ok", "repeat")]
             assert refused.keys() == dict(expected).keys()
             assert set(refused.items()) <= set(expected)

@@ -392,8 +392,10 @@ FIGURES: dict[str, tuple[Place, list[Any]]] = {
     "claim by": (lambda w, given: w.store.claim(["default"], lasting=MINUTE, worker=given), ["", None]),
     "claim from": (lambda w, given: w.store.claim(given, lasting=MINUTE, worker="w"), ["default", 5]),
     "claim these": (lambda w, given: w.store.claim_these([w.owned], lasting=given, worker="w"), LASTING),
-    "settle and turn": (lambda w, given: w.store.turn([(w.held, Done())], ["default"], given, **SHORT), [-1]),
-    "turn": (lambda w, given: w.store.turn([], ["default"], given, **SHORT), COUNTS[1:]),
+    "settle and claim": (
+        lambda w, given: w.store.settle_and_claim([(w.held, Done())], ["default"], given, **SHORT), [-1]
+    ),
+    "claim with settle": (lambda w, given: w.store.settle_and_claim([], ["default"], given, **SHORT), COUNTS[1:]),
     "heartbeat": (lambda w, given: w.store.heartbeat([w.held], lasting=given), LASTING),
     "later": (lambda w, given: w.store.finish(w.held, Later(given)), [-MINUTE, timedelta.max, "soon"]),
     "later at": (lambda w, given: w.store.finish(w.held, Later(at=given)), [FOREVER, 5]),

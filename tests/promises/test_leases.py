@@ -159,7 +159,7 @@ async def test_releasing_a_lease_costs_nothing(store: Store, clock: Clock) -> No
 async def test_settling_and_claiming_are_one_call(store: Store) -> None:
     await store.submit(*(Submission("work") for _ in range(3)))
     first = await take(store, n=2)
-    refused, leases = await store.turn(
+    refused, leases = await store.settle_and_claim(
         [(lease, Done()) for lease in first], ["default"], 2, lasting=MINUTE, worker="worker"
     )
     assert refused == {}
@@ -172,9 +172,9 @@ async def test_a_turn_answers_only_what_was_refused(store: Store) -> None:
     await store.submit(*(Submission("work") for _ in range(3)))
     good, stale, wrong = await take(store, n=3)
     given: list[Settlement] = [(good, Done()), (replace(stale, token=uuid4()), Done()), (wrong, Moved("NOWHERE"))]
-    refused, leases = await store.turn(given, ["default"], lasting=MINUTE, worker="worker")
+    refused, leases = await store.settle_and_claim(given, ["default"], lasting=MINUTE, worker="worker")
     assert (refused, leases) == ({stale.task_id: "lost", wrong.task_id: "unknown_state"}, [])
-    again, _ = await store.turn(given[:1], ["default"], lasting=MINUTE, worker="worker")
+    again, _ = await store.settle_and_claim(given[:1], ["default"], lasting=MINUTE, worker="worker")
     assert again == {}, "the very same again is no refusal"
 
 
@@ -232,5 +232,5 @@ async def test_a_process_reads_the_rows_of_a_newer_release(store: Store, databas
     async with pooled(Address(given=database.url)) as pool:
         new = Store(pool)
         lease = await take_one(new)
-        refused, leases = await new.turn([(lease, Done())], ["default"], lasting=MINUTE, worker="w")
+        refused, leases = await new.settle_and_claim([(lease, Done())], ["default"], lasting=MINUTE, worker="w")
         assert (refused, [one.name for one in leases]) == ({}, ["b"])

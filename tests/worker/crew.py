@@ -18,7 +18,7 @@ import pytest
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Ended, Submission
 from holdfast.errors import DatabaseError
-from holdfast.worker.config import Plan
+from holdfast.worker.config import WorkerConfig
 
 T = TypeVar("T")
 
@@ -40,13 +40,13 @@ async def eventually(ask: Callable[[], Awaitable[T]], what: object = "it", withi
 class Worker:
     """One worker: the keeper that was started here, and the runners that it started."""
 
-    def __init__(self, crew: "Crew", plan: Plan, processes: int) -> None:
+    def __init__(self, crew: "Crew", config: WorkerConfig, processes: int) -> None:
         self.crew = crew
-        self.plan = plan
+        self.config = config
         self.log = crew.folder / f"worker-{len(crew.workers)}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.worker.start", plan.dump(), str(processes)],
+                [sys.executable, "-m", "tests.worker.start", config.dump(), str(processes)],
                 cwd=ROOT, env={**os.environ, **crew.environment}, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip
         assert self.process.stdout
@@ -107,10 +107,10 @@ class Crew:
         del self.environment["HOLDFAST_URL"]
         self.environment |= {"HOLDFAST_API": api, "HOLDFAST_KEY": key}
 
-    def start(self, *, app: str = "tests.worker.app", processes: int = 1, **plan: Any) -> Worker:
+    def start(self, *, app: str = "tests.worker.app", processes: int = 1, **config: Any) -> Worker:
         """A worker that is ready. It loses nothing if the machine stands still for a few seconds."""
         times = {"lease_seconds": 12.0, "grace_seconds": 1.0, "poll_seconds": 1.0}
-        worker = Worker(self, Plan(app, **{**times, **plan}), processes)
+        worker = Worker(self, WorkerConfig(app, **{**times, **config}), processes)
         self.workers.append(worker)
         return worker
 

@@ -1,10 +1,10 @@
-"""A worker with times of a test's choosing: `python -m tests.worker.start PLAN PROCESSES`, the plan as JSON."""
+"""A worker with times of a test's choosing: `python -m tests.worker.start PLAN PROCESSES`, the config as JSON."""
 
 import sys
 
 from holdfast.engine.logs import configure_logs
-from holdfast.worker.config import Plan
-from holdfast.worker.supervisor import Serving, keep
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.supervisor import Serving, run_worker
 
 
 def say_ready(serving: Serving) -> None:
@@ -14,4 +14,4 @@ def say_ready(serving: Serving) -> None:
 
 if __name__ == "__main__":
     configure_logs()
-    keep(Plan.load(sys.argv[1]), processes=int(sys.argv[2]), on_ready=say_ready)
+    run_worker(WorkerConfig.load(sys.argv[1]), processes=int(sys.argv[2]), on_ready=say_ready)

@@ -1,4 +1,4 @@
-"""Settling and claiming in one runner: what comes again too soon is not run twice, and nobody waits for others."""
+"""Settling and claiming in one runner: what comes again too soon is not run twice, and none waits for others."""
 
 import asyncio
 import contextlib
@@ -16,18 +16,18 @@ from holdfast.postgres.connections import Address, pooled
 from holdfast.testing import Clock, Database
 from holdfast.wakeups import Wakeups
 from holdfast.worker.claim_loop import ClaimLoop
-from holdfast.worker.config import Plan
+from holdfast.worker.config import WorkerConfig
 from tests.promises.stage import declare_polled, state_of, submit
 from tests.worker.crew import eventually
 
 
 class Polling:
-    """The door with nobody behind it: looking is all there is."""
+    """Wake-ups that never come: looking is all there is."""
 
     hears = False
 
     def follow(self, held: Container[UUID]) -> None:
-        """Nothing was heard of them."""
+        """No wake-up is about them."""
 
     async def wait(self, seconds: float) -> bool:
         await asyncio.sleep(min(seconds, 0.02))
@@ -38,7 +38,7 @@ class Polling:
 
 
 class Woken(Polling):
-    """Somebody who looks when the test says so."""
+    """Wake-ups that come when the test says so."""
 
     def __init__(self) -> None:
         self.asleep, self.woken = asyncio.Event(), asyncio.Event()
@@ -50,7 +50,7 @@ class Woken(Polling):
 
 
 class LateAnswer(Store):
-    """The kernel, over a link on which the first answer to a result waits for the test."""
+    """The store, over a connection on which the first answer to a result waits for the test."""
 
     is_late = True
 
@@ -58,10 +58,10 @@ class LateAnswer(Store):
         super().__init__(pool)
         self.is_kept, self.arrives = asyncio.Event(), asyncio.Event()
 
-    async def turn(
+    async def settle_and_claim(
         self, settlements: Sequence[Settlement], *given: Any, **more: Any
     ) -> tuple[dict[UUID, str], list[Lease]]:
-        answer = await super().turn(settlements, *given, **more)
+        answer = await super().settle_and_claim(settlements, *given, **more)
         if settlements and self.is_late:
             self.is_late = False
             self.is_kept.set()
@@ -70,12 +70,14 @@ class LateAnswer(Store):
 
 
 class HeldUp(Store):
-    """The kernel, over a link that holds the first tasks up for most of their lease."""
+    """The store, over a connection that holds the first tasks up for most of their lease."""
 
     was_late = False
 
-    async def turn(self, *given: Any, lasting: timedelta, **more: Any) -> tuple[dict[UUID, str], list[Lease]]:
-        refused, leases = await super().turn(*given, lasting=lasting, **more)
+    async def settle_and_claim(
+        self, *given: Any, lasting: timedelta, **more: Any
+    ) -> tuple[dict[UUID, str], list[Lease]]:
+        refused, leases = await super().settle_and_claim(*given, lasting=lasting, **more)
         if leases and not self.was_late:
             self.was_late = True
             await asyncio.sleep(lasting.total_seconds() * 0.75)
@@ -83,7 +85,7 @@ class HeldUp(Store):
 
 
 class Bench:
-    """A runner's turns, with a hand that begins nothing by itself."""
+    """A runner's claim loop, which starts nothing by itself."""
 
     def __init__(
         self,
@@ -94,40 +96,39 @@ class Bench:
         wakeups: Wakeups | None = None,
     ) -> None:
         self.store = store
-        self.begun: asyncio.Queue[Lease] = asyncio.Queue()
+        self.started: asyncio.Queue[Lease] = asyncio.Queue()
         self.stopped: asyncio.Queue[UUID] = asyncio.Queue()
         self.ended: list[UUID] = []
-        plan = Plan("app", queues, slots=slots, poll_seconds=0.02, lease_seconds=lease_seconds)
-        self.turns = ClaimLoop(
-            store, plan, "bench", ["work"], wakeups or Polling(),
-            begin=self.begin,
-            ended=self.ended.extend, stop=self.stopped.put_nowait, is_kept=lambda: True,
+        config = WorkerConfig("app", queues, slots=slots, poll_seconds=0.02, lease_seconds=lease_seconds)
+        self.loop = ClaimLoop(
+            store, config, "bench", ["work"], wakeups or Polling(),
+            start=self.start, on_ended=self.ended.extend, stop=self.stopped.put_nowait, is_kept=lambda: True,
         )  # fmt: skip
 
-    def begin(self, leases: list[Lease], _: float) -> None:
+    def start(self, leases: list[Lease], _: float) -> None:
         for lease in leases:
-            self.begun.put_nowait(lease)
+            self.started.put_nowait(lease)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        turning = asyncio.create_task(self.turns.run())
+        task = asyncio.create_task(self.loop.run())
         try:
             yield
         finally:
-            turning.cancel()
-            await asyncio.gather(turning, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def begun_again(self, task: UUID, clock: Clock) -> Lease:
+    async def started_again(self, task: UUID, clock: Clock) -> Lease:
         """The next that is begun. What came too soon goes back for a second, and time passes only by the clock."""
 
         async def look() -> Lease | None:
             is_free = (await self.store.read(task))["lease_expires_at"] is None  # a lease must not pass
-            if self.begun.empty() and is_free:
+            if self.started.empty() and is_free:
                 clock.advance(seconds=1)
                 await self.store.sweep()
-            return None if self.begun.empty() else self.begun.get_nowait()
+            return None if self.started.empty() else self.started.get_nowait()
 
-        found = await eventually(look, "its beginning")
+        found = await eventually(look, "its start")
         assert found
         return found
 
@@ -147,22 +148,22 @@ async def bench(store: Store) -> Bench:
 async def test_a_task_whose_limit_passed_is_not_run_twice_at_once(bench: Bench, store: Store, clock: Clock) -> None:
     async with bench.running():
         task = await submit(store, lifecycle="polled")
-        bench.turns.settle(await bench.begun.get(), Moved("IN_PROGRESS"))
-        old = await bench.begun_again(task, clock)
+        bench.loop.settle(await bench.started.get(), Moved("IN_PROGRESS"))
+        old = await bench.started_again(task, clock)
         await store.heartbeat([old], lasting=timedelta(hours=24))
         clock.advance(hours=20)
         await store.heartbeat([old], lasting=timedelta(hours=24))
         clock.advance(hours=7)
         await store.sweep()
         assert await bench.stopped.get() == task, "what still runs of it is stopped"
-        assert bench.begun.empty(), "and not begun again beside it"
-        bench.turns.drop(old)
-        new = await bench.begun_again(task, clock)
+        assert bench.started.empty(), "and not begun again beside it"
+        bench.loop.forget([old])
+        new = await bench.started_again(task, clock)
         assert (new.task_id, new.timed_out) == (task, True)
-        bench.turns.settle(new, Done())
+        bench.loop.settle(new, Done())
         await bench.until_settled(task, "COMPLETED")
     assert (await store.read(task))["crashes"] == 0
-    assert bench.turns.held == {}
+    assert bench.loop.held == {}
 
 
 async def test_what_comes_again_before_its_result_is_answered_is_begun_a_moment_later(
@@ -173,43 +174,41 @@ async def test_what_comes_again_before_its_result_is_answered_is_begun_a_moment_
     bench = Bench(link, "polled", wakeups=wakeups)
     task = await submit(store, lifecycle="polled")
     async with bench.running():
-        first = await bench.begun.get()
+        first = await bench.started.get()
         await wakeups.asleep.wait()
-        bench.turns.settle(first, Moved("IN_PROGRESS"))
+        bench.loop.settle(first, Moved("IN_PROGRESS"))
         await link.is_kept.wait()
         wakeups.woken.set()
         assert await bench.stopped.get() == task, "it came again"
-        assert bench.begun.empty(), "and was not begun, as if the first lease still ran"
+        assert bench.started.empty(), "and was not started, as if the first lease still ran"
         link.arrives.set()
-        new = await bench.begun_again(task, clock)
-        bench.turns.settle(new, Done())
+        new = await bench.started_again(task, clock)
+        bench.loop.settle(new, Done())
         await bench.until_settled(task, "COMPLETED")
     assert [event.verb for event in await store.events(task)].count("claim") == 3
     read = await store.read(task)
-    assert (read["attempt"], read["crashes"], bench.turns.held) == (1, 0, {})
+    assert (read["attempt"], read["crashes"], bench.loop.held) == (1, 0, {})
 
 
-async def test_a_late_word_of_an_old_lease_does_not_end_the_new_one(bench: Bench, store: Store, clock: Clock) -> None:
+async def test_the_late_end_of_an_old_lease_does_not_end_the_new_one(bench: Bench, store: Store, clock: Clock) -> None:
     async with bench.running():
         task = await submit(store, lifecycle="polled")
-        first = await bench.begun.get()
-        bench.turns.settle(first, Moved("IN_PROGRESS"))
-        second = await bench.begun_again(task, clock)
-        bench.turns.drop(first)
-        assert bench.turns.held == {second.task_id: second}
+        first = await bench.started.get()
+        bench.loop.settle(first, Moved("IN_PROGRESS"))
+        second = await bench.started_again(task, clock)
+        bench.loop.forget([first])
+        assert bench.loop.held == {second.task_id: second}
 
 
-async def test_a_row_that_somebody_holds_keeps_only_its_own_result_waiting(
-    bench: Bench, store: Store, database: Database
-) -> None:
+async def test_a_locked_row_keeps_only_its_own_result_waiting(bench: Bench, store: Store, database: Database) -> None:
     async with bench.running(), database.connect() as client:
         held, others = await submit(store), [await submit(store) for _ in range(3)]
-        leases = {lease.task_id: lease for lease in [await bench.begun.get() for _ in range(4)]}
+        leases = {lease.task_id: lease for lease in [await bench.started.get() for _ in range(4)]}
         transaction = client.transaction()
         await transaction.start()
         await client.execute("select holdfast.submit('work', after => array[$1::uuid])", held)
         for lease in leases.values():
-            bench.turns.settle(lease, Done())
+            bench.loop.settle(lease, Done())
         for task in others:
             await bench.until_settled(task, "Completed")
         assert await state_of(store, held) == "Running"
@@ -222,10 +221,10 @@ async def test_what_was_long_on_its_way_is_given_back_and_not_begun(database: Da
         bench = Bench(HeldUp(pool), "default", lease_seconds=6)
         task = await submit(store)
         async with bench.running():
-            lease = await bench.begun.get()
-            bench.turns.settle(lease, Done())
+            lease = await bench.started.get()
+            bench.loop.settle(lease, Done())
             await bench.until_settled(task, "Completed")
-    assert bench.begun.empty(), "the first lease was not begun"
+    assert bench.started.empty(), "the first lease was not begun"
     events = await store.events(task)
     assert [event.verb for event in events] == ["submit", "claim", "later", "claim", "done"]
     assert (lease.version, lease.crashes) == (3, 0)

@@ -1,4 +1,4 @@
-"""What the keeper gives back of a runner that has died, and what it leaves to the processes that run one task."""
+"""What the supervisor gives back of a runner that has died, and what it leaves to processes that run one task."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Proof
 from holdfast.testing import Database
 from holdfast.worker import supervisor as module
-from holdfast.worker.child import Child
-from holdfast.worker.config import Plan
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.runner_handle import RunnerHandle
 from holdfast.worker.supervisor import Supervisor
 from tests.promises.stage import MINUTE, submit
 
 
 class SlowToLose(Store):
-    """The kernel, over a link on which the word of a lost task waits for the test."""
+    """The store, over a connection on which the report of a lost task waits for the test."""
 
     def __init__(self, pool: asyncpg.Pool) -> None:
         super().__init__(pool)
@@ -30,16 +30,16 @@ class SlowToLose(Store):
         return await super().mark_lost(proofs)
 
 
-class Dying(Child):
-    """A process that has begun, and dies when the test says so."""
+class Dying(RunnerHandle):
+    """A process that has started its task, and dies when the test says so."""
 
-    begins, dies = asyncio.Event(), asyncio.Event()
+    starts, dies = asyncio.Event(), asyncio.Event()
 
     async def start(self) -> None:
-        self.has_begun = True
-        self.begins.set()
+        self.has_started = True
+        self.starts.set()
 
-    def go(self) -> None:
+    def begin(self) -> None:
         """It runs already."""
 
     async def listen(self) -> int:
@@ -50,23 +50,23 @@ class Dying(Child):
 async def test_a_task_that_kills_its_own_process_is_lost_though_its_runner_was_buried_before(
     store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "Child", Dying)
-    monkeypatch.setattr(Dying, "begins", asyncio.Event())
+    monkeypatch.setattr(module, "RunnerHandle", Dying)
+    monkeypatch.setattr(Dying, "starts", asyncio.Event())
     monkeypatch.setattr(Dying, "dies", asyncio.Event())
     task = await submit(store)
     (lease,) = await store.claim(["default"], lasting=MINUTE, worker="w")
-    alone: dict[str, Any] = {"task_id": task.hex, "attempt": lease.attempt, "token": lease.token.hex}
-    keeper = Supervisor(Plan("app", ("default",)))
-    keeper.store = slow = SlowToLose(database.bridge())
-    runner = Child(keeper.plan, "w")
+    isolated: dict[str, Any] = {"task_id": task.hex, "attempt": lease.attempt, "token": lease.token.hex}
+    supervisor = Supervisor(WorkerConfig("app", ("default",)))
+    supervisor.backend = slow = SlowToLose(database.bridge())
+    runner = RunnerHandle(supervisor.config, "w")
     runner.leaving = True  # or it would be given back once more, a second later
-    apart = asyncio.create_task(keeper._run_apart(runner, alone))
-    await Dying.begins.wait()
+    running = asyncio.create_task(supervisor._run_isolated(runner, isolated))
+    await Dying.starts.wait()
     Dying.dies.set()
     await slow.is_asked.wait()
-    await keeper._bury(runner, -9)
+    await supervisor._clean_up(runner, -9)
     slow.goes_on.set()
-    await apart
+    await running
     read = await store.read(task)
     assert (read["crashes"], [event.verb for event in await store.events(task)]) == (
         1,

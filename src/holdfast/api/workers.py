@@ -200,7 +200,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     @turns.post("/turn", response_model=Turned)
     async def turn(asked: Turn) -> JSONResponse:
         """Settle, then claim, in one call and one commit. Not to be sent again blindly: see `hand-back`."""
-        refused, leases = await store.turn(
+        refused, leases = await store.settle_and_claim(
             [one.settlement() for one in asked.settlements], asked.queues, asked.n, worker=asked.worker_id,
             lasting=timedelta(seconds=asked.lease_seconds), names=asked.names, since=asked.since,
         )  # fmt: skip

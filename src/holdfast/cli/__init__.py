@@ -123,14 +123,17 @@ def worker(
     from holdfast.durations import parse_duration
     from holdfast.errors import AppInvalid
     from holdfast.settings import read_settings
-    from holdfast.worker.config import Plan
+    from holdfast.worker.config import WorkerConfig
 
     settings = read_settings()
     app = app or settings.app
     if not app:
         raise AppInvalid("Nobody said where your tasks are.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
     seconds = [parse_duration(one).total_seconds() for one in (lease, grace)]
-    run(Plan(app, tuple(queue or ()), slots, batch, lease_seconds=seconds[0], grace_seconds=seconds[1]), processes)
+    run(
+        WorkerConfig(app, tuple(queue or ()), slots, batch, lease_seconds=seconds[0], grace_seconds=seconds[1]),
+        processes,
+    )
 
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {

@@ -43,7 +43,7 @@ class WorkerBackend(Protocol):
     ) -> None:  # fmt: skip
         """Who works here and on what."""
 
-    async def turn(
+    async def settle_and_claim(
         self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, *, lasting: timedelta, worker: str,
         names: Sequence[str] | None = None, since: tuple[datetime, UUID] | None = None,
     ) -> tuple[dict[UUID, str], list[Lease]]:  # fmt: skip

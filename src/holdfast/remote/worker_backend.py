@@ -102,7 +102,7 @@ class RemoteWorker:
 
     # Leases
 
-    async def turn(
+    async def settle_and_claim(
         self,
         settlements: Sequence[Settlement],
         queues: Sequence[str],

@@ -156,7 +156,7 @@ class Holdfast:
         """Offer a tool to users (`POST /tasks`): workers of this application run its agents. Raises AppInvalid."""
         run = handler(tool, lambda: objects_of(self.settings))
         self.task(name=tool.id, lifecycle=ANALYSIS.name, queue=ANALYSIS.queue)(run)
-        self.tasks[tool.id].apart = True
+        self.tasks[tool.id].isolated = True
         self.tools[tool.id] = tool
         return tool
 

@@ -84,7 +84,7 @@ class Task(Generic[P, R]):
         self.priority = priority
         self.lifecycle = lifecycle
         self.errors = dict(errors)
-        self.apart = False
+        self.isolated = False
         """Whether workers run it in a process of its own, which can be ended without harm to others."""
         self.signature = inspect.signature(function)
 

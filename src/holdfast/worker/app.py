@@ -1,4 +1,4 @@
-"""Finding the application: `package.module:attribute`, or a file. What fails in it is told with its place."""
+"""Finding the application: `package.module:attribute`, or a file. What fails in it is reported with its place."""
 
 import importlib
 import importlib.util
@@ -14,9 +14,9 @@ from holdfast.sdk.session import forbid_calls
 
 HOLDFAST = f"{Path(__file__).parents[1]}{os.sep}"
 HOW_TO_NAME = "Name it as package.module:attribute or file.py:attribute."
-MEND = "Mend it and start again."
+FIX = "Fix it and start again."
 
-frames_shown = 6
+frames_at_most = 6
 
 
 def load_app(name: str) -> Holdfast:
@@ -53,7 +53,7 @@ def load_module(place: str) -> ModuleType:
         if is_misnamed(place, error):
             raise AppInvalid(f"{place}: {type(error).__name__}: {error}", fix=HOW_TO_NAME) from error
         raise AppInvalid(
-            f"{place}: {told(error)}", fix=error.fix or MEND if isinstance(error, AppInvalid) else MEND
+            f"{place}: {describe_error(error)}", fix=error.fix or FIX if isinstance(error, AppInvalid) else FIX
         ) from error
 
 
@@ -79,13 +79,13 @@ def is_misnamed(place: str, error: Exception) -> bool:
     return isinstance(error, FileNotFoundError) and not own_frames(error)
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """The error, and below it where it happened: the last places in code of the user's."""
     if isinstance(error, SyntaxError):
         code = f"\n    {error.text.strip()}" if error.text else ""
         return f"{type(error).__name__}: {error.msg}\n  {error.filename}:{error.lineno}{code}"
     what = error.detail if isinstance(error, AppInvalid) else f"{type(error).__name__}: {error}"
-    places = [f"  {one.filename}:{one.lineno}\n    {one.line}" for one in own_frames(error)[-frames_shown:]]
+    places = [f"  {one.filename}:{one.lineno}\n    {one.line}" for one in own_frames(error)[-frames_at_most:]]
     return "\n".join([what, *places])
 
 

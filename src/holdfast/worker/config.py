@@ -1,4 +1,4 @@
-"""What a worker was asked to do, as the keeper tells its runners."""
+"""How a worker is configured, as the supervisor passes it to its runners."""
 
 import json
 import os
@@ -10,11 +10,11 @@ from uuid import uuid4
 from holdfast.errors import RequestInvalid
 
 lease_seconds = 4.0
-"""A task is taken over this long after its machine went silent. Heartbeats come three times as often."""
+"""A task is taken over this long after the last sign of life of its machine. Heartbeats come three times as often."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorkerConfig:
     """One worker: where its tasks are defined, what it serves, and how much at once."""
 
     app: str
@@ -46,11 +46,11 @@ class Plan:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def load(text: str) -> "Plan":
+    def load(text: str) -> "WorkerConfig":
         given = json.loads(text)
-        return Plan(**{**given, "queues": tuple(given["queues"])})
+        return WorkerConfig(**{**given, "queues": tuple(given["queues"])})
 
 
 def fresh_id() -> str:
-    """A worker's id, new at every start: nobody is taken for one who had the name before."""
+    """A worker's id, new at every start, so that it is not taken for an earlier worker of the same name."""
     return uuid4().hex

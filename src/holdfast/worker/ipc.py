@@ -1,19 +1,24 @@
-"""The two pipes between keeper and runner: lines of JSON, each a dictionary with one key, the kind of message.
+"""Between supervisor and runner: two pipes with lines of JSON, and a heartbeat in memory that both map.
 
-What is sent is with the kernel when `send` returns. So a runner that dies in the next moment has still said what it was
-about to begin.
+Each line is a dictionary with one key, the kind of message. What is sent is with the operating system when `send`
+returns, so a runner that dies in the next moment has still reported what it was about to start. A heartbeat sent as a
+message would wait in the pipe while the runner is held up; in memory it is there the moment the runner looks.
 """
 
 import asyncio
 import json
+import mmap
 import os
+import struct
 from collections.abc import AsyncIterator
 from typing import Any
 
 longest_line_bytes = 8 * 1024 * 1024
+margin_seconds = 0.5
+"""What the runner started this shortly before a heartbeat, the supervisor may not know of by then."""
 
 
-class Link:
+class Channel:
     """One end: a pipe to read from, a pipe to write to."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
@@ -33,7 +38,7 @@ class Link:
             self._unsent = b""
 
     async def messages(self) -> AsyncIterator[tuple[str, Any]]:
-        """What the other end says, until it is gone."""
+        """What the other end sends, until it is gone."""
         reader = asyncio.StreamReader(limit=longest_line_bytes)
         loop = asyncio.get_running_loop()
         pipe = os.fdopen(self._read_fd, "rb", buffering=0)
@@ -41,14 +46,49 @@ class Link:
         try:
             while line := await reader.readline():
                 if not line.endswith(b"\n"):
-                    return  # cut off in the middle of a word
+                    return  # cut off in the middle
                 ((kind, value),) = json.loads(line).items()
                 yield kind, value
         finally:
             transport.close()
 
     def close(self) -> None:
-        """Say no more: the other end sees that we are gone."""
+        """Send nothing more: the other end sees that we are gone."""
         if self._write_fd >= 0:
             os.close(self._write_fd)
-            self._write_fd = -1  # the number may soon be somebody else's
+            self._write_fd = -1  # the number may soon be that of another file
+
+
+class SharedHeartbeat:
+    """The supervisor's last heartbeat: when it was sent, and until when it holds, on the machine's monotonic clock."""
+
+    layout = struct.Struct("dd")
+
+    def __init__(self, fd: int) -> None:
+        self._memory = mmap.mmap(fd, self.layout.size)
+
+    @classmethod
+    def create(cls, fd: int) -> "SharedHeartbeat":
+        """A new one in an empty file."""
+        os.ftruncate(fd, cls.layout.size)
+        return cls(fd)
+
+    def write(self, sent: float, until: float) -> None:
+        if not self._memory.closed:
+            self.layout.pack_into(self._memory, 0, sent, until)
+
+    def close(self) -> None:
+        self._memory.close()
+
+    def until(self) -> float:
+        """Until when the last heartbeat holds."""
+        return float(self.layout.unpack_from(self._memory, 0)[1])
+
+    def is_alive(self, now: float) -> bool:
+        """Whether the supervisor has been there within the time of a lease."""
+        return now < self.until()
+
+    def lease_until(self, began: float, first_until: float) -> float:
+        """Until when a lease holds whose task began then, and which held until `first_until` by its claim."""
+        sent, until = self.layout.unpack_from(self._memory, 0)
+        return max(first_until, until) if began < sent - margin_seconds else first_until

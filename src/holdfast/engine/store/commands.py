@@ -232,7 +232,7 @@ class Store(Queries):
         rows = await self._rows(query, *encode.deliveries(completions))
         return [encode.known(Settled, row) for row in rows]
 
-    async def turn(
+    async def settle_and_claim(
         self,
         settlements: Sequence[Settlement],
         queues: Sequence[str],

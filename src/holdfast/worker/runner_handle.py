@@ -1,4 +1,4 @@
-"""A runner, as its keeper sees it: a process, what it has begun, and what it was told."""
+"""A runner, as its supervisor sees it: a process, what it has started, and what it was asked to stop."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,15 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.engine.task import Json, Proof, Settlement
-from holdfast.worker.config import Plan
-from holdfast.worker.heartbeat import Pulse
-from holdfast.worker.ipc import Link
+from holdfast.worker.config import WorkerConfig
+from holdfast.worker.ipc import Channel, SharedHeartbeat
 
 end_within_seconds = 5.0
 
 
 @dataclass(slots=True)
-class Begun:
-    """A task that the runner is at. Ids as they came, in hex: most tasks end before anybody asks for their proof."""
+class StartedTask:
+    """A task that the runner runs. Ids as they came, in hex: most tasks end before their proof is needed."""
 
     task: str
     attempt: int
@@ -32,10 +31,10 @@ class Begun:
     until: float
     limit: float | None
     """When its own time limit has passed, with what it takes to stop added."""
-    told: float | None = None
+    stop_asked_at: float | None = None
     """Since when it has been asked to stop."""
     reason: str = ""
-    is_waiting: bool = False
+    is_unsettled: bool = False
     """It has ended, and its result waits for the database."""
 
     @property
@@ -43,38 +42,38 @@ class Begun:
         return Proof(UUID(self.task), self.attempt, UUID(self.token))
 
 
-class Child:
+class RunnerHandle:
     """One runner process."""
 
-    def __init__(self, plan: Plan, worker: str, *, alone: Json = None) -> None:
-        self.plan = plan
+    def __init__(self, config: WorkerConfig, worker: str, *, isolated: Json = None) -> None:
+        self.config = config
         self.worker = worker
-        self.alone = alone
-        self.begun: dict[str, Begun] = {}
-        self.shown: dict[str, Json] = {}
+        self.isolated = isolated
+        self.started: dict[str, StartedTask] = {}
+        self.progress: dict[str, Json] = {}
         self.loaded: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.leaving = False
-        self.has_begun = False
-        self.verdicts: list[Settlement] = []
-        """What is to become of the tasks for which it was killed."""
+        self.has_started = False
+        self.settlements: list[Settlement] = []
+        """How the tasks are settled for which it was killed."""
         self.stopped_since: float | None = None
-        self.on_alone: Callable[[Child, Json], None] = lambda child, lease: None
-        self._pulse: Pulse | None = None
+        self.on_isolate: Callable[[RunnerHandle, Json], None] = lambda runner, lease: None
+        self._heartbeat: SharedHeartbeat | None = None
         self.process: asyncio.subprocess.Process | None = None
-        if alone:
-            self._begin([[alone["token"], alone["attempt"], None, [alone["task_id"]]]])
+        if isolated:
+            self._note_started([[isolated["token"], isolated["attempt"], None, [isolated["task_id"]]]])
 
     async def start(self) -> None:
         """Start the process. Raises OSError where there is no room for another."""
         to_runner, from_runner = os.pipe(), os.pipe()
         memory = tempfile.TemporaryFile()  # noqa: SIM115 - both map it, and then it may go
-        self._pulse = Pulse.make(memory.fileno())
+        self._heartbeat = SharedHeartbeat.create(memory.fileno())
         ends = (to_runner[0], from_runner[1], memory.fileno())
         try:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "holdfast.worker.runner_process", *map(str, ends),
                 stdin=asyncio.subprocess.PIPE, pass_fds=ends,
-                start_new_session=True,  # what it starts goes with it, and Ctrl-C is the keeper's to hear
+                start_new_session=True,  # what it starts goes with it, and Ctrl-C goes to the supervisor only
             )  # fmt: skip
         except OSError:
             os.close(to_runner[1])
@@ -85,109 +84,110 @@ class Child:
             os.close(from_runner[1])
             memory.close()
         os.set_blocking(to_runner[1], False)  # a runner that does not read must not hold us up
-        self._link = Link(from_runner[0], to_runner[1])
+        self._channel = Channel(from_runner[0], to_runner[1])
         assert self.process.stdin is not None  # noqa: S101
-        given = {"plan": self.plan.dump(), "worker": self.worker, "alone": self.alone}
+        given = {"config": self.config.dump(), "worker": self.worker, "isolated": self.isolated}
         with contextlib.suppress(ConnectionError):
             self.process.stdin.write(json.dumps(given).encode())
             await self.process.stdin.drain()
         self.process.stdin.close()
 
-    def tell(self, kind: str, value: Json = None) -> None:
+    def send(self, kind: str, value: Json = None) -> None:
         if self.process:
-            self._link.send(kind, value)
+            self._channel.send(kind, value)
 
-    def go(self) -> None:
+    def begin(self) -> None:
+        """Let the process claim and run."""
         now = time.monotonic()
-        until = min((one.until for one in self.begun.values()), default=now + self.plan.lease_seconds)
-        self.feel(now, until)  # the next one comes with the first heartbeat
-        self.tell("go")
+        until = min((one.until for one in self.started.values()), default=now + self.config.lease_seconds)
+        self.pass_heartbeat(now, until)  # the next one comes with the first heartbeat
+        self.send("start")
 
-    def feel(self, sent: float, until: float) -> None:
-        """Let it feel a heartbeat, if it has begun."""
-        if self._pulse:
-            self._pulse.beat(sent, until)
+    def pass_heartbeat(self, sent: float, until: float) -> None:
+        """Let the process know of a heartbeat, if it was started."""
+        if self._heartbeat:
+            self._heartbeat.write(sent, until)
 
     async def listen(self) -> int:
-        """Take in what it says, until it is gone; its exit code. Everything it said before its end is taken in."""
+        """Take in what it sends, until it is gone; its exit code. Everything it sent before its end is taken in."""
         assert self.process is not None  # noqa: S101 - it was started
-        hearing, dying = asyncio.create_task(self._hear()), asyncio.create_task(self.process.wait())
-        await asyncio.wait([hearing, dying], return_when=asyncio.FIRST_COMPLETED)
+        receiving, dying = asyncio.create_task(self._receive()), asyncio.create_task(self.process.wait())
+        await asyncio.wait([receiving, dying], return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait([dying], timeout=end_within_seconds)
-        self._kill_group()  # whoever it started may hold its end of the pipe, and must not outlive it
+        self._kill_group()  # a process it started may hold its end of the pipe, and must not outlive it
         code = await dying
-        await asyncio.wait([hearing], timeout=end_within_seconds)
-        hearing.cancel()
-        self._link.close()
+        await asyncio.wait([receiving], timeout=end_within_seconds)
+        receiving.cancel()
+        self._channel.close()
         self.close()
         if not self.loaded.done():
             self.loaded.set_result({"refused": [f"The process ended with {code} before it was ready.", ""]})
         return code
 
-    async def _hear(self) -> None:
-        async for kind, value in self._link.messages():
+    async def _receive(self) -> None:
+        async for kind, value in self._channel.messages():
             match kind:
                 case "loaded":
                     self.loaded.set_result(value)
                 case "refused":
                     self.loaded.set_result({"refused": value})
-                case "begun":
-                    self.has_begun = True
-                    self._begin(value)
-                case "waiting":
+                case "started":
+                    self.has_started = True
+                    self._note_started(value)
+                case "unsettled":
                     for one in value:
-                        if one in self.begun:
-                            self.begun[one].is_waiting = True
+                        if one in self.started:
+                            self.started[one].is_unsettled = True
                 case "left":
                     self.leaving = True
                 case "ended":
                     for one in value:
-                        self.begun.pop(one, None)
-                        self.shown.pop(one, None)
-                case "shown":
-                    self.shown.update(value)
-                case "alone":
-                    self.on_alone(self, value)
+                        self.started.pop(one, None)
+                        self.progress.pop(one, None)
+                case "progress":
+                    self.progress.update(value)
+                case "isolate":
+                    self.on_isolate(self, value)
 
     def close(self) -> None:
-        if self._pulse:
-            self._pulse.close()
+        if self._heartbeat:
+            self._heartbeat.close()
 
-    def _begin(self, alike: list[list[Any]]) -> None:
+    def _note_started(self, alike: list[list[Any]]) -> None:
         now = time.monotonic()
-        until = now + self.plan.lease_seconds
+        until = now + self.config.lease_seconds
         for token, attempt, limit, tasks in alike:
-            stop_by = None if limit is None else now + limit + self.plan.cancel_seconds
+            stop_by = None if limit is None else now + limit + self.config.cancel_seconds
             for task in tasks:
-                self.begun[task] = Begun(task, attempt, token, until, stop_by)
+                self.started[task] = StartedTask(task, attempt, token, until, stop_by)
 
     def ask_to_stop(self, kind: str, ids: list[str]) -> None:
-        """Tell it that these are to be cancelled, or are lost; each once."""
-        new = [one for one in ids if one in self.begun and self.begun[one].told is None]
+        """Ask it to stop these, since they are cancelled or lost; each once."""
+        new = [one for one in ids if one in self.started and self.started[one].stop_asked_at is None]
         for one in new:
-            self.begun[one].told, self.begun[one].reason = time.monotonic(), kind
+            self.started[one].stop_asked_at, self.started[one].reason = time.monotonic(), kind
         if new:
-            self.tell(kind, new)
+            self.send(kind, new)
 
-    def deaf(self) -> list[Begun]:
-        """The tasks that did not stop in time, though they were told, or their time or lease had passed."""
+    def overdue(self) -> list[StartedTask]:
+        """The tasks that did not stop in time, though they were asked to, or their time or lease had passed."""
         now = time.monotonic()
-        found: list[Begun] = []
+        found: list[StartedTask] = []
         if self.process is None:
             return found
-        for one in self.begun.values():
-            if one.is_waiting:
+        for one in self.started.values():
+            if one.is_unsettled:
                 continue
             if one.limit is not None and now > one.limit:
                 one.reason = one.reason or "timeout"
                 found.append(one)
-            elif (one.told is not None and now > one.told + self.plan.cancel_seconds) or now > one.until:
+            elif now > one.until or (one.stop_asked_at and now > one.stop_asked_at + self.config.cancel_seconds):
                 one.reason = one.reason or "lost"
                 found.append(one)
         return found
 
     def is_stopped(self) -> bool:
-        """Whether somebody has stopped the process (SIGSTOP): then it does not work, and holds nothing."""
+        """Whether the process was stopped (SIGSTOP): then it does not work, and holds nothing."""
         try:
             stat = Path(f"/proc/{self.process.pid}/stat").read_text() if self.process else ""
         except OSError:
@@ -198,7 +198,7 @@ class Child:
 
     def leave(self) -> None:
         self.leaving = True
-        self.tell("leave")
+        self.send("leave")
 
     def kill(self) -> None:
         """End it and everything it started, now."""
