@@ -9,7 +9,7 @@ OF_INGESTION = [
     Mutant(
         "the last to publish is seen",
         "An older version of a document takes the place of a newer one.",
-        f"{INGEST}/sql/effects.sql",
+        f"{INGEST}/sql/documents.sql",
         "if v.fetched_at < v.fresh_at or (v.fetched_at = v.fresh_at and v.current > v.task_id) then",
         "if false then",
         "promises",
@@ -27,7 +27,7 @@ OF_INGESTION = [
     Mutant(
         "a search sees two moments",
         "A document is found in two versions, or in none, while it is replaced.",
-        f"{INGEST}/sql/vectors.sql",
+        f"{INGEST}/sql/search.sql",
         "returns table (version uuid, number int, similarity float8)\nlanguage plpgsql stable",
         "returns table (version uuid, number int, similarity float8)\nlanguage plpgsql volatile",
         "promises",
@@ -36,8 +36,8 @@ OF_INGESTION = [
     Mutant(
         "who parks does not look again",
         "An item waits for a budget that was raised while it parked.",
-        f"{INGEST}/sql/effects.sql",
-        "perform holdfast.look_again(m.task_id);",
+        f"{INGEST}/sql/documents.sql",
+        "perform holdfast.resume_if_affordable(m.task_id);",
         "null;",
         "promises",
         (f"{RACES}::test_an_item_that_parks_while_the_budget_is_raised_goes_on",),
@@ -81,8 +81,8 @@ OF_INGESTION = [
     Mutant(
         "persisted past a failed step",
         "An item whose entities could not be found is published without them.",
-        f"{INGEST}/sql/effects.sql",
-        "perform holdfast.check_rendezvous(m.task_id);",
+        f"{INGEST}/sql/documents.sql",
+        "perform holdfast.check_steps_done(m.task_id);",
         "null;",
         "promises",
         (f"{TESTS}/test_steps.py::test_who_catches_a_failure_does_not_get_past_it",),
@@ -90,7 +90,7 @@ OF_INGESTION = [
     Mutant(
         "everybody names files of the server",
         "A user reads what lies on the server's disk.",
-        f"{INGEST}/sql/effects.sql",
+        f"{INGEST}/sql/documents.sql",
         "perform holdfast.check_source(m.task_id, m.owner);",
         "null;",
         "promises",

@@ -89,7 +89,7 @@ async def test_no_stage_begins_or_ends_before_those_before_it_nor_twice(database
             await hand.jobs.begin(lease, "CLASSIFY")
         assert await hand.jobs.begin(lease, "INGEST")
         await hand.keep(lease, "INGEST")
-        with pytest.raises(MoveRefused, match="done, or no stage"):
+        with pytest.raises(MoveRefused, match="done, or is not a stage"):
             await hand.jobs.begin(lease, "INGEST")
         (again,) = await hand.store.checkpoint(Checkpoint(lease, "INGEST", {"status": "failed"}))
         assert (again.status, again.result["status"]) == ("stored", "completed")

@@ -29,6 +29,22 @@ begin
           from holdfast.lifecycle l where l.id = (v_task ->> 'lifecycle')::smallint);
 end $$;
 
+-- A task, live or ended, for functions that show more of it. Has no options: so it is inlined into the query that asks.
+create or replace function holdfast.find_task(p_id uuid)
+returns table (id uuid, lifecycle smallint, name text, owner text, state text, actor holdfast.actor, outcome holdfast.outcome,
+               attempt int, max_attempts int, cancel_requested bool, note jsonb, result jsonb, lease_token uuid,
+               due_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz)
+language sql stable
+as $$
+  select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, null::holdfast.outcome, t.attempt, t.max_attempts,
+         t.cancel_requested, t.note, null::jsonb, t.lease_token, t.due_at, t.created_at, t.started_at, null::timestamptz
+  from holdfast.task t where t.id = p_id
+  union all
+  select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, t.outcome, t.attempt, t.max_attempts,
+         t.cancel_requested, t.note, t.result, null::uuid, t.due_at, t.created_at, t.started_at, t.finished_at
+  from holdfast.task_done t where t.id = p_id
+$$;
+
 -- Of these tasks, those that have ended, and those that are not there at all (state and outcome are null).
 create or replace function holdfast.outcomes(p_id uuid[])
 returns table (task_id uuid, state text, outcome holdfast.outcome, result jsonb, note jsonb)

@@ -1,4 +1,4 @@
--- runs.sql: what is told of graphs and their runs. Takes no lock.
+-- runs.sql: graphs and their runs, as they are shown. Takes no lock.
 
 create or replace function holdfast.dags(p_name text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
@@ -18,22 +18,15 @@ returns table (number int, name text, task_id uuid, task text, state text, actor
                due_at timestamptz, started_at timestamptz, finished_at timestamptz, error text, progress jsonb)
 language sql stable set enable_seqscan = off set enable_bitmapscan = off
 as $$
-  select n.number, n.name, n.task_id, t.name, t.state, t.actor, t.outcome, t.attempt, t.max_attempts, t.due_at, t.started_at,
-         t.finished_at, t.error, b.progress
+  select n.number, n.name, n.task_id, t.name, t.state, t.actor::text, t.outcome::text, t.attempt, t.max_attempts, t.due_at,
+         t.started_at, t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason'), b.progress
   from holdfast.dag_node n
-  cross join lateral (
-    select t.name, t.state, t.actor::text, null as outcome, t.attempt, t.max_attempts, t.due_at, t.started_at,
-           null::timestamptz as finished_at, t.lease_token, coalesce(t.note ->> 'message', t.note ->> 'reason') as error
-    from holdfast.task t where t.id = n.task_id
-    union all
-    select t.name, t.state, t.actor::text, t.outcome::text, t.attempt, t.max_attempts, t.due_at, t.started_at, t.finished_at, null,
-           coalesce(t.note ->> 'message', t.note ->> 'reason')
-    from holdfast.task_done t where t.id = n.task_id) t
+  cross join lateral holdfast.find_task(n.task_id) t
   left join lateral (select b.progress from holdfast.beat b where b.task_id = n.task_id and b.token = t.lease_token offset 0) b on true
   where n.run = p_run order by n.number
 $$;
 
--- All there is to tell of runs; with their nodes and edges, if that is asked for. One that is not there, or not this owner's,
+-- Runs; with their nodes and edges, if that is asked for. One that is not there, or not this owner's,
 -- is left out.
 create or replace function holdfast.read_dags(p_runs uuid[], p_owner text default null, p_nodes bool default false) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
@@ -41,16 +34,12 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone 
 as $$
   select jsonb_build_object(
       'dag_id', t.id, 'name', t.name, 'declared', r.declared, 'state', t.state, 'outcome', t.outcome, 'owner', t.owner,
-      'params', r.params, 'writes', r.writes, 'cutover', r.cutover, 'error', t.error, 'progress', n.progress,
+      'params', r.params, 'writes', r.writes, 'cutover', r.cutover, 'progress', n.progress,
+      'error', case when t.finished_at is not null then coalesce(t.note ->> 'message', t.note ->> 'reason') end,
       'created_at', t.created_at, 'finished_at', t.finished_at, 'retry_of', i.retry_of, 'retried_as', r.retried_as)
     || case when p_nodes then jsonb_build_object('nodes', n.nodes, 'edges', e.edges) else '{}' end
   from unnest(p_runs) with ordinality k(id, place)
-  cross join lateral (
-    select t.id, t.name, t.state, null as outcome, t.owner, t.created_at, null::timestamptz as finished_at, null as error
-    from holdfast.task t where t.id = k.id
-    union all
-    select t.id, t.name, t.state, t.outcome::text, t.owner, t.created_at, t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason')
-    from holdfast.task_done t where t.id = k.id) t
+  cross join lateral holdfast.find_task(k.id) t
   join holdfast.dag_run r on r.task_id = t.id
   cross join lateral (select i.retry_of from holdfast.input i where i.id = t.id offset 0) i
   cross join lateral (

@@ -101,7 +101,7 @@ as $$
     where d.downstream = p_run and d.policy = 'gather' group by s.name) s
 $$;
 
--- All there is to tell of runs. One that is not there, or not this owner's, is left out.
+-- Runs with their counts. One that is not there, or not this owner's, is left out.
 create or replace function holdfast.read_runs(p_runs uuid[], p_owner text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
@@ -111,10 +111,7 @@ as $$
       'finished_at', t.finished_at, 'cost_cents', holdfast.run_cost(t.id) / 10000, 'budget_cents', r.budget_micros / 10000,
       'steps', holdfast.run_steps(t.id)) || holdfast.run_counts(t.id)
   from unnest(p_runs) with ordinality i(id, place)
-  cross join lateral (
-    select t.id, t.name, t.state, t.owner, t.created_at, null::timestamptz as finished_at from holdfast.task t where t.id = i.id
-    union all
-    select t.id, t.name, t.state, t.owner, t.created_at, t.finished_at from holdfast.task_done t where t.id = i.id) t
+  cross join lateral holdfast.find_task(i.id) t
   join holdfast.ingest_run r on r.task_id = t.id
   where p_owner is null or t.owner = p_owner
   order by i.place
@@ -140,12 +137,7 @@ as $$
     select d.upstream as id from holdfast.dependency d
     where d.downstream = p_run and d.policy = 'gather' and (p_after is null or d.upstream > p_after)
     union all select p_item where p_item is not null) k
-  cross join lateral (
-    select t.id, t.name, t.state, t.attempt, t.created_at, null::timestamptz as finished_at, null::jsonb as result
-    from holdfast.task t where t.id = k.id
-    union all
-    select t.id, t.name, t.state, t.attempt, t.created_at, t.finished_at, t.result
-    from holdfast.task_done t where t.id = k.id) t
+  cross join lateral holdfast.find_task(k.id) t
   cross join lateral (select i.payload, i.retry_of from holdfast.input i where i.id = t.id offset 0) i
   cross join lateral (
     select count(*) as retries from holdfast.step_event e
@@ -164,7 +156,7 @@ as $$
   order by t.id limit least(p_limit, 1000)
 $$;
 
--- What happened to an item, step by step. A failed step tells its category, one that used a model what that cost.
+-- What happened to an item, step by step. A failed step has its category, one that used a model its cost.
 create or replace function holdfast.read_item_events(p_item uuid) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off set timezone = 'UTC'

@@ -20,7 +20,7 @@ begin
       when m.verb = 'retried' then
         perform holdfast.inherit_stages(m.task_id, m.data ->> 'from_step');
       when m.verb = 'step' then
-        perform holdfast.keep_stage(m.task_id, m.name, m.step, m.data, m.attempt);
+        perform holdfast.save_stage(m.task_id, m.name, m.step, m.data, m.attempt);
       when m.verb in ('done', 'partial') then
         perform holdfast.check_verdict(m.task_id, m.to_state);
       else
@@ -32,7 +32,7 @@ begin
   end loop;
 end $$;
 
--- A job is born with the stages and the settings that its pipeline has now, whoever made it and in whatever way.
+-- A job begins with the stages and the settings that its pipeline has now, in whatever way it was made.
 create or replace function holdfast.open_job(p_job uuid, p_name text) returns void
 language plpgsql
 as $$
@@ -61,7 +61,7 @@ as $$
 $$;
 
 -- A stage is done, in its turn, with one of the four statuses; what it says of the settings counts from here on.
-create or replace function holdfast.keep_stage(p_job uuid, p_name text, p_stage text, p_kept jsonb, p_attempt int) returns void
+create or replace function holdfast.save_stage(p_job uuid, p_name text, p_stage text, p_kept jsonb, p_attempt int) returns void
 language plpgsql
 as $$
 declare
@@ -137,7 +137,7 @@ as $$
         from holdfast.pipeline_stage s where s.task_id = p_job) v
 $$;
 
--- Nobody completes a job but as its stages say.
+-- A job is completed only as its stages say.
 create or replace function holdfast.check_verdict(p_job uuid, p_state text) returns void
 language plpgsql
 as $$
@@ -146,7 +146,7 @@ declare
 begin
   if v_says is distinct from p_state and exists (select from holdfast.pipeline_stage s where s.task_id = p_job) then
     perform holdfast.refuse('TK002', format('The stages of this job do not make it %s: %s.', p_state,
-      coalesce('they make it ' || v_says, 'some have not run')), 'GET /pipeline/jobs/{id} tells how each of them ended.');
+      coalesce('they make it ' || v_says, 'some have not run')), 'GET /pipeline/jobs/{id} shows how each of them ended.');
   end if;
 end $$;
 
@@ -157,12 +157,12 @@ as $$
 declare
   v_blame text := (select s.name from holdfast.pipeline_stage s where s.task_id = p_job and s.status = 'failed'
                      and (s.declared ->> 'required')::bool order by s.number limit 1);
-  v_said text := (select coalesce(d.note ->> 'message', d.note ->> 'reason') from holdfast.task_done d where d.id = p_job);
+  v_message text := (select coalesce(d.note ->> 'message', d.note ->> 'reason') from holdfast.task_done d where d.id = p_job);
 begin
   update holdfast.pipeline_stage s set
     status = case when s.status = 'running' and p_state = 'FAILED' then 'failed' else 'skipped' end,
     errors = case when s.status = 'running' and p_state = 'FAILED'
-                  then jsonb_build_array(coalesce(v_said, 'The job failed.')) else s.errors end,
+                  then jsonb_build_array(coalesce(v_message, 'The job failed.')) else s.errors end,
     reason = case when p_state = 'CANCELLED' and s.status = 'running' then 'The job was cancelled while it ran.'
                   when p_state = 'CANCELLED' then 'The job was cancelled before it.'
                   when v_blame is not null then format('%s failed, and the job requires it.', v_blame)
@@ -204,7 +204,7 @@ begin
                       where e.task_id = v_old and e.step = s.name and e.kind in ('step_completed', 'step_inherited')));
     end if;
   end if;
-  -- What is a stage by now and was none, or comes after one that has not run, is done anew: a release has come between.
+  -- What is a stage by now and was none, or comes after one that has not run, is done again: a release has come between.
   delete from holdfast.step t using holdfast.pipeline_stage s
   where t.task_id = p_job and s.task_id = p_job and s.name = t.name and (
     not exists (select from holdfast.pipeline_stage o where o.task_id = v_old and o.name = t.name)

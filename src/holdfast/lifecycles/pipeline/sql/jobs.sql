@@ -17,13 +17,13 @@ begin
   on conflict (name) do update set
     title = excluded.title, stages = excluded.stages, params = excluded.params, queue = excluded.queue,
     max_attempts = excluded.max_attempts, time_limit = excluded.time_limit, declared_at = holdfast.now(),
-    settings = holdfast.fitting_settings(p.settings, excluded.params),
-    settings_number = p.settings_number + (p.settings <> holdfast.fitting_settings(p.settings, excluded.params))::int
+    settings = holdfast.keep_fitting_settings(p.settings, excluded.params),
+    settings_number = p.settings_number + (p.settings <> holdfast.keep_fitting_settings(p.settings, excluded.params))::int
   where (p.title, p.stages, p.params, p.queue, p.max_attempts, p.time_limit) is distinct from
         (excluded.title, excluded.stages, excluded.params, excluded.queue, excluded.max_attempts, excluded.time_limit);
 end $$;
 
-create or replace function holdfast.fitting_settings(p_settings jsonb, p_params jsonb) returns jsonb
+create or replace function holdfast.keep_fitting_settings(p_settings jsonb, p_params jsonb) returns jsonb
 language sql immutable
 as $$
   select coalesce(jsonb_object_agg(s.key, s.value), '{}') from jsonb_each(p_settings) s
@@ -41,6 +41,20 @@ as $$
   from holdfast.pipeline p where p_name is null or p.name = p_name order by p.name
 $$;
 
+create or replace function holdfast.find_pipeline(p_name text) returns holdfast.pipeline
+language plpgsql
+as $$
+declare
+  v_pipeline holdfast.pipeline;
+begin
+  select * into v_pipeline from holdfast.pipeline p where p.name = p_name;
+  if not found then
+    perform holdfast.refuse('TK010', format('There is no pipeline %L.', p_name), format('There are: %s.', coalesce(
+      (select string_agg(p.name, ', ' order by p.name) from holdfast.pipeline p), 'none; start a worker that declares one')));
+  end if;
+  return v_pipeline;
+end $$;
+
 -- A job of a pipeline that is known. Raises TK010 if it is not, or for parameters that no stage takes.
 create or replace function holdfast.make_job(
   p_pipeline text, p_params jsonb, p_owner text, p_key text default null, p_trace text default null,
@@ -50,11 +64,7 @@ as $$
 declare
   v_pipeline holdfast.pipeline;
 begin
-  select * into v_pipeline from holdfast.pipeline p where p.name = p_pipeline;
-  if not found then
-    perform holdfast.refuse('TK010', format('There is no pipeline %L.', p_pipeline), format('There are: %s.', coalesce(
-      (select string_agg(p.name, ', ' order by p.name) from holdfast.pipeline p), 'none; start a worker that declares one')));
-  end if;
+  v_pipeline := holdfast.find_pipeline(p_pipeline);
   select s.id, s.created into job, created from holdfast.submit_many(
     array['pipeline'], array[p_pipeline], array[p_params], p_queue => array[v_pipeline.queue],
     p_max_attempts => array[v_pipeline.max_attempts], p_owner => array[p_owner],
@@ -64,27 +74,22 @@ begin
     p_trace => case when p_trace is not null then array[p_trace] end) s;
 end $$;
 
--- All there is to tell of jobs. One that is not there, or not this owner's, is left out.
+-- Jobs with their stages. One that is not there, or not this owner's, is left out.
 create or replace function holdfast.read_jobs(p_jobs uuid[], p_owner text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
 as $$
   select jsonb_build_object(
       'job_id', t.id, 'pipeline', t.name, 'status', t.state, 'owner', t.owner, 'attempt', t.attempt,
-      'cancel_requested', t.cancel_requested, 'error', case when t.finished_at is not null then t.said end,
-      'waits', case when t.finished_at is null and t.due_at > holdfast.now() then jsonb_build_object('until', t.due_at, 'reason', t.said) end,
+      'cancel_requested', t.cancel_requested, 'error', case when t.finished_at is not null then n.message end,
+      'waits', case when t.finished_at is null and t.due_at > holdfast.now() then
+        jsonb_build_object('until', t.due_at, 'reason', coalesce(n.message, t.note ->> 'kind')) end,
       'params', case when jsonb_typeof(i.payload) = 'object' then i.payload else '{}' end, 'settings', coalesce(j.settings, '{}'),
       'stages', coalesce(s.stages, '[]'), 'summary', m.summary, 'cost_cents', coalesce(u.cost, 0) / 10000,
       'progress', b.progress, 'retry_of', i.retry_of, 'created_at', t.created_at, 'started_at', t.started_at, 'finished_at', t.finished_at)
   from unnest(p_jobs) with ordinality k(id, place)
-  cross join lateral (
-    select t.id, t.lifecycle, t.name, t.state, t.owner, t.attempt, t.cancel_requested, t.due_at, t.created_at, t.started_at,
-           t.lease_token, null::timestamptz as finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason', t.note ->> 'kind') as said
-    from holdfast.task t where t.id = k.id
-    union all
-    select t.id, t.lifecycle, t.name, t.state, t.owner, t.attempt, t.cancel_requested, t.due_at, t.created_at, t.started_at,
-           null, t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason')
-    from holdfast.task_done t where t.id = k.id) t
+  cross join lateral holdfast.find_task(k.id) t
+  cross join lateral (select coalesce(t.note ->> 'message', t.note ->> 'reason') as message) n
   cross join lateral (select i.payload, i.retry_of from holdfast.input i where i.id = t.id offset 0) i
   left join lateral (select b.progress from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token offset 0) b on true
   left join holdfast.pipeline_job j on j.task_id = t.id
@@ -123,11 +128,8 @@ declare
   v_settings jsonb;
 begin
   perform holdfast.check_value(p_change);
-  select * into v_pipeline from holdfast.pipeline p where p.name = p_name for update;
-  if not found then
-    perform holdfast.refuse('TK010', format('There is no pipeline %L.', p_name), format('There are: %s.', coalesce(
-      (select string_agg(p.name, ', ' order by p.name) from holdfast.pipeline p), 'none')));
-  end if;
+  perform from holdfast.pipeline p where p.name = p_name for update;
+  v_pipeline := holdfast.find_pipeline(p_name);
   if jsonb_typeof(p_change) is distinct from 'object' then
     perform holdfast.refuse('TK010', 'Settings are an object.', 'Write {"name": value}; null takes one away.');
   end if;

@@ -54,7 +54,7 @@ begin
   update holdfast.pipeline_stage s set status = 'running', started_at = coalesce(s.started_at, holdfast.now()), attempt = p_attempt
   where s.task_id = p_job and s.name = p_stage and s.finished_at is null;
   if not found then
-    perform holdfast.refuse('TK002', format('%s is done, or no stage of this job.', p_stage), 'holdfast pipeline show tells its stages.');
+    perform holdfast.refuse('TK002', format('%s is done, or is not a stage of this job.', p_stage), 'holdfast pipeline show lists its stages.');
   end if;
   insert into holdfast.step_event (task_id, number, step, kind, attempt)
   values (p_job, holdfast.last_step_event(p_job) + 1, p_stage, 'step_started', p_attempt);
