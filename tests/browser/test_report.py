@@ -87,9 +87,9 @@ def page(browser: Browser, report: Path, request: pytest.FixtureRequest) -> Iter
     assert complaints == []
 
 
-def colour(said: str) -> tuple[float, float, float, float]:
+def colour(report: str) -> tuple[float, float, float, float]:
     """rgb(1, 2, 3) or rgba(1, 2, 3, 0.5) as numbers."""
-    red, green, blue, *alpha = (float(part) for part in said.partition("(")[2].rstrip(")").split(","))
+    red, green, blue, *alpha = (float(part) for part in report.partition("(")[2].rstrip(")").split(","))
     return red, green, blue, alpha[0] if alpha else 1.0
 
 
@@ -153,7 +153,7 @@ def test_it_can_be_walked_without_eyes(page: Page) -> None:
     assert set(links) <= set(ids)
 
 
-def test_hostile_cells_are_words(page: Page) -> None:
+def test_hostile_cells_are_text(page: Page) -> None:
     assert page.evaluate("document.images.length + document.scripts.length") == 0
     assert HOSTILE in page.inner_text("h1")
 

@@ -1,4 +1,4 @@
-"""A tool with agents that do as they are told, for tests of what happens around them."""
+"""A tool with agents that fail on request, for tests of what happens around them."""
 
 import json
 import os
@@ -12,19 +12,19 @@ from tests.worker.app import note, wait_for
 hf = Holdfast()
 
 
-class Told(Options):
+class LinesOptions(Options):
     """What parameters.json says to an agent."""
 
-    word: str = ""
+    mark: str = ""
     fails: str = ""
 
 
 def lines(job: Job) -> None:
-    """How many lines there are; fails in the way it is told to."""
-    told = job.options(Told, "lines")
+    """How many lines there are; fails in the way that its options name."""
+    options = job.options(LinesOptions, "lines")
     noted("lines")
-    fail(told.fails)
-    write(job, "lines.json", {"lines": count(job.primary), "word": told.word})
+    fail(options.fails)
+    write(job, "lines.json", {"lines": count(job.primary), "mark": options.mark})
 
 
 def size(job: Job) -> None:
@@ -71,11 +71,11 @@ def write(job: Job, name: str, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value))
 
 
-def noted(word: str) -> None:
+def noted(text: str) -> None:
     """Write down that it runs, where a test has asked for it; and wait there until it is let go on."""
     if "LEDGER" in os.environ:
-        note(word)
-        wait_for(word)
+        note(text)
+        wait_for(text)
 
 
 hf.tool(PROFILE_MY_DATA)
@@ -84,7 +84,7 @@ COUNT = hf.tool(
     Tool(
         "count",
         [
-            Agent("lines", lines, "Lines", credits=2, options=Told),
+            Agent("lines", lines, "Lines", credits=2, options=LinesOptions),
             Agent("size", size, "Size", credits=3),
             Agent("compare", compare, "Compare", needs_baseline=True),
             Agent("free", size, "Free", credits=0),

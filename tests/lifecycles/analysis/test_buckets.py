@@ -36,17 +36,17 @@ async def test_a_task_goes_from_upload_to_download_in_a_bucket(bucket: Harness) 
     promise = {"size": len(TABLE), "sha256": sha256(TABLE)}
     links = await bucket.links(task, parameters=True, primary=promise)
     assert (await bucket.put(links["primary"])).is_success
-    assert (await bucket.put(links["parameters"], b'{"lines": {"word": "anchor"}}')).is_success
+    assert (await bucket.put(links["parameters"], b'{"lines": {"mark": "anchor"}}')).is_success
     assert (await bucket.links(task, parameters=True, primary=promise))["primary"]["uploaded"]
     again = (await bucket.links(task, parameters=True, primary=promise))["parameters"]
-    assert (await bucket.put(again, b'{"lines": {"word": "anchor"}}')).is_success
+    assert (await bucket.put(again, b'{"lines": {"mark": "anchor"}}')).is_success
     answer = await bucket.process(task)
     assert answer.status_code == 202, answer.text
     assert (await bucket.put(links["primary"], TABLE.upper())).status_code in (200, 201)  # too late to change anything
     bucket.work()
-    told = await bucket.downloads(task)
-    assert told["lines/lines.json"] == {"lines": 3, "word": "anchor"}
-    assert told["size/size.json"] == {"bytes": len(TABLE)}
+    outputs = await bucket.downloads(task)
+    assert outputs["lines/lines.json"] == {"lines": 3, "mark": "anchor"}
+    assert outputs["size/size.json"] == {"bytes": len(TABLE)}
 
 
 async def test_what_is_not_there_is_missed_and_what_is_due_is_deleted(bucket: Harness) -> None:

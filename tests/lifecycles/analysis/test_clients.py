@@ -41,24 +41,24 @@ def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.mark.deep
-async def test_the_front_end_that_the_interface_was_made_for_runs_unchanged(server: str) -> None:
+async def test_the_client_that_the_interface_was_made_for_runs_unchanged(server: str) -> None:
     parameters = {"unified-profiler": {"top_values": 3}}
     done = await asyncio.create_subprocess_exec(
         NODE, FLOW, server, TABLE, json.dumps(parameters), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     out, err = await done.communicate()
     assert done.returncode == 0, err.decode()
-    told = json.loads(out)
-    assert (told["result"]["status"], told["result"]["progress"]) == ("COMPLETED", 100)
-    assert told["seen"][-1] == "COMPLETED 100"
-    names = {one["name"] for one in told["downloads"]}
+    report = json.loads(out)
+    assert (report["result"]["status"], report["result"]["progress"]) == ("COMPLETED", 100)
+    assert report["seen"][-1] == "COMPLETED 100"
+    names = {one["name"] for one in report["downloads"]}
     assert {"unified-profiler/profile.json", "unified-profiler/report.html", "score-risk/risk.json"} <= names
-    assert told["first"]["file"]["rows"] == 200
+    assert report["first"]["file"]["rows"] == 200
 
 
-def holdfast(server: str, *words: str, **environment: Any) -> Answer:
+def holdfast(server: str, *options: str, **environment: Any) -> Answer:
     """The command, where there is no database and no other setting than the server's address."""
-    return typed_alone(*words, **{"HOLDFAST_API": server, **environment})
+    return typed_alone(*options, **{"HOLDFAST_API": server, **environment})
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def test_upload_waits_and_saves_what_the_agents_wrote(server: str, table: str, t
 
 def test_upload_takes_a_baseline_and_parameters(server: str, table: str, tmp_path: Path) -> None:
     (tmp_path / "before.csv").write_text("name,price\n")
-    (tmp_path / "p.json").write_text('{"lines": {"word": "anchor"}}')
-    words = ["--baseline", str(tmp_path / "before.csv"), "--params", str(tmp_path / "p.json")]
+    (tmp_path / "p.json").write_text('{"lines": {"mark": "anchor"}}')
+    options = ["--baseline", str(tmp_path / "before.csv"), "--params", str(tmp_path / "p.json")]
     done = holdfast(
-        server, "upload", table, "--tool", "count", "--agents", "lines,compare", *words, "-o", str(tmp_path / "out")
+        server, "upload", table, "--tool", "count", "--agents", "lines,compare", *options, "-o", str(tmp_path / "out")
     )
     assert done.code == 0, done.err
     assert json.loads((tmp_path / "out/compare/compare.json").read_text()) == {"more": 200}
-    assert json.loads((tmp_path / "out/lines/lines.json").read_text())["word"] == "anchor"
+    assert json.loads((tmp_path / "out/lines/lines.json").read_text())["mark"] == "anchor"
 
 
 def test_upload_without_waiting_prints_the_id(server: str, table: str) -> None:
@@ -99,12 +99,12 @@ def test_upload_without_waiting_prints_the_id(server: str, table: str) -> None:
 
 def test_upload_answers_in_json(server: str, table: str) -> None:
     done = holdfast(server, "upload", table, "--tool", "count", "--agents", "lines", "--wait", "--json")
-    told = json.loads(done.out)
+    report = json.loads(done.out)
     assert (done.code, done.err) == (0, "")
-    assert (told["status"], [one["name"] for one in told["downloads"]]) == ("COMPLETED", ["lines/lines.json"])
+    assert (report["status"], [one["name"] for one in report["downloads"]]) == ("COMPLETED", ["lines/lines.json"])
 
 
-def test_a_failure_is_told_with_its_exit_code(server: str, table: str, tmp_path: Path) -> None:
+def test_a_failure_has_an_exit_code_of_its_own(server: str, table: str, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"lines": {"fails": "format"}}')
     done = holdfast(
         server, "upload", table, "--tool", "count", "--agents", "lines", "--params", str(tmp_path / "p.json"), "--wait"
@@ -116,12 +116,12 @@ def test_a_failure_is_told_with_its_exit_code(server: str, table: str, tmp_path:
 
 @pytest.mark.deep
 @pytest.mark.usefixtures("server")  # whose worker declares the tool
-def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table: str, tmp_path: Path) -> None:
+def test_waiting_without_a_worker_is_reported(live: Database, table: str, tmp_path: Path) -> None:
     with serving(live, open_objects(Settings(objects=f"file://{tmp_path}/objects"))) as alone:
         live.ask_owner("select holdfast.pause_queue('analysis', 'ada')")
         try:
-            words = ["--tool", "count", "--agents", "free", "--wait", "--timeout", "5s"]
-            done = holdfast(alone, "upload", table, *words)
+            options = ["--tool", "count", "--agents", "free", "--wait", "--timeout", "5s"]
+            done = holdfast(alone, "upload", table, *options)
         finally:
             live.ask_owner("select holdfast.resume_queue('analysis')")
     assert done.code == 124, done.err
@@ -131,7 +131,7 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table:
 
 
 @pytest.mark.parametrize(
-    ("words", "environment", "code", "says"),
+    ("options", "environment", "code", "says"),
     [
         (["--tool", "nothing"], {}, 2, "There is no tool 'nothing'."),
         (["--tool", "count", "--agents", "guess"], {}, 2, "count has no agent 'guess'."),
@@ -140,10 +140,10 @@ def test_who_waits_for_a_worker_that_is_not_there_is_told(live: Database, table:
         ([], {"HOLDFAST_API": "127.0.0.1:7777"}, 2, "HOLDFAST_API: is not a web address"),
     ],
 )
-def test_what_cannot_be_uploaded_is_told_with_the_fix(
-    server: str, table: str, words: list[str], environment: dict[str, str], code: int, says: str
+def test_what_cannot_be_uploaded_is_refused_with_the_fix(
+    server: str, table: str, options: list[str], environment: dict[str, str], code: int, says: str
 ) -> None:
-    done = holdfast(server, "upload", table, *words, **environment)
+    done = holdfast(server, "upload", table, *options, **environment)
     assert (done.code, says in done.err) == (code, True), done.err
 
 
@@ -153,7 +153,7 @@ def test_a_pipe_is_refused_before_anything_is_made(server: str, tmp_path: Path) 
     assert (done.code, "is no regular file" in " ".join(done.err.replace("│", " ").split())) == (2, True)
 
 
-def test_what_went_wrong_is_told_with_the_task(server: str, table: str) -> None:
+def test_an_error_names_the_task(server: str, table: str) -> None:
     done = holdfast(server, "upload", table, "--tool", "count", "--agents", "compare")
     assert f"The task: {server}/tasks/" in done.err
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there_is_a_mistake_of_usage(server: str, tmp_path: P
     assert "does not exist" in done.err
 
 
-async def test_the_key_is_shown_to_the_server_and_not_to_where_a_link_leads() -> None:
+async def test_the_key_is_sent_to_the_server_and_not_to_where_a_link_leads() -> None:
     seen: list[str] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -201,8 +201,8 @@ async def test_lists_over_many_wallets_do_not_wait_for_each_other_in_a_ring(harn
     for owner in owners:
         await harness.analyses.top_up(owner, 100, "an operator")
     lists = []
-    for turn in range(2):
-        tasks = [await queued_of(harness, owner) for owner in (owners if turn else owners[::-1])]
+    for round_number in range(2):
+        tasks = [await queued_of(harness, owner) for owner in (owners if round_number else owners[::-1])]
         lists.append(await harness.store.claim_these(tasks, lasting=lasting, worker="a test"))
     before = await deadlocks(harness)
     for agent in ("lines", "size"):

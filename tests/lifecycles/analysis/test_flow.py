@@ -25,15 +25,15 @@ async def test_a_task_goes_from_upload_to_download(harness: Harness) -> None:
     status = await harness.read(task)
     assert (status["status"], status["progress"]) == ("COMPLETED", 100)
     assert await harness.downloads(task) == {
-        "lines/lines.json": {"lines": 3, "word": ""},
+        "lines/lines.json": {"lines": 3, "mark": ""},
         "size/more/name.json": {"name": "data.csv"},
         "size/size.json": {"bytes": len(TABLE)},
     }
 
 
 async def test_parameters_change_what_an_agent_does(harness: Harness) -> None:
-    task = await harness.completed(["lines"], lines={"word": "anchor"})
-    assert (await harness.downloads(task))["lines/lines.json"]["word"] == "anchor"
+    task = await harness.completed(["lines"], lines={"mark": "anchor"})
+    assert (await harness.downloads(task))["lines/lines.json"]["mark"] == "anchor"
 
 
 async def test_a_baseline_is_brought_to_the_agent_that_compares(harness: Harness) -> None:
@@ -53,7 +53,7 @@ async def test_agents_run_in_the_order_in_which_they_were_named(harness: Harness
 
 
 async def test_no_content_of_a_file_is_kept_in_the_database(harness: Harness) -> None:
-    task = await harness.completed(["lines"], body=b"word\nseaweed\n", lines={"word": "bladderwrack"})
+    task = await harness.completed(["lines"], body=b"word\nseaweed\n", lines={"mark": "bladderwrack"})
     everything = json.dumps(
         [await harness.store.read(task), await harness.analyses.read((await harness.store.find_ids(task))[0])],
         default=str,

@@ -1,4 +1,4 @@
-"""What a client is told: the fields, codes, categories and entries of the contract."""
+"""The status that a client reads: the fields, codes, categories and entries of the contract."""
 
 from datetime import datetime
 from typing import Any
@@ -37,7 +37,7 @@ STATUS: dict[str, tuple[str, int, int | None, list[str], str]] = {
 
 
 @pytest.mark.parametrize("state", STATUS)
-async def test_each_status_is_told_with_all_that_belongs_to_it(harness: Harness, state: str) -> None:
+async def test_each_status_is_answered_with_all_that_belongs_to_it(harness: Harness, state: str) -> None:
     task = await AT[state](harness)
     status = await harness.read(task)
     category, progress, poll, actions, stamp = STATUS[state]
@@ -54,7 +54,7 @@ async def test_each_status_is_told_with_all_that_belongs_to_it(harness: Harness,
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "category", "message", "recovery"),
+    ("fails", "code", "category", "message", "recovery"),
     [
         ("format", "FILE_FORMAT_ERROR", "SchemaInvalid", "Invalid file format: line 3 has 2 fields, the header has 3",
          "Fix file format, create new task"),
@@ -68,9 +68,9 @@ async def test_each_status_is_told_with_all_that_belongs_to_it(harness: Harness,
     ],
 )  # fmt: skip
 async def test_each_failure_of_an_agent_has_its_code(
-    harness: Harness, told: str, code: str, category: str, message: str, recovery: str
+    harness: Harness, fails: str, code: str, category: str, message: str, recovery: str
 ) -> None:
-    task = await harness.queued(["size", "lines"], lines={"fails": told})
+    task = await harness.queued(["size", "lines"], lines={"fails": fails})
     harness.engine.drain()
     status = await harness.read(task)
     assert status["status"] == "FAILED"

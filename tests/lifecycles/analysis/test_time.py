@@ -51,7 +51,7 @@ async def test_new_links_give_new_time_but_an_hour_at_most(harness: Harness) -> 
     assert datetime.fromisoformat(links["primary"]["expires_at"]) == started + timedelta(minutes=4)
 
 
-async def test_a_call_that_comes_too_late_is_told_so_even_before_the_sweep(harness: Harness) -> None:
+async def test_a_late_call_is_refused_even_before_the_sweep(harness: Harness) -> None:
     task = await harness.uploaded()
     harness.clock.advance(minutes=15)
     answer = await harness.process(task)
@@ -76,7 +76,7 @@ async def test_files_are_kept_as_long_as_their_class_says(
     if end == "COMPLETED":
         task = await harness.completed()
     else:
-        task = await harness.queued(["size", "lines"], lines={"fails": "fatal"} if end == "FAILED" else {"word": "x"})
+        task = await harness.queued(["size", "lines"], lines={"fails": "fatal"} if end == "FAILED" else {"mark": "x"})
         if end == "FAILED":
             harness.work()
         else:

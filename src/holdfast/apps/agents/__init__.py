@@ -19,8 +19,8 @@ def load(module: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "polars":
             raise
-        said = f"This worker cannot read tables. Install what it needs: {install_hint('analysis')}"
-        raise Fatal(said, code="AGENT_ERROR") from None
+        message = f"This worker cannot read tables. Install what it needs: {install_hint('analysis')}"
+        raise Fatal(message, code="AGENT_ERROR") from None
 
 
 def run(module: str, function: str, job: Job) -> None:
@@ -31,7 +31,7 @@ def agent(name: str, title: str, module: str, function: str, options: str, *, ne
     """An agent in a module of this folder."""
     return Agent(
         name, partial(run, module, function), title,
-        needs_baseline=needs_baseline, options=partial(load, f"{module}.options", options),
+        needs_baseline=needs_baseline, options=partial(load, "options", options),
     )  # fmt: skip
 
 

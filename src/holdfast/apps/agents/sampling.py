@@ -4,9 +4,12 @@ Rows are taken by their number, spread over the whole table (multiples of an odd
 every stretch equally often), so that a table sorted by time is seen from its first day to its last.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
+
+from holdfast.apps.agents.signs import exactly
 
 _spread, _span = 2_654_435_761, 2**32
 
@@ -41,6 +44,11 @@ def take_sample(table: pl.LazyFrame, rows: int, total_rows: int | None = None) -
 def count_rows(table: pl.LazyFrame) -> int:
     """How many rows the table has."""
     return int(table.select(pl.len()).collect(engine="streaming").item())
+
+
+def row_hash(names: Mapping[str, pl.DataType] | Sequence[str]) -> pl.Expr:
+    """A 64-bit number that equal rows share, so that rows are compared without being kept."""
+    return pl.struct(exactly(name) for name in names).hash(seed=7) if names else pl.lit(0, dtype=pl.UInt64)
 
 
 def _free_name(taken: list[str]) -> str:

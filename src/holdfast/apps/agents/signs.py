@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import polars as pl
 import polars.selectors as cs
 
-from holdfast.apps.agents.personal.kinds import as_words
-from holdfast.apps.agents.reading import MISSING_WORDS
+from holdfast.apps.agents.personal.kinds import normalized_name
+from holdfast.apps.agents.reading import MISSING_TEXTS
 
 # Compared in lower case and without surrounding space: what reading takes for nothing, and what people write besides.
 MISSING_MARKERS = tuple(dict.fromkeys((
-    *(word.lower() for word in MISSING_WORDS), "n.a.", "(null)", "<na>", "---", "(missing)", "(blank)", "undefined",
+    *(marker.lower() for marker in MISSING_TEXTS), "n.a.", "(null)", "<na>", "---", "(missing)", "(blank)", "undefined",
     "not available", "not applicable", "k.a.", "#value!", "#ref!", "#div/0!",
 )))  # fmt: skip
 
@@ -179,6 +179,6 @@ def names_rows(values: pl.Series) -> bool:
     """Whether whole numbers only name rows: each its own, and counted through or called an id."""
     if len(values) < 20 or values.n_unique() < 0.99 * len(values):
         return False
-    named = re.search(r"_(id|key|number|no|nr|index|row)_", as_words(values.name)) is not None
+    named = re.search(r"_(id|key|number|no|nr|index|row)_", normalized_name(values.name)) is not None
     low, high = float(values.min()), float(values.max())  # type: ignore[arg-type]
     return named or high - low + 1 <= 1.01 * len(values)

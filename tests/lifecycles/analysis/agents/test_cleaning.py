@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 from holdfast.apps.agents.cleaning import suggest_cleaning
-from holdfast.apps.agents.cleaning.categories import one_letter_away, slips, spellings
-from holdfast.apps.agents.cleaning.splitting import find_split
+from holdfast.apps.agents.cleaning.texts import find_split, one_letter_away, slips, spellings
 from holdfast.apps.agents.signs import date_format, number_format
 from holdfast.lifecycles.analysis.tools import InputFile, Job
 from tests.lifecycles.analysis.agents.uploads import Run
@@ -45,21 +44,21 @@ def run_script(script: Path, *arguments: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def kinds(said: dict[str, Any]) -> set[tuple[str, str | None]]:
-    return {(one["kind"], one["column"]) for one in said["suggestions"]}
+def kinds(report: dict[str, Any]) -> set[tuple[str, str | None]]:
+    return {(one["kind"], one["column"]) for one in report["suggestions"]}
 
 
 def dirty() -> dict[str, list[Any]]:
-    chance = random.Random(4)  # noqa: S311
+    rng = random.Random(4)  # noqa: S311
     cities = ["Lisbon", "Lisbon", "Lisbon", "lisbon", "Oslo", "Oslo ", " OSLO"]
     return {
         "id": list(range(ROWS)),
-        "city": ["Lisbonn" if i == 3 else chance.choice(cities) for i in range(ROWS)],
-        "status": [chance.choice(["open", "closed", "N/A", "-", None]) for _ in range(ROWS)],
-        "price": [f"€ {chance.randint(1, 9)}.{chance.randint(100, 999)},{chance.randint(10, 99)}" for _ in range(ROWS)],
-        "rate": [f"{chance.randint(1, 99)}%" for _ in range(ROWS)],
+        "city": ["Lisbonn" if i == 3 else rng.choice(cities) for i in range(ROWS)],
+        "status": [rng.choice(["open", "closed", "N/A", "-", None]) for _ in range(ROWS)],
+        "price": [f"€ {rng.randint(1, 9)}.{rng.randint(100, 999)},{rng.randint(10, 99)}" for _ in range(ROWS)],
+        "rate": [f"{rng.randint(1, 99)}%" for _ in range(ROWS)],
         "day": [f"{13 + i % 15}.{1 + i % 12:02}.2024" for i in range(ROWS)],
-        "level": [9_999 if i == 7 else round(chance.gauss(20, 2), 2) for i in range(ROWS)],
+        "level": [9_999 if i == 7 else round(rng.gauss(20, 2), 2) for i in range(ROWS)],
         "place": [f"{52 + i / 1000:.3f},{13 + i / 1000:.3f}" for i in range(ROWS)],
         "nothing": [None] * ROWS,
         "same": ["x"] * ROWS,
@@ -67,19 +66,19 @@ def dirty() -> dict[str, list[Any]]:
 
 
 def test_everything_that_is_dirty_is_found_and_nothing_else(suggest: Run) -> None:
-    said = suggest({name: [*values, values[0]] for name, values in dirty().items()} | {"id": [*range(ROWS), 0]})
-    assert kinds(said) == {
+    report = suggest({name: [*values, values[0]] for name, values in dirty().items()} | {"id": [*range(ROWS), 0]})
+    assert kinds(report) == {
         ("trim", "city"), ("unify_categories", "city"), ("near_equal_categories", "city"), ("parse_dates", "day"),
         ("missing_markers", "status"), ("parse_numbers", "price"), ("parse_numbers", "rate"), ("outliers", "level"),
         ("split", "place"), ("drop_empty", "nothing"), ("drop_constant", "same"), ("drop_duplicates", None),
     }  # fmt: skip
-    gains = [one["gain"] for one in said["suggestions"]]
+    gains = [one["gain"] for one in report["suggestions"]]
     assert gains == sorted(gains, reverse=True)
 
 
-def test_the_script_runs_and_does_what_was_said(suggest: Run) -> None:
+def test_the_script_runs_and_does_what_the_report_promises(suggest: Run) -> None:
     table = dirty()
-    said = suggest(table)
+    report = suggest(table)
     rows = clean(suggest, apart=True)
     assert len(rows) == ROWS
     assert {row["city"] for row in rows} == {"Lisbon", "Oslo", "Lisbonn"}
@@ -91,13 +90,13 @@ def test_the_script_runs_and_does_what_was_said(suggest: Run) -> None:
     assert date.fromisoformat(rows[1]["day"]) == date(2024, 2, 14)
     assert [row["id"] for row in rows if row["level_outlier"] == "true"] == ["7"]
     assert not {"nothing", "same", "place_latitude"} & set(rows[0])
-    (trim,) = [one for one in said["suggestions"] if one["kind"] == "trim"]
+    (trim,) = [one for one in report["suggestions"] if one["kind"] == "trim"]
     assert trim["rows"] == sum(city != city.strip() for city in table["city"])
 
 
 def test_guesses_are_made_only_when_asked_for(suggest: Run) -> None:
-    said = suggest(dirty())
-    assert {one["kind"] for one in said["suggestions"] if not one["sure"]} == {"near_equal_categories", "split"}
+    report = suggest(dirty())
+    assert {one["kind"] for one in report["suggestions"] if not one["sure"]} == {"near_equal_categories", "split"}
     rows = clean(suggest, "--guesses")
     assert {row["city"] for row in rows} == {"Lisbon", "Oslo"}
     assert (rows[5]["place_latitude"], rows[5]["place_longitude"]) == ("52.005", "13.005")
@@ -119,8 +118,8 @@ HOSTILE = [
 def test_hostile_names_and_values_cannot_leave_their_quotes(suggest: Run) -> None:
     table: dict[str, list[Any]] = {name: [" a", "A", "a", "a", "b"] * 20 for name in HOSTILE}
     table["spelling"] = [one for i in range(50) for one in (HOSTILE[i % 10], HOSTILE[i % 10].upper())]
-    said = suggest({name: values[:100] for name, values in table.items()})
-    assert ("trim", "line\nbreak") in kinds(said)
+    report = suggest({name: values[:100] for name, values in table.items()})
+    assert ("trim", "line\nbreak") in kinds(report)
     rows = clean(suggest, apart=True)
     assert {row["back\\slash"] for row in rows} == {"a", "b"}
     assert {len(row) for row in rows} == {len(table)}
@@ -130,19 +129,19 @@ def test_hostile_names_and_values_cannot_leave_their_quotes(suggest: Run) -> Non
 
 def test_personal_values_appear_in_no_output_not_even_the_script(suggest: Run) -> None:
     secret = ["ada@example.org", "ADA@example.org ", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00"]
-    said = suggest({
+    report = suggest({
         "full_name": [["Ada Lovelace", "ADA LOVELACE", " Alan Turing"][i % 3] for i in range(ROWS)],
         "note": [secret[i % 4] for i in range(ROWS)],
         "size": [i % 7 for i in range(ROWS)],
     })  # fmt: skip
-    assert ("trim", "full_name") in kinds(said)
+    assert ("trim", "full_name") in kinds(report)
     written = suggest.written()
     assert not [one for one in [*secret, "ADA@example.org", "Lovelace", "LOVELACE", "Turing"] if one in written]
 
 
 def test_only_the_kinds_that_are_asked_for_are_suggested_and_run(suggest: Run) -> None:
-    said = suggest(dirty(), kinds=["trim"])
-    assert kinds(said) == {("trim", "city")}
+    report = suggest(dirty(), kinds=["trim"])
+    assert kinds(report) == {("trim", "city")}
     rows = clean(suggest, "--guesses")
     assert "nothing" in rows[0]
     assert rows[0]["price"].startswith("€")
@@ -156,10 +155,9 @@ def test_options_change_what_is_suggested(suggest: Run) -> None:
     assert ("outliers", "level") not in kinds(suggest(table, outlier_distance=100_000))
     suggest(table, outliers="cap")
     assert max(float(row["level"]) for row in clean(suggest)) < 50
-    said = suggest(table, missing_markers=["closed"])
-    assert (
-        "closed" in next(one for one in said["suggestions"] if one["kind"] == "missing_markers")["evidence"]["markers"]
-    )
+    report = suggest(table, missing_markers=["closed"])
+    markers = next(one for one in report["suggestions"] if one["kind"] == "missing_markers")["evidence"]["markers"]
+    assert "closed" in markers
     assert suggest(table, sample_rows=100)["rows"]["sampled"]
     odd: dict[str, list[Any]] = {"n": [f"{i},5" if i % 10 else "some" for i in range(ROWS)], "k": list(range(ROWS))}
     assert kinds(suggest(odd, parse_share=0.8)) == {("parse_numbers", "n")}
@@ -167,8 +165,8 @@ def test_options_change_what_is_suggested(suggest: Run) -> None:
 
 
 def test_values_that_would_be_lost_make_a_step_a_guess(suggest: Run) -> None:
-    said = suggest({"n": [f"{i},5" if i % 20 else "plenty" for i in range(ROWS)], "k": list(range(ROWS))})
-    (step,) = said["suggestions"]
+    report = suggest({"n": [f"{i},5" if i % 20 else "plenty" for i in range(ROWS)], "k": list(range(ROWS))})
+    (step,) = report["suggestions"]
     assert (step["kind"], step["sure"], step["cleared"]) == ("parse_numbers", False, ROWS // 20)
     assert "plenty" in step["why"]
     assert clean(suggest)[1]["n"] == "1,5"
@@ -181,14 +179,14 @@ def test_codes_keep_their_zeros(suggest: Run) -> None:
 
 
 def test_a_clean_table_needs_nothing(suggest: Run) -> None:
-    said = suggest(
+    report = suggest(
         {
             "a": list(range(ROWS)),
             "b": [["red", "blue"][i % 2] for i in range(ROWS)],
             "c": [f"2024-01-{1 + i % 28:02}" for i in range(ROWS)],
         }
     )
-    assert said["suggestions"] == []
+    assert report["suggestions"] == []
     assert clean(suggest)[0] == {"a": "0", "b": "red", "c": "2024-01-01"}
 
 
@@ -219,7 +217,7 @@ def test_json_lines_and_parquet_and_gzip_are_cleaned_too(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("texts", "words", "numbers"),
+    ("texts", "description", "numbers"),
     [
         (["1.234,50", "2,5", "1.000"], "thousands by point, decimal comma", [1234.5, 2.5, 1000]),
         (["1,234.5", "12"], "thousands by comma, decimal point", [1234.5, 12]),
@@ -233,11 +231,11 @@ def test_json_lines_and_parquet_and_gzip_are_cleaned_too(tmp_path: Path) -> None
         (["-5", "1e3", "+7"], "plain", [-5, 1000, 7]),
     ],
 )  # fmt: skip
-def test_numbers_are_read_however_they_are_written(texts: list[str], words: str, numbers: list[float]) -> None:
+def test_numbers_are_read_however_they_are_written(texts: list[str], description: str, numbers: list[float]) -> None:
     found = number_format(pl.Series(texts))
     assert found is not None
     form, share = found
-    assert (form.described(), share) == (words, 1)
+    assert (form.described(), share) == (description, 1)
     assert pl.DataFrame({"x": texts}).select(form.read(pl.col("x"))).to_series().to_list() == pytest.approx(numbers)
 
 
@@ -276,7 +274,7 @@ def test_spellings_and_slips() -> None:
     assert [one_letter_away("paris", other) for other in ("paris", "par", "qqris", "london")] == [False] * 4
 
 
-def test_combined_columns_are_told_from_prose() -> None:
+def test_combined_columns_are_distinguished_from_prose() -> None:
     measured = find_split(pl.Series(["12 kg", "7.5 kg", "3 g"] * 10), 0.9)
     assert measured is not None
     assert measured.parts == ("value", "unit")

@@ -34,20 +34,20 @@ def table(seed: int, rows: int = 1000, higher: float = 0, later: int = 0) -> dic
 
 @cache
 def made(seed: int, rows: int, higher: float, later: int) -> dict[str, list[Any]]:
-    chance = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)  # noqa: S311
     return {
         "row_id": list(range(seed * rows, (seed + 1) * rows)),
-        "speed": [round(chance.gauss(50 + higher, 10), 3) for _ in range(rows)],
-        "wheels": [chance.choice([2, 2, 4, 4, 4, 6]) for _ in range(rows)],
-        "city": [chance.choice(["Rome", "Rome", "Oslo", "Paris"]) for _ in range(rows)],
-        "open": [chance.random() < 0.3 for _ in range(rows)],
-        "seen_on": [f"{2020 + later}-{chance.randint(1, 12):02}-{chance.randint(1, 28):02}" for _ in range(rows)],
-        "remark": ["".join(chance.choices("abcdefgh ", k=chance.randint(10, 40))) for _ in range(rows)],
+        "speed": [round(rng.gauss(50 + higher, 10), 3) for _ in range(rows)],
+        "wheels": [rng.choice([2, 2, 4, 4, 4, 6]) for _ in range(rows)],
+        "city": [rng.choice(["Rome", "Rome", "Oslo", "Paris"]) for _ in range(rows)],
+        "open": [rng.random() < 0.3 for _ in range(rows)],
+        "seen_on": [f"{2020 + later}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}" for _ in range(rows)],
+        "remark": ["".join(rng.choices("abcdefgh ", k=rng.randint(10, 40))) for _ in range(rows)],
     }
 
 
-def column(said: dict[str, Any], name: str) -> dict[str, Any]:
-    (found,) = [one for one in said["columns"] if one["column"] == name]
+def column(report: dict[str, Any], name: str) -> dict[str, Any]:
+    (found,) = [one for one in report["columns"] if one["column"] == name]
     return dict(found)
 
 
@@ -108,22 +108,22 @@ def test_equal_proportions_are_no_surprise() -> None:
 @pytest.mark.parametrize("rows", [60, 1000])
 @pytest.mark.parametrize("seed", [3, 5, 7])
 def test_two_samples_of_the_same_have_not_drifted(compare: Run, seed: int, rows: int) -> None:
-    said = compare(table(seed, rows), table(seed + 1, rows))
-    assert (said["verdict"], said["made_by"]) == ("none", [])
+    report = compare(table(seed, rows), table(seed + 1, rows))
+    assert (report["verdict"], report["made_by"]) == ("none", [])
 
 
 @pytest.mark.parametrize("seed", [11, 12, 13])
 def test_many_rare_values_are_no_drift_by_their_number(compare: Run, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
-    now, before = ({"customer": [f"c{chance.randint(1, 900)}" for _ in range(5000)]} for _ in range(2))
-    said = compare(now, before)
-    assert said["verdict"] == "none", column(said, "customer")
+    rng = random.Random(seed)  # noqa: S311
+    now, before = ({"customer": [f"c{rng.randint(1, 900)}" for _ in range(5000)]} for _ in range(2))
+    report = compare(now, before)
+    assert report["verdict"] == "none", column(report, "customer")
 
 
 def test_a_column_that_moved_makes_the_verdict(compare: Run) -> None:
-    said = compare(table(1, higher=10), table(2))
-    assert (said["verdict"], said["made_by"]) == ("strong", ["speed"])
-    speed = column(said, "speed")
+    report = compare(table(1, higher=10), table(2))
+    assert (report["verdict"], report["made_by"]) == ("strong", ["speed"])
+    speed = column(report, "speed")
     assert speed["mean_shift_deviations"] == pytest.approx(1, abs=0.1)
     assert speed["psi"] > 0.7
     assert speed["ks"] == pytest.approx(0.383, abs=0.05)  # of two normal distributions one deviation apart
@@ -141,13 +141,13 @@ def test_columns_that_came_went_or_changed_their_type_are_named(compare: Run) ->
     now["extra"] = now["wheels"]
     before["gone"] = before["wheels"]
     now["speed"] = [f"{v} km/h" for v in now["speed"]]
-    said = compare(now, before)
-    assert [column(said, name).get("schema") for name in ("extra", "gone", "speed")] == [
+    report = compare(now, before)
+    assert [column(report, name).get("schema") for name in ("extra", "gone", "speed")] == [
         "added",
         "removed",
         "type changed",
     ]
-    assert (said["verdict"], set(said["made_by"])) == ("strong", {"gone", "speed"})
+    assert (report["verdict"], set(report["made_by"])) == ("strong", {"gone", "speed"})
 
 
 def test_new_and_vanished_categories_are_listed(compare: Run) -> None:
@@ -164,15 +164,15 @@ def test_more_missing_values_are_drift(compare: Run) -> None:
     now = table(1)
     now["city"] = [None if i % 10 == 0 else city for i, city in enumerate(now["city"])]
     now["wheels"] = [None if i % 2 else wheels for i, wheels in enumerate(now["wheels"])]
-    said = compare(now, table(2))
-    assert (column(said, "city")["level"], column(said, "wheels")["level"]) == ("some", "strong")
-    assert column(said, "city")["missing"] == {"baseline": 0, "now": 0.1}
+    report = compare(now, table(2))
+    assert (column(report, "city")["level"], column(report, "wheels")["level"]) == ("some", "strong")
+    assert column(report, "city")["missing"] == {"baseline": 0, "now": 0.1}
 
 
 def test_dates_that_moved_on_are_no_more_than_some_drift(compare: Run) -> None:
-    said = compare(table(1, later=1), table(2))
-    assert said["verdict"] == "some"
-    seen = column(said, "seen_on")
+    report = compare(table(1, later=1), table(2))
+    assert report["verdict"] == "some"
+    seen = column(report, "seen_on")
     assert seen["range"]["now"] == ["2021-01-01", "2021-12-28"]
     assert seen["range_shift_days"]["first"] == pytest.approx(366, abs=3)
 
@@ -227,9 +227,9 @@ def test_personal_values_appear_nowhere_in_full(compare: Run) -> None:
         side["full_name"] = side.pop("owner")
         side["contact"] = [f"{name.split()[1]}@example.org" for name in side["full_name"]]
         side["birth_date"] = [f"19{50 + i % 40}-11-{10 + i % 9}" for i in range(1000)]
-    said = compare(now, before)
-    assert column(said, "full_name")["new_values"]["examples"] == ["A*** L***", "A*** T***"]
-    assert column(said, "contact")["level"] == "strong"
+    report = compare(now, before)
+    assert column(report, "full_name")["new_values"]["examples"] == ["A*** L***", "A*** T***"]
+    assert column(report, "contact")["level"] == "strong"
     written = compare.written()
     assert not [one for one in ("Lovelace", "Turing", "Hopper", "Nobody", "1950-11") if one in written]
 

@@ -33,7 +33,9 @@ def run(make_job: MakeJob) -> Run:
         job = make_job("table.csv", content, {"unified-profiler": options})
         UNIFIED_PROFILER.run(job)
         assert sorted(path.name for path in job.folder.iterdir()) == ["profile.json", "report.html"]
-        found = json.loads((job.folder / "profile.json").read_text(), parse_constant=lambda said: pytest.fail(said))
+        found = json.loads(
+            (job.folder / "profile.json").read_text(), parse_constant=lambda constant: pytest.fail(constant)
+        )
         assert isinstance(found, dict)
         return found
 
@@ -104,11 +106,11 @@ def test_numbers_are_those_that_statistics_computes(run: Run, values: list[float
     assert list(top.values()) == sorted((n for n in Counter(there).values() if n > 1), reverse=True)[:10]
 
 
-words = st.sampled_from(["red", "green", "blue", "NA", "a b", "é", '"quoted"', "x" * 300])
+texts = st.sampled_from(["red", "green", "blue", "NA", "a b", "é", '"quoted"', "x" * 300])
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.one_of(st.none(), words), min_size=1, max_size=60))
+@given(st.lists(st.one_of(st.none(), texts), min_size=1, max_size=60))
 def test_texts_are_counted_as_they_are(run: Run, values: list[str | None]) -> None:
     quoted = [None if one is None else '"' + one.replace('"', '""') + '"' for one in values]
     t = column(run(as_csv(n=range(len(values)), t=quoted), top_values=20, correlations=False), "t")
@@ -121,7 +123,7 @@ def test_texts_are_counted_as_they_are(run: Run, values: list[str | None]) -> No
     }
     assert t["distinct"]["count"] == len(counts)
     assert {one["value"][:150]: one["count"] for one in t["top_values"]} == {
-        word[:150]: count for word, count in counts.items() if count > 1
+        text[:150]: count for text, count in counts.items() if count > 1
     }
     if there:
         lengths = [len(one) for one in there]
@@ -141,7 +143,7 @@ def test_copies_are_counted_in_parts_when_there_are_many_rows(run: Run, monkeypa
     assert run(as_csv(n=[n % 700 for n in range(1000)], m=[1] * 1000))["file"]["duplicate_rows"] == 300
 
 
-def test_every_type_is_told(run: Run) -> None:
+def test_every_type_is_recognised(run: Run) -> None:
     days = [date(2024, 1, 1) + timedelta(days=n) for n in range(60)]
     found = run(
         as_csv(
@@ -164,7 +166,7 @@ def test_every_type_is_told(run: Run) -> None:
     assert "identifier" in codes(found, "order_id")
 
 
-def test_what_stands_out_is_said(run: Run) -> None:
+def test_what_stands_out_is_reported(run: Run) -> None:
     n = 200
     content = as_csv(
         half=[None if row < 120 else row for row in range(n)],
@@ -232,7 +234,7 @@ def test_each_option_changes_what_is_done(run: Run) -> None:
     assert column(run(as_csv(d=["2024-01-01", "2030-01-01"], x=[1, 2])), "d")["dates"]["future"] is None
 
 
-def test_a_sample_is_used_for_what_needs_memory_and_that_is_said(run: Run) -> None:
+def test_a_sample_is_used_for_what_needs_memory_and_is_reported(run: Run) -> None:
     values = [row * 7919 % 10_007 for row in range(10_000)]
     found = run(as_csv(x=values, t=[f"t{one % 50}" for one in values]), sample_rows=1000)
     x = column(found, "x")
@@ -256,11 +258,11 @@ def test_correlations_look_at_a_bounded_number_of_rows(run: Run, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [({"columns": ["z"]}, "has no column z"), ({"top_values": 101}, "top_values"), ({"bins": 3}, "bins")],
 )
-def test_an_option_that_does_not_fit_is_refused(run: Run, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(SchemaInvalid, match=said) as caught:
+def test_an_option_that_does_not_fit_is_refused(run: Run, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SchemaInvalid, match=message) as caught:
         run("a,b\n1,2\n", **options)
     assert caught.value.code == "FILE_FORMAT_ERROR"
 

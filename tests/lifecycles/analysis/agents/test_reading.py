@@ -183,7 +183,7 @@ def test_a_name_that_is_a_text_is_refused(refused: Callable[..., str]) -> None:
     assert "the name of column 1 has 20,000" in refused("a.jsonl", f'{{"{"b" * 20_000}": 1}}\n')
 
 
-def test_names_are_made_different_and_that_is_told(read: Read) -> None:
+def test_names_are_made_different_with_a_note(read: Read) -> None:
     table, _ = read("a.csv", "a,a,,a_2\n1,2,3,4\n")
     assert table.names == ["a", "a_3", "column_3", "a_2"]
     assert len(table.notes) == 2
@@ -204,7 +204,7 @@ def test_quotes_in_the_middle_of_a_field_are_read(read: Read) -> None:
 
 
 @pytest.mark.parametrize(
-    ("filename", "content", "said"),
+    ("filename", "content", "message"),
     [
         ("long.csv", "a,b\n1,2\n1,2,3\n1,2,3\n", "line 3 has 3 fields, but the header has 2. 2 rows"),
         ("short.csv", "a,b,c\n1,2,3\n1,2\n", "line 3 has 2 fields, but the header has 3"),
@@ -237,23 +237,23 @@ def test_quotes_in_the_middle_of_a_field_are_read(read: Read) -> None:
     ],
 )
 def test_what_is_malformed_is_refused_with_its_line(
-    refused: Callable[..., str], filename: str, content: bytes | str, said: str
+    refused: Callable[..., str], filename: str, content: bytes | str, message: str
 ) -> None:
-    assert said in refused(filename, content)
+    assert message in refused(filename, content)
 
 
 @pytest.mark.parametrize(
-    ("filename", "content", "said"),
+    ("filename", "content", "message"),
     [
         ("cut.csv.gz", gzip.compress(b"a,b\n1,2\n" * 1000, mtime=0)[:-12], "cut off"),
         ("damaged.csv.gz", gzip.compress(b"a,b\n1,2\n", mtime=0)[:-8] + b"\0" * 8, "damaged"),
         ("cut.parquet", as_parquet(pl.DataFrame({"a": range(1000)}))[:-100], "cut off"),
     ],
 )
-def test_what_cannot_be_read_to_its_end_is_told_apart(
-    refused: Callable[..., str], filename: str, content: bytes, said: str
+def test_a_file_that_cannot_be_read_to_its_end_has_an_error_of_its_own(
+    refused: Callable[..., str], filename: str, content: bytes, message: str
 ) -> None:
-    assert said in refused(filename, content, code="FILE_READ_ERROR")
+    assert message in refused(filename, content, code="FILE_READ_ERROR")
 
 
 def test_a_file_that_is_gone_is_a_read_error(tmp_path: Path) -> None:

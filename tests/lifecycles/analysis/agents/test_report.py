@@ -101,30 +101,29 @@ def test_hostile_values_stay_text(hostile_report: str) -> None:
 
 @pytest.mark.deep
 @given(st.text(), st.text())
-def test_any_text_comes_out_as_it_went_in_and_does_nothing_else(name: str, said: str) -> None:
+def test_any_text_comes_out_as_it_went_in_and_does_nothing_else(name: str, content: str) -> None:
     page = kit.page(
         name,
-        kit.section(name, kit.paragraph(said), lead=said),
-        kit.table([name, said], [[kit.value(name), said]], numeric=[1], caption=said),
-        kit.notices([kit.Notice("high", said, name)]),
-        kit.card(name, kit.facts([(name, said)]), badges=[kit.badge(said, "low")]),
-        kit.bars([(name, 3.0), (said, 0.0)], said, total=3),
-        kit.histogram([kit.Bin(name, said, 2), kit.Bin(said, name, 0)], name, beside=[1, 2], note=said),
-        kit.heatmap([name, said], [[1.0, -0.5], [None, 1.0]], said),
-        kit.gauge(40, name, bands=[kit.Band(50, "good", said), kit.Band(100, "high", name)]),
-        kit.details(said, name),
-        kit.strip([(name, said)], said),
-        subtitle=said,
-        date=said,
-        figures=[kit.Figure(name, said, name)],
-        foot=said,
+        kit.section(name, kit.paragraph(content), lead=content),
+        kit.table([name, content], [[kit.value(name), content]], numeric=[1], caption=content),
+        kit.notices([kit.Notice("high", content, name)]),
+        kit.card(name, kit.facts([(name, content)]), badges=[kit.badge(content, "low")]),
+        kit.bars([(name, 3.0), (content, 0.0)], content, total=3),
+        kit.histogram([kit.Bin(name, content, 2), kit.Bin(content, name, 0)], name, beside=[1, 2], note=content),
+        kit.heatmap([name, content], [[1.0, -0.5], [None, 1.0]], content),
+        kit.gauge(40, name, bands=[kit.Band(50, "good", content), kit.Band(100, "high", name)]),
+        kit.details(content, name),
+        kit.strip([(name, content)], content),
+        subtitle=content,
+        figures=[kit.Figure(name, content, name)],
+        foot=content,
     )
     seen = assert_harmless(page)
-    shown = "".join(character for character in said if character.isalnum())
-    assert shown in "".join(character for character in seen.text if character.isalnum())
+    letters = "".join(character for character in content if character.isalnum())
+    assert letters in "".join(character for character in seen.text if character.isalnum())
 
 
-def test_tones_are_said_in_words(tmp_path: Path) -> None:
+def test_tones_are_written_as_text(tmp_path: Path) -> None:
     for tone in ("high", "medium", "low"):
         assert tone.capitalize() in Seen(kit.notices([kit.Notice(tone, "x")])).text
 
@@ -146,22 +145,22 @@ def test_a_histogram_without_counts_is_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("given_", "text"),
     [
         (0, "0"), (1234567, "1,234,567"), (-3, "\N{MINUS SIGN}3"), (1234.5678, "1,235"), (0.012346, "0.01235"),
         (12.5, "12.5"), (1e20, "1.000e+20"), (0.00000123, "1.230e\N{MINUS SIGN}06"), (None, "\N{EN DASH}"),
         (float("nan"), "\N{EN DASH}"), (2.0, "2"), (99999.9, "100,000"),
     ],
 )  # fmt: skip
-def test_numbers_have_no_more_digits_than_say_something(given_: float | None, said: str) -> None:
-    assert kit.number(given_) == said
+def test_numbers_have_no_more_digits_than_say_something(given_: float | None, text: str) -> None:
+    assert kit.number(given_) == text
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"), [(0, "0 %"), (1, "100 %"), (0.00001, "< 0.1 %"), (0.99999, "> 99.9 %"), (0.123, "12.3 %")]
+    ("given_", "text"), [(0, "0 %"), (1, "100 %"), (0.00001, "< 0.1 %"), (0.99999, "> 99.9 %"), (0.123, "12.3 %")]
 )
-def test_a_share_is_nothing_or_all_only_if_it_is(given_: float, said: str) -> None:
-    assert kit.share(given_) == said
+def test_a_share_is_nothing_or_all_only_if_it_is(given_: float, text: str) -> None:
+    assert kit.share(given_) == text
 
 
 def test_sizes_have_the_unit_that_suits_them() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.apps.agents.outlying import fences
 from holdfast.apps.agents.risk import score_risk
-from holdfast.apps.agents.risk.facts import gather
 from holdfast.apps.agents.risk.leakage import correlation, determination, guess_target
+from holdfast.apps.agents.risk.quality import gather
 from holdfast.apps.agents.risk.scoring import Finding, Part, joined, overall
 from holdfast.apps.agents.sampling import take_sample
 from holdfast.apps.agents.signs import exactly
@@ -26,30 +26,30 @@ def score(tmp_path: Path) -> Run:
 
 def sound() -> dict[str, list[Any]]:
     """A table with nothing to find."""
-    chance = random.Random(1)  # noqa: S311
+    rng = random.Random(1)  # noqa: S311
     return {
-        "colour": [chance.choice(["red", "green", "blue"]) for _ in range(ROWS)],
-        "size": [round(chance.gauss(10, 2), 3) for _ in range(ROWS)],
-        "weight_kg": [round(chance.gauss(70, 9), 3) for _ in range(ROWS)],
+        "colour": [rng.choice(["red", "green", "blue"]) for _ in range(ROWS)],
+        "size": [round(rng.gauss(10, 2), 3) for _ in range(ROWS)],
+        "weight_kg": [round(rng.gauss(70, 9), 3) for _ in range(ROWS)],
     }
 
 
-def found(said: dict[str, Any], part: str | None = None) -> set[tuple[str, str | None]]:
+def found(report: dict[str, Any], part: str | None = None) -> set[tuple[str, str | None]]:
     return {
-        (one["code"], one["column"]) for one_part in said["parts"] for one in one_part["findings"]
+        (one["code"], one["column"]) for one_part in report["parts"] for one in one_part["findings"]
         if part in {None, one_part["name"]}
     }  # fmt: skip
 
 
-def part_score(said: dict[str, Any], name: str) -> float:
-    return next(float(part["score"]) for part in said["parts"] if part["name"] == name)
+def part_score(report: dict[str, Any], name: str) -> float:
+    return next(float(part["score"]) for part in report["parts"] if part["name"] == name)
 
 
 def test_a_table_with_nothing_to_find_scores_nothing(score: Run) -> None:
-    said = score(sound())
-    assert found(said) == set()
-    assert (said["score"], said["level"]) == (0, "low")
-    assert said["rows"] == {"total": ROWS, "looked_at": ROWS, "sampled": False}
+    report = score(sound())
+    assert found(report) == set()
+    assert (report["score"], report["level"]) == (0, "low")
+    assert report["rows"] == {"total": ROWS, "looked_at": ROWS, "sampled": False}
 
 
 PROBLEMS: dict[tuple[str, str, str | None], dict[str, list[Any]]] = {
@@ -80,10 +80,10 @@ PROBLEMS: dict[tuple[str, str, str | None], dict[str, list[Any]]] = {
 
 @pytest.mark.parametrize(("part", "code", "column"), PROBLEMS)
 def test_a_problem_is_found_and_raises_the_score(part: str, code: str, column: str | None, score: Run) -> None:
-    said = score(sound() | PROBLEMS[part, code, column], today="2026-01-01")
-    assert (code, column) in found(said, part)
-    assert part_score(said, part) > 0
-    assert said["score"] > 0
+    report = score(sound() | PROBLEMS[part, code, column], today="2026-01-01")
+    assert (code, column) in found(report, part)
+    assert part_score(report, part) > 0
+    assert report["score"] > 0
 
 
 def test_repeated_rows_are_found_and_more_of_them_score_higher(score: Run) -> None:
@@ -95,10 +95,10 @@ def test_repeated_rows_are_found_and_more_of_them_score_higher(score: Run) -> No
 
 
 def test_every_finding_says_what_to_do_and_what_it_would_score_alone(score: Run) -> None:
-    said = score(sound() | PROBLEMS["pii", "email", "contact"])
-    (one,) = said["parts"][0]["findings"]
+    report = score(sound() | PROBLEMS["pii", "email", "contact"])
+    (one,) = report["parts"][0]["findings"]
     assert one["advice"].endswith(".")
-    assert one["alone"] == said["score"] == 45
+    assert one["alone"] == report["score"] == 45
     assert one["evidence"] == {"rows": ROWS, "share": 1.0, "within_text": False}
     assert one["examples"][0] == "u***@example.org"
 
@@ -116,8 +116,10 @@ def test_personal_values_appear_nowhere_in_full(score: Run) -> None:
         "full_name": [["Ada Lovelace", "ADA LOVELACE", "Alan Turing "][i % 3] for i in range(ROWS)],
         "birth_date": [f"20{99 if i < 9 else 10}-01-0{1 + i % 9}" for i in range(ROWS)],
     }
-    said = score(table)
-    assert {"secret", "email", "card", "iban", "national_id", "name", "birth_date"} <= {code for code, _ in found(said)}
+    report = score(table)
+    assert {"secret", "email", "card", "iban", "national_id", "name", "birth_date"} <= {
+        code for code, _ in found(report)
+    }
     written = score.written()
     assert not [
         one for one in [*secret, "Lovelace", "LOVELACE", "Turing", "2099-01-01", "2010-01-01"] if one in written
@@ -141,16 +143,16 @@ def test_rows_that_are_in_the_baseline_too_are_found(score: Run) -> None:
         score(table, {name: [f"{v}9" for v in vs] for name, vs in table.items()})
     )
     half = {name: values[: ROWS // 2] for name, values in table.items()}
-    said = score(table, half)
-    (leak,) = [one for one in said["parts"][1]["findings"] if one["code"] == "rows_in_both"]
+    report = score(table, half)
+    (leak,) = [one for one in report["parts"][1]["findings"] if one["code"] == "rows_in_both"]
     assert leak["evidence"] == {"rows": ROWS // 2, "share": 0.5, "columns": 4}
 
 
 def test_a_kind_of_personal_data_can_be_switched_off_and_is_still_masked(score: Run) -> None:
     table = sound() | {"contact": ["ada@example.org", "ADA@example.org"] * (ROWS // 2)}
-    said = score(table, pii={"email": False})
-    assert found(said, "pii") == set()
-    assert ("inconsistent_categories", "contact") in found(said)
+    report = score(table, pii={"email": False})
+    assert found(report, "pii") == set()
+    assert ("inconsistent_categories", "contact") in found(report)
     assert "ada@example.org" not in score.written().replace("options", "")
 
 
@@ -174,27 +176,27 @@ def test_thresholds_decide_what_counts(score: Run) -> None:
         | PROBLEMS["pii", "email", "contact"]
     )
     assert ("missing", "maybe") in found(score(table))
-    said = score(table, thresholds={"missing_share": 0.2, "moderate": 10, "high": 20, "critical": 30})
-    assert ("missing", "maybe") not in found(said)
-    assert said["level"] == "critical"
+    report = score(table, thresholds={"missing_share": 0.2, "moderate": 10, "high": 20, "critical": 30})
+    assert ("missing", "maybe") not in found(report)
+    assert report["level"] == "critical"
 
 
-def test_the_target_is_guessed_or_told(score: Run) -> None:
+def test_the_target_is_guessed_or_given(score: Run) -> None:
     table = sound() | {"kind": ["a" if i % 3 else "b" for i in range(ROWS)], "twin": [i % 3 > 0 for i in range(ROWS)]}
     assert score(table)["target"] is None
-    said = score(table, target="kind")
-    assert ("target_leak", "twin") in found(said)
+    report = score(table, target="kind")
+    assert ("target_leak", "twin") in found(report)
     assert guess_target(["a", "label", "b"]) == "label"
     assert guess_target(["label", "target"]) is None
     with pytest.raises(SchemaInvalid, match="no column nonsense; it has: colour"):
         score(table, target="nonsense")
 
 
-def test_a_sample_is_said_to_be_one(score: Run) -> None:
+def test_a_sample_is_reported_as_one(score: Run) -> None:
     table = sound() | PROBLEMS["pii", "email", "contact"]
-    said = score(table, sample_rows=100)
-    assert said["rows"]["sampled"]
-    assert 80 <= said["rows"]["looked_at"] <= 120
+    report = score(table, sample_rows=100)
+    assert report["rows"]["sampled"]
+    assert 80 <= report["rows"]["looked_at"] <= 120
     assert "sample of" in (score.outputs / "risk.html").read_text()
 
 
@@ -227,8 +229,8 @@ def test_severities_join_without_order_and_below_one() -> None:
 
 
 def test_fences_let_normal_and_stretched_numbers_be() -> None:
-    chance = random.Random(3)  # noqa: S311
-    for numbers in ([chance.gauss(0, 1) for _ in range(5000)], [chance.lognormvariate(3, 1) for _ in range(5000)]):
+    rng = random.Random(3)  # noqa: S311
+    for numbers in ([rng.gauss(0, 1) for _ in range(5000)], [rng.lognormvariate(3, 1) for _ in range(5000)]):
         found_fences = fences(pl.Series("x", numbers), 3.5)
         assert found_fences is not None
         assert sum(n < found_fences.low or n > found_fences.high for n in numbers) < 15
@@ -275,11 +277,11 @@ def test_harmless_traits_that_single_out_persons_together_are_found(score: Run) 
 
 
 def test_a_column_that_is_sometimes_missing_is_not_constant(score: Run) -> None:
-    said = score(sound() | {"ended": ["x" if i % 2 else None for i in range(ROWS)]})
-    assert found(said, "quality") == {("missing", "ended")}
+    report = score(sound() | {"ended": ["x" if i % 2 else None for i in range(ROWS)]})
+    assert found(report, "quality") == {("missing", "ended")}
 
 
 def test_a_table_with_such_names_is_scored(score: Run) -> None:
     # Reading puts them into parentheses.
-    said = score(sound() | {"^.*$": [None if i % 2 else i % 40 for i in range(ROWS)], "*": ["x"] * ROWS})
-    assert found(said, "quality") == {("missing", "(^.*$)"), ("constant", "(*)")}
+    report = score(sound() | {"^.*$": [None if i % 2 else i % 40 for i in range(ROWS)], "*": ["x"] * ROWS})
+    assert found(report, "quality") == {("missing", "(^.*$)"), ("constant", "(*)")}

@@ -40,8 +40,8 @@ class Run:
         other = write_csv(self.folder / f"baseline{self.runs}.csv", baseline) if baseline is not None else None
         own = write_csv(self.folder / f"table{self.runs}.csv", primary)
         self.agent(Job(own, self.outputs, other, {self.section: options} if options else {}))
-        said: dict[str, Any] = json.loads((self.outputs / self.output).read_text())
-        return said
+        report: dict[str, Any] = json.loads((self.outputs / self.output).read_text())
+        return report
 
     def written(self) -> str:
         """Everything that the last run wrote."""

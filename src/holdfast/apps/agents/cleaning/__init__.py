@@ -10,17 +10,14 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.apps.agents.cleaning.options import CleaningOptions
 from holdfast.apps.agents.cleaning.page import render
-from holdfast.apps.agents.cleaning.script import write_script
-from holdfast.apps.agents.cleaning.source import as_written
-from holdfast.apps.agents.cleaning.steps import Step
-from holdfast.apps.agents.cleaning.suggesting import WORTH, Reading, Suggester, with_examples
+from holdfast.apps.agents.cleaning.script import Reading, Step, write_script
+from holdfast.apps.agents.cleaning.suggesting import WORTH, Suggester, with_examples
+from holdfast.apps.agents.options import CleaningOptions
 from holdfast.apps.agents.personal import curtain_for, find_personal
-from holdfast.apps.agents.reading import ReadingOptions, open_table, scratch_folder
-from holdfast.apps.agents.risk.facts import row_hash
-from holdfast.apps.agents.sampling import take_sample
-from holdfast.apps.agents.writing import finite, write_json
+from holdfast.apps.agents.reading import ReadingOptions, open_as_written, open_table, scratch_folder
+from holdfast.apps.agents.report import finite, write_json
+from holdfast.apps.agents.sampling import row_hash, take_sample
 from holdfast.lifecycles.analysis.tools import Job
 
 SECTION = "suggest-cleaning"
@@ -31,7 +28,7 @@ def suggest_cleaning(job: Job) -> None:
     options = job.options(CleaningOptions, SECTION)
     with scratch_folder(job) as scratch:
         table = open_table(job, job.primary, scratch)
-        raw = as_written(job, table, scratch)
+        raw = open_as_written(job, table, scratch)
         sample = take_sample(raw, options.sample_rows, table.rows)
         typed = take_sample(table.frame, options.sample_rows, table.rows).frame
         curtain = curtain_for(find_personal(typed))
@@ -44,19 +41,19 @@ def suggest_cleaning(job: Job) -> None:
         counted, readings = _count(raw, found, readings)
         kept = [step for step in counted if step.rows and step.rows >= options.min_share * table.rows]
         kept = _that_can_run(kept, readings, raw)
-        shown = [with_examples(step, sample.frame, curtain) for step in _by_gain(kept, table.rows)]
-        said = finite({
+        suggested = [with_examples(step, sample.frame, curtain) for step in _by_gain(kept, table.rows)]
+        report = finite({
             "agent": SECTION,
             "file": table.filename,
             "rows": sample.described(),
             "columns": len(table.columns),
             "notes": list(table.notes),
-            "suggestions": [_as_json(step, table.rows) for step in shown],
+            "suggestions": [_as_json(step, table.rows) for step in suggested],
             "options": options.model_dump(mode="json"),
         })  # fmt: skip
-        script = write_script(table, job.options(ReadingOptions, "reading"), shown, readings, suggester.markers)
-    write_json(job.folder / "cleaning.json", said)
-    (job.folder / "cleaning.html").write_text(render(said), encoding="utf-8")
+        script = write_script(table, job.options(ReadingOptions, "reading"), suggested, readings, suggester.markers)
+    write_json(job.folder / "cleaning.json", report)
+    (job.folder / "cleaning.html").write_text(render(report), encoding="utf-8")
     (job.folder / "clean.py").write_text(script, encoding="utf-8")
 
 

@@ -3,25 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.apps.agents.report import (
-    Figure,
-    Html,
-    Notice,
-    badge,
-    card,
-    counted,
-    details,
-    joined,
-    notices,
-    number,
-    page,
-    paragraph,
-    section,
-    share,
-    table,
-    tag,
-    value,
-)
+from holdfast.apps.agents import report as kit
 
 TITLES: Mapping[str, str] = {
     "trim": "Remove stray space",
@@ -41,50 +23,48 @@ TITLES: Mapping[str, str] = {
 USAGE = "python clean.py INPUT OUTPUT.csv\npython clean.py INPUT OUTPUT.csv --guesses"
 
 
-def render(said: Mapping[str, Any]) -> str:
-    """The page, from what cleaning.json says."""
-    found, rows = said["suggestions"], said["rows"]
+def render(report: Mapping[str, Any]) -> str:
+    """The page of cleaning.json."""
+    found, rows = report["suggestions"], report["rows"]
     sure = [one for one in found if one["sure"]]
     guesses = [one for one in found if not one["sure"]]
-    how = "all rows" if not rows["sampled"] else f"a sample of {counted(rows['looked_at'], 'row')}"
+    how = "all rows" if not rows["sampled"] else f"a sample of {kit.counted(rows['looked_at'], 'row')}"
     lead = f"Found in {how}; what each step changes is counted over all rows."
-    parts: list[Html] = []
-    if said["notes"]:
-        parts.append(section("While reading", notices([Notice("low", note) for note in said["notes"]])))
+    parts = [kit.reading_notes(report["notes"])]
     if not found:
-        parts.append(section("Nothing to clean", paragraph("No step would improve this table.")))
+        parts.append(kit.section("Nothing to clean", kit.paragraph("No step would improve this table.")))
     if found:
-        parts.append(section("In short", _overview(found)))
+        parts.append(kit.section("In short", _overview(found)))
     if sure:
-        parts.append(section("Sure steps", *(_card(one) for one in sure), lead="The script does these by default."))
+        parts.append(kit.section("Sure steps", *(_card(one) for one in sure), lead="The script does these by default."))
     if guesses:
-        told = "Probably right, but look first: the script does these only with --guesses."
-        parts.append(section("Guesses", *(_card(one) for one in guesses), lead=told))
-    parts.append(section("How to run the script", _code(USAGE)))
-    return page(
-        f"Cleaning {said['file']}",
+        only_with = "Probably right, but look first: the script does these only with --guesses."
+        parts.append(kit.section("Guesses", *(_card(one) for one in guesses), lead=only_with))
+    parts.append(kit.section("How to run the script", _code(USAGE)))
+    return kit.page(
+        f"Cleaning {report['file']}",
         *parts,
         subtitle=lead,
         figures=[
-            Figure("Rows", number(rows["total"])),
-            Figure("Columns", number(said["columns"])),
-            Figure("Sure steps", number(len(sure))),
-            Figure("Guesses", number(len(guesses))),
+            kit.Figure("Rows", kit.number(rows["total"])),
+            kit.Figure("Columns", kit.number(report["columns"])),
+            kit.Figure("Sure steps", kit.number(len(sure))),
+            kit.Figure("Guesses", kit.number(len(guesses))),
         ],
         foot="clean.py holds every step as a line of polars; nothing was changed in your file.",
     )
 
 
-def _overview(found: list[dict[str, Any]]) -> Html:
-    return table(
+def _overview(found: list[dict[str, Any]]) -> kit.Html:
+    return kit.table(
         ["Step", "Column", "Rows changed", "Share", ""],
         [
             [
                 TITLES[one["kind"]],
-                value(one["column"]) if one["column"] else "whole rows",
-                number(one["rows"]),
-                share(one["share"]),
-                badge("sure", "good") if one["sure"] else badge("guess", "medium"),
+                kit.value(one["column"]) if one["column"] else "whole rows",
+                kit.number(one["rows"]),
+                kit.share(one["share"]),
+                kit.badge("sure", "good") if one["sure"] else kit.badge("guess", "medium"),
             ]
             for one in found
         ],
@@ -93,29 +73,29 @@ def _overview(found: list[dict[str, Any]]) -> Html:
     )
 
 
-def _card(one: Mapping[str, Any]) -> Html:
-    changed = f"{counted(one['rows'], 'row')} ({share(one['share'])})"
-    badges = [badge(changed)]
+def _card(one: Mapping[str, Any]) -> kit.Html:
+    changed = f"{kit.counted(one['rows'], 'row')} ({kit.share(one['share'])})"
+    badges = [kit.badge(changed)]
     if one["cleared"]:
-        badges.append(badge(f"{counted(one['cleared'], 'value')} cleared", "medium"))
-    title = joined([TITLES[one["kind"]], ": ", value(one["column"])]) if one["column"] else TITLES[one["kind"]]
+        badges.append(kit.badge(f"{kit.counted(one['cleared'], 'value')} cleared", "medium"))
+    title = kit.joined([TITLES[one["kind"]], ": ", kit.value(one["column"])]) if one["column"] else TITLES[one["kind"]]
     examples = [[_quoted(pair["before"]), _quoted(pair["after"])] for pair in one["examples"]]
-    return card(
+    return kit.card(
         title,
-        paragraph(one["why"]),
-        table(["Before", "After"], examples) if examples else "",
-        details("The line in clean.py", _code(one["code"])),
+        kit.paragraph(one["why"]),
+        kit.table(["Before", "After"], examples) if examples else "",
+        kit.details("The line in clean.py", _code(one["code"])),
         badges=badges,
     )
 
 
-def _quoted(text: str) -> Html:
+def _quoted(text: str) -> kit.Html:
     """Space is what often differs, so it is made visible."""
-    return value(text.replace("\t", "⇥").replace(" ", "␣") if text != text.strip() or "  " in text else text)
+    return kit.value(text.replace("\t", "⇥").replace(" ", "␣") if text != text.strip() or "  " in text else text)
 
 
-def _code(lines: str) -> Html:
-    return tag(
+def _code(lines: str) -> kit.Html:
+    return kit.tag(
         "pre",
         lines,
         class_="wide",

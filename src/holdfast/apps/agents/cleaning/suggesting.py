@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from holdfast.apps.agents.cleaning import steps
-from holdfast.apps.agents.cleaning.categories import slips, spellings
-from holdfast.apps.agents.cleaning.options import CleaningOptions, SuggestionKind
-from holdfast.apps.agents.cleaning.splitting import find_split
-from holdfast.apps.agents.cleaning.steps import Step
+from holdfast.apps.agents.cleaning import script
+from holdfast.apps.agents.cleaning.script import Reading, Step
+from holdfast.apps.agents.cleaning.texts import find_split, slips, spellings
+from holdfast.apps.agents.options import CleaningOptions, SuggestionKind
 from holdfast.apps.agents.outlying import fences
 from holdfast.apps.agents.personal import Curtain, redact
 from holdfast.apps.agents.report import counted, number
@@ -28,20 +27,6 @@ WORTH = {
     "near_equal_categories": 0.6, "trim": 0.5, "outliers": 0.5, "drop_empty": 0.3, "drop_constant": 0.2, "split": 0.2,
 }  # fmt: skip
 never_numbers = {"phone", "card", "iban", "national_id", "postal_address", "ip_address", "secret"}
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How a column of texts is read once it is clean: an expression and its code.
-
-    A plain one every program finds by itself, so that the script does it without being asked.
-    """
-
-    column: str
-    value: pl.Expr
-    code: str
-    lost: pl.Expr
-    plain: bool
 
 
 @dataclass(frozen=True)
@@ -104,18 +89,18 @@ class Suggester:
     def _trim(self, name: str, column: pl.Series) -> Iterator[Step]:
         if column.str.contains(r"^\s|\s$|\s\s").any():
             why = "Space around or doubled inside the text makes equal values differ."
-            clean = steps.trim(name)
-            yield Step("trim", name, why, steps.assign(steps.trim_code(name)), exactly(name) != clean, clean)
+            clean = script.trim(name)
+            yield Step("trim", name, why, script.assign(script.trim_code(name)), exactly(name) != clean, clean)
 
     def _missing(self, name: str, column: pl.Series) -> Iterator[Step]:
         low = column.drop_nulls().str.strip_chars().str.to_lowercase()
         used = sorted(low.filter(low.is_in(self.markers)).unique().to_list())
         if used:
-            said = ", ".join(repr(marker) for marker in used)
+            listed = ", ".join(repr(marker) for marker in used)
             is_marker = exactly(name).str.strip_chars().str.to_lowercase().is_in(self.markers)
             yield Step(
-                "missing_markers", name, f"What is missing is written as {said}; programs take that for a value.",
-                steps.assign(steps.markers_code(name)), is_marker,
+                "missing_markers", name, f"What is missing is written as {listed}; programs take that for a value.",
+                script.assign(script.markers_code(name)), is_marker,
                 pl.when(~is_marker).then(exactly(name)), evidence={"markers": used},
             )  # fmt: skip
 
@@ -125,7 +110,7 @@ class Suggester:
             return [], None
         if (dates := date_format(values, self.options.parse_share)) is not None:
             form, _ = dates
-            value, code = form.read(exactly(name)), steps.date_code(name, form)
+            value, code = form.read(exactly(name)), script.date_code(name, form)
             why = f"Dates are written as {form.pattern}; read as dates they can be sorted and compared."
             if form.ambiguous:
                 why += " Day and month could also be the other way round: look before you use it."
@@ -133,7 +118,7 @@ class Suggester:
             sure = not form.ambiguous and form.pattern != "%Y%m%d"
             evidence: dict[str, object] = {"format": form.pattern, "ambiguous": form.ambiguous}
             return self._parsed(
-                Step("parse_dates", name, why, steps.assign(code), value.is_not_null(), sure=sure, evidence=evidence),
+                Step("parse_dates", name, why, script.assign(code), value.is_not_null(), sure=sure, evidence=evidence),
                 value,
                 code,
                 plain,
@@ -142,11 +127,11 @@ class Suggester:
             form_, _ = numbers
             plain = form_.described() == "plain"
             whole = self.types.get(name) == pl.Int64
-            value, code = form_.read(exactly(name)), steps.number_code(name, form_, whole)
+            value, code = form_.read(exactly(name)), script.number_code(name, form_, whole)
             why = f"Numbers are written as text ({form_.described()}); nobody can compute with them."
             evidence = {"format": form_.described()}
             return self._parsed(
-                Step("parse_numbers", name, why, steps.assign(code), value.is_not_null(), evidence=evidence),
+                Step("parse_numbers", name, why, script.assign(code), value.is_not_null(), evidence=evidence),
                 value,
                 code,
                 plain,
@@ -163,8 +148,8 @@ class Suggester:
         if plain:
             return [], reading
         if not misfits.is_empty():
-            shown = ", ".join(repr(one) for one in self.curtain.show_all(name, misfits.head(3)))
-            step = replace(step, why=f"{step.why} What cannot be read is cleared, such as {shown}.", sure=False)
+            examples = ", ".join(repr(one) for one in self.curtain.show_all(name, misfits.head(3)))
+            step = replace(step, why=f"{step.why} What cannot be read is cleared, such as {examples}.", sure=False)
         return [replace(step, changed=text.is_not_null() & (text != ""), after=value, lost=lost)], reading
 
     def _outlying(self, name: str, numbers: pl.Series, value: pl.Expr) -> Iterator[Step]:
@@ -180,15 +165,15 @@ class Suggester:
         if self.options.outliers == "cap":
             why, code, after = (
                 f"Values outside {between} are moved to that border.",
-                steps.cap_code(found),
+                script.cap_code(found),
                 value.clip(found.low, found.high),
             )
         else:
             flag = self._new_name(f"{name}_outlier")
             why = f"Values outside {between} are far from the others; a new column marks them, to be looked at."
-            code, after = steps.flag_code(found, flag), pl.lit("marked")
+            code, after = script.flag_code(found, flag), pl.lit("marked")
         evidence: dict[str, object] = {"low": found.low, "high": found.high, "median": found.median}
-        yield Step("outliers", name, why, steps.assign(code), beyond, after, evidence=evidence)
+        yield Step("outliers", name, why, script.assign(code), beyond, after, evidence=evidence)
 
     def _unify(self, name: str, values: pl.Series) -> Iterator[Step]:
         if name in self.curtain.columns:
@@ -204,9 +189,9 @@ class Suggester:
             yield self._replacing("near_equal_categories", name, why, guessed, sure=False)
 
     def _replacing(self, kind: SuggestionKind, name: str, why: str, mapping: Mapping[str, str], sure: bool) -> Step:
-        after = steps.trim(name).replace(mapping)
-        code = steps.assign(f"{steps.trim_code(name)}.replace({dict(mapping)!r})")
-        changed = steps.trim(name).is_in(list(mapping))
+        after = script.trim(name).replace(mapping)
+        code = script.assign(f"{script.trim_code(name)}.replace({dict(mapping)!r})")
+        changed = script.trim(name).is_in(list(mapping))
         return Step(kind, name, why, code, changed, after, sure=sure, evidence={"spellings": len(mapping)})
 
     def _split(self, name: str, values: pl.Series) -> Iterator[Step]:
@@ -217,7 +202,7 @@ class Suggester:
         parts = [exactly(name).str.extract(found.pattern, i + 1) for i in range(len(names))]
         yield Step(
             "split", name, f"It holds {found.what}; the new columns {', '.join(names)} hold one each.",
-            steps.assign(found.code(name, names)), exactly(name).str.contains(found.pattern),
+            script.assign(found.code(name, names)), exactly(name).str.contains(found.pattern),
             pl.concat_str(parts, separator="  |  "), sure=False, evidence={"new_columns": names},
         )  # fmt: skip
 
@@ -239,8 +224,8 @@ def with_examples(step: Step, sample: pl.DataFrame, curtain: Curtain) -> Step:
     )  # fmt: skip
     show = curtain.show
     name = step.column
-    shown = [(show(name, b), "(missing)" if a is None else show(name, a)) for b, a in pairs.iter_rows()]
-    return replace(step, examples=shown)
+    examples = [(show(name, b), "(missing)" if a is None else show(name, a)) for b, a in pairs.iter_rows()]
+    return replace(step, examples=examples)
 
 
 def _impersonal(mapping: Mapping[str, str]) -> dict[str, str]:

@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 
 from holdfast.apps.agents.drift.columns import ColumnDrift, Level, compare, family
-from holdfast.apps.agents.drift.options import DriftOptions
 from holdfast.apps.agents.drift.page import render
+from holdfast.apps.agents.options import DriftOptions
 from holdfast.apps.agents.personal import Curtain, curtain_for, find_personal
 from holdfast.apps.agents.reading import Table, open_table, scratch_folder
+from holdfast.apps.agents.report import finite, write_json
 from holdfast.apps.agents.sampling import take_sample
-from holdfast.apps.agents.writing import finite, write_json
 from holdfast.lifecycles.analysis.tools import Job, cannot_read, wrong_format
 
 SECTION = "detect-drift"
@@ -41,7 +41,7 @@ def detect_drift(job: Job) -> None:
     found = [_drift(name, before.frame, now.frame, fair, curtain) for name in names]
     found.sort(key=lambda one: (ORDER.index(one.level), -one.figures.get("psi", 0.0)))
     verdict: Level = found[0].level if found else "none"
-    said = finite({
+    report = finite({
         "agent": SECTION,
         "file": table.filename,
         "baseline": baseline.filename,
@@ -52,8 +52,8 @@ def detect_drift(job: Job) -> None:
         "notes": [*table.notes, *baseline.notes],
         "options": options.model_dump(mode="json"),
     })  # fmt: skip
-    write_json(job.folder / "drift.json", said)
-    (job.folder / "drift.html").write_text(render(said), encoding="utf-8")
+    write_json(job.folder / "drift.json", report)
+    (job.folder / "drift.html").write_text(render(report), encoding="utf-8")
 
 
 def _chosen(table: Table, baseline: Table, options: DriftOptions) -> list[str]:
@@ -103,5 +103,5 @@ def _as_json(drift: ColumnDrift) -> dict[str, Any]:
         "level": drift.level,
         "reasons": drift.reasons,
         **drift.figures,
-        "histogram": drift.histogram.as_json() if drift.histogram else None,
+        "histogram": vars(drift.histogram) if drift.histogram else None,
     }

@@ -2,17 +2,17 @@
 
 A column has drifted if the change is both large (PSI, or the share that is missing) and unlikely to be chance: between
 two hundred rows, a PSI of 0.1 is noise. A column of dates that moves on with time never counts as strong, and a column
-that names rows is not compared at all.
+that names rows is not compared at all. The histograms are for the reader; nothing is decided by them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Literal
 
 import polars as pl
 
-from holdfast.apps.agents.drift.histograms import Histogram, of_categories, of_numbers
-from holdfast.apps.agents.drift.options import DriftOptions
 from holdfast.apps.agents.drift.statistics import (
     chi_square,
     jensen_shannon,
@@ -20,8 +20,63 @@ from holdfast.apps.agents.drift.statistics import (
     proportions_p,
     psi,
 )
+from holdfast.apps.agents.options import DriftOptions
 from holdfast.apps.agents.personal import Curtain
+from holdfast.apps.agents.report import number
 from holdfast.apps.agents.signs import MISSING_MARKERS, names_rows
+
+bars_most = 20
+categories_most = 12
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Shares of both samples in the same bins. A scale has its end as one label more than it has bins."""
+
+    labels: tuple[str, ...]
+    baseline: tuple[float, ...]
+    now: tuple[float, ...]
+
+
+def of_numbers(before: pl.Series, now: pl.Series, dates: bool = False) -> Histogram | None:
+    """Bins of equal width between the outermost half percents; what is beyond counts into the first and last."""
+    ends = [float(s.quantile(q, "linear") or 0) for s in (before, now) for q in (0.005, 0.995)]
+    low, high = min(ends), max(ends)
+    if high <= low:
+        return None
+    whole = not dates and all(s.dtype.is_integer() for s in (before, now)) and high - low < bars_most
+    bars = int(high - low) + 1 if whole else bars_most
+    width = (high - low + 1) / bars if whole else (high - low) / bars
+    counted = [_in_bars(s, low, width, bars) for s in (before, now)]
+    return Histogram(_labels(low, width, bars, whole, dates), counted[0], counted[1])
+
+
+def _in_bars(values: pl.Series, low: float, width: float, bars: int) -> tuple[float, ...]:
+    place = ((values.cast(pl.Float64) - low) / width).floor().clip(0, bars - 1).cast(pl.Int32)
+    counted = dict(place.value_counts().iter_rows())
+    return tuple(round(counted.get(i, 0) / len(values), 6) for i in range(bars))
+
+
+def _labels(low: float, width: float, bars: int, whole: bool, dates: bool) -> tuple[str, ...]:
+    starts = [low + i * width for i in range(bars + 1)]
+    if dates:
+        return tuple(f"{datetime.fromtimestamp(start, UTC):%Y-%m-%d}" for start in starts)
+    return tuple(number(round(start) if whole else start) for start in starts)
+
+
+def of_categories(counts: pl.DataFrame, before: int, now: int, show: Callable[[str], str]) -> Histogram:
+    """The most frequent values, and the rest as one; `counts` has value, before and now, the most frequent first."""
+    top, rest = counts.head(categories_most), counts.slice(categories_most)
+    rows = [(show(value), b / before, n / now) for value, b, n in top.iter_rows()]
+    if rest.height:
+        label = f"{rest.height:,} others"
+        rows.append((label, int(rest["before"].sum()) / before, int(rest["now"].sum()) / now))
+    return Histogram(
+        tuple(label for label, _, _ in rows),
+        tuple(round(b, 6) for _, b, _ in rows),
+        tuple(round(n, 6) for *_, n in rows),
+    )
+
 
 Level = Literal["none", "some", "strong"]
 Kind = Literal["number", "category", "date", "text", "identifier", "other"]
@@ -32,7 +87,7 @@ listed_most = 10
 
 @dataclass
 class ColumnDrift:
-    """What became of one column: how far it moved, why that is said, and the figures."""
+    """What became of one column: how far it moved, for which reasons, and the figures."""
 
     column: str
     kind: Kind
@@ -127,10 +182,10 @@ def _judge(
     """Raise the level if the index is large and chance does not explain it."""
     if index >= options.psi_some and p < options.significance:
         large = index >= options.psi_strong and most == "strong"
-        drift.raise_to("strong" if large else "some", f"{what} (PSI {index:.2f}, p {_p_in_words(p)}).")
+        drift.raise_to("strong" if large else "some", f"{what} (PSI {index:.2f}, p {_describe_p(p)}).")
 
 
-def _p_in_words(p: float) -> str:
+def _describe_p(p: float) -> str:
     return f"{p:.3f}" if p >= 0.001 else "below 0.001"
 
 
@@ -148,22 +203,25 @@ def _counts(edges: pl.Series, values: pl.Series) -> list[int]:
     return [counted.get(i, 0) for i in range(len(edges) + 1)]
 
 
+def _compare_distributions(
+    drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions
+) -> tuple[float, float]:
+    """The figures of two samples of numbers; their PSI, and how probable as large a distance is by chance."""
+    index = psi(*binned(before, now, options.bins))
+    distance, p = kolmogorov_smirnov(before, now)
+    drift.figures |= {"psi": round(index, 6), "ks": round(distance, 6), "ks_p": p}
+    return index, p
+
+
 def _compare_numbers(
     drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain
 ) -> None:
-    index = psi(*binned(before, now, options.bins))
-    distance, p = kolmogorov_smirnov(before, now)
+    index, p = _compare_distributions(drift, before, now, options)
     spread = float(before.std() or 0)  # type: ignore[arg-type]
     means = float(before.mean() or 0), float(now.mean() or 0)  # type: ignore[arg-type]
     shift = (means[1] - means[0]) / spread if spread else 0.0
     shift = shift if isfinite(shift) else 0.0
-    drift.figures |= {
-        "psi": round(index, 6),
-        "ks": round(distance, 6),
-        "ks_p": p,
-        "mean": {"baseline": means[0], "now": means[1]},
-        "mean_shift_deviations": round(shift, 4),
-    }
+    drift.figures |= {"mean": {"baseline": means[0], "now": means[1]}, "mean_shift_deviations": round(shift, 4)}
     way = "higher" if shift > 0 else "lower"
     moved = f"Values are {abs(shift):.1f} standard deviations {way} on average"
     _judge(drift, index, p, options, moved if abs(shift) >= 0.1 else "The values are spread differently")
@@ -175,20 +233,15 @@ def _compare_dates(
     drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain
 ) -> None:
     seconds = before.cast(pl.Datetime("us")).dt.epoch("s"), now.cast(pl.Datetime("us")).dt.epoch("s")
-    index = psi(*binned(*seconds, options.bins))
-    distance, p = kolmogorov_smirnov(*seconds)
-    ranges = [[curtain.show(drift.column, end) for end in (values.min(), values.max())] for values in (before, now)]
+    index, p = _compare_distributions(drift, *seconds, options)
+    old, new = ([curtain.show(drift.column, end) for end in (values.min(), values.max())] for values in (before, now))
     firsts, lasts = zip(_ends(seconds[0]), _ends(seconds[1]), strict=True)
     days = [round((after - start) / 86_400, 2) for start, after in (firsts, lasts)]
     drift.figures |= {
-        "psi": round(index, 6), "ks": round(distance, 6), "ks_p": p,
-        "range": {"baseline": ranges[0], "now": ranges[1]},
-        "range_shift_days": {"first": days[0], "last": days[1]},
+        "range": {"baseline": old, "now": new}, "range_shift_days": {"first": days[0], "last": days[1]},
     }  # fmt: skip
-    _judge(
-        drift, index, p, options, f"Runs from {ranges[1][0]} to {ranges[1][1]}, before from {ranges[0][0]} to "
-        f"{ranges[0][1]}", most="some",
-    )  # fmt: skip
+    moved = f"Runs from {new[0]} to {new[1]}, before from {old[0]} to {old[1]}"
+    _judge(drift, index, p, options, moved, most="some")
     if drift.column not in curtain.columns:
         drift.histogram = of_numbers(*seconds, dates=True)
 
@@ -196,13 +249,9 @@ def _compare_dates(
 def _compare_texts(drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions) -> None:
     """Texts that hardly repeat are compared by their length."""
     lengths = before.str.len_chars(), now.str.len_chars()
-    index = psi(*binned(*lengths, options.bins))
-    distance, p = kolmogorov_smirnov(*lengths)
+    index, p = _compare_distributions(drift, *lengths, options)
     means = [round(float(values.mean() or 0), 2) for values in lengths]  # type: ignore[arg-type]
-    drift.figures |= {
-        "psi": round(index, 6), "ks": round(distance, 6), "ks_p": p, "compared": "length",
-        "mean_length": {"baseline": means[0], "now": means[1]},
-    }  # fmt: skip
+    drift.figures |= {"compared": "length", "mean_length": {"baseline": means[0], "now": means[1]}}
     _judge(drift, index, p, options, f"Texts have {means[1]:.0f} characters on average, before {means[0]:.0f}")
     drift.histogram = of_numbers(*lengths)
 
@@ -218,7 +267,7 @@ def _compare_categories(
     new = counts.filter(pl.col("before") == 0)
     expected_now = pl.col("before") * len(now) / len(before)
     vanished = counts.filter((pl.col("now") == 0) & (expected_now >= expected_least))
-    # What is rare is told by both files together: chosen by one of them, it would be more in that one by the choice.
+    # Rare values are chosen by both files together: chosen by one of them, they would be more frequent in that one.
     smaller = min(len(before), len(now)) / (len(before) + len(now))
     is_common = (pl.col("before") + pl.col("now")) * smaller >= expected_least
     common, rest = counts.filter(is_common), counts.filter(~is_common)
@@ -243,9 +292,9 @@ def _listed(column: str, counts: pl.DataFrame, side: str, total: int, curtain: C
 
 
 def _moved_most(column: str, common: pl.DataFrame, before: int, now: int, new: pl.DataFrame, curtain: Curtain) -> str:
-    """What changed most, in words."""
+    """What changed most, as a sentence."""
     if (share := int(new["now"].sum()) / now) >= 0.05:
-        return f"{share:.1%} of the rows have a value that the baseline did not know"
+        return f"{share:.1%} of the rows have a value that the baseline did not have"
     change = (pl.col("now") / now - pl.col("before") / before).abs()
     top = common.sort(change, "value", descending=[True, False]).row(0) if common.height else None
     if top is None:

@@ -89,10 +89,10 @@ def chi_square_p(statistic: float, freedom: int) -> float:
     a, x = freedom / 2, statistic / 2
     if x <= 0:
         return 1.0
-    front = exp(a * log(x) - x - lgamma(a))
+    factor = exp(a * log(x) - x - lgamma(a))
     if x < a + 1:
-        return max(0.0, 1 - front * _gamma_series(a, x))
-    return front * _gamma_fraction(a, x)
+        return max(0.0, 1 - factor * _gamma_series(a, x))
+    return factor * _gamma_fraction(a, x)
 
 
 def _gamma_series(a: float, x: float) -> float:

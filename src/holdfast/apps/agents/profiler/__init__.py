@@ -9,9 +9,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from holdfast.apps.agents.options import ProfilerOptions
 from holdfast.apps.agents.profiler.columns import profile_column
 from holdfast.apps.agents.profiler.findings import warn
-from holdfast.apps.agents.profiler.options import ProfilerOptions
 from holdfast.apps.agents.profiler.page import render
 from holdfast.apps.agents.profiler.relations import correlate
 from holdfast.apps.agents.profiler.shape import ColumnProfile, FileFacts, Profile
@@ -51,13 +51,13 @@ def narrowed(table: Table, options: ProfilerOptions) -> Table:
 
 def profile_table(table: Table, options: ProfilerOptions, scratch: Path) -> Profile:
     """Everything that profile.json says."""
-    said = count_all(table)
+    totals = count_all(table)
     sample = sample_of(table, options.sample_rows)
     distinct = {} if sample.whole else approximate_distinct(table, table.names)
     start = table.frame.head(looked_through_rows).collect(engine="streaming")
     columns = tuple(
-        profile_column(table, column, said[column.name], held, distinct.get(column.name), start, options)
-        for part, held in in_parts(table, sample, said)
+        profile_column(table, column, totals[column.name], held, distinct.get(column.name), start, options)
+        for part, held in in_parts(table, sample, totals)
         for column in part
     )
     file = facts(table, columns, sample, duplicate_rows(table, scratch) if options.duplicates else None)

@@ -5,14 +5,14 @@ sorted once, and everything that follows is read off the sorted values.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import polars as pl
 
-from holdfast.apps.agents.profiler.meaning import type_of
-from holdfast.apps.agents.profiler.options import ProfilerOptions
+from holdfast.apps.agents.options import ProfilerOptions
 from holdfast.apps.agents.profiler.shape import (
     Bar,
     ColumnProfile,
@@ -25,10 +25,11 @@ from holdfast.apps.agents.profiler.shape import (
     Outliers,
     Text,
     Top,
+    Type,
     Value,
 )
 from holdfast.apps.agents.profiler.totals import Sample, finite
-from holdfast.apps.agents.reading import MISSING_WORDS, Column, Table
+from holdfast.apps.agents.reading import MISSING_TEXTS, Column, Table
 
 QUANTILES = {"p1": 0.01, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 value_most_characters = 200
@@ -37,7 +38,7 @@ value_most_characters = 200
 def profile_column(
     table: Table,
     column: Column,
-    said: Mapping[str, Any],
+    totals: Mapping[str, Any],
     sample: Sample,
     distinct: int | None,
     start: pl.DataFrame,
@@ -49,19 +50,19 @@ def profile_column(
     """
     values = held(sample, column)
     runs = values.rle().struct.unnest() if len(values) else pl.DataFrame({"len": [], "value": []})
-    count = said["count"]
+    count = totals["count"]
     different = distinct if distinct is not None else runs.height
-    numbers = numbers_of(column, said, values) if column.dtype.is_numeric() and count else None
-    dates = dates_of(column, said, values, options.as_of) if column.dtype.is_temporal() and count else None
+    numbers = numbers_of(column, totals, values) if column.dtype.is_numeric() and count else None
+    dates = dates_of(column, totals, values, options.as_of) if column.dtype.is_temporal() and count else None
     return ColumnProfile(
         name=column.name,
-        type=type_of(column, said, different, table.rows),
+        type=type_of(column, totals, different, table.rows),
         stored_as=str(column.dtype).partition("(")[0].lower(),
-        missing=missing_of(table, column, said, sample),
+        missing=missing_of(table, column, totals, sample),
         distinct=Distinct(different, share(different, count), exact=distinct is None),
         numbers=numbers,
         dates=dates,
-        text=text_of(said) if column.dtype == pl.String and count else None,
+        text=text_of(totals) if column.dtype == pl.String and count else None,
         histogram=histogram_of(column, values, options.histogram_bins),
         top_values=top_of(sample, column, runs, len(values), options.top_values),
         examples=examples_of(start[column.name], options.examples),
@@ -85,35 +86,35 @@ def share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def missing_of(table: Table, column: Column, said: Mapping[str, Any], sample: Sample) -> Missing:
-    count = table.rows - said["count"] - said.get("infinite", 0)
-    words: dict[str, int] = {}
-    if said.get("words"):
+def missing_of(table: Table, column: Column, totals: Mapping[str, Any], sample: Sample) -> Missing:
+    count = table.rows - totals["count"] - totals.get("infinite", 0)
+    texts: dict[str, int] = {}
+    if totals.get("words"):
         rows_of = sample.frame if sample.whole else table.frame
-        found = rows_of.select(column.name).filter(pl.col(column.name).is_in(MISSING_WORDS))
+        found = rows_of.select(column.name).filter(pl.col(column.name).is_in(MISSING_TEXTS))
         rows = found.group_by(column.name).len().collect(engine="streaming").rows()
-        words = dict(sorted(rows, key=lambda row: (-row[1], row[0])))
-    return Missing(count, share(count, table.rows), words)
+        texts = dict(sorted(rows, key=lambda row: (-row[1], row[0])))
+    return Missing(count, share(count, table.rows), texts)
 
 
-def numbers_of(column: Column, said: Mapping[str, Any], values: pl.Series) -> Numbers | None:
+def numbers_of(column: Column, totals: Mapping[str, Any], values: pl.Series) -> Numbers | None:
     """Statistics of numbers. What is exact over all rows is from the totals."""
     at = {name: quantile(values, part) for name, part in QUANTILES.items()}
-    std = said["std"] if said["std"] is not None and math.isfinite(said["std"]) else None
+    std = totals["std"] if totals["std"] is not None and math.isfinite(totals["std"]) else None
     skew = values.skew() if len(values) > 2 and std else None
     width = at["p75"] - at["p25"]
     low, high = at["p25"] - 1.5 * width, at["p75"] + 1.5 * width
     outside = int(values.search_sorted(low, side="left") + len(values) - values.search_sorted(high, side="right"))
     return Numbers(
-        min=said["min"],
-        max=said["max"],
-        mean=said["mean"],
+        min=totals["min"],
+        max=totals["max"],
+        mean=totals["mean"],
         std=std,
         skew=skew if skew is not None and math.isfinite(skew) else None,
         quantiles=at,
-        zeros=said["zeros"],
-        negatives=said["negatives"],
-        infinite=said.get("infinite", 0),
+        zeros=totals["zeros"],
+        negatives=totals["negatives"],
+        infinite=totals.get("infinite", 0),
         outliers=Outliers(outside, share(outside, len(values)), low, high) if width else None,
     )
 
@@ -125,7 +126,7 @@ def quantile(values: pl.Series, part: float) -> float:
     return float(low + (high - low) * (place - math.floor(place)))
 
 
-def dates_of(column: Column, said: Mapping[str, Any], values: pl.Series, as_of: date | None) -> Dates:
+def dates_of(column: Column, totals: Mapping[str, Any], values: pl.Series, as_of: date | None) -> Dates:
     future = None
     if as_of is not None:
         after = as_of + timedelta(days=1)
@@ -133,7 +134,7 @@ def dates_of(column: Column, said: Mapping[str, Any], values: pl.Series, as_of: 
         future = int(len(values) - values.search_sorted(edge, side="left"))
     middle = values[len(values) // 2] if len(values) else None
     shown = as_date(column, middle)
-    return Dates(min=said["min"].isoformat(), median=str(shown), max=said["max"].isoformat(), future=future)
+    return Dates(min=totals["min"].isoformat(), median=str(shown), max=totals["max"].isoformat(), future=future)
 
 
 def moment(day: date) -> int:
@@ -149,8 +150,8 @@ def as_date(column: Column, number: float | None) -> str | None:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(number))).replace(tzinfo=None).isoformat()
 
 
-def text_of(said: Mapping[str, Any]) -> Text:
-    return Text(said["shortest"], said["longest"], said["mean_length"], said["padded"])
+def text_of(totals: Mapping[str, Any]) -> Text:
+    return Text(totals["shortest"], totals["longest"], totals["mean_length"], totals["padded"])
 
 
 def histogram_of(column: Column, values: pl.Series, bins: int) -> Histogram | None:
@@ -225,3 +226,56 @@ def plain(value: Any) -> Value:
 
 def cut(text: str) -> str:
     return text if len(text) <= value_most_characters else text[: value_most_characters - 1] + "…"
+
+
+identifier_least_rows = 20
+identifier_longest = 64
+category_most = 50
+category_most_of_many = 1_000
+category_most_share = 0.5
+category_of_many_share = 0.05
+identifying = re.compile(r"(?i:(^|[_\W\d])(id|ids|key|uuid|guid|number|no|nr|code|index|row))$|[a-z](Id|ID|Key|No|Nr)$")
+
+
+def type_of(column: Column, totals: Mapping[str, Any], distinct: int, rows: int) -> Type:
+    """The type that helps most to understand the column."""
+    count = totals["count"]
+    if not count:
+        return "empty"
+    if distinct == 1:
+        return "constant"
+    if column.dtype == pl.Boolean:
+        return "boolean"
+    if column.dtype.is_temporal():
+        return "date" if column.dtype == pl.Date else "datetime"
+    if column.dtype.is_numeric():
+        return type_of_number(column, totals, distinct)
+    if is_identifier(column, distinct, count) and totals["longest"] <= identifier_longest:
+        return "identifier"
+    if is_category(distinct, count):
+        return "category"
+    return "text"
+
+
+def type_of_number(column: Column, totals: Mapping[str, Any], distinct: int) -> Type:
+    whole = column.dtype == pl.Int64 or totals["whole"] == totals["count"]
+    if not whole:
+        return "decimal"
+    if distinct == 2 and totals["min"] == 0 and totals["max"] == 1:
+        return "boolean"
+    gapless = totals["max"] - totals["min"] + 1 <= 1.1 * totals["count"]
+    if is_identifier(column, distinct, totals["count"]) and (gapless or identifying.search(column.name)):
+        return "identifier"
+    return "integer"
+
+
+def is_identifier(column: Column, distinct: int, count: int) -> bool:
+    """Whether nearly all values are different; fewer are enough where the name says so, for rows may be copies."""
+    least = 0.9 if identifying.search(column.name) else 0.999
+    return count >= identifier_least_rows and distinct >= least * count
+
+
+def is_category(distinct: int, count: int) -> bool:
+    if distinct <= category_most:
+        return distinct <= category_most_share * count
+    return distinct <= min(category_most_of_many, category_of_many_share * count)

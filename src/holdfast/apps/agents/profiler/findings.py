@@ -66,7 +66,7 @@ def of_missing(column: ColumnProfile) -> Iterator[Warned]:
             grave, "missing", column.name, f"{share(part)} of the values are missing ({column.missing.count:,})."
         )
     if column.missing.words:
-        listed = ", ".join(f"{word or 'an empty text'} ({count:,})" for word, count in column.missing.words.items())
+        listed = ", ".join(f"{text or 'an empty text'} ({count:,})" for text, count in column.missing.words.items())
         yield Warned("low", "missing_words", column.name, f"Some texts may mean that a value is missing: {listed}.")
 
 
@@ -122,9 +122,9 @@ def of_text(column: ColumnProfile) -> Iterator[Warned]:
 def of_pairs(relations: Correlations) -> Iterator[Warned]:
     for pair in relations.strongest:
         if abs(pair.value) >= close:
-            said = f"{NAMES[pair.measure]} {number(pair.value, 3)}"
+            strength = f"{NAMES[pair.measure]} {number(pair.value, 3)}"
             yield Warned(
-                "medium", "correlated", pair.first, f"It goes along with {pair.second} almost exactly ({said})."
+                "medium", "correlated", pair.first, f"It goes along with {pair.second} almost exactly ({strength})."
             )
     if relations.left_out:
         columns = counted(len(relations.left_out), "column was", "columns were")

@@ -89,9 +89,10 @@ def cramers_v(rows: pl.DataFrame, first: str, second: str) -> float | None:
     if total < pairs_least or smaller < 1:
         return None
     joined = counts.join(of_a, on="a", suffix="_a").join(of_b, on="b", suffix="_b")
-    # The sum of squares over their expected values, less the total: cells that are empty need no looking at.
-    told = joined.select((pl.col("n").cast(pl.Float64) ** 2 / (pl.col("n_a").cast(pl.Float64) * pl.col("n_b"))).sum())
-    return math.sqrt(max(0.0, min(1.0, (float(told.item()) - 1) / smaller)))
+    # The sum of squares over their expected values, less the total: empty cells need no look.
+    expected = pl.col("n_a").cast(pl.Float64) * pl.col("n_b")
+    squares = joined.select((pl.col("n").cast(pl.Float64) ** 2 / expected).sum())
+    return math.sqrt(max(0.0, min(1.0, (float(squares.item()) - 1) / smaller)))
 
 
 def strongest(

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.apps.agents.reading import MISSING_WORDS, Column, Table
+from holdfast.apps.agents.reading import MISSING_TEXTS, Column, Table
 
 columns_at_once = 100
 hashes_at_once = 16_000_000
@@ -31,15 +31,15 @@ def count_all(table: Table) -> dict[str, Mapping[str, Any]]:
         asked = [
             expression.alias(f"{number} {name}")
             for number, column in enumerate(part)
-            for name, expression in questions(column)
+            for name, expression in aggregates(column)
         ]
         answers = table.frame.select(asked).collect(engine="streaming").row(0, named=True)
         for number, column in enumerate(part):
-            found[column.name] = {name: answers[f"{number} {name}"] for name, _ in questions(column)}
+            found[column.name] = {name: answers[f"{number} {name}"] for name, _ in aggregates(column)}
     return found
 
 
-def questions(column: Column) -> Iterator[tuple[str, pl.Expr]]:
+def aggregates(column: Column) -> Iterator[tuple[str, pl.Expr]]:
     values, dtype = pl.col(column.name), column.dtype
     if dtype == pl.Float64:
         numbers = finite(values)
@@ -63,7 +63,7 @@ def questions(column: Column) -> Iterator[tuple[str, pl.Expr]]:
         yield "longest", lengths.max()
         yield "mean_length", lengths.mean()
         yield "padded", (values.str.strip_chars().str.len_bytes() != values.str.len_bytes()).sum()
-        yield "words", values.is_in(MISSING_WORDS).sum()
+        yield "words", values.is_in(MISSING_TEXTS).sum()
 
 
 def finite(values: pl.Expr) -> pl.Expr:
@@ -85,13 +85,13 @@ def sample_of(table: Table, most: int) -> Sample:
 
 
 def in_parts(
-    table: Table, sample: Sample, said: Mapping[str, Mapping[str, Any]]
+    table: Table, sample: Sample, totals: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[list[Column], Sample]]:
     """The columns, some at a time, with a sample that has those in memory if they are small enough for it."""
     part: list[Column] = []
     part_bytes = 0.0
     for column in table.columns:
-        size_bytes = sample.rows * (16 + 2 * (said[column.name].get("mean_length") or 0))
+        size_bytes = sample.rows * (16 + 2 * (totals[column.name].get("mean_length") or 0))
         if part and (len(part) == columns_at_once or part_bytes + size_bytes > held_at_once_bytes):
             yield part, held_part(part, part_bytes, sample)
             part, part_bytes = [], 0.0

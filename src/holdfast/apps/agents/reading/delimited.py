@@ -168,8 +168,8 @@ def records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]] | Prob
             line = reader.line_num + 1
 
 
-def quote_problem(said: str, delimiter: str) -> str:
-    if "expected after" in said:
+def quote_problem(message: str, delimiter: str) -> str:
+    if "expected after" in message:
         named = DELIMITERS.get(delimiter, delimiter)
         return f'after a closing quote stands something other than a {named} (write "" for a quote inside quotes)'
     return "a quote is opened and never closed"

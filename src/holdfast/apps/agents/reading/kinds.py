@@ -1,19 +1,27 @@
-"""What the texts of a column are: numbers, dates, yes and no, or just text.
+"""What the texts of a column are: numbers, dates, yes and no, or just text; and the table written of them.
 
-A sample says which kinds are worth trying, and then every value of the file is tried, by the likeliest kind first and
-by the others only where that fails: a column is of a kind only if all its values are. One value that does not fit makes
-the column text, as it was written, and is counted. Words that mean
+A sample says which kinds are worth trying, and then every value of the file is tried: a column is of a kind only if all
+its values are. One value that does not fit makes the column text, as it was written, and is counted. Words that mean
 "nothing here" (NA, -, null) fit every kind. Numbers written with a leading zero, or with more digits than a number
 keeps, are codes and stay text.
+
+The table is written by the guess from the sample while the texts are counted, in one streamed pass. Where as many
+values were read as texts are not empty, the guess was right for every row; for the other columns all rows are tried
+again, by every kind, and the table is written again.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import polars as pl
+
+from holdfast.apps.agents.reading import delimited
+from holdfast.apps.agents.reading.delimited import Shape
+from holdfast.apps.agents.reading.raw import Counts
 
 sample_rows = 10_000
 glance_rows = 500
@@ -25,7 +33,7 @@ misfit_most_share = 0.2
 
 Dates = Literal["auto", "day-first", "month-first", "off"]
 
-MISSING_WORDS = (
+MISSING_TEXTS = (
     "", "NA", "N/A", "n/a", "na", "#N/A", "NaN", "nan", "NAN", "NULL", "null", "Null", "None", "none", "NONE",
     "nil", "-", "--", "?", ".",
 )  # fmt: skip
@@ -136,14 +144,14 @@ def misfits(name: str, kind: Kind) -> pl.Expr:
     text = kind.read(name)
     wrong = kind.parse(text).is_null() & text.is_not_null()
     if kind.loosely:
-        wrong &= ~text.is_in(MISSING_WORDS)
+        wrong &= ~text.is_in(MISSING_TEXTS)
     return (wrong | kind.refuse(text) if kind.refuse else wrong).sum()
 
 
 def says_something(name: str) -> pl.Expr:
     """How many texts do."""
     text = pl.col(name).str.strip_chars()
-    return (text.is_not_null() & ~text.is_in(MISSING_WORDS)).sum()
+    return (text.is_not_null() & ~text.is_in(MISSING_TEXTS)).sum()
 
 
 def worth_trying(sample: pl.DataFrame, dates: Dates, allowed: Mapping[str, Sequence[str]]) -> dict[str, list[Kind]]:
@@ -167,7 +175,7 @@ def worth_trying(sample: pl.DataFrame, dates: Dates, allowed: Mapping[str, Seque
 
 def conceivable(texts: pl.Series, every: Sequence[Kind]) -> list[Kind]:
     """The kinds that one of the first texts may be of, by a look that costs next to nothing; it rules most out."""
-    first = [text for text in texts.head(glance_rows).to_list() if text and text.strip() not in MISSING_WORDS]
+    first = [text for text in texts.head(glance_rows).to_list() if text and text.strip() not in MISSING_TEXTS]
     some = [text.strip() for text in first[:looked_at]]
     possible = {
         "boolean": any(text.lower() in (*YES, *NO) for text in some),
@@ -205,18 +213,18 @@ def confirmations(guessed: Mapping[str, Found]) -> list[pl.Expr]:
     asked = []
     for number, (name, found) in enumerate(guessed.items()):
         if kind := found.kind:
-            asked.append((says_something(name) if kind.loosely else pl.col(name).count()).alias(f"said {number}"))
+            asked.append((says_something(name) if kind.loosely else pl.col(name).count()).alias(f"texts {number}"))
             if kind.refuse:
                 asked.append(kind.refuse(kind.read(name)).sum().alias(f"refused {number}"))
     return asked
 
 
-def doubtful(guessed: Mapping[str, Found], said: Mapping[str, int], understood: Mapping[str, int]) -> list[str]:
+def doubtful(guessed: Mapping[str, Found], counts: Mapping[str, int], values_read: Mapping[str, int]) -> list[str]:
     """The columns of which the guess was not right for all rows."""
     doubted = []
     for number, (name, found) in enumerate(guessed.items()):
-        values = 0 if found.kind is NOTHING else understood[name]
-        wrong = found.kind and (said[f"said {number}"] != values or said.get(f"refused {number}", 0))
+        values = 0 if found.kind is NOTHING else values_read[name]
+        wrong = found.kind and (counts[f"texts {number}"] != values or counts.get(f"refused {number}", 0))
         if found.undecided or wrong:
             doubted.append(name)
     return doubted
@@ -261,3 +269,56 @@ def understood(name: str, found: Found) -> pl.Expr:
     if found.kind is None or found.kind is NOTHING:
         return pl.col(name)
     return found.kind.parse(found.kind.read(name)).alias(name)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A text, written as Parquet: how many rows it has, whether they are whole, and what its columns are."""
+
+    path: Path
+    rows: int
+    whole: bool
+    found: Mapping[str, Found]
+
+
+def learn(
+    shape: Shape,
+    path: Path,
+    target: Path,
+    chosen: Sequence[str],
+    dates: Dates,
+    may_be: Mapping[str, Sequence[str]],
+    counts: Counts | None = None,
+) -> Learned:
+    """Find out what the columns are, write them so and, given counts, see whether the rows are whole.
+
+    Raises PolarsError for what Polars refuses to read.
+    """
+    scan = shape.scan(path)
+    sample = shape.scan(path, sample_rows).select(chosen).collect(engine="streaming")
+    tried = worth_trying(sample, dates, may_be)
+    found = {name: guess(possible) for name, possible in tried.items()}
+    inside = delimited.delimiters_inside(shape, counts) if counts else pl.lit(0)
+    asked = [pl.len().alias("rows"), inside.alias("inside"), *confirmations(found)]
+    answers, _ = pl.collect_all([scan.select(asked), sink(scan, found, target)], engine="streaming")
+    counted = answers.row(0, named=True)
+    whole = counts is None or delimited.is_whole(shape, counts, counted["rows"], counted["inside"])
+    if whole and (doubted := doubtful(found, counted, count_values(found, target))):
+
+        def ask(questions: list[pl.Expr]) -> Mapping[str, int]:
+            return scan.select(questions).collect(engine="streaming").row(0, named=True)
+
+        found |= decide({name: tried[name] for name in doubted}, ask)
+        sink(scan, found, target).collect(engine="streaming")
+    return Learned(target, counted["rows"], whole, found)
+
+
+def sink(scan: pl.LazyFrame, found: Mapping[str, Found], target: Path) -> pl.LazyFrame:
+    columns = [understood(name, what) for name, what in found.items()]
+    return scan.select(columns).sink_parquet(target, compression="lz4", statistics=False, lazy=True)
+
+
+def count_values(found: Mapping[str, Found], target: Path) -> Mapping[str, int]:
+    """How many values of each column are there."""
+    there = pl.scan_parquet(target, glob=False).select(pl.col(list(found)).count())
+    return there.collect(engine="streaming").row(0, named=True)

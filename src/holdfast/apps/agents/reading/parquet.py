@@ -113,10 +113,10 @@ def footer(path: Path, name: str) -> dict[int, Any]:
 def refuse_unreasonable(path: Path, name: str) -> int:
     """The number of rows. Raises SchemaInvalid if the file declares more than its size can honestly hold."""
     size = path.stat().st_size
-    said = footer(path, name)
+    metadata = footer(path, name)
     try:
-        rows, groups = int(said[3]), said.get(4, [])
-        columns = sum(1 for element in said[2][1:] if not element.get(5))
+        rows, groups = int(metadata[3]), metadata.get(4, [])
+        columns = sum(1 for element in metadata[2][1:] if not element.get(5))
         chunks = [chunk[3] for group in groups for chunk in group[1]]
         unpacked = sum(chunk[6] for chunk in chunks)
         largest = max((chunk[6] for chunk in chunks), default=0)

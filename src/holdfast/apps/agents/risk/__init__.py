@@ -12,17 +12,17 @@ from typing import Any
 
 import polars as pl
 
+from holdfast.apps.agents.options import RiskOptions
 from holdfast.apps.agents.outlying import all_fences
 from holdfast.apps.agents.personal import KINDS, Curtain, Seen, curtain_for, find_personal
 from holdfast.apps.agents.reading import Table, open_table, scratch_folder
-from holdfast.apps.agents.risk import leakage, outliers, privacy, quality
-from holdfast.apps.agents.risk.facts import Facts, gather
-from holdfast.apps.agents.risk.options import RiskOptions
+from holdfast.apps.agents.report import finite, write_json
+from holdfast.apps.agents.risk import leakage, privacy, quality
 from holdfast.apps.agents.risk.page import render
+from holdfast.apps.agents.risk.quality import Facts, gather
 from holdfast.apps.agents.risk.scoring import Finding, Part, alone, level, overall
 from holdfast.apps.agents.sampling import Sample, take_sample
 from holdfast.apps.agents.signs import exactly, names_rows
-from holdfast.apps.agents.writing import finite, write_json
 from holdfast.lifecycles.analysis.tools import Job, wrong_format
 
 SECTION = "score-risk"
@@ -40,9 +40,9 @@ def score_risk(job: Job) -> None:
         frame = table.frame.select(exactly(name) for name in names)
         sample = take_sample(frame, options.sample_rows, table.rows)
         parts = _parts(job, options, table, frame, sample, target, scratch)
-        said = finite(_said(job, options, table, sample, target, parts))
-    write_json(job.folder / "risk.json", said)
-    (job.folder / "risk.html").write_text(render(said), encoding="utf-8")
+        report = finite(_report(job, options, table, sample, target, parts))
+    write_json(job.folder / "risk.json", report)
+    (job.folder / "risk.html").write_text(render(report), encoding="utf-8")
 
 
 def _target(options: RiskOptions, names: Sequence[str], table: Table) -> str | None:
@@ -91,7 +91,7 @@ def _outliers(
     skipped = {one.column for one in seen if KINDS[one.kind].shape}
     skipped |= {one.name for one in numbers if names_rows(one.drop_nulls())}
     found = all_fences(sample.frame, skipped, options.thresholds.outlier_distance)
-    return list(outliers.findings(table, facts.rows, found, options.thresholds.outlier_share, curtain))
+    return list(quality.far_values(table, facts.rows, found, options.thresholds.outlier_share, curtain))
 
 
 def _overlap(
@@ -113,7 +113,7 @@ def _leakage_note(target: str | None, options: RiskOptions) -> str:
     return "" if options.target else f"{target} is taken for the column to predict, by its name."
 
 
-def _said(
+def _report(
     job: Job, options: RiskOptions, table: Table, sample: Sample, target: str | None, parts: Sequence[Part]
 ) -> dict[str, Any]:
     limits = options.thresholds

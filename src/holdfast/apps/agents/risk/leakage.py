@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
 
-from holdfast.apps.agents.personal.kinds import as_words
-from holdfast.apps.agents.risk.facts import row_hash
-from holdfast.apps.agents.risk.options import Thresholds
+from holdfast.apps.agents.options import Thresholds
+from holdfast.apps.agents.personal.kinds import normalized_name
 from holdfast.apps.agents.risk.scoring import Finding
+from holdfast.apps.agents.sampling import row_hash
 
 parts_of_numbers = 20
 classes_most = 50
@@ -26,7 +26,7 @@ _target_names = (
 
 def guess_target(names: Collection[str]) -> str | None:
     """The column whose name says that it is to be predicted, if exactly one does."""
-    found = [name for name in names if re.search(_target_names, as_words(name))]
+    found = [name for name in names if re.search(_target_names, normalized_name(name))]
     return found[0] if len(found) == 1 else None
 
 

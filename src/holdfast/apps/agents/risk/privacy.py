@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from holdfast.apps.agents.personal import KINDS, Seen
-from holdfast.apps.agents.personal.kinds import as_words
-from holdfast.apps.agents.risk.facts import row_hash
+from holdfast.apps.agents.personal.kinds import normalized_name
 from holdfast.apps.agents.risk.scoring import Finding
+from holdfast.apps.agents.sampling import row_hash
 
 _quasi = r"_(gender|sex|geschlecht|city|ort|region|state|country|nationality|job|profession|marital_status|age)_"
 
@@ -33,7 +33,7 @@ def findings(sample: pl.DataFrame, seen: Sequence[Seen]) -> Iterator[Finding]:
 def _singled_out(sample: pl.DataFrame, seen: Sequence[Seen]) -> Iterator[Finding]:
     """Whether traits that are harmless one by one single out rows together (k-anonymity with k = 1)."""
     columns = [one.column for one in seen if one.kind in {"birth_date", "postal_address"} and not one.within]
-    columns += [name for name in sample.columns if re.search(_quasi, as_words(name))]
+    columns += [name for name in sample.columns if re.search(_quasi, normalized_name(name))]
     columns = [name for name in dict.fromkeys(columns) if sample[name].n_unique() < sample.height / 2]
     if len(columns) < 3 or sample.height < 100:
         return

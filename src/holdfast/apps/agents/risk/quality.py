@@ -1,18 +1,60 @@
-"""What is wrong with the values themselves: missing, repeated, mixed, written in several ways, impossible."""
+"""What is wrong with the values themselves: missing, repeated, mixed, written in several ways, impossible, far away.
+
+What is missing, repeated or impossible is counted over all rows, in one streaming pass; fences around outliers come
+from the sample, and what is beyond them is counted over all rows too.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from math import log10
 
 import polars as pl
 
+from holdfast.apps.agents.options import Thresholds
+from holdfast.apps.agents.outlying import Fences
 from holdfast.apps.agents.personal import KINDS, Curtain
-from holdfast.apps.agents.personal.kinds import as_words
-from holdfast.apps.agents.risk.facts import Facts
-from holdfast.apps.agents.risk.options import Thresholds
+from holdfast.apps.agents.personal.kinds import normalized_name
+from holdfast.apps.agents.report import number
 from holdfast.apps.agents.risk.scoring import Finding
-from holdfast.apps.agents.signs import date_format, exactly, folded, is_number, present
+from holdfast.apps.agents.sampling import row_hash
+from holdfast.apps.agents.signs import date_format, exactly, folded, is_marker, is_number, present
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Counts over all rows of a table."""
+
+    rows: int
+    missing: Mapping[str, int]
+    markers: Mapping[str, int]
+    duplicates: int
+    counted: Sequence[int]
+
+    def missing_share(self, column: str) -> float:
+        """The share of rows that have nothing in this column."""
+        return self.missing[column] / self.rows if self.rows else 0.0
+
+
+def gather(table: pl.LazyFrame, schema: Mapping[str, pl.DataType], also: Sequence[pl.Expr] = ()) -> Facts:
+    """Count what is missing and repeated, and how often each condition in `also` holds."""
+    texts = [name for name, dtype in schema.items() if dtype == pl.String]
+    asked = [pl.len().alias("rows"), row_hash(schema).n_unique().alias("distinct")]
+    asked += [_missing_count(name, dtype).alias(f"m{i}") for i, (name, dtype) in enumerate(schema.items())]
+    asked += [is_marker(exactly(name)).sum().alias(f"t{i}") for i, name in enumerate(texts)]
+    asked += [condition.sum().alias(f"a{i}") for i, condition in enumerate(also)]
+    row = table.select(asked).collect(engine="streaming").row(0, named=True)
+    markers = {name: row[f"t{i}"] or 0 for i, name in enumerate(texts)}
+    missing = {name: (row[f"m{i}"] or 0) + markers.get(name, 0) for i, name in enumerate(schema)}
+    counted = [row[f"a{i}"] or 0 for i in range(len(also))]
+    return Facts(row["rows"], missing, markers, row["rows"] - row["distinct"] if schema else 0, counted)
+
+
+def _missing_count(name: str, dtype: pl.DataType) -> pl.Expr:
+    nothing = exactly(name).is_null()
+    return (nothing | exactly(name).is_nan()).sum() if dtype.is_float() else nothing.sum()
+
 
 categories_most = 1_000
 a_year = timedelta(days=365.25)
@@ -31,25 +73,25 @@ def rules(schema: Mapping[str, pl.DataType], today: date) -> list[Rule]:
     """The rules that the names and types of the columns suggest."""
     found = []
     for name, dtype in schema.items():
-        words, value = as_words(name), exactly(name)
+        value = exactly(name)
         if dtype.is_numeric():
-            found += [Rule(name, broken, saying) for broken, saying in _of_numbers(words, value)]
+            found += [Rule(name, broken, saying) for broken, saying in _of_numbers(normalized_name(name), value)]
         if dtype == pl.Date or isinstance(dtype, pl.Datetime):
             found += [Rule(name, broken, saying) for broken, saying in _of_dates(name, value.cast(pl.Date), today)]
     found += _of_pairs(schema)
     return found
 
 
-def _of_numbers(words: str, value: pl.Expr) -> Iterator[tuple[pl.Expr, str]]:
-    if re.search(r"_(age|alter|edad)_(?!group|band)", words) and not re.search(r"_(days|hours|months|seconds)_", words):
+def _of_numbers(name: str, value: pl.Expr) -> Iterator[tuple[pl.Expr, str]]:
+    if re.search(r"_(age|alter|edad)_(?!group|band)", name) and not re.search(r"_(days|hours|months|seconds)_", name):
         yield (value < 0) | (value > 120), "are no age of a person (below 0 or above 120)"
-    elif re.search(r"_(quantity|qty|count|duration|height|weight|distance|population)_", words):
+    elif re.search(r"_(quantity|qty|count|duration|height|weight|distance|population)_", name):
         yield value < 0, "are below zero"
-    if re.search(r"_(percent|pct|percentage)_", words):
+    if re.search(r"_(percent|pct|percentage)_", name):
         yield (value < 0) | (value > 100), "are outside 0 to 100 percent"
-    if re.search(r"_(lat|latitude)_", words):
+    if re.search(r"_(lat|latitude)_", name):
         yield (value < -90) | (value > 90), "are no latitude (-90 to 90)"
-    if re.search(r"_(lon|lng|longitude)_", words):
+    if re.search(r"_(lon|lng|longitude)_", name):
         yield (value < -180) | (value > 180), "are no longitude (-180 to 180)"
 
 
@@ -64,10 +106,12 @@ def _of_dates(name: str, value: pl.Expr, today: date) -> Iterator[tuple[pl.Expr,
 
 def _of_pairs(schema: Mapping[str, pl.DataType]) -> Iterator[Rule]:
     dates = {
-        as_words(name): name for name, dtype in schema.items() if dtype == pl.Date or isinstance(dtype, pl.Datetime)
+        normalized_name(name): name
+        for name, dtype in schema.items()
+        if dtype == pl.Date or isinstance(dtype, pl.Datetime)
     }
-    for words, start in dates.items():
-        end = dates.get(words.replace("_start_", "_end_").replace("_begin_", "_end_"))
+    for plain, start in dates.items():
+        end = dates.get(plain.replace("_start_", "_end_").replace("_begin_", "_end_"))
         if end is not None and end != start and schema[end] == schema[start]:
             yield Rule(end, exactly(end) < exactly(start), f"are before their {start}")
 
@@ -179,11 +223,45 @@ def _variants(column: pl.Series, curtain: Curtain) -> Iterator[Finding]:
     if several.is_empty() or by_fold.height > categories_most:
         return
     rows = int((several["all"] - several["most"]).sum())
-    shown = [" / ".join(repr(curtain.show(column.name, raw)) for raw in row[:3]) for row in several["raw"].head(3)]
+    examples = [" / ".join(repr(curtain.show(column.name, raw)) for raw in row[:3]) for row in several["raw"].head(3)]
     yield Finding(
         "inconsistent_categories", column.name, min(0.3, 0.05 + 2 * rows / column.len()),
         f"{several.height:,} categories of {column.name} are written in several ways (case, space); "
         f"{rows:,} rows that were looked at would change.",
         "Unify the writing: otherwise every count by this column is split.",
-        {"categories": several.height, "rows": rows, "share": round(rows / column.len(), 6)}, shown,
+        {"categories": several.height, "rows": rows, "share": round(rows / column.len(), 6)}, examples,
     )  # fmt: skip
+
+
+def far_values(
+    table: pl.LazyFrame, rows: int, found: Sequence[Fences], least_share: float, curtain: Curtain
+) -> Iterator[Finding]:
+    """Count what is beyond the fences, over all rows."""
+    if not found or not rows:
+        return
+    asked = []
+    for i, one in enumerate(found):
+        asked += [one.beyond().sum().alias(f"n{i}"), (exactly(one.column) > one.high).sum().alias(f"h{i}")]
+        asked += [exactly(one.column).min().alias(f"l{i}"), exactly(one.column).max().alias(f"u{i}")]
+    row = table.select(asked).collect(engine="streaming").row(0, named=True)
+    for i, one in enumerate(found):
+        count, share = row[f"n{i}"] or 0, (row[f"n{i}"] or 0) / rows
+        if not count or share < least_share:
+            continue
+        ends = [float(end) for end in (row[f"l{i}"], row[f"u{i}"]) if end < one.low or end > one.high]
+        farthest = max(one.distance(end) for end in ends)
+        yield Finding(
+            code="outliers",
+            column=one.column,
+            severity=min(0.5, 5 * share) + min(0.2, 0.1 * max(0.0, log10(max(farthest, 1)) - 0.5)),
+            sentence=f"{count:,} values of {one.column} ({share:.2%}) are far from the others: outside "
+            f"{number(one.low)} to {number(one.high)}, the farthest {number(round(farthest))} robust deviations away.",
+            advice="Look at the farthest ones: a wrong unit, a slip of the decimal point or a code such as 999999 is "
+            "to be mended at the source; what is true but rare, cap or keep apart before averaging.",
+            evidence={
+                "rows": count, "share": round(share, 6), "below": count - (row[f"h{i}"] or 0),
+                "above": row[f"h{i}"] or 0, "low_fence": one.low, "high_fence": one.high, "median": one.median,
+                "scale": "log" if one.logarithmic else "linear", "farthest_deviations": round(farthest, 1),
+            },
+            examples=curtain.show_all(one.column, (number(end) for end in ends)),
+        )  # fmt: skip
