@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from holdfast.apps.providers.local.serving import Alive, Answer, serve
+from holdfast.apps.providers.local.process import Alive, Answer, serve
 from holdfast.errors import Fatal
 
 

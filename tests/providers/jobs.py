@@ -31,14 +31,14 @@ def job(task_type: str, objects: Objects, model: str | None = None) -> Job:
 
 
 async def finish(provider: Provider, one: Job) -> list[Running]:
-    """Poll until it has ended; what was told on the way."""
-    told: list[Running] = []
+    """Poll until it has ended; the answers on the way."""
+    answers: list[Running] = []
     while isinstance(answer := await provider.poll(one), Running):
-        told.append(answer)
-        assert len(told) < 100
+        answers.append(answer)
+        assert len(answers) < 100
     assert isinstance(answer, Ended)
     assert answer.outcome == "succeeded"
-    return told
+    return answers
 
 
 async def results(provider: Provider, one: Job, inputs: Sequence[Input]) -> dict[str, Result]:

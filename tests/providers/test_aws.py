@@ -60,7 +60,7 @@ def make_job(tmp_path: Path) -> MakeJob:
     async def remember(memo: Json) -> None:
         raise AssertionError("Amazon's jobs are begun with one call: there is nothing to remember.")
 
-    def make(**told: Any) -> Job:
+    def make(**given: Any) -> Job:
         known: dict[str, Any] = {
             "token": f"hf-{uuid4().hex}",
             "task_type": "transcription",
@@ -73,7 +73,7 @@ def make_job(tmp_path: Path) -> MakeJob:
             "objects": Folder(tmp_path / "objects").open(),
             "place": "jobs/1",
         }
-        return Job(**{**known, **told})
+        return Job(**{**known, **given})
 
     return make
 
@@ -89,7 +89,7 @@ def one(amazon: Amazon) -> Input:
     return Input("a", amazon.record(f"s3://calls/{uuid4().hex}/good-morning.wav"))
 
 
-def said(code: str, message: str = "", status_code: int = 400, **headers: str) -> Fault:
+def answer_with(code: str, message: str = "", status_code: int = 400, **headers: str) -> Fault:
     """An answer as Transcribe refuses."""
     return status(status_code, headers, {"__type": code, "message": message})
 
@@ -142,38 +142,44 @@ async def test_a_lost_answer_is_one_job(aws: AWS, amazon: Amazon, job: Job, one:
 
 
 REFUSALS: dict[str, tuple[Fault, type[Failure]]] = {
-    "throttled": (said("ThrottlingException", "Rate exceeded"), RateLimited),
-    "too many requests": (said("TooManyRequestsException", status_code=429), RateLimited),
+    "throttled": (answer_with("ThrottlingException", "Rate exceeded"), RateLimited),
+    "too many requests": (answer_with("TooManyRequestsException", status_code=429), RateLimited),
     "gateway's 429": (html(429), RateLimited),
     "one limit or the other": (
-        said("LimitExceededException", "You sent too many requests, or your file is too long. Use a smaller file."),
+        answer_with(
+            "LimitExceededException", "You sent too many requests, or your file is too long. Use a smaller file."
+        ),
         RateLimited,
     ),
-    "limit without words": (said("LimitExceededException"), RateLimited),
-    "limit of the file": (said("LimitExceededException", "Your input file is too long."), SchemaInvalid),
+    "limit without words": (answer_with("LimitExceededException"), RateLimited),
+    "limit of the file": (answer_with("LimitExceededException", "Your input file is too long."), SchemaInvalid),
     "too many jobs": (
-        said("BadRequestException", "You have too many jobs running at the same time. Try your request again later."),
+        answer_with(
+            "BadRequestException", "You have too many jobs running at the same time. Try your request again later."
+        ),
         RateLimited,
     ),
     "too large": (
-        said("BadRequestException", "The input file that you specified exceeds the maximum size of 2048.00 Mb."),
+        answer_with("BadRequestException", "The input file that you specified exceeds the maximum size of 2048.00 Mb."),
         SchemaInvalid,
     ),
     "recording not readable": (
-        said("BadRequestException", "The S3 URI that you provided can't be accessed. Make sure you have permission."),
+        answer_with(
+            "BadRequestException", "The S3 URI that you provided can't be accessed. Make sure you have permission."
+        ),
         Fatal,
     ),
-    "not valid": (said("BadRequestException", "1 validation error detected"), SchemaInvalid),
-    "not allowed": (said("AccessDeniedException", "User is not authorized to perform"), Fatal),
-    "unknown key": (said("UnrecognizedClientException", "The security token is invalid."), Fatal),
-    "wrong signature": (said("InvalidSignatureException", "The signature does not match."), Fatal),
-    "internal": (said("InternalFailureException", status_code=500), Transient),
-    "unavailable": (said("ServiceUnavailable", status_code=503), Transient),
+    "not valid": (answer_with("BadRequestException", "1 validation error detected"), SchemaInvalid),
+    "not allowed": (answer_with("AccessDeniedException", "User is not authorized to perform"), Fatal),
+    "unknown key": (answer_with("UnrecognizedClientException", "The security token is invalid."), Fatal),
+    "wrong signature": (answer_with("InvalidSignatureException", "The signature does not match."), Fatal),
+    "internal": (answer_with("InternalFailureException", status_code=500), Transient),
+    "unavailable": (answer_with("ServiceUnavailable", status_code=503), Transient),
     "bad gateway": (html(502), Transient),
     "a page instead": (html(200), Transient),
     "empty": (status(200, {}, {}), Transient),
     "dropped": (dropped(), Transient),
-    "unheard of": (said("SomethingNewException", status_code=418), Fatal),
+    "unheard of": (answer_with("SomethingNewException", status_code=418), Fatal),
 }
 
 
@@ -200,9 +206,9 @@ async def test_an_answer_cut_off_is_an_unknown_end(aws: AWS, amazon: Amazon, job
     assert amazon.begun(one.uri) == [job.token]
 
 
-async def test_silence_is_not_listened_to_for_ever(amazon: Amazon, job: Job, one: Input) -> None:
+async def test_an_answer_that_never_comes_is_not_awaited_for_ever(amazon: Amazon, job: Job, one: Input) -> None:
     aws = AWS()
-    aws.silence_most = timedelta(seconds=0.2)
+    aws.answer_most = timedelta(seconds=0.2)
     amazon.faults.add("POST", "^/$", delay(30), headers=START)
     with pytest.raises(Transient, match="ReadTimeout"):
         await aws.submit(job, [one])
@@ -219,8 +225,8 @@ async def test_a_server_that_is_away_is_transient(aws: AWS, amazon: Amazon, job:
     assert await aws.submit(job, [one]) == job.token
 
 
-async def test_a_wait_that_is_asked_for_is_told(aws: AWS, amazon: Amazon, job: Job) -> None:
-    amazon.faults.add("POST", "^/$", said("ThrottlingException", "Rate exceeded", 429, **{"Retry-After": "7"}))
+async def test_a_wait_that_is_asked_for_is_passed_on(aws: AWS, amazon: Amazon, job: Job) -> None:
+    amazon.faults.add("POST", "^/$", answer_with("ThrottlingException", "Rate exceeded", 429, **{"Retry-After": "7"}))
     with pytest.raises(RateLimited) as refused:
         await aws.poll(job)
     assert refused.value.retry_after == timedelta(seconds=7)
@@ -247,7 +253,9 @@ async def test_a_stranger_under_the_same_name_is_not_adopted(aws: AWS, amazon: A
 
 
 async def test_a_name_taken_by_nobody_is_asked_for_again(aws: AWS, amazon: Amazon, job: Job, one: Input) -> None:
-    amazon.faults.add("POST", "^/$", said("ConflictException", "The requested job name already exists."), headers=START)
+    amazon.faults.add(
+        "POST", "^/$", answer_with("ConflictException", "The requested job name already exists."), headers=START
+    )
     with pytest.raises(Transient):
         await aws.submit(job, [one])
     assert await aws.submit(job, [one]) == job.token
@@ -260,19 +268,19 @@ async def test_what_is_not_there_is_not_found(aws: AWS, amazon: Amazon, job: Job
     assert await aws.find(job) is None
 
 
-@pytest.mark.parametrize("told", [None, "RENDERING", ""])
+@pytest.mark.parametrize("status", [None, "RENDERING", ""])
 async def test_a_status_nobody_knows_is_running(
-    aws: AWS, amazon: Amazon, job: Job, one: Input, told: str | None
+    aws: AWS, amazon: Amazon, job: Job, one: Input, status: str | None
 ) -> None:
     def changed(answer: Any) -> Any:
         answer["TranscriptionJob"].pop("TranscriptionJobStatus", None)
-        if told is not None:
-            answer["TranscriptionJob"]["TranscriptionJobStatus"] = told
+        if status is not None:
+            answer["TranscriptionJob"]["TranscriptionJobStatus"] = status
         return answer
 
     await aws.submit(job, [one])
     amazon.faults.add("POST", "^/$", rewrite(changed), headers=GET)
-    assert await aws.poll(job) == Running(told or "status not told")
+    assert await aws.poll(job) == Running(status or "unknown status")
     assert (await ended(aws, job)).outcome == "succeeded"
 
 
@@ -304,7 +312,7 @@ async def test_a_failed_job_says_of_what(aws: AWS, amazon: Amazon, job: Job, one
 async def test_a_job_that_is_gone_has_expired_but_a_new_one_may_still_show(
     aws: AWS, amazon: Amazon, make_job: MakeJob, code: str
 ) -> None:
-    amazon.faults.add("POST", "^/$", said(code, "The requested job couldn't be found."), headers=GET, times=None)
+    amazon.faults.add("POST", "^/$", answer_with(code, "The requested job couldn't be found."), headers=GET, times=None)
     assert await aws.poll(make_job()) == Running("not shown yet")
     gone = await aws.poll(make_job(intended_at=datetime.now(UTC) - OLD))
     assert isinstance(gone, Ended)
@@ -316,7 +324,7 @@ async def test_a_throttled_question_does_not_mean_that_the_job_is_gone(
 ) -> None:
     old = make_job(intended_at=datetime.now(UTC) - OLD)
     for code in ("ThrottlingException", "LimitExceededException", "BadRequestException"):
-        amazon.faults.add("POST", "^/$", said(code, "You sent too many requests."), headers=GET)
+        amazon.faults.add("POST", "^/$", answer_with(code, "You sent too many requests."), headers=GET)
         with pytest.raises(RateLimited):
             await aws.poll(old)
         amazon.faults.clear()
@@ -336,7 +344,7 @@ async def test_renewed_keys_are_read_when_the_old_ones_expire(
     assert aws.missing("transcription") is None
     assert aws.account == "us-east-1/chain"
     await aws.submit(job, [one])
-    expired = said("ExpiredTokenException", "The security token included in the request is expired")
+    expired = answer_with("ExpiredTokenException", "The security token included in the request is expired")
     amazon.faults.add("POST", "^/$", expired, headers={"authorization": "Credential=AKIAOLD"}, times=None)
     with pytest.raises(Fatal, match="expired"):
         await aws.poll(job)
@@ -376,7 +384,7 @@ async def test_a_transcript_that_is_not_there_yet_is_waited_for(aws: AWS, amazon
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"results": {}}', b'{"results": {"transcripts": [{}]}}'])
-async def test_what_is_no_transcript_is_told_as_a_result(
+async def test_what_is_not_a_transcript_is_a_result_with_an_error(
     aws: AWS, amazon: Amazon, job: Job, one: Input, body: bytes
 ) -> None:
     amazon.put(f"s3://calls/holdfast/{job.token}.json", body)
@@ -412,7 +420,7 @@ async def test_a_job_is_looked_for_in_the_region_where_it_was_begun(
 
 async def test_a_check_asks_whether_the_keys_are_good(aws: AWS, amazon: Amazon) -> None:
     await aws.check()
-    amazon.faults.add("POST", "^/$", said("UnrecognizedClientException", "The security token is invalid."))
+    amazon.faults.add("POST", "^/$", answer_with("UnrecognizedClientException", "The security token is invalid."))
     with pytest.raises(Fatal) as refused:
         await aws.check()
     assert amazon.variables["AWS_SECRET_ACCESS_KEY"] not in f"{refused.value!r} {aws.account} {aws!r}"

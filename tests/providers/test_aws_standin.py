@@ -29,13 +29,13 @@ def amazon(running: Amazon) -> Iterator[Amazon]:
 
 
 def client(service: str, amazon: Amazon) -> Any:
-    told = amazon.variables
+    variables = amazon.variables
     return boto3.client(
         service,
-        endpoint_url=told["AWS_ENDPOINT_URL"],
-        region_name=told["AWS_REGION"],
-        aws_access_key_id=told["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=told["AWS_SECRET_ACCESS_KEY"],
+        endpoint_url=variables["AWS_ENDPOINT_URL"],
+        region_name=variables["AWS_REGION"],
+        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
     )
 
 
@@ -63,11 +63,11 @@ def test_a_job_passes_through_its_states_and_leaves_a_transcript(amazon: Amazon,
     statuses = [look(transcribe, "morning").get("TranscriptionJobStatus") for _ in range(4)]
     assert statuses == ["QUEUED", "IN_PROGRESS", "COMPLETED", "COMPLETED"]
     with closing(client("s3", amazon)) as s3:
-        told = json.loads(s3.get_object(Bucket="calls", Key="out/morning.json")["Body"].read())
+        transcript = json.loads(s3.get_object(Bucket="calls", Key="out/morning.json")["Body"].read())
         assert s3.get_object(Bucket="calls", Key="good-morning.wav")["Body"].read() == b"RIFF"
-    assert told["jobName"] == "morning"
-    assert told["results"]["transcripts"] == [{"transcript": "good morning"}]
-    assert [item["alternatives"][0]["content"] for item in told["results"]["items"]] == ["good", "morning"]
+    assert transcript["jobName"] == "morning"
+    assert transcript["results"]["transcripts"] == [{"transcript": "good morning"}]
+    assert [item["alternatives"][0]["content"] for item in transcript["results"]["items"]] == ["good", "morning"]
 
 
 def test_a_job_fails_where_a_test_says_so(amazon: Amazon, transcribe: Any) -> None:

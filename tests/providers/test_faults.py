@@ -113,8 +113,8 @@ def test_an_answer_can_be_made_up(http: httpx2.Client, faults: Faults, counter: 
 
 
 def test_an_answer_can_be_changed(http: httpx2.Client, faults: Faults) -> None:
-    def as_text(said: Any) -> Any:
-        return {"done": str(said["done"])}
+    def as_text(answer: Any) -> Any:
+        return {"done": str(answer["done"])}
 
     faults.add("GET", "/jobs", rewrite(as_text))
     faults.add("GET", "/jobs", change({"more": 1}, remove=["sent"]), nth=2)
@@ -157,7 +157,7 @@ def test_the_ledger_outlives_the_server(http: httpx2.Client, faults: Faults, cou
     assert len(later.requests("GET", "/oth")) == 1
 
 
-def test_a_server_in_another_process_is_told_over_http(http: httpx2.Client) -> None:
+def test_a_server_in_another_process_takes_rules_over_http(http: httpx2.Client) -> None:
     rule = {"method": "GET", "path": "/jobs", "fault": {"kind": "status", "status": 503, "body": {}}, "times": 2}
     assert http.post("/_faults", json=[rule]).status_code == 200
     assert http.get("/jobs").status_code == 503
@@ -177,9 +177,9 @@ def test_a_server_starts_again_on_its_port(server: Server, counter: Counter) -> 
 
 
 def test_faults_can_stand_before_a_real_server(counter: Counter) -> None:
-    with Server(counter) as real, Server(faults := Faults(Forward(real.url))) as front:
+    with Server(counter) as real, Server(faults := Faults(Forward(real.url))) as proxy:
         faults.add("POST", "/jobs", lost_answer(), nth=2)
-        assert httpx2.post(f"{front.url}/jobs?a=b", content=b"x").json() == {"done": 1, "sent": "x"}
+        assert httpx2.post(f"{proxy.url}/jobs?a=b", content=b"x").json() == {"done": 1, "sent": "x"}
         with pytest.raises(httpx2.TransportError):
-            httpx2.post(f"{front.url}/jobs")
+            httpx2.post(f"{proxy.url}/jobs")
         assert counter.done == 2

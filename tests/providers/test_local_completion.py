@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from holdfast.apps.providers.local.chat import fitted, wrong_with
+from holdfast.apps.providers.local.completion import accepted_request, refuse_request
 from holdfast.apps.providers.local.provider import Local
 from holdfast.lifecycles.batch.provider import Input, Usage
 from holdfast.objects.local import Folder
@@ -77,8 +77,8 @@ def test_there_is_one_model_for_prompts_and_no_choice_for_recordings() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (None, "no object"),
-        ([], "no object"),
+        (None, "not an object"),
+        ([], "not an object"),
         ({}, "no messages"),
         ({"messages": []}, "no messages"),
         ({"messages": "hello"}, "no messages"),
@@ -94,12 +94,12 @@ def test_there_is_one_model_for_prompts_and_no_choice_for_recordings() -> None:
     ],
 )
 def test_what_cannot_be_asked_is_refused(body: Any, why: str) -> None:
-    assert why in str(wrong_with(body))
+    assert why in str(refuse_request(body))
 
 
 def test_a_request_without_a_limit_gets_one_and_what_changes_nothing_is_left_out() -> None:
     asked = {"messages": HELLO, "model": "gpt", "user": "ada", "temperature": None}
-    assert wrong_with(asked) is None
-    assert fitted(asked) == {"messages": HELLO, "max_tokens": 256}
-    assert fitted({"messages": HELLO, "max_completion_tokens": 9})["max_tokens"] == 9
-    assert wrong_with({"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]}) is None
+    assert refuse_request(asked) is None
+    assert accepted_request(asked) == {"messages": HELLO, "max_tokens": 256}
+    assert accepted_request({"messages": HELLO, "max_completion_tokens": 9})["max_tokens"] == 9
+    assert refuse_request({"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]}) is None

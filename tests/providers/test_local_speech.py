@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from holdfast.apps.providers.local import audio
-from holdfast.apps.providers.local.audio import RATE, read_recording
-from holdfast.apps.providers.local.pieces import cut
+from holdfast.apps.providers.local.audio import RATE, cut, read_recording
 from holdfast.apps.providers.local.provider import Local
-from holdfast.apps.providers.local.words import samples, word_error_rate
+from holdfast.apps.providers.local.speech import samples, word_error_rate
 from holdfast.errors import SchemaInvalid
 from holdfast.lifecycles.batch.provider import Input, Result, Usage
 from holdfast.objects.local import Folder
@@ -37,7 +36,7 @@ def shared() -> Iterator[Local]:
 @pytest.fixture
 async def provider(shared: Local) -> Local:
     await eventually(
-        lambda: asyncio.to_thread(lambda: shared.speech.process is None or not shared.speech.process.asked)
+        lambda: asyncio.to_thread(lambda: shared.speech.process is None or not shared.speech.process.request)
     )
     return shared
 
@@ -60,8 +59,8 @@ async def heard(provider: Local, objects: Folder, *paths: Path) -> list[Result]:
 @pytest.mark.deep
 async def test_the_samples_are_heard(provider: Local, objects: Folder) -> None:
     found = await heard(provider, objects, *(path for path, _ in samples()))
-    said = " ".join(text for _, text in samples())
-    assert word_error_rate(said, " ".join(one.output["transcript"] for one in found)) < 0.12
+    text = " ".join(text for _, text in samples())
+    assert word_error_rate(text, " ".join(one.output["transcript"] for one in found)) < 0.12
     for (path, _), one in zip(samples(), found, strict=True):
         assert one.output["seconds"] == pytest.approx((path.stat().st_size - 44) / 2 / RATE, abs=0.01)
         assert one.output["language_code"] == "en"
@@ -72,7 +71,7 @@ async def test_the_samples_are_heard(provider: Local, objects: Folder) -> None:
 
 @pytest.mark.deep
 async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folder, tmp_path: Path) -> None:
-    path, said = samples()[2]
+    path, text = samples()[2]
     original = sound(path)
     kinds = {
         "phone": wav(at_rate(original, RATE, 8_000), rate=8_000, kind="u8"),
@@ -81,7 +80,7 @@ async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folde
     }
     files = [write(tmp_path / f"{name}.wav", content) for name, content in kinds.items()]
     for name, one in zip(kinds, await heard(provider, objects, *files), strict=True):
-        assert word_error_rate(said, one.output["transcript"]) < 0.35, name
+        assert word_error_rate(text, one.output["transcript"]) < 0.35, name
         assert one.output["seconds"] == pytest.approx(len(original) / RATE, abs=0.02), name
 
 
@@ -94,11 +93,11 @@ async def test_a_long_recording_keeps_its_times(provider: Local, objects: Folder
     begins = [4.0, 4.0 + len(parts[0]) / RATE + 20]
     assert [segment["start"] for segment in one.output["segments"]] == pytest.approx(begins, abs=0.4)
     assert one.output["seconds"] == pytest.approx(len(whole) / RATE, abs=0.02)
-    said = f"{samples()[2][1]} {samples()[5][1]}"
-    assert word_error_rate(said, one.output["transcript"]) < 0.2
+    text = f"{samples()[2][1]} {samples()[5][1]}"
+    assert word_error_rate(text, one.output["transcript"]) < 0.2
 
 
-async def test_what_is_no_recording_fails_alone_and_silence_is_no_failure(
+async def test_what_is_not_a_recording_fails_alone_and_silence_is_not_a_failure(
     provider: Local, objects: Folder, tmp_path: Path
 ) -> None:
     good = wav(tone(200, RATE, 0.1))
@@ -128,7 +127,7 @@ async def test_a_model_that_is_killed_in_a_recording_hears_it_the_second_time(
     one = job("transcription", objects)
     await provider.submit(one, [recording])
     polling = asyncio.create_task(provider.poll(one))
-    await eventually(lambda: asyncio.to_thread(lambda: (at := provider.speech.process) and at.loaded and at.asked))
+    await eventually(lambda: asyncio.to_thread(lambda: (at := provider.speech.process) and at.loaded and at.request))
     assert provider.speech.process is not None
     os.kill(provider.speech.process.pid, signal.SIGKILL)
     await polling
@@ -167,7 +166,7 @@ def test_a_recording_that_was_still_written_is_read_as_far_as_it_is_there(tmp_pa
         assert len(sound(write(tmp_path / "a.wav", cut_off))) == RATE - 501
 
 
-def test_floats_that_are_no_numbers_are_silence(tmp_path: Path) -> None:
+def test_floats_that_are_not_numbers_are_silence(tmp_path: Path) -> None:
     broken = tone(440, RATE)
     broken[100:200] = np.nan
     assert np.all(sound(write(tmp_path / "a.wav", wav(broken, kind="f32")))[100:200] == 0)
@@ -222,7 +221,7 @@ def test_what_only_begins_like_a_recording_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "got", "rate"),
+    ("text", "got", "rate"),
     [
         ("one two three four", "One, two - three four!", 0),
         ("one two three four", "one too three four", 0.25),
@@ -234,5 +233,5 @@ def test_what_only_begins_like_a_recording_is_refused(tmp_path: Path) -> None:
         ("", "one", 1),
     ],
 )
-def test_the_word_error_rate_counts_words(said: str, got: str, rate: float) -> None:
-    assert word_error_rate(said, got) == rate
+def test_the_word_error_rate_counts_words(text: str, got: str, rate: float) -> None:
+    assert word_error_rate(text, got) == rate

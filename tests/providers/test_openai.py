@@ -143,13 +143,13 @@ async def test_a_refusal_is_certain_and_all_else_is_open(
 
 
 async def test_a_batch_is_found_only_once_it_is_listed(engine: Engine, place: Place) -> None:
-    place.stand_in.told(hidden_lists=2)
+    place.stand_in.behave(hidden_lists=2)
     external_id = await engine.submit(prompts("one"))
     assert [await engine.provider.find(engine.job) for _ in range(3)] == [None, None, external_id]
 
 
 async def test_a_batch_is_found_among_many_one_page_at_a_time(engine: Engine, place: Place, objects: Folder) -> None:
-    place.stand_in.told(page_most=1)
+    place.stand_in.behave(page_most=1)
     external_id = await engine.submit(prompts("one"))
     for number in range(3):
         await engine_for(engine.provider, objects, token=f"other-{number}").submit(prompts("x"))
@@ -158,7 +158,7 @@ async def test_a_batch_is_found_among_many_one_page_at_a_time(engine: Engine, pl
 
 
 async def test_looking_back_ends_before_the_job_was_intended(engine: Engine, place: Place, objects: Folder) -> None:
-    place.stand_in.told(page_most=2)
+    place.stand_in.behave(page_most=2)
     now = int(datetime.now(UTC).timestamp())
     for number in range(8):
         await engine_for(engine.provider, objects, token=f"other-{number}").submit(prompts("x"))
@@ -178,7 +178,7 @@ async def test_looking_back_ends_before_the_job_was_intended(engine: Engine, pla
 
 async def test_a_listing_in_another_order_is_read_to_its_end(engine: Engine, place: Place, objects: Folder) -> None:
     """A server that lists the oldest first must not pass for one that has nothing new."""
-    place.stand_in.told(page_most=1)
+    place.stand_in.behave(page_most=1)
     external_id = await engine.submit(prompts("one"))
     for number in range(3):
         await engine_for(engine.provider, objects, token=f"other-{number}").submit(prompts("x"))
@@ -206,7 +206,7 @@ async def test_a_server_that_lost_its_batches_cannot_tell(engine: Engine, place:
     place.faults.add("POST", "/batches$", lost_answer())
     with pytest.raises(Transient):
         await engine.submit(prompts("one"))
-    place.stand_in.told(has_batches=False)
+    place.stand_in.behave(has_batches=False)
     with pytest.raises(CannotTell):
         await restarted.find(engine.job)
 
@@ -279,7 +279,7 @@ async def test_a_key_can_be_changed_while_a_job_runs(
     engine: Engine, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await engine.submit(prompts("one"))
-    place.stand_in.told(key="sk-new-secret")
+    place.stand_in.behave(key="sk-new-secret")
     with pytest.raises(Fatal) as caught:
         await engine.poll()
     assert KEY not in str(caught.value)
@@ -288,7 +288,7 @@ async def test_a_key_can_be_changed_while_a_job_runs(
 
 
 async def test_a_batch_that_is_unknown_at_first_is_waited_for(engine: Engine, place: Place) -> None:
-    place.stand_in.told(unknown_polls=1)
+    place.stand_in.behave(unknown_polls=1)
     await engine.submit(prompts("one"))
     assert await engine.poll() == Running("not shown yet")
     assert (await engine.to_the_end()).outcome == "succeeded"
@@ -296,7 +296,7 @@ async def test_a_batch_that_is_unknown_at_first_is_waited_for(engine: Engine, pl
 
 async def test_a_batch_that_is_gone_is_gone(engine: Engine, place: Place) -> None:
     external_id = await engine.submit(prompts("one"))
-    place.stand_in.told(forgotten=[external_id])
+    place.stand_in.behave(forgotten=[external_id])
     engine.job = replace(engine.job, intended_at=datetime.now(UTC) - timedelta(hours=1))
     gone = await engine.poll()
     assert isinstance(gone, Ended)
@@ -314,7 +314,7 @@ async def test_the_server_says_when_to_ask_again(engine: Engine, place: Place) -
     [("invalid_request", "SchemaInvalid"), ("token_limit_exceeded", "RateLimited"), ("insufficient_quota", "Fatal")],
 )
 async def test_a_batch_that_failed_says_why(engine: Engine, place: Place, code: str, category: str) -> None:
-    place.stand_in.told(ends="failed", failed_code=code)
+    place.stand_in.behave(ends="failed", failed_code=code)
     await engine.submit(prompts("one"))
     ended = await engine.to_the_end()
     assert (ended.outcome, ended.category, ended.has_results) == ("failed", category, False)
@@ -331,7 +331,7 @@ async def test_a_refused_line_is_named(engine: Engine) -> None:
 
 @pytest.mark.parametrize("how", ["expired", "cancelled"])
 async def test_what_was_done_before_the_end_is_harvested(engine: Engine, place: Place, how: str) -> None:
-    place.stand_in.told(ends=how, part=0.5)
+    place.stand_in.behave(ends=how, part=0.5)
     inputs = prompts("one", "two", "three", "four")
     await engine.submit(inputs)
     ended = await engine.to_the_end()
@@ -342,7 +342,7 @@ async def test_what_was_done_before_the_end_is_harvested(engine: Engine, place: 
 
 
 async def test_nothing_done_is_nothing_to_fetch(engine: Engine, place: Place) -> None:
-    place.stand_in.told(ends="expired")
+    place.stand_in.behave(ends="expired")
     place.faults.add("GET", "/batches/", change({"status": "expired", "output_file_id": ""}))
     await engine.submit(prompts("one"))
     ended = await engine.to_the_end()
@@ -368,7 +368,7 @@ async def test_nothing_done_is_nothing_to_fetch(engine: Engine, place: Place) ->
 async def test_every_result_counts_once_whatever_the_file_looks_like(
     engine: Engine, place: Place, mangled: list[str]
 ) -> None:
-    place.stand_in.told(mangled=mangled, empty_error_file=True, polls=0)
+    place.stand_in.behave(mangled=mangled, empty_error_file=True, polls=0)
     inputs = prompts("one two", "three", "four")
     await engine.submit(inputs)
     await engine.to_the_end()
@@ -383,11 +383,11 @@ async def test_a_missing_line_is_left_out_and_one_that_is_cut_off_may_be_tried_a
     engine: Engine, place: Place
 ) -> None:
     inputs = prompts("one", "two", "three")
-    place.stand_in.told(mangled=["missing"], polls=0)
+    place.stand_in.behave(mangled=["missing"], polls=0)
     await engine.submit(inputs)
     await engine.to_the_end()
     assert sorted(await engine.results(inputs)) == ["p-0", "p-1"]
-    place.stand_in.told(mangled=["truncated"])
+    place.stand_in.behave(mangled=["truncated"])
     other = engine_for(engine.provider, engine.job.objects, token="job-2")
     await other.submit(inputs)
     await other.to_the_end()
@@ -407,7 +407,7 @@ async def test_a_missing_line_is_left_out_and_one_that_is_cut_off_may_be_tried_a
     ],
 )
 async def test_each_line_has_its_own_category(engine: Engine, place: Place, refused: str, category: str) -> None:
-    place.stand_in.told(polls=0)
+    place.stand_in.behave(polls=0)
     inputs = prompts("one", refused)
     await engine.submit(inputs)
     assert (await engine.to_the_end()).outcome == "succeeded"
@@ -416,7 +416,7 @@ async def test_each_line_has_its_own_category(engine: Engine, place: Place, refu
 
 
 async def test_results_are_fetched_anew_after_a_download_that_broke(engine: Engine, place: Place) -> None:
-    place.stand_in.told(polls=0)
+    place.stand_in.behave(polls=0)
     inputs = prompts(*(f"prompt {number}" for number in range(200)))
     await engine.submit(inputs)
     await engine.to_the_end()
@@ -430,7 +430,7 @@ async def test_results_are_fetched_anew_after_a_download_that_broke(engine: Engi
 
 
 async def test_results_are_found_without_a_memo(engine: Engine, place: Place) -> None:
-    place.stand_in.told(polls=0)
+    place.stand_in.behave(polls=0)
     inputs = prompts("one")
     await engine.submit(inputs)
     await engine.to_the_end()
@@ -443,26 +443,26 @@ async def test_results_are_found_without_a_memo(engine: Engine, place: Place) ->
 
 @pytest.mark.parametrize(("cancel", "outcome"), [("works", "cancelled"), ("too_late", "succeeded")])
 async def test_a_cancel_may_lose_the_race(engine: Engine, place: Place, cancel: str, outcome: str) -> None:
-    place.stand_in.told(cancel=cancel)
+    place.stand_in.behave(cancel=cancel)
     await engine.submit(prompts("one"))
     await engine.provider.cancel(engine.job)
     assert (await engine.to_the_end()).outcome == outcome
     await engine.provider.cancel(engine.job)  # answered 400, since it has ended
 
 
-async def test_a_cancel_that_is_not_answered_is_told(engine: Engine, place: Place) -> None:
+async def test_a_cancel_that_is_not_answered_is_a_failure(engine: Engine, place: Place) -> None:
     await engine.submit(prompts("one"))
     place.faults.add("POST", "/cancel$", status(503))
     with pytest.raises(Transient):
         await engine.provider.cancel(engine.job)
-    place.stand_in.told(cancel="refused")
+    place.stand_in.behave(cancel="refused")
     await engine.provider.cancel(engine.job)
 
 
 # ---- what is known without asking
 
 
-def test_what_is_missing_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert "OPENAI_API_KEY" in str(OpenAI().missing("completion"))

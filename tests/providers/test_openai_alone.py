@@ -32,7 +32,7 @@ def place(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pl
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
     place = standing_in(server, tmp_path / "openai")
-    place.stand_in.told(has_batches=False)
+    place.stand_in.behave(has_batches=False)
     return place
 
 
@@ -108,7 +108,7 @@ async def test_a_crash_repeats_at_most_what_was_under_way(engine: Engine, place:
 
 async def test_a_submit_that_crashed_is_found_by_what_it_wrote(engine: Engine) -> None:
     inputs = prompts("one")
-    await engine.provider.submit(engine.job, inputs)  # and nobody was told
+    await engine.provider.submit(engine.job, inputs)  # and the answer was lost
     assert await engine.adopt() is not None
     await engine.to_the_end()
     assert (await engine.results(inputs))["p-0"].ok
@@ -144,7 +144,7 @@ async def test_a_prompt_in_trouble_holds_nobody_up_and_fails_alone(engine: Engin
 
 
 @pytest.mark.parametrize("fault", [status(503), dropped(), lost_answer()])
-async def test_a_server_in_trouble_is_told(engine: Engine, place: Place, fault: Fault) -> None:
+async def test_a_server_in_trouble_is_a_failure(engine: Engine, place: Place, fault: Fault) -> None:
     await engine.submit(prompts(*(f"prompt {number}" for number in range(6))))
     place.faults.add("POST", CHAT, fault, times=None)
     with pytest.raises(Transient):
@@ -173,7 +173,7 @@ async def test_trouble_ends_a_poll_that_had_time_left(engine: Engine, unhurried:
 
 async def test_no_access_is_for_a_person(engine: Engine, place: Place) -> None:
     await engine.submit(prompts("one", "two"))
-    place.stand_in.told(key="sk-other")
+    place.stand_in.behave(key="sk-other")
     with pytest.raises(Fatal):
         await engine.poll()
 
@@ -188,7 +188,7 @@ async def test_a_cancelled_job_stops_since_nobody_polls_it(engine: Engine, place
 
 async def test_a_job_stays_here_when_the_server_learns_batches(engine: Engine, unhurried: OpenAI, place: Place) -> None:
     await engine.submit(prompts("one"))
-    place.stand_in.told(has_batches=True)
+    place.stand_in.behave(has_batches=True)
     other = Engine(unhurried, replace(engine.job, external_id=None))
     assert await other.adopt() == engine.job.external_id
     assert (await other.to_the_end()).outcome == "succeeded"

@@ -87,17 +87,17 @@ def test_a_batch_goes_from_its_upload_to_its_results(client: openai.OpenAI, plac
 def test_the_listing_goes_from_the_newest_to_the_oldest(client: openai.OpenAI, place: Place) -> None:
     ids = [begun(client, "x", number=str(number)).id for number in range(5)]
     assert [batch.id for batch in client.batches.list(limit=2)] == ids[::-1]
-    place.stand_in.told(page_most=1)
+    place.stand_in.behave(page_most=1)
     assert [batch.id for batch in client.batches.list(limit=100)] == ids[::-1]
-    place.stand_in.told(hidden_lists=1)
+    place.stand_in.behave(hidden_lists=1)
     assert client.batches.list().data == []
     assert [batch.id for batch in client.batches.list()] == ids[::-1]
-    place.stand_in.told(hidden_seconds=3600)
+    place.stand_in.behave(hidden_seconds=3600)
     assert client.batches.list().data == []
 
 
 def test_a_batch_can_be_cancelled(client: openai.OpenAI, place: Place) -> None:
-    place.stand_in.told(part=0.5)
+    place.stand_in.behave(part=0.5)
     batch = begun(client, "one", "two")
     assert client.batches.cancel(batch.id).status == "cancelling"
     found, _ = ended(client, batch.id)
@@ -109,7 +109,7 @@ def test_a_batch_can_be_cancelled(client: openai.OpenAI, place: Place) -> None:
 
 
 def test_a_cancel_can_come_too_late(client: openai.OpenAI, place: Place) -> None:
-    place.stand_in.told(cancel="too_late")
+    place.stand_in.behave(cancel="too_late")
     batch = begun(client, "one")
     assert client.batches.cancel(batch.id).status == "completed"
 
@@ -134,28 +134,28 @@ def test_refusals_are_the_errors_that_the_client_knows(client: openai.OpenAI, pl
     with pytest.raises(openai.RateLimitError) as refused:
         client.chat.completions.create(model="small", messages=[{"role": "user", "content": "!429 slow_down"}])
     assert refused.value.code == "slow_down"
-    place.stand_in.told(key="sk-other")
+    place.stand_in.behave(key="sk-other")
     with pytest.raises(openai.AuthenticationError):
         client.models.list()
 
 
 def test_a_chat_is_answered_and_models_are_listed(client: openai.OpenAI, place: Place) -> None:
-    said = client.chat.completions.create(model="small", messages=[{"role": "user", "content": "one two three"}])
-    assert said.choices[0].message.content == "three two one"
-    assert said.usage is not None
-    assert said.usage.completion_tokens == 3
+    answer = client.chat.completions.create(model="small", messages=[{"role": "user", "content": "one two three"}])
+    assert answer.choices[0].message.content == "three two one"
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 3
     assert [model.id for model in client.models.list()] == ["stand-in"]
     assert place.stand_in.completions() == ["one two three"]
-    place.stand_in.told(has_batches=False)
+    place.stand_in.behave(has_batches=False)
     with pytest.raises(openai.NotFoundError):
         client.batches.list(limit=1)
 
 
 def test_work_can_go_on_by_the_clock(client: openai.OpenAI, place: Place) -> None:
-    place.stand_in.told(seconds=3600.0)
+    place.stand_in.behave(seconds=3600.0)
     batch = begun(client, "one")
     assert [client.batches.retrieve(batch.id).status for _ in range(5)] == ["validating"] * 5
-    place.stand_in.told(seconds=0.000001)
+    place.stand_in.behave(seconds=0.000001)
     assert client.batches.retrieve(batch.id).status == "completed"
 
 

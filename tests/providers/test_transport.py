@@ -30,7 +30,7 @@ from holdfast.testing.providers import (
 )
 
 SECRET = "sk-very-secret"
-HASTY = Patience(connect=timedelta(seconds=5), silence=timedelta(seconds=2), whole=timedelta(seconds=10))
+HASTY = Patience(connect=timedelta(seconds=5), read=timedelta(seconds=2), whole=timedelta(seconds=10))
 
 
 class Shelf:
@@ -177,8 +177,8 @@ async def test_a_server_that_is_not_there_is_transient(transport: Transport, ser
 
 
 async def test_no_message_holds_a_key_or_a_signature(transport: Transport, faults: Faults, server: Server) -> None:
-    said = f"Wrong key {SECRET} (Bearer abcdefgh.ijk), see https://x.example/a?sig=c2VjcmV0&se=1 and sk-other-123"
-    faults.add("POST", "/jobs", status(401, {}, {"error": {"message": said}}))
+    text = f"Wrong key {SECRET} (Bearer abcdefgh.ijk), see https://x.example/a?sig=c2VjcmV0&se=1 and sk-other-123"
+    faults.add("POST", "/jobs", status(401, {}, {"error": {"message": text}}))
     message = (await failure_of(transport)).message
     assert message.endswith("Wrong key *** (Bearer ***), see https://x.example/a?*** and ***")
     faults.add("PUT", "/blob", dropped())
@@ -187,7 +187,7 @@ async def test_no_message_holds_a_key_or_a_signature(transport: Transport, fault
     assert "/blob does not answer" in message
 
 
-async def test_a_secret_at_the_cut_of_a_long_message_is_not_told(transport: Transport, faults: Faults) -> None:
+async def test_a_secret_at_the_cut_of_a_long_message_is_left_out(transport: Transport, faults: Faults) -> None:
     faults.add("POST", "/jobs", status(400, {}, {"error": {"message": "x" * 290 + SECRET}}))
     assert "sk-" not in (await failure_of(transport)).message
 
@@ -221,7 +221,7 @@ async def test_lines_are_read_whatever_their_length(transport: Transport, shelf:
     assert [line.json for line in await lines_of(transport)] == rows
 
 
-async def test_a_line_that_is_cut_off_is_told_apart(transport: Transport, shelf: Shelf) -> None:
+async def test_a_line_that_is_cut_off_is_marked(transport: Transport, shelf: Shelf) -> None:
     shelf.lines = b'{"a": 1}\nnonsense\n{"a": 2}\n{"a"'
     found = await lines_of(transport)
     assert [(line.json, line.cut) for line in found] == [

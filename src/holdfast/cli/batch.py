@@ -73,7 +73,7 @@ def submit(
 
     holdfast batch submit s3://bucket/monday.wav --provider aws
     """
-    from holdfast.apps.providers.local.words import samples as shipped_samples
+    from holdfast.apps.providers.local.speech import samples as shipped_samples
     from holdfast.cli.bars import Bars
     from holdfast.cli.inputs import find_inputs, guess_type, upload
     from holdfast.cli.outcomes import Known, samples_in

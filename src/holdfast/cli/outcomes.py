@@ -54,7 +54,7 @@ class Known:
 
 def samples_in(documents: "Sequence[Document]") -> dict[str, str]:
     """What is said in those that are sample recordings, by name: no other file passes for one."""
-    from holdfast.apps.providers.local.words import samples
+    from holdfast.apps.providers.local.speech import samples
 
     shipped = {path.name: (path, said) for path, said in samples()}
     return {
@@ -114,7 +114,7 @@ async def read_items(server: "Server", links: Sequence[Item], known: Known) -> l
 
 def told(item: Item, output: Item | None, known: Known) -> Item:
     """One input, with what was made of it and how well it was heard."""
-    from holdfast.apps.providers.local.words import word_error_rate
+    from holdfast.apps.providers.local.speech import word_error_rate
 
     one = {**item, "name": known.name(item["input"])}
     if output is not None:
@@ -153,10 +153,10 @@ def rpcs_of(item: Item) -> str:
 
 def heard(items: Sequence[Item], known: Known) -> float | None:
     """How many words of all samples were misheard, for each that is said; None if there was no sample."""
-    from holdfast.apps.providers.local.words import words
+    from holdfast.apps.providers.local.speech import split_words
 
     scored = [
-        (len(words(known.said[one["name"]])), one["word_error_rate"]) for one in items if "word_error_rate" in one
+        (len(split_words(known.said[one["name"]])), one["word_error_rate"]) for one in items if "word_error_rate" in one
     ]
     total = sum(number for number, _ in scored)
     return round(sum(number * rate for number, rate in scored) / total, 4) if total else None

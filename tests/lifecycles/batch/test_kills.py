@@ -27,7 +27,7 @@ CALLS = {
 @pytest.fixture
 def stand_in(tmp_path: Path) -> OpenAIStandIn:
     stand_in = OpenAIStandIn(tmp_path / "openai")
-    stand_in.told(polls=2)
+    stand_in.behave(polls=2)
     return stand_in
 
 

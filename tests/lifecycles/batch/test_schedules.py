@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.apps.providers import openai
 from holdfast.apps.providers.aws import AWS
-from holdfast.apps.providers.local.model import Model
+from holdfast.apps.providers.local.process import Model
 from holdfast.apps.providers.local.provider import Local
 from holdfast.apps.providers.openai import OpenAI
 from holdfast.batch import Provider
@@ -94,7 +94,7 @@ class AtOpenAI:
         return {"urls": [path.as_uri()], "models": ["stand-in"]}
 
     def trouble(self, rng: random.Random) -> None:
-        self.stand_in.told(polls=rng.randint(1, 2), hidden_lists=0, cancel=rng.choice(["works", "too_late"]))
+        self.stand_in.behave(polls=rng.randint(1, 2), hidden_lists=0, cancel=rng.choice(["works", "too_late"]))
         requests = [
             ("POST", "/batches$"),
             ("POST", "/files$"),
@@ -158,7 +158,7 @@ class AtLocal:
         self.folder = folder
         self.objects = objects
         self.local = Local()
-        self.local.speech = Model("tests.providers.fragile", silence_most=timedelta(seconds=20))
+        self.local.speech = Model("tests.providers.fragile", answer_most=timedelta(seconds=20))
         self.provider: Provider = self.local
         self.provider.inputs_per_job = 2
         self.logs: list[Path] = []
@@ -226,8 +226,8 @@ def play(engine: Engine, monkeypatch: pytest.MonkeyPatch, witness: Witness, task
         return
     assert schedules.played.states["COMPLETED"], schedules.played
     assert schedules.played.states["CANCELLED"], schedules.played
-    at_the_door = ("after intend", "before submit", "after submit", "before accept")
-    assert sum(schedules.played.crashes[where] for where in at_the_door) > 2, schedules.played
+    before_the_job = ("after intend", "before submit", "after submit", "before accept")
+    assert sum(schedules.played.crashes[where] for where in before_the_job) > 2, schedules.played
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from holdfast.apps.providers.local.provider import Local
-from holdfast.apps.providers.local.words import samples
+from holdfast.apps.providers.local.speech import samples
 from holdfast.execution.context import get_service
 from holdfast.lifecycles.batch.store import Batches
 from holdfast.lifecycles.ingest.store import Library

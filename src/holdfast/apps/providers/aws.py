@@ -1,6 +1,6 @@
 """Amazon Transcribe: one recording in S3 is one job, whose transcript is written beside it in the same bucket.
 
-A job bears its token as its name, and Amazon takes a name once: whoever begins a job again is told that it is there. So
+A job bears its token as its name, and Amazon takes a name once: whoever begins a job again learns that it is there. So
 a lost answer never makes a second one. What Amazon cannot do is stop a job; it runs on, and is charged.
 """
 
@@ -68,11 +68,11 @@ class AWS(Provider):
     requests_per_minute = 600  # Amazon's own quotas are 25 begun and 30 asked for in a second, and others use them too
     repeats_submit = True
     connect_most = timedelta(seconds=5)
-    silence_most = timedelta(seconds=30)
+    answer_most = timedelta(seconds=30)
 
     def __init__(self) -> None:
         self.region = region_named()
-        self.account = f"{self.region or 'nowhere'}/{key_shown()}"
+        self.account = f"{self.region or 'nowhere'}/{key_name()}"
         self._opening = threading.Lock()
         self._clients: dict[tuple[str, str | None], Any] = {}
 
@@ -120,7 +120,7 @@ class AWS(Provider):
                 raise
             begun = await self._look(job)
         else:
-            begun = told_of(job, answer)
+            begun = job_in(job, answer)
         return self._claim(job, one, begun)
 
     def _claim(self, job: Job, one: Input, begun: dict[str, Any] | None) -> str:
@@ -142,7 +142,7 @@ class AWS(Provider):
             if isinstance(gone, Transient):  # it may have just been taken
                 return Running("not shown yet")
             return Ended("gone", "expired", error=gone.message, category="Fatal", has_results=False)
-        status = found.get("TranscriptionJobStatus") or "status not told"
+        status = found.get("TranscriptionJobStatus") or "unknown status"
         if status == "COMPLETED":
             return Ended(status, "succeeded", memo={"language_code": found.get("LanguageCode")})
         if status == "FAILED":
@@ -158,8 +158,8 @@ class AWS(Provider):
             try:
                 output = transcript_of(body, language)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
-                said = f"s3://{bucket}/{key} is no transcript of Amazon's: {type(error).__name__}."
-                yield Result(one.key, error=said, category="SchemaInvalid", usage=Usage(MODEL))
+                message = f"s3://{bucket}/{key} is not a transcript of Amazon's: {type(error).__name__}."
+                yield Result(one.key, error=message, category="SchemaInvalid", usage=Usage(MODEL))
             else:
                 yield Result(one.key, output, usage=Usage(MODEL))
 
@@ -179,13 +179,13 @@ class AWS(Provider):
             if refusal.code in NO_SUCH_JOB and not isinstance(refusal, RateLimited):
                 return None
             raise
-        return told_of(job, answer)
+        return job_in(job, answer)
 
     def _gone(self, job: Job) -> Failure:
-        said = f"Amazon Transcribe knows no job {job.token} in {job.account}"
+        message = f"Amazon Transcribe knows no job {job.token} in {job.account}"
         if is_new(job):
-            return Transient(f"{said} yet.")
-        return Fatal(f"{said}: it was deleted, or is older than 90 days, or the keys are of another account.")
+            return Transient(f"{message} yet.")
+        return Fatal(f"{message}: it was deleted, or is older than 90 days, or the keys are of another account.")
 
     async def _read(self, job: Job, bucket: str, key: str) -> bytes:
         def read(s3: Any) -> bytes:
@@ -238,7 +238,7 @@ class AWS(Provider):
             config = Config(
                 retries={"total_max_attempts": 1},  # the engine tries again; here it would begin jobs behind its back
                 connect_timeout=self.connect_most.total_seconds(),
-                read_timeout=self.silence_most.total_seconds(),
+                read_timeout=self.answer_most.total_seconds(),
                 max_pool_connections=self.calls_at_once,
                 s3={"addressing_style": "path" if named else "auto"},
             )
@@ -264,12 +264,12 @@ def output_key(job: Job) -> str:
     return f"holdfast/{job.token}.json"
 
 
-def told_of(job: Job, answer: dict[str, Any]) -> dict[str, Any]:
-    """What an answer says of the job. Raises Transient if that is nothing: then nobody knows."""
-    told: dict[str, Any] = answer.get("TranscriptionJob") or {}
-    if told.get("TranscriptionJobName") != job.token:
-        raise Transient(f"Amazon Transcribe was asked for {job.token} and says nothing of it.")
-    return told
+def job_in(job: Job, answer: dict[str, Any]) -> dict[str, Any]:
+    """The job in an answer. Raises Transient if it is not there: then nobody knows."""
+    found: dict[str, Any] = answer.get("TranscriptionJob") or {}
+    if found.get("TranscriptionJobName") != job.token:
+        raise Transient(f"Amazon Transcribe was asked for {job.token} and does not mention it.")
+    return found
 
 
 def is_new(job: Job) -> bool:
@@ -293,7 +293,7 @@ def transcript_of(body: bytes, language: str | None) -> Json:
 
 
 def category_of(reason: str) -> Category:
-    """What a job failed of, by Amazon's words for it."""
+    """What a job failed of, as Amazon words it."""
     if SAYS_WRONG_FILE.search(reason):
         return "SchemaInvalid"
     return "Fatal" if SAYS_NO_ACCESS.search(reason) else "Transient"
@@ -318,30 +318,30 @@ def failure_of(error: Exception) -> Failure:
 
 
 def refusal_of(error: Any) -> Failure:
-    told, answer = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
-    code, message, status = code_of(error), told.get("Message") or "", answer.get("HTTPStatusCode") or 0
-    said = f"Amazon answers {code}: {message}"
+    details, answer = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
+    code, reason, status = code_of(error), details.get("Message") or "", answer.get("HTTPStatusCode") or 0
+    message = f"Amazon answers {code}: {reason}"
     wait = retry_wait(answer.get("HTTPHeaders") or {})
     if code in SLOW_DOWN or status == 429:
-        return RateLimited(said, code=code, retry_after=wait)
+        return RateLimited(message, code=code, retry_after=wait)
     if code in ("BadRequestException", "LimitExceededException"):
-        return limit_or_fault(code, message)
+        return limit_or_fault(code, reason)
     if NO_ACCESS.search(code):
-        return Fatal(said, code=code)
+        return Fatal(message, code=code)
     if status >= 500 or status in (408, 409, 425) or code in TRY_LATER:
-        return Transient(said, code=code, retry_after=wait)
-    return SchemaInvalid(said, code=code) if status in (400, 413, 415, 422) else Fatal(said, code=code)
+        return Transient(message, code=code, retry_after=wait)
+    return SchemaInvalid(message, code=code) if status in (400, 413, 415, 422) else Fatal(message, code=code)
 
 
-def limit_or_fault(code: str, message: str) -> Failure:
-    """Both codes are used for too much work at once as well as for a file that is wrong: only the words tell."""
-    said = f"Amazon answers {code}: {message}"
-    if SAYS_TOO_MANY.search(message):
-        return RateLimited(said, code=code)
+def limit_or_fault(code: str, reason: str) -> Failure:
+    """Both codes are used for too much work at once as well as for a file that is wrong: only the text tells."""
+    message = f"Amazon answers {code}: {reason}"
+    if SAYS_TOO_MANY.search(reason):
+        return RateLimited(message, code=code)
     if code == "LimitExceededException":
-        return SchemaInvalid(said, code=code) if SAYS_WRONG_FILE.search(message) else RateLimited(said, code=code)
-    no_access = SAYS_NO_ACCESS.search(message) and not SAYS_WRONG_FILE.search(message)
-    return Fatal(said, code=code) if no_access else SchemaInvalid(said, code=code)
+        return SchemaInvalid(message, code=code) if SAYS_WRONG_FILE.search(reason) else RateLimited(message, code=code)
+    no_access = SAYS_NO_ACCESS.search(reason) and not SAYS_WRONG_FILE.search(reason)
+    return Fatal(message, code=code) if no_access else SchemaInvalid(message, code=code)
 
 
 def code_of(error: Any) -> str:
@@ -353,7 +353,7 @@ def region_named() -> str | None:
     return vendor_variable("AWS_REGION", "AWS_DEFAULT_REGION") or profile_in_use().get("region")
 
 
-def key_shown() -> str:
+def key_name() -> str:
     """Which key is used: the end of its public part. Those that are lent for a while are all one."""
     key = vendor_variable("AWS_ACCESS_KEY_ID")
     return key[-4:] if key and not vendor_variable("AWS_SESSION_TOKEN") else "chain"

@@ -14,6 +14,7 @@ from typing import IO, Any, Literal
 from urllib.parse import quote, urlsplit
 
 from holdfast.apps.providers.fanout import Fanout, is_here
+from holdfast.apps.providers.kept_jobs import STOPPED
 from holdfast.apps.providers.transport import Answer, Line, Transport
 from holdfast.engine.task import Category, Json
 from holdfast.errors import Fatal, SchemaInvalid, Transient
@@ -78,7 +79,7 @@ class OpenAI(Provider):
 
     def refuse(self, task_type: str, one: Input) -> str | None:
         if not isinstance(one.body, dict) or not isinstance(one.body.get("messages"), list):
-            return 'It is no prompt: write {"messages": [{"role": "user", "content": "..."}]}.'
+            return 'It is not a prompt: write {"messages": [{"role": "user", "content": "..."}]}.'
         return "A batch cannot stream: leave stream out." if one.body.get("stream") else None
 
     async def check(self) -> None:
@@ -166,7 +167,7 @@ class OpenAI(Provider):
     async def cancel(self, job: Job) -> Ended | None:
         self._check_account(job)
         if is_here(job):
-            return self._fanout.stopped()
+            return STOPPED
         over = (400, 404, 409)  # it has ended, or is gone
         await self._http.ask("POST", f"batches/{named(job)}/cancel", expect=over)
         return None
@@ -182,8 +183,8 @@ class OpenAI(Provider):
         answer = await self._http.ask("GET", f"batches/{named(job)}", expect=(404,))
         if answer.status == 404:
             young = job.intended_at is not None and datetime.now(UTC) - job.intended_at < seen_late
-            said = f"{self._url} does not know the batch {job.external_id}"
-            raise NotYet(f"{said} yet.") if young else Gone(f"{said} (any more).")
+            message = f"{self._url} does not know the batch {job.external_id}"
+            raise NotYet(f"{message} yet.") if young else Gone(f"{message} (any more).")
         return answer
 
     async def _uploaded(self, job: Job, inputs: Sequence[Input]) -> str:
@@ -244,7 +245,7 @@ class OpenAI(Provider):
 
 
 def authorisation() -> Mapping[str, str]:
-    """Read anew each time: a key may be changed while jobs are under way."""
+    """Read each time: a key may be changed while jobs are under way."""
     key = vendor_variable("OPENAI_API_KEY")
     headers = {
         "Authorization": key and f"Bearer {key}",
@@ -290,32 +291,32 @@ def why(status: str, batch: Mapping[str, Any]) -> tuple[str | None, Category | N
     if status != "failed":
         return f"The batch was {status}." if status == "cancelled" else "The batch did not end in time.", "Transient"
     errors = [error for error in as_object(batch.get("errors")).get("data") or () if isinstance(error, dict)]
-    words = [f"line {one['line']}: {error_in(one)[1]}" if one.get("line") else error_in(one)[1] for one in errors]
+    reasons = [f"line {one['line']}: {error_in(one)[1]}" if one.get("line") else error_in(one)[1] for one in errors]
     code = next((code for one in errors if (code := error_in(one)[0])), None)
     category: Category = "RateLimited" if code in WAITS else "Fatal" if code in SPENT_UP else "SchemaInvalid"
-    return redacted(f"The batch was refused: {'; '.join(words[:5]) or code or 'nobody says why'}")[:1000], category
+    return redacted(f"The batch was refused: {'; '.join(reasons[:5]) or code or 'without a reason'}")[:1000], category
 
 
 def result_of(line: Line, model: str | None) -> Result | None:
-    """What a line of the files says of an input; None if it does not say which."""
-    said = as_object(line.json)
-    key = said.get("custom_id")
+    """The result in a line of the files; None if it names no input."""
+    row = as_object(line.json)
+    key = row.get("custom_id")
     if not isinstance(key, str):
         return None
-    response = as_object(said.get("response"))
+    response = as_object(row.get("response"))
     status = whole(response.get("status_code"))
     if response and 200 <= status < 300:
         return completion(key, response.get("body"), model)
     body = as_object(response.get("body"))
-    code, words = error_in(as_object(said.get("error")) or body, str(response.get("body") or ""))
+    code, text = error_in(as_object(row.get("error")) or body, str(response.get("body") or ""))
     category = category_of(status, code) if status else "Fatal" if code in SPENT_UP else "Transient"
-    error = redacted(words)[:1000] or code or (f"It was answered {status}." if status else "It has no answer.")
+    error = redacted(text)[:1000] or code or (f"It was answered {status}." if status else "It has no answer.")
     return Result(key, error=error, category=category, usage=usage_of(body, model))
 
 
-def completion(key: str, said: Json, model: str | None) -> Result:
-    """The answer to one prompt, without what nobody needs of it."""
-    body = as_object(said)
+def completion(key: str, answer: Json, model: str | None) -> Result:
+    """The answer to one prompt, without what is of no use."""
+    body = as_object(answer)
     choices = body.get("choices")
     choice = as_object(choices[0]) if isinstance(choices, list) and choices else {}
     message = as_object(choice.get("message"))

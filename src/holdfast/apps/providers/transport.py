@@ -1,9 +1,8 @@
 """HTTP as all providers speak it: one request, one answer or one of the four categories.
 
-Nothing is tried again here. Who asks for something that must not happen twice reads the failure as the door does:
-RateLimited, SchemaInvalid and Fatal are the server's own word that it did not happen; Transient leaves it open, since
-the answer was lost, late, unreadable, or did not say. No message holds what the request was authorised with, nor what a
-link is signed with.
+Nothing is tried again here. For what must not happen twice, RateLimited, SchemaInvalid and Fatal are the server's own
+answer that it did not happen; Transient leaves it open, since the answer was lost, late, unreadable, or did not tell.
+No message holds what the request was authorised with, nor what a link is signed with.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ class Patience:
     """How long a server may take: to be reached, between two pieces of its answer, and for all of it."""
 
     connect: timedelta = timedelta(seconds=10)
-    silence: timedelta = timedelta(seconds=60)
+    read: timedelta = timedelta(seconds=60)
     whole: timedelta = timedelta(minutes=2)
 
 
@@ -105,10 +104,10 @@ class Transport:
             body = await self._body(answer)
             if not answer.is_success and answer.status_code not in expect:
                 raise self._refusal(path, answer, body)
-            said = as_json(body) if body.strip() else None
-            if answer.is_success and said is None and body.strip():
+            value = as_json(body) if body.strip() else None
+            if answer.is_success and value is None and body.strip():
                 raise self._unreadable(path, answer)
-            return Answer(answer.status_code, answer.headers, said)
+            return Answer(answer.status_code, answer.headers, value)
 
     async def lines(
         self,
@@ -119,7 +118,7 @@ class Transport:
         whole: timedelta = timedelta(hours=1),
     ) -> AsyncGenerator[Line, None]:
         """The lines of a file of JSON, as they come; empty ones left out. Follows redirects. Raises a Failure."""
-        left = whole.total_seconds()  # for the server alone: whoever reads the lines takes the time that they need
+        left = whole.total_seconds()  # for the server alone: the reader of the lines takes the time that it needs
         clock = asyncio.get_running_loop().time
         async with self._failing(path), self._asked("GET", path, {}, headers, signed=signed, follow=True) as answer:
             if not answer.is_success:
@@ -145,8 +144,8 @@ class Transport:
                 if len(held) > self.line_most_bytes:
                     raise SchemaInvalid(f"{self._named(path)} has a line of more than {self.line_most_bytes} bytes.")
             if text := bytes(held).strip():
-                said = as_json(text)
-                yield Line(text, said, cut=said is None)
+                value = as_json(text)
+                yield Line(text, value, cut=value is None)
 
     async def close(self) -> None:
         """Give back the connections; the next request opens new ones."""
@@ -188,9 +187,9 @@ class Transport:
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._client[0] is not loop:
-            silence, connect = self.patience.silence.total_seconds(), self.patience.connect.total_seconds()
+            read, connect = self.patience.read.total_seconds(), self.patience.connect.total_seconds()
             limits = httpx2.Limits(max_connections=64, max_keepalive_connections=16)
-            timeout = httpx2.Timeout(silence, connect=connect)
+            timeout = httpx2.Timeout(read, connect=connect)
             self._client = loop, httpx2.AsyncClient(timeout=timeout, limits=limits, verify=certificates())
         return self._client[1]
 
@@ -204,12 +203,12 @@ class Transport:
         except TimeoutError:
             raise Transient(f"{self._named(path)} took too long to answer.") from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            raise Fatal(f"{self._named(path)} is no address: {redacted(str(error), self._secrets())}.") from None
-        except httpx2.RequestError as error:  # its words may hold the whole address
+            raise Fatal(f"{self._named(path)} is not an address: {redacted(str(error), self._secrets())}.") from None
+        except httpx2.RequestError as error:  # its text may hold the whole address
             raise Transient(f"{self._named(path)} does not answer: {type(error).__name__}.") from None
 
     async def _body(self, answer: "httpx2.Response") -> bytes:
-        """The body, of a refusal only as much as may be told. Raises Transient if it is too large."""
+        """The body, of a refusal only as much as is reported. Raises Transient if it is too large."""
         held = bytearray()
         async for piece in answer.aiter_bytes():
             held += piece

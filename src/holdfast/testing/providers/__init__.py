@@ -1,4 +1,4 @@
-"""Stand-ins for providers: servers that speak as the vendors do, and go wrong when a test asks for it."""
+"""Fake servers of providers: they answer as the vendors do, and go wrong when a test asks for it."""
 
 from holdfast.testing.providers.faults import Fault as Fault
 from holdfast.testing.providers.faults import Faults as Faults
@@ -14,7 +14,7 @@ from holdfast.testing.providers.faults import rewrite as rewrite
 from holdfast.testing.providers.faults import status as status
 from holdfast.testing.providers.faults import truncated as truncated
 from holdfast.testing.providers.openai import OpenAIStandIn as OpenAIStandIn
-from holdfast.testing.providers.openai_script import Script as Script
+from holdfast.testing.providers.openai import Script as Script
 from holdfast.testing.providers.serving import Forward as Forward
 from holdfast.testing.providers.serving import Server as Server
 from holdfast.testing.providers.serving import ServerProcess as ServerProcess

@@ -68,11 +68,11 @@ class Amazon:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def record(self, uri: str, words: str | None = None) -> str:
-        """Put a recording into its bucket; what is said in it, if the name of the file does not tell. The address."""
+    def record(self, uri: str, text: str | None = None) -> str:
+        """Put a recording into its bucket; what is spoken in it, if not what its name says. The address."""
         self.put(uri, b"RIFF")
-        if words is not None:
-            self._app.words[uri] = words
+        if text is not None:
+            self._app.texts[uri] = text
         return uri
 
     def put(self, uri: str, body: bytes) -> None:
@@ -144,7 +144,7 @@ class Completed:
         self.ledger = ledger
         self.moto = Forward("http://127.0.0.1:9")
         self.http = httpx2.Client(trust_env=False)
-        self.words: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self._written: set[str] = set()
         self._lock = threading.Lock()
@@ -185,22 +185,22 @@ class Completed:
 
     def _end(self, answer: Answer) -> Answer:
         """A job that is completed has failed, if it is to; otherwise its transcript is where it was wanted."""
-        said = json.loads(answer.body)
-        job = said["TranscriptionJob"]
+        body = json.loads(answer.body)
+        job = body["TranscriptionJob"]
         if job.get("TranscriptionJobStatus") != "COMPLETED":
             return answer
         name, uri = job["TranscriptionJobName"], job["Media"]["MediaFileUri"]
         if (reason := self.reasons.get(uri)) is not None:
             job.pop("Transcript", None)
             job |= {"TranscriptionJobStatus": "FAILED", "FailureReason": reason}
-            return Answer(answer.status, answer.headers, json.dumps(said).encode())
+            return Answer(answer.status, answer.headers, json.dumps(body).encode())
         with self._lock:
             first = name not in self._written
             self._written.add(name)
         wanted = next((one for one in self.jobs() if one["name"] == name and one["bucket"] and one["key"]), None)
         if first and wanted:
-            words = self.words.get(uri) or words_in(uri)
-            transcript = transcript_of(name, words, job.get("LanguageCode") or "en-US")
+            text = self.texts.get(uri) or text_in(uri)
+            transcript = transcript_of(name, text, job.get("LanguageCode") or "en-US")
             self.put(f"s3://{wanted['bucket']}/{wanted['key']}", json.dumps(transcript).encode())
         return answer
 
@@ -227,26 +227,26 @@ def again(body: bytes) -> Receive:
     return receive
 
 
-def words_in(uri: str) -> str:
-    """What is said in s3://bucket/good-morning.wav: good morning."""
+def text_in(uri: str) -> str:
+    """What is spoken in s3://bucket/good-morning.wav: good morning."""
     return uri.rpartition("/")[2].rpartition(".")[0].replace("-", " ").replace("_", " ")
 
 
-def transcript_of(name: str, words: str, language: str) -> dict[str, Any]:
-    """A transcript as Amazon writes them: numbers are strings, half a second for each word."""
+def transcript_of(name: str, text: str, language: str) -> dict[str, Any]:
+    """A transcript as Amazon writes them: numbers are strings, half a second for each item."""
     items: list[dict[str, Any]] = [
         {
             "id": at,
             "type": "pronunciation",
-            "alternatives": [{"confidence": "0.99", "content": word}],
+            "alternatives": [{"confidence": "0.99", "content": content}],
             "start_time": f"{at / 2:.2f}",
             "end_time": f"{at / 2 + 0.5:.2f}",
         }
-        for at, word in enumerate(words.split())
+        for at, content in enumerate(text.split())
     ]
     whole = {
         "id": 0,
-        "transcript": words,
+        "transcript": text,
         "start_time": "0.0",
         "end_time": f"{len(items) / 2:.2f}",
         "items": [item["id"] for item in items],
@@ -254,7 +254,7 @@ def transcript_of(name: str, words: str, language: str) -> dict[str, Any]:
     results = {
         "language_code": language,
         "language_identification": [{"score": "0.99", "code": language}],
-        "transcripts": [{"transcript": words}],
+        "transcripts": [{"transcript": text}],
         "items": items,
         "audio_segments": [whole] if items else [],
     }

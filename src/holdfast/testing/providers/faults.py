@@ -7,7 +7,7 @@ written into a ledger with what became of it. Rules live as long as the process,
     faults.add("POST", r"/v1/batches$", lost_answer())
     faults.add("GET", r"/v1/batches/", status(503), nth=2, times=3)
 
-A server in another process is told the same over HTTP: POST /_faults with a rule as JSON (or a list of them), DELETE
+A server in another process takes the same over HTTP: POST /_faults with a rule as JSON (or a list of them), DELETE
 /_faults forgets them all, GET /_faults shows them, GET /_faults/requests the ledger.
 """
 
@@ -135,11 +135,11 @@ class Seen:
     fault: str | None
     at: str
     noted: Mapping[str, str] = field(default_factory=dict)
-    """The headers that the ledger was told to note."""
+    """The headers that the ledger notes."""
 
 
 class Faults:
-    """An ASGI app that stands before another one and lets go wrong what it is told."""
+    """An ASGI app that stands before another one and lets go wrong what its rules name."""
 
     def __init__(self, app: ASGIApp, *, ledger: Path | None = None, note: Sequence[str] = ()) -> None:
         """`note` names request headers that go into the ledger, such as x-amz-target; never one with a secret."""
@@ -186,7 +186,7 @@ class Faults:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith("/_faults"):
-            await (await self._told(Request(scope, receive)))(scope, receive, send)
+            await (await self._control(Request(scope, receive)))(scope, receive, send)
             return
         if scope["type"] != "http" or scope["path"].startswith("/_"):  # between a test and its stand-in
             await self.app(scope, receive, send)
@@ -222,13 +222,13 @@ class Faults:
                 with self.ledger.open("a") as file:
                     file.write(json.dumps(asdict(seen)) + "\n")
 
-    async def _told(self, request: Request) -> Response:
+    async def _control(self, request: Request) -> Response:
         match request.method, request.url.path:
             case "GET", "/_faults/requests":
                 return JSONResponse([asdict(one) for one in self.requests()])
             case "POST", "/_faults":
-                told = await request.json()
-                for rule in told if isinstance(told, list) else [told]:
+                rules = await request.json()
+                for rule in rules if isinstance(rules, list) else [rules]:
                     self.add(**{**rule, "fault": Fault(**rule["fault"])})
             case "DELETE", "/_faults":
                 self.clear()
@@ -262,15 +262,17 @@ def made_up(fault: Fault) -> Answer:
 
 
 async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer:
-    """Let the app do its work, and keep what it says."""
-    said: list[Message] = []
+    """Let the app do its work, and keep its answer."""
+    messages: list[Message] = []
 
     async def keep(message: Message) -> None:
-        said.append(message)
+        messages.append(message)
 
     await app(scope, receive, keep)
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in said[0].get("headers", ())}
-    return Answer(said[0]["status"], headers, b"".join(message.get("body", b"") for message in said[1:]))
+    headers = {
+        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in messages[0].get("headers", ())
+    }
+    return Answer(messages[0]["status"], headers, b"".join(message.get("body", b"") for message in messages[1:]))
 
 
 async def go_wrong(fault: Fault, answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
@@ -297,12 +299,13 @@ async def go_wrong(fault: Fault, answer: Answer, scope: Scope, receive: Receive,
             packed = {**answer.headers, "content-encoding": "gzip"}
             await Answer(answer.status, packed, gzip.compress(answer.body)).send(send)
         case _:
-            said = json.loads(answer.body)
+            body = json.loads(answer.body)
             if fault.rewrite:
-                said = fault.rewrite(said)
+                body = fault.rewrite(body)
             else:
-                said = {name: value for name, value in {**said, **fault.body}.items() if name not in fault.remove}
-            await Answer(answer.status, answer.headers, json.dumps(said).encode()).send(send)
+                changed = {**body, **fault.body}
+                body = {name: value for name, value in changed.items() if name not in fault.remove}
+            await Answer(answer.status, answer.headers, json.dumps(body).encode()).send(send)
 
 
 async def drop(scope: Scope, receive: Receive, *, at_once: bool = True) -> None:

@@ -1,41 +1,72 @@
-"""A server that speaks as OpenAI does: files, batches, chat completions, models. All of it is in its folder.
+"""A fake server of OpenAI: files, batches, chat completions, models. All of it is in its folder.
 
 It may be killed and started again at any time. `ledger` is the witness: every batch that was ever begun, in the order
-they were; `completions` has every prompt that was answered in a chat. A server in another process tells the same at
-GET /_ledger and /_completions, and is told how to behave by POST /_script with the fields of `Script`.
+they were; `completions` has every prompt that was answered in a chat. A server in another process answers the same at
+GET /_ledger and /_completions; POST /_script with fields of `Script` changes how it behaves.
 """
 
 import json
 import os
+import random
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from holdfast.testing.providers.openai_script import (
-    Script,
-    answer_to,
-    error,
-    output_line,
-    prompt_of,
-    undone_line,
-    written,
-)
-
 STAGES = ("validating", "in_progress", "finalizing")
 ENDPOINTS = ("/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/completions", "/v1/moderations")
 DAY_SECONDS = 86_400
 Batch = dict[str, Any]
+Mangling = Literal["duplicate", "shuffle", "missing", "foreign", "truncated", "huge", "body_as_text", "numbers_as_text"]
+REFUSED = re.compile(r"!(\d{3})\b *(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Script:
+    """How the stand-in behaves. Kept in its folder, so that it behaves the same after a restart."""
+
+    key: str | None = None
+    """The only key that lets in; None for any."""
+    has_batches: bool = True
+    """Without them the server answers 404, as most do that only speak chat."""
+    polls: int = 1
+    """How many polls each of validating, in_progress and finalizing lasts."""
+    seconds: float | None = None
+    """How long each of them lasts; then polls do not count."""
+    ends: Literal["completed", "failed", "expired", "cancelled"] = "completed"
+    part: float = 1.0
+    """How much of an expired or cancelled batch was done."""
+    failed_code: str = "invalid_request"
+    """Why a batch failed, if it ends so."""
+    unknown_polls: int = 0
+    """A new batch is unknown (404) to so many polls."""
+    hidden_lists: int = 0
+    """A new batch is missing from so many listings."""
+    hidden_seconds: float = 0
+    """A new batch is missing from listings for so long."""
+    page_most: int = 100
+    mangled: Sequence[Mangling] = ()
+    """What is wrong with the lines of the output file."""
+    empty_error_file: bool = False
+    cancel: Literal["works", "too_late", "refused"] = "works"
+    """`too_late`: the batch completes all the same. `refused`: 400, as for one that has ended."""
+    forgotten: Sequence[str] = field(default_factory=tuple)
+    """Batches that existed, and are unknown now."""
+
+    @classmethod
+    def read(cls, path: Path) -> "Script":
+        return cls(**json.loads(path.read_text())) if path.exists() else cls()
 
 
 class Refused(Exception):
-    """An answer that is none of 200."""
+    """An answer with another status than 200."""
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
         self.status = status
@@ -43,7 +74,7 @@ class Refused(Exception):
 
 
 class OpenAIStandIn:
-    """An ASGI app. What is asked of `script` can be changed at any time with `told`."""
+    """An ASGI app. `behave` changes its script at any time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -54,9 +85,11 @@ class OpenAIStandIn:
     def script(self) -> Script:
         return Script.read(self.folder / "script.json")
 
-    def told(self, **changes: Any) -> Script:
-        """Behave like this from now on: the fields of Script."""
-        return self.script.changed(self.folder / "script.json", changes)
+    def behave(self, **changes: Any) -> Script:
+        """From now on, behave like this: fields of Script."""
+        script = replace(self.script, **changes)
+        (self.folder / "script.json").write_text(json.dumps(asdict(script)))
+        return script
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every batch that was ever begun: id, metadata, input_file_id."""
@@ -109,13 +142,13 @@ class OpenAIStandIn:
                 (self.folder / "files" / file).unlink()
                 return JSONResponse({"id": file, "object": "file", "deleted": True})
             case "POST", ["batches"]:
-                return JSONResponse(shown(self._begin(as_object(body))))
+                return JSONResponse(public(self._begin(as_object(body))))
             case "GET", ["batches"]:
                 return JSONResponse(self._list(request.query_params.get("after"), request.query_params.get("limit")))
             case "GET", ["batches", batch]:
-                return JSONResponse(shown(self._polled(self._batch(batch), script)))
+                return JSONResponse(public(self._polled(self._batch(batch), script)))
             case "POST", ["batches", batch, "cancel"]:
-                return JSONResponse(shown(self._cancelled(self._batch(batch), script)))
+                return JSONResponse(public(self._cancelled(self._batch(batch), script)))
         raise Refused(404, f"Invalid URL ({method} {path})", "unknown_url")
 
     def _about(self, path: str, body: bytes) -> Response:
@@ -125,7 +158,7 @@ class OpenAIStandIn:
             case "/_completions":
                 return JSONResponse(self.completions())
             case "/_script":
-                self.told(**as_object(body or b"{}"))
+                self.behave(**as_object(body or b"{}"))
                 return Response(self.folder.joinpath("script.json").read_bytes(), media_type="application/json")
         raise Refused(404, f"Invalid URL ({path})")
 
@@ -137,10 +170,10 @@ class OpenAIStandIn:
     def _chat(self, body: dict[str, Any]) -> Response:
         if body.get("stream"):
             raise Refused(400, "This server does not stream.", "unsupported_value")
-        status, said = answer_to(body)
+        status, answer = answer_to(body)
         if status == 200:
             append(self.folder / "completions.jsonl", {"prompt": prompt_of(body)})
-        return JSONResponse(said, status)
+        return JSONResponse(answer, status)
 
     def _upload(self, kind: str, body: bytes) -> dict[str, Any]:
         fields = parts_of(kind, body)
@@ -224,7 +257,7 @@ class OpenAIStandIn:
                 batch["_"]["lists"] += 1
                 self._save(batch)
             if not hidden and time.time() - batch["_"]["began"] >= script.hidden_seconds:
-                rows.append(shown(batch))
+                rows.append(public(batch))
         if after:
             places = [at for at, row in enumerate(rows) if row["id"] == after]
             rows = rows[places[0] + 1 :] if places else []
@@ -271,7 +304,7 @@ class OpenAIStandIn:
         yield from read_lines(self.folder / "files" / batch["input_file_id"])
 
     def _refused_lines(self, batch: Batch) -> list[dict[str, Any]]:
-        """What validation says of the input file."""
+        """What validation finds in the input file."""
         seen: set[Any] = set()
         errors = []
         lines = (self.folder / "files" / batch["input_file_id"]).read_text().splitlines()
@@ -307,10 +340,10 @@ class OpenAIStandIn:
         bad = [output_line(*answer) for answer in answers if answer[1] != 200]
         bad += [undone_line(one["custom_id"], status) for one in requests[count:]]
         if good:
-            file = self._keep(f"{batch['id']}_output.jsonl", written(good, script.mangled), "batch_output")
+            file = self._keep(f"{batch['id']}_output.jsonl", file_of(good, script.mangled), "batch_output")
             batch["output_file_id"] = file["id"]
         if bad or script.empty_error_file:
-            batch["error_file_id"] = self._keep(f"{batch['id']}_error.jsonl", written(bad, ()), "batch_output")["id"]
+            batch["error_file_id"] = self._keep(f"{batch['id']}_error.jsonl", file_of(bad, ()), "batch_output")["id"]
         batch["request_counts"] = {"total": len(requests), "completed": len(good), "failed": len(bad)}
         used = [line["response"]["body"]["usage"] for line in good]
         tokens_in, tokens_out = (sum(one[name] for one in used) for name in ("prompt_tokens", "completion_tokens"))
@@ -323,16 +356,16 @@ class OpenAIStandIn:
         }
 
 
-def shown(batch: Batch) -> Batch:
+def public(batch: Batch) -> Batch:
     return {name: value for name, value in batch.items() if name != "_"}
 
 
 def as_object(body: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(body)
+        value = json.loads(body)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def parts_of(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:
@@ -366,3 +399,89 @@ def write(path: Path, content: bytes) -> None:
     fresh = path.with_suffix(".new")
     fresh.write_bytes(content)
     fresh.replace(path)
+
+
+# Answers
+
+
+def error(message: str, code: str | None = None, kind: str = "invalid_request_error") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def prompt_of(body: Mapping[str, Any]) -> str:
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else {}
+    content = last.get("content", "") if isinstance(last, dict) else ""
+    if isinstance(content, list):
+        return " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content)
+
+
+def answer_to(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The status and the body for a prompt: its parts backwards. A prompt `!429 slow_down` is refused like that."""
+    prompt = prompt_of(body)
+    if refused := REFUSED.fullmatch(prompt):
+        status, code = int(refused[1]), refused[2].strip() or None
+        return status, error(f"This prompt is answered {status}.", code)
+    if not isinstance(body.get("messages"), list):
+        return 400, error("Missing required parameter: 'messages'.", "missing_required_parameter")
+    parts = prompt.split()
+    return 200, {
+        "id": f"chatcmpl-{abs(hash_of(prompt)):x}",
+        "object": "chat.completion",
+        "created": 1_790_000_000,
+        "model": body.get("model") or "stand-in",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": " ".join(reversed(parts)), "refusal": None},
+                "logprobs": None,
+                "finish_reason": "stop",
+            }
+        ],
+        "usage": {
+            "prompt_tokens": len(parts) + 3,
+            "completion_tokens": len(parts),
+            "total_tokens": 2 * len(parts) + 3,
+        },
+    }
+
+
+def hash_of(text: str) -> int:
+    """The same in every process."""
+    return sum((at + 1) * ord(letter) for at, letter in enumerate(text))
+
+
+def output_line(custom_id: str, status: int, body: Any) -> dict[str, Any]:
+    response = {"status_code": status, "request_id": f"req_{custom_id}", "body": body}
+    return {"id": f"batch_req_{custom_id}", "custom_id": custom_id, "response": response, "error": None}
+
+
+def undone_line(custom_id: str, how: str) -> dict[str, Any]:
+    why = {"code": f"batch_{how}", "message": f"This request was not done: the batch was {how}."}
+    return {"id": f"batch_req_{custom_id}", "custom_id": custom_id, "response": None, "error": why}
+
+
+def file_of(lines: Sequence[dict[str, Any]], mangled: Sequence[Mangling]) -> bytes:
+    """A file of these lines, with everything wrong that is asked for."""
+    rows = [json.loads(json.dumps(line)) for line in lines]
+    if "numbers_as_text" in mangled:
+        for row in rows:
+            row["response"]["status_code"] = str(row["response"]["status_code"])
+            usage = row["response"]["body"]["usage"]
+            row["response"]["body"]["usage"] = {name: str(value) for name, value in usage.items()}
+    if "huge" in mangled and rows:
+        rows[0]["response"]["body"]["choices"][0]["message"]["content"] = "long " * 300_000
+    if "body_as_text" in mangled:
+        for row in rows:
+            row["response"]["body"] = json.dumps(row["response"]["body"])
+    if "missing" in mangled:
+        rows = rows[:-1]
+    if "duplicate" in mangled:
+        rows = [*rows, *(json.loads(json.dumps(row)) for row in rows)]
+    if "foreign" in mangled and rows:
+        rows.append({**rows[0], "custom_id": "another-job"})
+    if "shuffle" in mangled:
+        random.Random(7).shuffle(rows)  # noqa: S311 - the same each time
+    text = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    return text[: -len(json.dumps(rows[-1])) // 2] if "truncated" in mangled and rows else text

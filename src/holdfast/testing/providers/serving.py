@@ -3,7 +3,6 @@
 Both start again on the same port, and a process can be killed. Connections can be dropped without an answer.
 """
 
-import contextlib
 import os
 import signal
 import socket
@@ -16,11 +15,13 @@ from typing import Self
 
 import httpx2
 import uvicorn
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from holdfast.testing.providers.faults import DROP
 
+OF_A_CONNECTION = (b"transfer-encoding", b"connection", b"keep-alive")
 starting_most_seconds = 30.0
 
 
@@ -48,7 +49,7 @@ def listening(port: int = 0) -> socket.socket:
 
 
 class Started(uvicorn.Server):
-    """uvicorn, which says when it listens."""
+    """uvicorn, which signals when it listens."""
 
     def __init__(self, app: ASGIApp) -> None:
         config = uvicorn.Config(
@@ -166,45 +167,21 @@ class Forward:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        self._client: httpx2.AsyncClient | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
+        if scope["type"] != "http":
             return
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        client = self._client = self._client or httpx2.AsyncClient(trust_env=False, timeout=60)
+        body = await Request(scope, receive).body()
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         query = scope["query_string"].decode("latin-1")
-        headers = [(name, value) for name, value in scope["headers"] if name not in (b"connection", b"keep-alive")]
         url = f"{self.url}{path}" + (f"?{query}" if query else "")
-        request = client.build_request(scope["method"], url, headers=headers, content=body)
-        answer = await client.send(request, stream=True)
-        try:
+        headers = [one for one in scope["headers"] if one[0] not in OF_A_CONNECTION]
+        async with (
+            httpx2.AsyncClient(trust_env=False, verify=False, timeout=60) as client,
+            client.stream(scope["method"], url, headers=headers, content=body) as answer,
+        ):
             raw = b"".join([part async for part in answer.aiter_raw()])
-        finally:
-            await answer.aclose()
-        unwanted = (b"transfer-encoding", b"connection", b"content-length", b"keep-alive")
-        kept = [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in unwanted]
+        kept = [one for one in answer.headers.raw if one[0].lower() not in (*OF_A_CONNECTION, b"content-length")]
         kept.append((b"content-length", answer.headers.get("content-length", str(len(raw))).encode()))
         await send({"type": "http.response.start", "status": answer.status_code, "headers": kept})
         await send({"type": "http.response.body", "body": raw})
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.shutdown":
-                if self._client:
-                    with contextlib.suppress(httpx2.HTTPError):
-                        await self._client.aclose()
-                    self._client = None
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-            await send({"type": "lifespan.startup.complete"})

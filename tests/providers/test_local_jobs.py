@@ -1,4 +1,4 @@
-"""LOCAL does its work in turns, keeps what is done, and no input harms another."""
+"""LOCAL does its work in shares, keeps what is done, and no input harms another."""
 
 import asyncio
 import os
@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from holdfast.apps.providers.local import model as processes
+from holdfast.apps.providers.local import process as processes
 from holdfast.apps.providers.local import provider as local
-from holdfast.apps.providers.local.model import Crashed, Model, Process
+from holdfast.apps.providers.local.process import Crashed, Model, Process
 from holdfast.apps.providers.local.provider import Local
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.lifecycles.batch.provider import Ended, Input, Running
@@ -49,7 +49,7 @@ def write(tmp_path: Path) -> Write:
 async def provider(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Local]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     provider = Local()
-    provider.speech = Model("tests.providers.fragile", silence_most=timedelta(seconds=30))
+    provider.speech = Model("tests.providers.fragile", answer_most=timedelta(seconds=30))
     yield provider
     await provider.close()
 
@@ -68,16 +68,16 @@ async def test_each_input_has_its_own_end(provider: Local, objects: Folder, writ
     assert "crashed 2 times on this input. Its process ended by SIGSEGV." in str(found["in-2"].error)
 
 
-async def test_a_turn_that_is_over_leaves_the_rest_and_nothing_is_done_twice(
+async def test_a_poll_whose_time_is_over_leaves_the_rest_and_nothing_is_done_twice(
     provider: Local, objects: Folder, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "turn", timedelta(0))
+    monkeypatch.setattr(local, "poll_spell", timedelta(0))
     one, inputs = job("transcription", objects), write(*(f"count {tmp_path / 'log'}" for _ in range(3)))
     assert await provider.submit(one, inputs) == await provider.submit(one, inputs) == one.token
     assert await provider.poll(one) == Running("at work", done=1)
     other = Local()  # another worker goes on
     other.speech = provider.speech
-    assert [told.done for told in await finish(other, one)] == [2]
+    assert [answer.done for answer in await finish(other, one)] == [2]
     assert (tmp_path / "log").read_text() == "xxx"
     assert set(await results(other, one, inputs)) == {"in-0", "in-1", "in-2"}
     assert await other.poll(one) == Ended("done", "succeeded")
@@ -136,7 +136,7 @@ async def test_a_cancelled_poll_leaves_a_model_that_gets_done_alive(
 
 
 async def test_an_input_without_a_sign_of_life_is_given_up(provider: Local, objects: Folder, write: Write) -> None:
-    provider.speech.silence_most = timedelta(seconds=3)
+    provider.speech.answer_most = timedelta(seconds=3)
     found = await all_of(provider, job("transcription", objects), write("hang", "say one"))
     assert (found["in-0"].category, found["in-1"].output) == ("SchemaInvalid", "one")
     assert "no answer for 3 s" in str(found["in-0"].error)
@@ -146,15 +146,15 @@ async def test_a_process_that_is_slow_to_end_is_not_asked_the_next_thing(
     provider: Local, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the next input would be blamed for what the one before did."""
-    seen, complained = threading.Event(), Process._complained
+    seen, read_errors = threading.Event(), Process._read_errors
 
     def late(process: Process) -> str:
         seen.wait(30)
-        return complained(process)
+        return read_errors(process)
 
-    monkeypatch.setattr(Process, "_complained", late)
+    monkeypatch.setattr(Process, "_read_errors", late)
     hanging, quick = ({"path": one.uri.removeprefix("file://")} for one in write("hang", "say one"))
-    provider.speech.silence_most = timedelta(seconds=3)
+    provider.speech.answer_most = timedelta(seconds=3)
     try:
         with pytest.raises(Crashed, match="no answer"):
             await provider.speech.ask(hanging)
@@ -189,7 +189,7 @@ async def test_a_model_killed_while_idle_is_started_anew(provider: Local, object
 
 
 async def test_a_model_that_cannot_be_loaded_blames_no_input(provider: Local, objects: Folder, write: Write) -> None:
-    provider.speech = Model("tests.providers.nowhere", silence_most=timedelta(seconds=30))
+    provider.speech = Model("tests.providers.nowhere", answer_most=timedelta(seconds=30))
     one, inputs = job("transcription", objects), write("say one")
     await provider.submit(one, inputs)
     with pytest.raises(Transient, match="No module named"):
@@ -208,9 +208,9 @@ async def test_an_address_that_does_not_answer_is_tried_three_times_and_holds_no
         inputs = [Input("a", site.url("/gone.wav")), Input("b", site.url("/there.wav")), Input("c", site.url("/no"))]
         one = job("transcription", objects)
         await provider.submit(one, inputs)
-        told = await finish(provider, one)
+        answers = await finish(provider, one)
         asked = [path for path, *_ in site.asked]
-    assert [(running.done, running.again_in) for running in told] == [
+    assert [(running.done, running.again_in) for running in answers] == [
         (2, timedelta(seconds=10)),
         (2, timedelta(seconds=20)),
     ]
@@ -237,9 +237,9 @@ def test_addresses_that_nobody_here_reads_are_refused_at_once(uri: str) -> None:
 PARENT = """
 import asyncio, os, sys
 from datetime import timedelta
-from holdfast.apps.providers.local.model import Model
+from holdfast.apps.providers.local.process import Model
 async def main():
-    model = Model("tests.providers.fragile", silence_most=timedelta(seconds=60))
+    model = Model("tests.providers.fragile", answer_most=timedelta(seconds=60))
     asking = asyncio.ensure_future(model.ask({"path": sys.argv[1]}))
     while not os.path.exists(sys.argv[2]):
         await asyncio.sleep(0.01)
@@ -257,9 +257,9 @@ asyncio.run(main())
 def test_a_model_ends_with_a_worker_that_is_killed(tmp_path: Path, left: str) -> None:
     """Also where a process that the worker forked still holds the other end of its pipe."""
     (tmp_path / "input").write_text(f"hang {tmp_path / 'began'}")
-    words = [sys.executable, "-c", PARENT, str(tmp_path / "input"), str(tmp_path / "began"), left]
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "input"), str(tmp_path / "began"), left]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as parent:
         assert parent.stdout is not None
         try:
             pid, heir = map(int, parent.stdout.readline().split())
