@@ -34,25 +34,25 @@ async def test_over_any_time_no_more_is_spent_than_the_rate_allows(store: Store,
     assert spent >= 95
 
 
-async def test_whoever_comes_back_at_the_time_it_was_told_is_served_in_turn(store: Store, clock: Clock) -> None:
+async def test_those_who_come_back_at_their_time_are_served_one_after_the_other(store: Store, clock: Clock) -> None:
     await store.set_budget("azure", 1, SECOND)
     assert (await store.spend("azure")).granted
-    told = [(await store.spend("azure")).retry_at for _ in range(10)]
-    assert len(set(told)) == 10
-    for moment in told:
+    times = [(await store.spend("azure")).retry_at for _ in range(10)]
+    assert len(set(times)) == 10
+    for moment in times:
         assert moment is not None
         clock.set(moment)
-        assert (await store.spend("azure", told=moment)).granted
+        assert (await store.spend("azure", retry_at=moment)).granted
 
 
 async def test_whoever_comes_back_in_vain_goes_to_the_head_of_the_line(store: Store, clock: Clock) -> None:
     await store.set_budget("azure", 1, SECOND)
     await store.spend("azure")
-    told, *_others = [(await store.spend("azure")).retry_at for _ in range(10)]
-    assert told is not None
-    clock.set(told)
+    first, *_others = [(await store.spend("azure")).retry_at for _ in range(10)]
+    assert first is not None
+    clock.set(first)
     assert (await store.spend("azure")).granted  # somebody else was quicker
-    again = await store.spend("azure", told=told)
+    again = await store.spend("azure", retry_at=first)
     assert (again.granted, again.retry_at) == (False, clock.now() + SECOND)
 
 
@@ -127,10 +127,10 @@ async def test_what_can_never_be_granted_is_refused(store: Store) -> None:
     assert (await store.spend("azure", 5)).granted
 
 
-async def test_whoever_is_told_to_slow_down_speaks_for_all_who_share_the_budget(store: Store, clock: Clock) -> None:
+async def test_a_request_to_slow_down_counts_for_all_who_share_the_budget(store: Store, clock: Clock) -> None:
     await submit(store)
-    told = Failed("RateLimited", "Too many requests.", retry_after=timedelta(minutes=3), budget="azure")
-    settled = await store.finish(await take_one(store), told)
+    slow_down = Failed("RateLimited", "Too many requests.", retry_after=timedelta(minutes=3), budget="azure")
+    settled = await store.finish(await take_one(store), slow_down)
     until = clock.now() + timedelta(minutes=3)
     assert settled.due_at == until
     refused = await store.spend("azure")
@@ -143,8 +143,8 @@ async def test_whoever_is_told_to_slow_down_speaks_for_all_who_share_the_budget(
 async def test_a_budget_that_was_set_keeps_its_rate_when_a_provider_says_when(store: Store, clock: Clock) -> None:
     await store.set_budget("azure", 5, SECOND)
     await submit(store)
-    told = Failed("RateLimited", "Too many requests.", retry_after=timedelta(minutes=1), budget="azure")
-    await store.finish(await take_one(store), told)
+    slow_down = Failed("RateLimited", "Too many requests.", retry_after=timedelta(minutes=1), budget="azure")
+    await store.finish(await take_one(store), slow_down)
     clock.advance(minutes=1)
     assert (await store.spend("azure")).granted
     assert not (await store.spend("azure")).granted
@@ -169,7 +169,7 @@ def test_a_task_waits_for_its_share_without_a_place_or_an_attempt(holdfast: Engi
     assert holdfast.clock.now() - began >= 4 * SECOND
 
 
-def test_one_that_is_told_keeps_the_others_from_asking(holdfast: Engine) -> None:
+def test_one_that_is_refused_keeps_the_others_from_asking(holdfast: Engine) -> None:
     app = Holdfast()
     asked: list[datetime] = []
 

@@ -252,7 +252,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     @router.post("/spend")
     async def spend(asked: Spending) -> Grant:
         """Take a share of a budget, or learn when to ask again. 422 `budget-unknown`."""
-        return await store.spend(asked.budget, asked.amount, told=asked.told)
+        return await store.spend(asked.budget, asked.amount, retry_at=asked.told)
 
     @router.post("/block-budget", status_code=204)
     @router.post("/heed", status_code=204)  # what workers of older releases ask for

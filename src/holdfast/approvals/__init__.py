@@ -67,23 +67,23 @@ class Questions(Calls):
         """
         query = "select * from holdfast.answer($1, $2, null, $3, $4, $5)"
         given = (dumped(answer), encode.text(by), encode.task_id(task_id), encode.text(step), owner)
-        return encode.known(Answered, (await self._rows(query, *given))[0])
+        return encode.from_row(Answered, (await self._rows(query, *given))[0])
 
     async def answer_by_link(self, secret: str, answer: Json, by: str = "") -> Answered:
         """The same, for whoever has the link."""
         query = "select * from holdfast.answer($1, $2, $3)"
-        return encode.known(Answered, (await self._rows(query, dumped(answer), encode.text(by), hashed(secret)))[0])
+        return encode.from_row(Answered, (await self._rows(query, dumped(answer), encode.text(by), hashed(secret)))[0])
 
     async def read(self, secret: str) -> Shown:
         """The question that a link is about. Raises QuestionUnknown."""
-        return encode.known(Shown, (await self._rows("select * from holdfast.read_question($1)", hashed(secret)))[0])
+        return encode.from_row(Shown, (await self._rows("select * from holdfast.read_question($1)", hashed(secret)))[0])
 
     async def open(
         self, owner: str | None = None, *, after: UUID | None = None, limit: int = 50, task: UUID | None = None
     ) -> list[Question]:
         """Questions that somebody waits for, the oldest first."""
         rows = await self._rows("select * from holdfast.questions($1, $2, $3, $4)", owner, after, limit, task)
-        return [encode.known(Question, row) for row in rows]
+        return [encode.from_row(Question, row) for row in rows]
 
     async def forget(self) -> int:
         """Forget the questions of tasks that ended a month ago; how many."""

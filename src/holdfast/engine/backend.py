@@ -75,7 +75,7 @@ class WorkerBackend(Protocol):
     async def deliver(self, *completions: Completion) -> list[Settled]:
         """End these leases, and publish what they have put out."""
 
-    async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
+    async def spend(self, name: str, amount: float = 1, *, retry_at: datetime | None = None) -> Grant:
         """Take a share of a budget."""
 
     async def block_budget(self, name: str, until: datetime) -> None:

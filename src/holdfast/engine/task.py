@@ -1,15 +1,17 @@
-"""What crosses the line between Python and the database: one frozen class per shape, nothing decided here."""
+"""What Python and the database exchange: one frozen class per shape, nothing decided here."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from holdfast.durations import parse_duration
 from holdfast.engine.publication import Output as Output
 
-Json = Any
+JSON = "JSON"
+Json = Annotated[Any, JSON]
+"""What JSON holds. A field of a record that is annotated so is JSON in the database, too."""
 Duration = timedelta | str | float
 Category = Literal["RateLimited", "Transient", "SchemaInvalid", "Fatal"]
 Policy = Literal["cancel", "skip", "ignore"]
@@ -131,7 +133,7 @@ class Later:
     message: str | None = None
     """What it waits for, as a sentence for people."""
     steps: Sequence[str] = ()
-    """Steps that somebody else does, such as an answer: if one of them is done already, it does not wait at all."""
+    """Steps that others do, such as an answer: if one of them is done already, it does not wait at all."""
 
     def __post_init__(self) -> None:
         _read_delay(self)
@@ -139,7 +141,7 @@ class Later:
 
 @dataclass(frozen=True)
 class Failed:
-    """It failed. The category decides what follows; None is a failure that nobody has put into one."""
+    """It failed. The category decides what follows; None is a failure that is not in one."""
 
     category: Category | None
     message: str
@@ -148,7 +150,7 @@ class Failed:
     retry_after: timedelta | None = None
     retry_at: datetime | None = None
     budget: str | None = None
-    """What all share who were told to slow down: nobody spends of it until this one is tried again."""
+    """The budget shared by all who call the same provider: nobody spends of it until this one is tried again."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Move:
-    """One move of a task as the live feed tells it. Whoever follows from `cursor` gets what comes after it."""
+    """One move of a task as the live feed reports it. A reader that goes on from `cursor` gets what comes after it."""
 
     cursor: str
     task_id: UUID

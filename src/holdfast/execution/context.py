@@ -200,7 +200,7 @@ async def spend(budget: str, amount: float = 1) -> None:
         return
     lease = attempt.lease
     try:
-        grant = await attempt.backend.spend(budget, amount, told=lease.due_at if lease.resumed else None)
+        grant = await attempt.backend.spend(budget, amount, retry_at=lease.due_at if lease.resumed else None)
     except BudgetUnknown:
         return
     if not grant.granted:

@@ -36,7 +36,7 @@ class Cleanups(Calls):
     async def take(self, n: int = 20) -> list[Cleanup]:
         """Files that are due to be deleted; this process has five minutes for them."""
         rows = await self._rows("select * from holdfast.take_cleanups($1)", n, repeatable=False)
-        return [encode.known(Cleanup, row) for row in rows]
+        return [encode.from_row(Cleanup, row) for row in rows]
 
     async def end(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
         """Record how it went; a failed cleanup is due again later."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from holdfast.engine.codec import load
 from holdfast.engine.store import encode
 from holdfast.engine.task import Ended, Event, Explanation, Json, Policy, Submission, Submitted
 from holdfast.errors import RequestInvalid
@@ -55,17 +54,17 @@ class RemoteClient:
         found: dict[UUID, Ended | None] = {}
         for begin in range(0, len(wanted), many):
             answer = await self._server.say("POST", "/api/v1/outcomes", {"ids": wanted[begin : begin + many]})
-            ended = [load(Ended, one, ids=("task_id",)) for one in answer["items"]]
+            ended = [encode.from_json(Ended, one) for one in answer["items"]]
             found |= {UUID(one): None for one in answer["missing"]} | {one.task_id: one for one in ended}
         return found
 
     async def events(self, task_id: UUID | str) -> list[Event]:
         answer = await self._server.say("GET", f"{TASKS}/{encode.task_id(task_id)}/events")
-        return [load(Event, one, times=("at",)) for one in answer["items"]]
+        return [encode.from_json(Event, one) for one in answer["items"]]
 
     async def explain(self, task_id: UUID | str) -> Explanation:
         answer = await self._server.say("GET", f"{TASKS}/{encode.task_id(task_id)}/why")
-        return load(Explanation, answer, times=("since", "until"))
+        return encode.from_json(Explanation, answer)
 
     async def cancel(self, task_id: UUID | str, reason: str | None = None) -> str:
         path = f"{TASKS}/{encode.task_id(task_id)}/cancel"

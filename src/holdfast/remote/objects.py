@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from holdfast.backoff import jitter
-from holdfast.engine.codec import load
+from holdfast.engine.store import encode
 from holdfast.errors import (
     AccessError,
     HoldfastError,
@@ -62,11 +62,11 @@ class ServerObjects:
 
     async def _sign(self, kind: type[T], path: str, fields: Mapping[str, Any]) -> T:
         async with self._calling() as server:
-            return load(kind, await link_to(server, path, fields), times=("expires_at",))
+            return encode.from_json(kind, await link_to(server, path, fields))
 
     async def find(self, key: str) -> Found | None:
         found = await self._ask("find", {"key": key})
-        return load(Found, found) if found else None
+        return encode.from_json(Found, found) if found else None
 
     async def sha256(self, key: str) -> str:
         """Raises ObjectMissing."""
@@ -112,7 +112,7 @@ class ServerObjects:
         after: str | None = None
         while True:
             page = await self._ask("keys", {"prefix": prefix, "after": after}, within=long)
-            found += [load(Found, one) for one in page["items"]]
+            found += [encode.from_json(Found, one) for one in page["items"]]
             if (after := page["next"]) is None:
                 return found
 

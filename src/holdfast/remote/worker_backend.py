@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast.engine.codec import dump_outcome, dump_proof, load, load_lease
+from holdfast.engine.codec import dump_outcome, dump_proof
+from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.task import (
     Asked,
@@ -119,11 +120,11 @@ class RemoteWorker:
         }  # fmt: skip
         answer = await self._send("turn", body, repeatable=False, calls=calls_by_who_waits)
         refused = {UUID(task): status for task, status in answer["refused"].items()}
-        return refused, [load_lease(lease) for lease in answer["leases"]]
+        return refused, [encode.from_json(Lease, lease) for lease in answer["leases"]]
 
     async def settle(self, *settlements: Settlement) -> list[Settled]:
         answers = await self._each("settle", [settling(one) for one in settlements])
-        return [load(Settled, one, ids=("task_id",), times=("due_at",)) for one in answers]
+        return [encode.from_json(Settled, one) for one in answers]
 
     async def deliver(self, *completions: Completion) -> list[Settled]:
         ends = [
@@ -135,7 +136,7 @@ class RemoteWorker:
             for one in completions
             if isinstance(one.outcome, Done)
         ]
-        return [load(Settled, one, ids=("task_id",), times=("due_at",)) for one in await self._each("deliver", ends)]
+        return [encode.from_json(Settled, one) for one in await self._each("deliver", ends)]
 
     async def which_wait(self, tasks: Iterable[UUID]) -> set[UUID]:
         """Those of these tasks that wait for a worker."""
@@ -159,18 +160,18 @@ class RemoteWorker:
             for one in checkpoints
         ]
         answers = await self._each("keep", steps, calls=calls_by_who_waits)
-        return [load(Checkpointed, one, ids=("task_id",)) for one in answers]
+        return [encode.from_json(Checkpointed, one) for one in answers]
 
     async def held_steps(self, lease: Proof) -> list[Step]:
-        return [load(Step, one, times=("at",)) for one in await self._send("steps", dump_proof(lease))]
+        return [encode.from_json(Step, one) for one in await self._send("steps", dump_proof(lease))]
 
     async def held_upstream(self, lease: Proof) -> list[Upstream]:
-        return [load(Upstream, one, ids=("task_id",)) for one in await self._send("upstream", dump_proof(lease))]
+        return [encode.from_json(Upstream, one) for one in await self._send("upstream", dump_proof(lease))]
 
     async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
         body = {**dump_proof(lease), "step": step, "question": question, "within_seconds": within.total_seconds()}
         answer = await self._send("ask", body)
-        return load(Asked, {**answer, "id": answer["id"] and UUID(answer["id"])}, times=("until",))
+        return encode.from_json(Asked, answer)
 
     async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
         body = {**dump_proof(lease), "kind": kind, "step": step, "data": data}
@@ -179,9 +180,9 @@ class RemoteWorker:
     async def mark_lost(self, leases: Sequence[Proof]) -> int:
         return sum([(await self._send("lose", part))["tasks"] for part in parts([dump_proof(one) for one in leases])])
 
-    async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
-        answer = await self._send("spend", {"budget": name, "amount": amount, "told": told})
-        return load(Grant, answer, times=("retry_at",))
+    async def spend(self, name: str, amount: float = 1, *, retry_at: datetime | None = None) -> Grant:
+        answer = await self._send("spend", {"budget": name, "amount": amount, "told": retry_at})
+        return encode.from_json(Grant, answer)
 
     async def block_budget(self, name: str, until: datetime) -> None:
         await self._send("block-budget", {"budget": name, "until": until})

@@ -106,7 +106,7 @@ class Schedules(Calls):
 
     async def due(self, n: int = 100) -> list[Due]:
         """Those that have something to do."""
-        return [encode.known(Due, row) for row in await self._rows("select * from holdfast.due_schedules($1)", n)]
+        return [encode.from_row(Due, row) for row in await self._rows("select * from holdfast.due_schedules($1)", n)]
 
     async def rest(self) -> timedelta | None:
         """How long until one of them is due; None if none will be."""
@@ -121,7 +121,7 @@ class Schedules(Calls):
         next_at = times.next(page[-1] if len(owed) > len(page) else due.now)
         query = "select * from holdfast.fire($1, $2, $3, $4, $5, $6)"
         given = (due.name, due.definition, due.next_at, page, [times.told(one) for one in page], next_at)
-        return encode.known(Fired, (await self._rows(query, *given))[0])
+        return encode.from_row(Fired, (await self._rows(query, *given))[0])
 
     # For operators
 
@@ -146,7 +146,7 @@ class Schedules(Calls):
     async def runs(self, name: str, limit: int = 20) -> list[Run]:
         """Its newest runs."""
         rows = await self._rows("select * from holdfast.schedule_runs($1, $2)", encode.text(name), limit)
-        return [encode.known(Run, row) for row in rows]
+        return [encode.from_row(Run, row) for row in rows]
 
     async def pause(self, name: str, by: str = "") -> None:
         """Let the clock start nothing of it. Raises ScheduleUnknown."""

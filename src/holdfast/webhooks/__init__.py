@@ -107,11 +107,11 @@ class Webhooks(Calls):
 
     async def all(self) -> list[Webhook]:
         """The webhooks, by name."""
-        return [encode.known(Webhook, row) for row in await self._rows("select * from holdfast.webhooks()")]
+        return [encode.from_row(Webhook, row) for row in await self._rows("select * from holdfast.webhooks()")]
 
     async def read(self, webhook: UUID) -> Webhook | None:
         rows = await self._rows("select * from holdfast.webhooks($1)", webhook)
-        return encode.known(Webhook, rows[0]) if rows else None
+        return encode.from_row(Webhook, rows[0]) if rows else None
 
     async def pause(self, webhook: UUID) -> None:
         """Send nothing; what happens meanwhile is kept. Raises WebhookUnknown."""
@@ -135,7 +135,7 @@ class Webhooks(Calls):
     ) -> list[Delivery]:
         """What was sent and what is to be, the newest first. Raises WebhookUnknown."""
         rows = await self._rows("select * from holdfast.deliveries($1, $2, $3, $4)", webhook, state, before, limit)
-        return [encode.known(Delivery, row) for row in rows]
+        return [encode.from_row(Delivery, row) for row in rows]
 
     async def redeliver(self, webhook: UUID, delivery: UUID) -> None:
         """Send a delivery again, whatever became of it. Raises WebhookUnknown."""
@@ -156,7 +156,7 @@ class Webhooks(Calls):
     async def take(self, n: int, *, each: int) -> list[Taken]:
         """Deliveries to send now, so many of one endpoint in flight at most. Whoever takes them has a minute."""
         query = "select * from holdfast.take_deliveries($1, $2)"
-        return [encode.known(Taken, row) for row in await self._rows(query, n, each, repeatable=False)]
+        return [encode.from_row(Taken, row) for row in await self._rows(query, n, each, repeatable=False)]
 
     async def end(self, delivery: Taken, sent: Sent) -> str:
         """Say how it went: done, pending (it is tried again), failed, or lost (somebody else sends it by now)."""

@@ -25,7 +25,7 @@ from uuid import UUID
 import uvloop
 
 from holdfast.engine import values
-from holdfast.engine.codec import dump_lease, load_lease
+from holdfast.engine.codec import dump_lease
 from holdfast.engine.logs import configure_logs
 from holdfast.engine.store import encode
 from holdfast.engine.task import Checkpoint, Checkpointed, Json, Lease, Outcome
@@ -301,7 +301,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what was loaded stays: no need to look through it again and again
     config = config if config.queues else replace(config, queues=tuple(app.queues))
-    isolated = load_lease(given["isolated"]) if given.get("isolated") else None
+    isolated = encode.from_json(Lease, given["isolated"]) if given.get("isolated") else None
     heartbeat = SharedHeartbeat(heartbeat_fd)
 
     async def run() -> None:

@@ -77,8 +77,7 @@ class Bulk(Calls):
 
     async def preview(self, action: Action, filters: Filters) -> BulkPreview:
         """What `run` would do. Changes nothing. Raises RequestInvalid."""
-        query = "select * from holdfast.bulk_look($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        row = (await self._rows(query, encode.text(action), *filters.arguments(), patience=4))[0]
+        row = (await self._table("bulk_look", encode.text(action), *filters.arguments(), patience=4))[0]
         return BulkPreview(row["number"], row["capped"], [Sample(**one) for one in encode.load(row["groups"])])
 
     async def run(
@@ -93,9 +92,8 @@ class Bulk(Calls):
     ) -> BulkPage:
         """Cancel or retry up to `limit` that fit, each for itself. Raises RequestInvalid, and then did nothing."""
         before = None if cursor is None else encode.task_id(cursor)
-        query = "select * from holdfast.bulk($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
         given = (encode.text(action), encode.text(by), *filters.arguments(), encode.text(reason), before, limit)
-        row = (await self._rows(query, *given, patience=4))[0]
+        row = (await self._table("bulk", *given, patience=4))[0]
         refused = [
             Undone(UUID(one["task_id"]), encode.code_of(one["sqlstate"]), one["detail"], one["fix"])
             for one in encode.load(row["refused"])

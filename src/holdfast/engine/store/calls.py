@@ -7,6 +7,7 @@ may be half-open, so that what was asked or the answer to it never arrives.
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeVar
 
@@ -43,6 +44,22 @@ class Calls:
     def over(cls, other: "Calls") -> Self:
         """Calls of this kind, over the connections of another."""
         return cls(other._source, answer_within_seconds=other._answer_within_seconds)
+
+    async def _call(self, function: str, *arguments: Any, repeatable: bool = True) -> Any:
+        """The one value that a function of the schema answers."""
+        return (await self._table(function, *arguments, repeatable=repeatable))[0][0]
+
+    async def _record(self, kind: type[T], function: str, *arguments: Any, **how: Any) -> T:
+        """The one row that it answers, as a record; `how` is what `_rows` takes."""
+        return encode.from_row(kind, (await self._table(function, *arguments, **how))[0])
+
+    async def _records(self, kind: type[T], function: str, *arguments: Any, **how: Any) -> list[T]:
+        """The rows that it answers, as records."""
+        return [encode.from_row(kind, row) for row in await self._table(function, *arguments, **how)]
+
+    async def _table(self, function: str, *arguments: Any, **how: Any) -> list[asyncpg.Record]:
+        """The rows that it answers."""
+        return await self._rows(query_of(function, len(arguments)), *arguments, **how)
 
     async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
         return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
@@ -82,7 +99,7 @@ class Calls:
             connection = await self._source.acquire()
             try:
                 rows = list(await connection.fetch(query, *arguments))
-            except asyncio.CancelledError:  # whoever waits no more must not wait for this instead: leases run out
+            except asyncio.CancelledError:  # the caller must not wait for this instead: leases run out
                 releasing = asyncio.create_task(self._release(connection))
                 RELEASING.add(releasing)
                 releasing.add_done_callback(RELEASING.discard)
@@ -94,14 +111,21 @@ class Calls:
             return rows
 
     async def _release(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:
-        """Give a connection back. After a cancellation the pool waits for the server's word that it has stopped; where
-        none comes the connection is given up, so that the place in the pool is not lost with it."""
+        """Give a connection back. After a cancellation the pool waits until the server says that it has stopped; where
+        it does not the connection is given up, so that the place in the pool is not lost with it."""
         with contextlib.suppress(*DRIVER_ERRORS):
             await self._source.release(connection, timeout=release_within_seconds)
 
 
+@functools.cache
+def query_of(function: str, arguments: int) -> str:
+    """The call of a function of the schema. The text is always the same, so that it is prepared once."""
+    places = ", ".join(f"${number}" for number in range(1, arguments + 1))
+    return f"select * from holdfast.{function}({places})"  # noqa: S608 - names of ours
+
+
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer of the database, however long it is away: that is no failure of who works on a task."""
+    """The answer of the database, however long it is away: that is not a failure of the work on a task."""
     while True:
         try:
             return await ask()

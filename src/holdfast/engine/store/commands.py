@@ -62,55 +62,53 @@ class Store(Queries):
 
     async def declare(self, lifecycle: Lifecycle) -> int:
         """Write a lifecycle down and return its version. Raises DeclarationConflict if tasks use another one."""
-        return int(await self._value("select holdfast.declare($1)", encode.dump(lifecycle.definition())))
+        return int(await self._call("declare", encode.dump(lifecycle.definition())))
 
     async def lifecycles(self) -> list[Lifecycle]:
         """The newest version of each declared lifecycle."""
-        rows = await self._rows("select definition from holdfast.lifecycles()")
+        rows = await self._table("lifecycles")
         return [Lifecycle.from_definition(encode.load(row["definition"])) for row in rows]
 
     async def make_queue(self, name: str) -> None:
         """Make a queue, unless it is there."""
-        await self._value("select holdfast.make_queue($1)", name)
+        await self._call("make_queue", name)
 
     async def pause_queue(self, name: str, by: str = "") -> None:
         """Let nothing of this queue be claimed. Raises QueueUnknown."""
-        await self._value("select holdfast.pause_queue($1, $2)", name, by)
+        await self._call("pause_queue", name, by)
 
     async def resume_queue(self, name: str) -> None:
         """Let workers claim from it again. Raises QueueUnknown."""
-        await self._value("select holdfast.resume_queue($1)", name)
+        await self._call("resume_queue", name)
 
     async def limit_concurrency(self, key: str, allowed: int) -> None:
         """Let so many tasks with this limit key be with workers at once."""
-        await self._value("select holdfast.limit_concurrency($1, $2)", key, allowed)
+        await self._call("limit_concurrency", key, allowed)
 
     # Tasks, from the outside
 
     async def submit(self, *tasks: Submission) -> list[Submitted]:
         """Make these tasks, all or none. Raises a RequestInvalid, and then nothing was written."""
         keyed = all(task.key for task in tasks)
-        rows = await self._rows(encode.SUBMIT, *encode.submissions(tasks), repeatable=keyed)
-        return [Submitted(row["id"], row["created"]) for row in rows]
+        rows = await self._table("submit_many", *encode.submissions(tasks), repeatable=keyed)
+        return [encode.from_row(Submitted, row) for row in sorted(rows, key=lambda row: int(row["place"]))]
 
     async def act(self, task_id: UUID | str, verb: str, note: Json = None) -> str:
         """Do what the owner may do here, and return the new state. Raises MoveRefused, VerbUnknown or TaskExpired."""
-        query = "select * from holdfast.act($1, $2, $3)"
-        row = (await self._rows(query, encode.task_id(task_id), verb, encode.dump(note), repeatable=False))[0]
+        row = (await self._table("act", encode.task_id(task_id), verb, encode.dump(note), repeatable=False))[0]
         encode.refuse_expired(row["status"], task_id, row["state"])
         return str(row["state"])
 
     async def cancel(self, task_id: UUID | str, reason: str | None = None, by: str | None = None) -> str:
         """Cancel a task. Answers cancelled, requested (a worker holds it) or too_late."""
-        query = "select effect from holdfast.cancel($1, $2, $3)"
-        return str(await self._value(query, encode.task_id(task_id), encode.text(reason), encode.text(by)))
+        return str(await self._call("cancel", encode.task_id(task_id), encode.text(reason), encode.text(by)))
 
     async def retry(
         self, task_id: UUID | str, from_step: str | None = None, payload: Json = None, by: str | None = None
     ) -> UUID:
         """Run a finished task again as a new one, which is returned. Raises StepUnknown or MoveRefused."""
         given = (encode.task_id(task_id), from_step, encode.dump(payload), by)
-        answer: UUID = await self._value("select holdfast.retry($1, $2, $3, $4)", *given, repeatable=False)
+        answer: UUID = await self._call("retry", *given, repeatable=False)
         return answer
 
     async def retry_dependents(
@@ -118,7 +116,7 @@ class Store(Queries):
     ) -> dict[UUID, UUID]:
         """The same, with the tasks that ended only because it ended badly: each old one with the new one, it first."""
         given = (encode.task_id(task_id), from_step, encode.dump(payload), by)
-        rows = await self._rows("select * from holdfast.retry_dependents($1, $2, $3, $4)", *given, repeatable=False)
+        rows = await self._table("retry_dependents", *given, repeatable=False)
         return {row["old"]: row["new"] for row in rows}
 
     # Tasks, from a worker
@@ -138,32 +136,30 @@ class Store(Queries):
         with `release_leases`, or run out.
         """
         given = (queues, n, lasting, worker, names)
-        rows = await self._rows("select * from holdfast.claim($1, $2, $3, $4, $5)", *given, repeatable=False)
+        rows = await self._table("claim", *given, repeatable=False)
         return encode.leases(rows)
 
     async def claim_these(self, ids: Iterable[UUID | str], *, lasting: timedelta, worker: str) -> list[Lease]:
         """Take those of these tasks that can be taken now."""
         given = ([encode.task_id(task) for task in ids], lasting, worker)
-        rows = await self._rows("select * from holdfast.claim_these($1, $2, $3)", *given, repeatable=False)
+        rows = await self._table("claim_these", *given, repeatable=False)
         return encode.leases(rows)
 
     async def refuse_claim(self, task_id: UUID | str) -> None:
         """Raise why this task could not be claimed: TaskNotFound, TaskEnded, AlreadyLeased or NotClaimable."""
-        await self._value("select holdfast.refuse_claim($1)", encode.task_id(task_id))
+        await self._call("refuse_claim", encode.task_id(task_id))
 
     async def heartbeat(
         self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
     ) -> dict[UUID, Beat]:
         """Extend these leases. Those that are missing in the answer are lost."""
-        shown = [encode.dump((progress or {}).get(lease.task_id)) for lease in leases]
-        query = "select * from holdfast.heartbeat($1, $2, $3, $4, $5)"
-        rows = await self._rows(query, *encode.proofs(leases), lasting, shown)
+        reported = [encode.dump((progress or {}).get(lease.task_id)) for lease in leases]
+        rows = await self._table("heartbeat", *encode.proofs(leases), lasting, reported)
         return {row["task_id"]: Beat(row["expires_at"], row["cancel_requested"]) for row in rows}
 
     async def checkpoint(self, *checkpoints: Checkpoint) -> list[Checkpointed]:
         """Keep what is done. Each has its own answer; what is not ok or stored has changed nothing."""
-        rows = await self._rows(encode.CHECKPOINT, *encode.checkpoints(checkpoints))
-        return [encode.known(Checkpointed, row, "result") for row in rows]
+        return await self._records(Checkpointed, "checkpoint", *encode.checkpoints(checkpoints))
 
     async def keep(
         self, lease: Lease, step: str | None = None, result: Json = None, *, to: str | None = None, usage: Json = None
@@ -175,36 +171,29 @@ class Store(Queries):
 
     async def held_steps(self, lease: Proof) -> list[Step]:
         """The steps of a task, for whoever holds it. Raises LeaseLost."""
-        query = "select * from holdfast.held_steps($1, $2, $3)"
-        rows = await self._rows(query, lease.task_id, lease.attempt, lease.token)
-        return [encode.known(Step, row, "result") for row in rows]
+        return await self._records(Step, "held_steps", lease.task_id, lease.attempt, lease.token)
 
     async def held_upstream(self, lease: Proof) -> list[Upstream]:
         """What a task waited for, for whoever holds it. Raises LeaseLost."""
-        query = "select * from holdfast.held_upstream($1, $2, $3)"
-        rows = await self._rows(query, lease.task_id, lease.attempt, lease.token)
-        return [encode.known(Upstream, row, "result") for row in rows]
+        return await self._records(Upstream, "held_upstream", lease.task_id, lease.attempt, lease.token)
 
     async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
         """Write a question down, unless it is there. Raises RequestInvalid."""
-        query = "select * from holdfast.ask($1, $2, $3, $4, $5, $6, $7)"
         made = secrets.token_urlsafe(32)
         given = (lease.task_id, lease.attempt, lease.token, encode.text(step), encode.text(question), within, made)
-        return encode.known(Asked, (await self._rows(query, *given))[0], "answer")
+        return await self._record(Asked, "ask", *given)
 
     async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
         """Write an event of a step down. Raises LeaseLost."""
-        query = "select * from holdfast.record($1, $2, $3, $4, $5, $6)"
-        rows = await self._rows(
-            query, *encode.proofs([lease]), [step], [kind], [encode.dump(data)], repeatable=False
+        rows = await self._table(
+            "record", *encode.proofs([lease]), [step], [kind], [encode.dump(data)], repeatable=False
         )  # fmt: skip
         if not rows:
             raise lost(lease)
 
     async def settle(self, *settlements: Settlement) -> list[Settled]:
         """End these leases. Each has its own answer, in any order; what is not ok or repeat has changed nothing."""
-        rows = await self._rows(encode.SETTLE, *encode.settlements(settlements))
-        return [encode.known(Settled, row) for row in rows]
+        return await self._records(Settled, "settle", *encode.settlements(settlements))
 
     async def finish(self, lease: Lease, outcome: Outcome) -> Settled:
         """Settle one lease. Raises LeaseLost, MoveRefused or StateUnknown, and then nothing was written."""
@@ -218,9 +207,7 @@ class Store(Queries):
 
         Raises MoveRefused, and then nothing of the call was written.
         """
-        query = "select * from holdfast.complete($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
-        rows = await self._rows(query, *encode.completions(completions))
-        return [encode.known(Settled, row) for row in rows]
+        return await self._records(Settled, "complete", *encode.completions(completions))
 
     async def deliver(self, *completions: Completion) -> list[Settled]:
         """Complete, and publish the outputs of those that are done, each with its task or not at all.
@@ -228,9 +215,7 @@ class Store(Queries):
         What is lost or stale has written nothing; so is a repeat whose outputs are others. Raises OutputRefused,
         PayloadTooLarge, RequestInvalid or MoveRefused, and then nothing of the call was written.
         """
-        query = "select * from holdfast.deliver($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-        rows = await self._rows(query, *encode.deliveries(completions))
-        return [encode.known(Settled, row) for row in rows]
+        return await self._records(Settled, "deliver", *encode.deliveries(completions))
 
     async def settle_and_claim(
         self,
@@ -248,7 +233,7 @@ class Store(Queries):
         `since`, the due time and the id of a task, leaves out what stands before it in its line.
         """
         given = (*encode.settlements(settlements), queues, n, lasting, worker, names, *(since or (None, None)))
-        rows = await self._rows(encode.TURN, *given, repeatable=False)
+        rows = await self._table("turn", *given, repeatable=False)
         refused = {row[0]: row[1] for row in rows if row[0] is not None}
         return refused, encode.leases([row[2] for row in rows if row[0] is None])
 
@@ -264,57 +249,55 @@ class Store(Queries):
     ) -> None:
         """Say who works here and on what; of each task by name, its queue, max_attempts and priority."""
         known = None if tasks is None else encode.dump({name: dict(task) for name, task in tasks.items()})
-        query = "select holdfast.hello($1, $2, $3, $4, $5, $6)"
-        await self._value(query, worker, label, queues, names, slots, known)
+        await self._call("hello", worker, label, queues, names, slots, known)
 
     async def idle(self, worker: str) -> timedelta | None:
         """Say that this worker is about to sleep, and learn how long until something falls due. Look again after it."""
-        answer: timedelta | None = await self._value("select holdfast.idle($1)", worker)
+        answer: timedelta | None = await self._call("idle", worker)
         return answer
 
     async def mark_lost(self, leases: Sequence[Proof]) -> int:
         """Say that a worker died while it was running these. Those that were settled meanwhile stay so."""
-        return int(await self._value("select holdfast.mark_lost($1, $2, $3)", *encode.proofs(leases)))
+        return int(await self._call("mark_lost", *encode.proofs(leases)))
 
     async def release_leases(self, worker: str, kept: Iterable[UUID] = ()) -> int:
         """Give back what this worker holds, but for these, at no cost."""
-        return int(await self._value("select holdfast.release_leases($1, $2)", worker, list(kept)))
+        return int(await self._call("release_leases", worker, list(kept)))
 
     async def goodbye(self, worker: str) -> None:
         """Say that this worker is gone. Its leases stay until they are settled or expire."""
-        await self._value("select holdfast.goodbye($1)", worker)
+        await self._call("goodbye", worker)
 
     # Time and budgets
 
     async def sweep(self, n: int = 500) -> Swept:
         """Do what time alone decides, for up to `n` tasks of each kind."""
-        return encode.known(Swept, (await self._rows("select * from holdfast.sweep($1)", n, patience=10))[0])
+        return await self._record(Swept, "sweep", n, patience=10)
 
     async def make_partitions(self, days: int = 7) -> int:
         """Make the partitions for the days to come; returns how many were missing."""
         made = 0
-        while await self._value("select holdfast.make_partitions($1)", days):
+        while await self._call("make_partitions", days):
             made += 1
         return made
 
     async def set_budget(self, name: str, capacity: float, every: timedelta) -> None:
         """Let `capacity` units be spent at once, and one more every so often."""
-        await self._value("select holdfast.set_budget($1, $2, $3)", name, encode.number(capacity), every)
+        await self._call("set_budget", name, encode.number(capacity), every)
 
-    async def spend(self, name: str, amount: float = 1, *, told: datetime | None = None) -> Grant:
-        """Take a share of a budget, or learn when to ask again; then say what you were `told`. Raises BudgetUnknown."""
-        rows = await self._rows("select * from holdfast.spend($1, $2, $3)", name, encode.number(amount), told)
-        return encode.known(Grant, rows[0])
+    async def spend(self, name: str, amount: float = 1, *, retry_at: datetime | None = None) -> Grant:
+        """Take a share of a budget, or learn when to ask again, then with that `retry_at`. Raises BudgetUnknown."""
+        return await self._record(Grant, "spend", name, encode.number(amount), retry_at)
 
     async def block_budget(self, name: str, until: datetime) -> None:
         """Let nobody spend until then, also of a budget that nobody has set."""
-        await self._value("select holdfast.block_budget($1, $2)", name, until)
+        await self._call("block_budget", name, until)
 
     # Besides
 
     async def check_held(self, lease: Proof) -> None:
         """Raises LeaseLost for whoever does not hold the task."""
-        await self._value("select holdfast.check_held($1, $2, $3)", lease.task_id, lease.attempt, lease.token)
+        await self._call("check_held", lease.task_id, lease.attempt, lease.token)
 
     def service(self, kind: type[C]) -> C:
         """A lifecycle's store, over the same connections."""

@@ -81,12 +81,11 @@ class Costs(Calls):
         """
         narrowed = [encode.text(value) for value in (owner, lifecycle, name)]
         one = None if task is None else encode.task_id(task)
-        query = "select * from holdfast.costs($1, $2, $3, $4, $5, $6, $7, $8)"
-        return [cost(row) for row in await self._rows(query, encode.text(by), since, until, *narrowed, one, limit)]
+        return [cost(row) for row in await self._table("costs", encode.text(by), since, until, *narrowed, one, limit)]
 
     async def of_task(self, task: UUID | str) -> FamilyCost:
         """What a task has cost, by model, the dearest first; and the tasks it gathers, and those that they gather."""
-        rows = await self._rows("select * from holdfast.cost_of($1)", encode.task_id(task))
+        rows = await self._table("cost_of", encode.task_id(task))
         own, children = ([cost(row) for row in rows if row["part"] == part] for part in ("own", "children"))
         return FamilyCost(own, children)
 
@@ -103,12 +102,11 @@ class Costs(Calls):
         What was recorded before keeps its cost, whatever `since` says.
         """
         given = (encode.text(model), encode.number(in_cents), encode.number(out_cents), since, encode.text(by))
-        await self._value("select holdfast.set_price($1, $2, $3, $4, $5)", *given)
+        await self._call("set_price", *given)
 
     async def prices(self, model: str | None = None) -> list[Price]:
         """All prices, or those of a model: by model, the newest first."""
-        rows = await self._rows("select * from holdfast.prices($1)", encode.text(model))
-        return [encode.known(Price, row) for row in rows]
+        return await self._records(Price, "prices", encode.text(model))
 
 
 def cost(row: asyncpg.Record) -> Cost:

@@ -1,16 +1,19 @@
 """How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
 
+import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 from uuid import UUID
 
 import asyncpg
 
 from holdfast import errors
 from holdfast.engine.task import (
+    JSON,
     Cancelled,
     Checkpoint,
     Completion,
@@ -19,7 +22,6 @@ from holdfast.engine.task import (
     Json,
     Later,
     Lease,
-    Move,
     Moved,
     Output,
     Partial,
@@ -44,14 +46,6 @@ DECODER = json.JSONDecoder()
 
 longest_message = 20_000
 longest_budget = 200
-
-SUBMIT = (
-    "select id, created from holdfast.submit_many("
-    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21) order by place"
-)
-SETTLE = "select * from holdfast.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-TURN = "select * from holdfast.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
-CHECKPOINT = "select * from holdfast.checkpoint($1, $2, $3, $4, $5, $6, $7)"
 
 BY_SQLSTATE = {
     kind.sqlstate: kind
@@ -83,9 +77,9 @@ def text(value: str | None) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str):
-        raise RequestInvalid(f"{value!r} is no string.", fix="Pass text.")
+        raise RequestInvalid(f"{value!r} is not a string.", fix="Pass text.")
     if "\0" in value or not (value.isascii() or all(not "\ud800" <= sign <= "\udfff" for sign in value)):
-        raise PayloadInvalid("It holds a character that is none (NUL or half of a pair).", fix="Leave it out.")
+        raise PayloadInvalid("It holds a character that is not one (NUL or half of a pair).", fix="Leave it out.")
     return value
 
 
@@ -104,18 +98,18 @@ def number(value: float | Decimal) -> Decimal:
     try:
         return Decimal(str(value))
     except (InvalidOperation, ValueError) as error:
-        raise RequestInvalid("That is no number to reckon with.", fix="Pass an int, a float or a Decimal.") from error
+        raise RequestInvalid("That is not a number.", fix="Pass an int, a float or a Decimal.") from error
 
 
 def whole(value: int | None) -> int | None:
     """A whole number. Raises RequestInvalid, where the driver would cut a fraction off."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise RequestInvalid(f"{value!r} is no whole number.", fix="Pass an int.")
+        raise RequestInvalid(f"{value!r} is not a whole number.", fix="Pass an int.")
     return value
 
 
 def task_id(value: UUID | str) -> UUID:
-    """An id. Raises RequestInvalid for what is none."""
+    """An id. Raises RequestInvalid for anything else."""
     try:
         return value if isinstance(value, UUID) else UUID(value)
     except (ValueError, AttributeError, TypeError) as error:
@@ -125,7 +119,7 @@ def task_id(value: UUID | str) -> UUID:
 
 
 def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
-    """The arguments of SUBMIT."""
+    """The arguments of holdfast.submit_many."""
     edges = [(place, *edge) for place, task in enumerate(tasks, 1) for edge in waits(task)]
     parents = [task.parent for task in tasks]
     return (
@@ -156,7 +150,7 @@ def waits(task: Submission) -> list[tuple[UUID | int, str]]:
     if isinstance(task.after, Mapping):
         return list(task.after.items())
     if isinstance(task.after, str) or not isinstance(task.after, Sequence):
-        raise RequestInvalid(f"after={task.after!r} is no list of tasks.", fix="Pass a list of ids or places.")
+        raise RequestInvalid(f"after={task.after!r} is not a list of tasks.", fix="Pass a list of ids or places.")
     return [(other, task.on_failure) for other in task.after]
 
 
@@ -178,7 +172,7 @@ def proofs(leases: Sequence[Proof]) -> tuple[list[UUID], list[int], list[UUID]]:
 
 
 def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
-    """The arguments of CHECKPOINT."""
+    """The arguments of holdfast.checkpoint."""
     return (
         *proofs([one.lease for one in given]),
         [text(one.step) for one in given],
@@ -189,7 +183,7 @@ def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
 
 
 def settlements(given: Sequence[Settlement]) -> tuple[Any, ...]:
-    """The arguments of SETTLE: outcome, to, delay, due, category, step and body behind the proofs."""
+    """The arguments of holdfast.settle: outcome, to, delay, due, category, step and body behind the proofs."""
     kinds, *others = zip(*(columns(outcome) for _, outcome in given), strict=True) if given else [()] * 7
     return (*proofs([lease for lease, _ in given]), kinds, *map(filled, others))
 
@@ -242,7 +236,7 @@ def columns(outcome: object) -> tuple[Any, ...]:
             return "failed", None, delay, at, category, text(step), dump(error)
         case Cancelled(reason):
             return "cancelled", None, None, None, None, None, dump({"reason": reason} if reason else None)
-    raise RequestInvalid(f"{outcome!r} is no outcome.", fix="Use Done, Partial, Moved, Later, Failed or Cancelled.")
+    raise RequestInvalid(f"{outcome!r} is not an outcome.", fix="Use Done, Partial, Moved, Later, Failed or Cancelled.")
 
 
 def leases(rows: Sequence[asyncpg.Record]) -> list[Lease]:
@@ -259,28 +253,44 @@ def leases(rows: Sequence[asyncpg.Record]) -> list[Lease]:
     return found
 
 
-def known(kind: type[T], row: asyncpg.Record | Mapping[str, Any], *json_names: str) -> T:
-    """A row as this release knows it: a newer one may have added to it while this process runs."""
-    fields: dict[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    return kind(**{name: load(row[name]) if name in json_names else row[name] for name in fields if name in row})
+def from_row(kind: type[T], row: asyncpg.Record) -> T:
+    """A row as this release knows it: a newer one may have added columns. JSON comes as text."""
+    known = fields_of(kind)  # type: ignore[arg-type]
+    return kind(**{name: load(row[name]) if is_json else row[name] for name, is_json, _ in known if name in row})
 
 
-def move(row: asyncpg.Record) -> Move:
-    return known(Move, row, "data")
+def from_json(kind: type[T], found: Mapping[str, Any]) -> T:
+    """A record that came as JSON, with its ids and moments as such; what this release does not know is left out."""
+    known = fields_of(kind)  # type: ignore[arg-type]
+    given = {name: found[name] for name, _, _ in known if name in found}
+    return kind(**given | {name: read(given[name]) for name, _, read in known if read and given.get(name) is not None})
+
+
+@functools.cache
+def fields_of(kind: Hashable) -> list[tuple[str, bool, Callable[[str], Any] | None]]:
+    """The fields of a record: its name, whether a row has it as JSON, and what reads it out of JSON."""
+    found = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        reader = next((READERS[one] for one in (hint, *get_args(hint)) if one in READERS), None)
+        found.append((name, JSON in getattr(hint, "__metadata__", ()), reader))
+    return found
+
+
+READERS: dict[object, Callable[[str], Any]] = {UUID: UUID, datetime: datetime.fromisoformat}
 
 
 def refuse_expired(status: str, given: UUID | str, state: str) -> None:
     if status == "expired":
-        raise TaskExpired(f"Task {given} is {state} now.", fix="Begin anew with a new task.")
+        raise TaskExpired(f"Task {given} is {state} now.", fix="Start a new task.")
 
 
 def translated(error: asyncpg.PostgresError) -> HoldfastError:
-    """What Postgres raised, as the class of its SQLSTATE. What is no error of ours is raised as it is."""
+    """What Postgres raised, as the class of its SQLSTATE. Any other error is raised as it is."""
     kind = BY_SQLSTATE.get(error.sqlstate)
     if kind:
         return kind(str(error.message), fix=error.hint or "")
     if isinstance(error, asyncpg.LockNotAvailableError):
-        return TaskBusy(f"{error}.", fix="Ask again. Whoever submits or cancels in a transaction should end it soon.")
+        return TaskBusy(f"{error}.", fix="Ask again. A transaction that submits or cancels should end soon.")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return DatabaseForbidden(f"{error}.", fix="As the owner of the schema: grant holdfast_app to <role>")
     if isinstance(error, (asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError)):
@@ -299,16 +309,16 @@ def code_of(sqlstate: str) -> str:
 
 def unsendable(error: Exception) -> HoldfastError:
     """A value that the driver or Postgres could not make sense of."""
-    said = str(getattr(error, "detail", None) or error)
+    message = str(getattr(error, "detail", None) or error)
     if isinstance(
         error, (asyncpg.exceptions.UntranslatableCharacterError, asyncpg.exceptions.InvalidTextRepresentationError)
     ):
-        return PayloadInvalid(said, fix="Leave out NUL and half pairs of surrogates; write huge numbers as strings.")
-    return RequestInvalid(said, fix="Check the types and the size of what you pass.")
+        return PayloadInvalid(message, fix="Leave out NUL and half pairs of surrogates; write huge numbers as strings.")
+    return RequestInvalid(message, fix="Check the types and the size of what you pass.")
 
 
 def is_lost_connection(error: asyncpg.PostgresError) -> bool:
-    """The server is going, has just come, or has no room or no patience: nothing of what was asked is wrong."""
+    """The server stops, has just started, or has no space or no time: nothing is wrong with the call."""
     return isinstance(
         error,
         (
@@ -320,5 +330,5 @@ def is_lost_connection(error: asyncpg.PostgresError) -> bool:
 
 
 def unreachable(error: Exception) -> DatabaseUnreachable:
-    said = str(error) or ("No answer came in time." if isinstance(error, TimeoutError) else type(error).__name__)
-    return DatabaseUnreachable(said, fix="What was asked may have happened: look before you ask again.")
+    message = str(error) or ("No answer came in time." if isinstance(error, TimeoutError) else type(error).__name__)
+    return DatabaseUnreachable(message, fix="What was asked may have happened: look before you ask again.")

@@ -7,14 +7,13 @@ refused, and the error names the first.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from uuid import UUID
 
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.task import Json
 
-T = TypeVar("T")
 Handled = Literal["open", "handled", "all"]
 Action = Literal["retry", "resolve", "discard"]
 
@@ -139,38 +138,34 @@ class Inbox(Calls):
 
     async def newest(self, *, everything: bool = False, limit: int = 100) -> list[dict[str, Any]]:
         """What waits for a person, newest first, with its whole error."""
-        rows = await self._rows("select * from holdfast.inbox($1, $2)", everything, limit)
+        rows = await self._table("inbox", everything, limit)
         return [{**row, "error": encode.load(row["error"])} for row in rows]
 
     async def groups(self, which: EntryFilter = ANY, *, limit: int = 50) -> list[Group]:
         """Open entries by what they have in common, those with the newest failure first."""
-        query = "select * from holdfast.inbox_groups($1, $2, $3, $4, $5, $6, $7)"
-        return [encode.known(Group, row) for row in await self._rows(query, *which.arguments(), limit)]
+        return await self._records(Group, "inbox_groups", *which.arguments(), limit)
 
     async def page(
         self, which: EntryFilter = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
     ) -> Entries:
         """Entries that fit, the newest first; `cursor` is the `next` of the page before."""
         before = None if cursor is None else encode.task_id(cursor)
-        query = "select * from holdfast.inbox_items($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-        row = (await self._rows(query, *which.arguments(), encode.text(handled), before, limit))[0]
-        items = [read(Entry, each) for each in encode.load(row["items"])]
+        row = (await self._table("inbox_items", *which.arguments(), encode.text(handled), before, limit))[0]
+        items = [encode.from_json(Entry, each) for each in encode.load(row["items"])]
         return Entries(items, row["next"], row["approx_count"], row["capped"])
 
     async def entry(self, entry: UUID | str) -> WholeEntry:
         """One entry with everything. Raises TaskNotFound."""
-        return read(
-            WholeEntry, encode.load(await self._value("select holdfast.inbox_entry($1)", encode.task_id(entry)))
-        )
+        return encode.from_json(WholeEntry, encode.load(await self._call("inbox_entry", encode.task_id(entry))))
 
     async def find(self, prefix: str, limit: int = 10) -> list[tuple[UUID, UUID, bool]]:
         """Entries whose id, or whose task's, begins so: entry, task, whether it is open. Raises RequestInvalid."""
-        rows = await self._rows("select * from holdfast.find_entries($1, $2)", encode.text(prefix), limit)
+        rows = await self._table("find_entries", encode.text(prefix), limit)
         return [(row["id"], row["task_id"], row["open"]) for row in rows]
 
     async def neighbours(self, ids: Iterable[UUID]) -> dict[UUID, list[UUID | None]]:
         """The ids beside each of these, among those of entries and of their tasks."""
-        rows = await self._rows("select * from holdfast.entry_neighbours($1)", list(ids))
+        rows = await self._table("entry_neighbours", list(ids))
         return {row["id"]: list(row["others"]) for row in rows}
 
     async def retry(
@@ -183,7 +178,6 @@ class Inbox(Calls):
         note: str | None = None,
     ) -> UUID:
         """Run its task again as a new one, which is returned. Raises MoveRefused if it was handled, or StepUnknown."""
-        query = "select holdfast.inbox_retry($1, $2, $3, $4, $5)"
         given = (
             encode.task_id(entry),
             encode.text(by),
@@ -191,7 +185,7 @@ class Inbox(Calls):
             encode.dump(payload),
             encode.text(note),
         )
-        answer: UUID = await self._value(query, *given, repeatable=False)
+        answer: UUID = await self._call("inbox_retry", *given, repeatable=False)
         return answer
 
     async def resolve(self, entry: UUID | str, by: str, note: str | None = None) -> None:
@@ -204,7 +198,7 @@ class Inbox(Calls):
 
     async def _close(self, verb: str, entry: UUID | str, by: str, note: str | None) -> None:
         given = (encode.task_id(entry), encode.text(by), encode.text(note))
-        await self._value(f"select holdfast.{verb}($1, $2, $3)", *given, repeatable=False)
+        await self._call(verb, *given, repeatable=False)
 
     async def bulk(
         self,
@@ -229,17 +223,10 @@ class Inbox(Calls):
             *which.arguments(), before, None if cursor is None else encode.task_id(cursor), encode.text(note),
             encode.text(from_step), dry_run, limit,
         )  # fmt: skip
-        query = "select * from holdfast.inbox_bulk($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
-        row = (await self._rows(query, *given, repeatable=False, patience=4))[0]
-        handled = [read(Handling, {"retried_as": None, **one}) for one in encode.load(row["handled"])]
+        row = (await self._table("inbox_bulk", *given, repeatable=False, patience=4))[0]
+        handled = [encode.from_json(Handling, {"retried_as": None, **one}) for one in encode.load(row["handled"])]
         refused = [
-            read(Refusal, {"code": encode.code_of(one["sqlstate"]), **one}) for one in encode.load(row["refused"])
+            encode.from_json(Refusal, {"code": encode.code_of(one["sqlstate"]), **one})
+            for one in encode.load(row["refused"])
         ]
         return BulkResult(handled, refused, row["next"], row["remaining"], row["capped"])
-
-
-def read(kind: type[T], found: dict[str, Any]) -> T:
-    """An object of the database, with its ids and times as such."""
-    ids = {name: UUID(found[name]) for name in ("id", "task_id", "retried_as") if found.get(name)}
-    times = {name: datetime.fromisoformat(found[name]) for name in ("at", "resolved_at") if found.get(name)}
-    return encode.known(kind, found | ids | times)

@@ -59,24 +59,23 @@ class Keys(Calls):
     async def make(self, name: str, roles: Sequence[Role], *, owner: str | None = None) -> NewKey:
         """A new key; tasks it makes are `owner`'s, by default those of its name. Raises RequestInvalid."""
         secret = f"hf_{secrets.token_urlsafe(32)}"
-        query = "select holdfast.make_key($1, $2, $3, $4)"
         given = (encode.text(name), list(roles), encode.text(owner), hash_of(secret))
-        return NewKey(await self._value(query, *given, repeatable=False), name, secret)
+        return NewKey(await self._call("make_key", *given, repeatable=False), name, secret)
 
     async def check(self, secret: str | None) -> tuple[Principal | None, bool]:
         """Whose key this is, if it counts; and whether any key counts at all."""
         hashed = hash_of(secret) if secret and re.fullmatch(r"hf_[A-Za-z0-9_-]{43}", secret) else None
-        row = (await self._rows("select * from holdfast.check_key($1)", hashed))[0]
+        row = (await self._table("check_key", hashed))[0]
         known = Principal(row["name"], frozenset(row["roles"]), row["owner"]) if row["id"] else None
         return known, row["any_key"]
 
     async def all(self) -> list[Key]:
         """All keys, revoked ones too, oldest first."""
-        return [encode.known(Key, row) for row in await self._rows("select * from holdfast.list_keys()")]
+        return await self._records(Key, "list_keys")
 
     async def revoke(self, key: UUID | str) -> None:
         """Refuse this key from now on. Raises KeyUnknown."""
-        await self._value("select holdfast.revoke_key($1)", encode.task_id(key))
+        await self._call("revoke_key", encode.task_id(key))
 
 
 def hash_of(secret: str) -> bytes:

@@ -8,7 +8,7 @@ from uuid import UUID
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.store.records import Attempt, Count, Link, Page, Queue, Worker
-from holdfast.engine.task import Ended, Event, Explanation, Moves, Step, StepEvent, Upstream
+from holdfast.engine.task import Ended, Event, Explanation, Move, Moves, Step, StepEvent, Upstream
 
 
 class Queries(Calls):
@@ -16,33 +16,29 @@ class Queries(Calls):
 
     async def read(self, task_id: UUID | str) -> dict[str, Any]:
         """A task, live or finished. Raises TaskNotFound."""
-        found: dict[str, Any] = encode.load(await self._value("select holdfast.read($1)", encode.task_id(task_id)))
+        found: dict[str, Any] = encode.load(await self._call("read", encode.task_id(task_id)))
         return found
 
     async def outcomes(self, ids: Iterable[UUID | str]) -> dict[UUID, Ended | None]:
         """How those of these tasks ended that have; None for one that is not there. Others are missing."""
-        rows = await self._rows("select * from holdfast.outcomes($1)", [encode.task_id(task) for task in ids])
-        return {row["task_id"]: encode.known(Ended, row, "result", "note") if row["outcome"] else None for row in rows}
+        rows = await self._table("outcomes", [encode.task_id(task) for task in ids])
+        return {row["task_id"]: encode.from_row(Ended, row) if row["outcome"] else None for row in rows}
 
     async def upstream(self, task_id: UUID | str) -> list[Upstream]:
         """What it waited for, or waits for, by name."""
-        rows = await self._rows("select * from holdfast.upstream($1)", encode.task_id(task_id))
-        return [encode.known(Upstream, row, "result") for row in rows]
+        return await self._records(Upstream, "upstream", encode.task_id(task_id))
 
     async def events(self, task_id: UUID | str) -> list[Event]:
         """Its moves, oldest first."""
-        rows = await self._rows("select * from holdfast.events($1)", encode.task_id(task_id))
-        return [encode.known(Event, row, "data") for row in rows]
+        return await self._records(Event, "events", encode.task_id(task_id))
 
     async def steps(self, task_id: UUID | str) -> list[Step]:
         """Its steps, in the order in which they were completed."""
-        rows = await self._rows("select * from holdfast.steps($1)", encode.task_id(task_id))
-        return [encode.known(Step, row, "result") for row in rows]
+        return await self._records(Step, "steps", encode.task_id(task_id))
 
     async def step_events(self, task_id: UUID | str) -> list[StepEvent]:
         """What happened within it, oldest first."""
-        rows = await self._rows("select * from holdfast.step_events($1)", encode.task_id(task_id))
-        return [encode.known(StepEvent, row, "data") for row in rows]
+        return await self._records(StepEvent, "step_events", encode.task_id(task_id))
 
     async def feed(
         self,
@@ -54,21 +50,18 @@ class Queries(Calls):
         owner: str | None = None,
     ) -> Moves:
         """Moves behind the cursor, oldest first for each task; none for now, "start" for all. Raises CursorGone."""
-        query = "select * from holdfast.feed($1, $2, $3, $4, $5)"
-        rows = await self._rows(query, cursor, limit, lifecycles, tasks, owner)
-        moves = [encode.move(row) for row in rows if row["task_id"]]
+        rows = await self._table("feed", cursor, limit, lifecycles, tasks, owner)
+        moves = [encode.from_row(Move, row) for row in rows if row["task_id"]]
         return Moves(moves, rows[-1]["cursor"], rows[-1]["more"])
 
     async def explain(self, task_id: UUID | str) -> Explanation:
         """Why it is where it is, and what can be done about it. Raises TaskNotFound."""
-        return encode.known(
-            Explanation, (await self._rows("select * from holdfast.explain($1)", encode.task_id(task_id)))[0]
-        )
+        return await self._record(Explanation, "explain", encode.task_id(task_id))
 
     async def verify(self, ids: Iterable[UUID | str] | None = None) -> list[tuple[UUID, str]]:
         """What in the history of these tasks, or of all, does not hold. Nothing is the proof that all does."""
         asked = None if ids is None else [encode.task_id(task) for task in ids]
-        return [tuple(row) for row in await self._rows("select * from holdfast.verify($1)", asked, patience=None)]
+        return [tuple(row) for row in await self._table("verify", asked, patience=None)]
 
     async def list_tasks(
         self,
@@ -88,73 +81,67 @@ class Queries(Calls):
         """Tasks that fit all of this, the newest first; `cursor` is the `next` of the page before."""
         narrowed = [encode.text(value) for value in (lifecycle, state, actor, outcome, queue, name, owner)]
         before = None if cursor is None else encode.task_id(cursor)
-        query = "select * from holdfast.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-        row = (await self._rows(query, *narrowed, live, encode.text(tag), before, limit))[0]
-        return encode.known(Page, row, "items")
+        return await self._record(Page, "list_tasks", *narrowed, live, encode.text(tag), before, limit)
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:
         """Ids of tasks that begin like this. Raises RequestInvalid for what begins none."""
-        rows = await self._rows("select id from holdfast.find_ids($1, $2)", encode.text(prefix), limit)
+        rows = await self._table("find_ids", encode.text(prefix), limit)
         return [row["id"] for row in rows]
 
     async def owner_of(self, task_id: UUID | str, owner: str | None = None) -> str:
         """Whose task it is. Raises TaskNotFound, also if it is not `owner`'s."""
-        return str(await self._value("select holdfast.owner_of($1, $2)", encode.task_id(task_id), owner))
+        return str(await self._call("owner_of", encode.task_id(task_id), owner))
 
     async def owned(self, ids: Iterable[UUID], owner: str | None) -> set[UUID]:
         """Those of these tasks that are this owner's, or that are there at all."""
-        rows = await self._rows("select id from holdfast.owned($1, $2) id", list(ids), owner)
-        return {row["id"] for row in rows}
+        rows = await self._table("owned", list(ids), owner)
+        return {row[0] for row in rows}
 
     async def allowed(self, task_id: UUID | str) -> tuple[str, list[str]] | None:
         """The state it is in, and the states that may follow; None if there is no such task."""
-        rows = await self._rows("select * from holdfast.allowed($1)", encode.task_id(task_id))
+        rows = await self._table("allowed", encode.task_id(task_id))
         return (rows[0]["state"], list(rows[0]["states"])) if rows else None
 
     async def attempts(self, task_id: UUID | str) -> list[Attempt]:
         """Its leases, oldest first."""
-        rows = await self._rows("select * from holdfast.attempts($1)", encode.task_id(task_id))
-        return [encode.known(Attempt, row, "error") for row in rows]
+        return await self._records(Attempt, "attempts", encode.task_id(task_id))
 
     async def tree(self, task_id: UUID | str) -> list[Link]:
         """The tasks it is tied to."""
-        rows = await self._rows("select * from holdfast.tree($1)", encode.task_id(task_id))
-        return [encode.known(Link, row) for row in rows]
+        return await self._records(Link, "tree", encode.task_id(task_id))
 
     async def stats(self, owner: str | None = None) -> list[Count]:
         """How many tasks are where, for each state of each lifecycle; all of them, or one owner's."""
-        return [encode.known(Count, row) for row in await self._rows("select * from holdfast.stats($1)", owner)]
+        return await self._records(Count, "stats", owner)
 
     async def metrics(self) -> list[tuple[str, dict[str, str], float]]:
         """What is measured now: name, labels, value."""
-        rows = await self._rows("select * from holdfast.metrics()")
+        rows = await self._table("metrics")
         return [(row["name"], encode.load(row["labels"]), row["value"]) for row in rows]
 
     async def queues(self) -> list[Queue]:
         """All queues, by name."""
-        return [encode.known(Queue, row) for row in await self._rows("select * from holdfast.queues()")]
+        return await self._records(Queue, "queues")
 
     async def workers(self) -> list[Worker]:
         """All workers that have said hello and not goodbye."""
-        return [encode.known(Worker, row) for row in await self._rows("select * from holdfast.workers()")]
+        return await self._records(Worker, "workers")
 
     async def known_task(self, name: str) -> dict[str, Any] | None:
         """What the newest live worker says of this task: queue, max_attempts, priority. None if none knows it."""
-        found: dict[str, Any] | None = encode.load(
-            await self._value("select holdfast.known_task($1)", encode.text(name))
-        )
+        found: dict[str, Any] | None = encode.load(await self._call("known_task", encode.text(name)))
         return found
 
     async def held(self, limit: int = 1000) -> list[dict[str, Any]]:
         """The leases that workers have now, by worker."""
-        return [dict(row) for row in await self._rows("select * from holdfast.held($1)", limit)]
+        return [dict(row) for row in await self._table("held", limit)]
 
     async def neighbours(self, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID | None, UUID | None]]:
         """The ids right before and right after each of these, among all tasks."""
-        rows = await self._rows("select * from holdfast.neighbours($1)", list(ids))
+        rows = await self._table("neighbours", list(ids))
         return {row["id"]: (row["before"], row["after"]) for row in rows}
 
     async def now(self) -> datetime:
         """The time, by the one clock that counts."""
-        answer: datetime = await self._value("select holdfast.now()")
+        answer: datetime = await self._call("now")
         return answer

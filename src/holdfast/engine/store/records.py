@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from holdfast.engine.task import Json
+from holdfast.engine.task import JSON, Json
 
 
 @dataclass(frozen=True)
 class Page:
     """Tasks, the newest first, as `read` shows them without what may be long; `next` is where the next page begins.
 
-    A page may be short, even empty, and still have a next: one look is bounded. The count is capped.
+    A page may be short, even empty, and still have a next: one query is bounded. The count is capped.
     """
 
-    items: Sequence[dict[str, Any]]
+    items: Annotated[Sequence[dict[str, Any]], JSON]
     next: UUID | None
     approx_count: int
     capped: bool
@@ -75,7 +75,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker that has said hello. `live` if it did so within the last half minute."""
+    """A worker that has reported. `live` if it did so within the last half minute."""
 
     id: str
     label: str

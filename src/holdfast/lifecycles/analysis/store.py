@@ -144,7 +144,7 @@ class Analyses(Calls):
         rows = await self._rows(
             "select * from holdfast.make_analysis($1, $2, $3, $4, $5)", *given, repeatable=key is not None
         )
-        return encode.known(Made, rows[0])
+        return encode.from_row(Made, rows[0])
 
     @lease_rpc
     async def read(self, task_id: UUID, owner: str | None = None) -> Analysis:

@@ -166,7 +166,7 @@ class ProviderCalls:
         """Take up to so many calls out of the budget of the account; how many. Raises BudgetSpent."""
         waited_until = self.lease.due_at if self.lease.resumed else None
         try:
-            grant = await self.backend.spend(self.budget, calls, told=waited_until)
+            grant = await self.backend.spend(self.budget, calls, retry_at=waited_until)
         except BudgetUnknown:
             return calls
         except RequestInvalid:  # more than it ever holds

@@ -107,4 +107,4 @@ class Dags(Calls):
             " cross join lateral holdfast.events(n.task_id) e"
         )
         rows = await self._rows(query, [one["name"] for one in nodes], [one["task_id"] for one in nodes])
-        return [encode.known(NodeMove, row, "data") for row in rows]
+        return [encode.from_row(NodeMove, row) for row in rows]

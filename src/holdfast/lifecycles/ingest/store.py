@@ -250,4 +250,4 @@ class Library(Calls):
         """The best chunks for a query, by its words and, if its vector by this embedder is given, by its meaning."""
         given = (encode.text(query), embedder, None if vector is None else list(vector), mode, owner, limit)
         rows = await self._rows("select * from holdfast.search_chunks($1, $2, $3, $4, $5, $6)", *given)
-        return [encode.known(Hit, row) for row in rows]
+        return [encode.from_row(Hit, row) for row in rows]
