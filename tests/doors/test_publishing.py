@@ -12,7 +12,7 @@ from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.errors import RequestInvalid
 from holdfast.testing import Clock, Database
 from holdfast.testing.providers.faults import rewrite
-from holdfast.wakeups.publishing import Publisher, Unsent, Wakings, publish_on
+from holdfast.wakeups.publishing import PendingWakeups, Publisher, Unsent, publish_on
 from holdfast.wakeups.queue import Queue
 from tests.doors.amazon import SEND, Line
 from tests.promises.stage import MINUTE, submit
@@ -31,8 +31,8 @@ reset session_replication_role;
 
 
 @pytest.fixture
-def wakings(store: Store) -> Wakings:
-    return Wakings.over(store)
+def pending(store: Store) -> PendingWakeups:
+    return PendingWakeups.over(store)
 
 
 @pytest.fixture
@@ -42,75 +42,75 @@ async def crowd(database: Database) -> None:
         await owner.execute(WAITING)
 
 
-async def test_a_task_is_published_once(store: Store, wakings: Wakings) -> None:
+async def test_a_task_is_published_once(store: Store, pending: PendingWakeups) -> None:
     task = await submit(store)
-    assert await wakings.take() == [task]
-    assert await wakings.take() == []
+    assert await pending.take() == [task]
+    assert await pending.take() == []
 
 
-async def test_what_no_worker_could_take_is_not_published(store: Store, wakings: Wakings, clock: Clock) -> None:
+async def test_what_no_worker_could_take_is_not_published(store: Store, pending: PendingWakeups, clock: Clock) -> None:
     held, later, paused = await submit(store), await submit(store, delay=MINUTE), Submission("work", queue="paused")
     await store.claim_these([held], lasting=timedelta(hours=1), worker="me")
     await store.make_queue("paused")
     (waiting, _) = await store.submit(paused, Submission("work", after=[0]))
     await store.pause_queue("paused")
-    assert await wakings.take() == []
+    assert await pending.take() == []
     await store.resume_queue("paused")
-    assert await wakings.take() == [waiting.id]
+    assert await pending.take() == [waiting.id]
     clock.advance(minutes=1)
-    assert later in await wakings.take()
+    assert later in await pending.take()
 
 
 async def test_a_task_that_comes_back_to_the_workers_is_published_anew(
-    store: Store, wakings: Wakings, clock: Clock
+    store: Store, pending: PendingWakeups, clock: Clock
 ) -> None:
     task = await submit(store)
-    assert await wakings.take() == [task]
+    assert await pending.take() == [task]
     (lease,) = await store.claim_these([task], lasting=MINUTE, worker="me")
     await store.finish(lease, Later())
     clock.advance(seconds=1)
-    assert await wakings.take() == [task]  # it was given back
+    assert await pending.take() == [task]  # it was given back
     await store.claim_these([task], lasting=MINUTE, worker="dies")
-    assert await wakings.take() == []
+    assert await pending.take() == []
     clock.advance(minutes=2)
     await store.sweep()
-    assert await wakings.take() == [task]  # its worker was lost
+    assert await pending.take() == [task]  # its worker was lost
     (lease,) = await store.claim_these([task], lasting=MINUTE, worker="me")
     await store.finish(lease, Failed("Transient", "not now"))
-    assert await wakings.take() == []
+    assert await pending.take() == []
     clock.advance(minutes=1)
     await store.sweep()
-    assert await wakings.take() == [task]  # it is tried again
-    assert await wakings.take() == []
+    assert await pending.take() == [task]  # it is tried again
+    assert await pending.take() == []
 
 
-async def test_a_task_that_was_waited_for_brings_a_message_for_the_next(store: Store, wakings: Wakings) -> None:
+async def test_a_task_that_was_waited_for_brings_a_message_for_the_next(store: Store, pending: PendingWakeups) -> None:
     first, second = [one.id for one in await store.submit(Submission("work"), Submission("work", after=[0]))]
     assert first
-    assert await wakings.take() == [first]
+    assert await pending.take() == [first]
     (lease,) = await store.claim_these([first], lasting=MINUTE, worker="me")
     await store.finish(lease, Done())
-    assert await wakings.take() == [second]
+    assert await pending.take() == [second]
 
 
 async def test_a_message_without_effect_is_repeated_after_ever_longer_times(
-    store: Store, wakings: Wakings, clock: Clock, database: Database
+    store: Store, pending: PendingWakeups, clock: Clock, database: Database
 ) -> None:
     task = await submit(store)
-    assert await wakings.take() == [task]
+    assert await pending.take() == [task]
     for seconds in (30, 60, 120, 240, 480, 900, 900):
         clock.advance(seconds=seconds - 1)
-        assert await wakings.take() == []
+        assert await pending.take() == []
         clock.advance(seconds=1)
-        assert await wakings.take() == [task]
+        assert await pending.take() == [task]
     assert database.ask_owner("select times from holdfast.wakeup where last_published_at = holdfast.now()") == 8
 
 
 @pytest.mark.usefixtures("crowd")
-async def test_ten_thousand_that_wait_make_no_flood(wakings: Wakings, clock: Clock) -> None:
+async def test_ten_thousand_that_wait_make_no_flood(pending: PendingWakeups, clock: Clock) -> None:
     async def taken() -> int:
         number = 0
-        while some := await wakings.take():
+        while some := await pending.take():
             number += len(some)
         return number
 
@@ -123,62 +123,62 @@ async def test_ten_thousand_that_wait_make_no_flood(wakings: Wakings, clock: Clo
 
 
 @pytest.mark.usefixtures("crowd")
-async def test_those_behind_are_published_when_they_come_to_the_front(store: Store, wakings: Wakings) -> None:
-    first = set(await wakings.take(1000))
+async def test_those_behind_are_published_when_they_come_to_the_front(store: Store, pending: PendingWakeups) -> None:
+    first = set(await pending.take(1000))
     leases = await store.claim(["default"], 50, lasting=MINUTE, worker="me", names=["work"])
     assert {lease.priority for lease in leases} == {9}
     assert {lease.task_id for lease in leases} <= first  # the most urgent, as workers take them
-    second = set(await wakings.take(1000))
+    second = set(await pending.take(1000))
     assert (len(second), first & second) == (50, set())
 
 
-async def test_many_publishers_take_each_task_once(database: Database, store: Store, wakings: Wakings) -> None:
+async def test_many_publishers_take_each_task_once(database: Database, store: Store, pending: PendingWakeups) -> None:
     tasks = [one.id for one in await store.submit(*[Submission("work")] * 150)]
     async with database.store() as other:
-        both = [wakings, Wakings.over(other)]
+        both = [pending, PendingWakeups.over(other)]
         found = await asyncio.gather(*(one.take(40) for one in both * 10))
     taken = [task for some in found for task in some]
     assert len(taken) == len(set(taken))
     assert set(taken) <= set(tasks)
-    rest = [task for _ in range(5) for task in await wakings.take(40)]
+    rest = [task for _ in range(5) for task in await pending.take(40)]
     assert sorted(map(str, taken + rest)) == sorted(map(str, tasks))
 
 
 async def test_what_was_published_is_forgotten_with_its_task(
-    store: Store, wakings: Wakings, clock: Clock, database: Database
+    store: Store, pending: PendingWakeups, clock: Clock, database: Database
 ) -> None:
     ended, held, waits = [await submit(store) for _ in range(3)]
-    assert len(await wakings.take()) == 3
+    assert len(await pending.take()) == 3
     (lease,) = await store.claim_these([ended], lasting=MINUTE, worker="me")
     await store.finish(lease, Done())
     await store.claim_these([held], lasting=timedelta(hours=1), worker="me")
     clock.advance(seconds=31)
-    assert await wakings.take() == [waits]
+    assert await pending.take() == [waits]
     assert database.ask_owner("select array_agg(task_id) from holdfast.wakeup") == [waits]
 
 
 @pytest.mark.parametrize("n", [0, -1, 1001, None])
-async def test_a_number_that_is_none_is_refused(wakings: Wakings, n: int | None) -> None:
+async def test_a_number_that_is_none_is_refused(pending: PendingWakeups, n: int | None) -> None:
     with pytest.raises(RequestInvalid, match="Give 1 to 1000"):
-        await wakings.take(n)  # type: ignore[arg-type]
+        await pending.take(n)  # type: ignore[arg-type]
 
 
-async def test_which_tasks_wait_is_told_by_their_rows(store: Store, wakings: Wakings) -> None:
+async def test_which_tasks_wait_is_told_by_their_rows(store: Store, pending: PendingWakeups) -> None:
     waits, held, ended, later = [await submit(store) for _ in range(3)] + [await submit(store, delay=MINUTE)]
     for lease in await store.claim_these([held, ended], lasting=MINUTE, worker="me"):
         if lease.task_id == ended:
             await store.finish(lease, Done())
-    assert await wakings.which_wait([waits, held, ended, later]) == {waits}
+    assert await pending.which_wait([waits, held, ended, later]) == {waits}
     await store.pause_queue("default")
-    assert await wakings.which_wait([waits]) == {waits}  # resuming publishes nothing anew, so the message must live
+    assert await pending.which_wait([waits]) == {waits}  # resuming publishes nothing anew, so the message must live
 
 
 # With a queue
 
 
 @pytest.fixture
-def publisher(wakings: Wakings, line: Line) -> Publisher:
-    return Publisher(wakings, line.queue)
+def publisher(pending: PendingWakeups, line: Line) -> Publisher:
+    return Publisher(pending, line.queue)
 
 
 async def test_a_message_is_a_pointer_and_nothing_else(store: Store, publisher: Publisher, line: Line) -> None:
@@ -213,11 +213,11 @@ async def test_what_the_queue_refused_is_published_again_soon(
 
 @pytest.mark.deep
 async def test_messages_that_nobody_receives_do_not_pile_up(
-    store: Store, wakings: Wakings, line: Line, monkeypatch: pytest.MonkeyPatch
+    store: Store, pending: PendingWakeups, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers that have much to do take tasks without receiving; the messages of those tasks stay behind."""
     monkeypatch.setattr("holdfast.wakeups.publishing.counted_every_seconds", 0.0)
-    publisher = Publisher(wakings, line.queue, waiting_at_most=20)
+    publisher = Publisher(pending, line.queue, waiting_at_most=20)
     for _ in range(4):
         await store.submit(*[Submission("work")] * 15)
         await publisher.publish()
@@ -232,12 +232,12 @@ async def test_messages_that_nobody_receives_do_not_pile_up(
 
 @pytest.mark.deep
 async def test_a_queue_that_is_away_stops_nobody_for_good(
-    store: Store, wakings: Wakings, line: Line, clock: Clock, caplog: pytest.LogCaptureFixture
+    store: Store, pending: PendingWakeups, line: Line, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "holdfast.wakeups")
     tasks = [await submit(store) for _ in range(3)]
     line.server.stop()
-    publishing = asyncio.create_task(publish_on(wakings, Queue(line.queue_url), timedelta(seconds=0.01)))
+    publishing = asyncio.create_task(publish_on(pending, Queue(line.queue_url), timedelta(seconds=0.01)))
 
     def said(what: str) -> int:
         return sum(what in one.message for one in caplog.records)

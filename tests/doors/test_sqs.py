@@ -16,7 +16,7 @@ from holdfast.settings import Settings
 from holdfast.testing.providers.faults import status
 from holdfast.wakeups import queue as queues
 from holdfast.wakeups import sqs
-from holdfast.wakeups.publishing import Wakings
+from holdfast.wakeups.publishing import PendingWakeups
 from holdfast.wakeups.queue import Message, Queue, queue_named, region_of, task_named
 from holdfast.wakeups.sqs import SqsWakeups
 from tests.doors.amazon import RECEIVE, Line
@@ -35,19 +35,19 @@ async def listen(line: Line, store: Store) -> AsyncIterator[Listen]:
     made: list[SqsWakeups] = []
 
     def listen(*, visibility_seconds: float = 30.0, settle_after_seconds: float = 0.2) -> SqsWakeups:
-        ear = SqsWakeups(
+        subscriber = SqsWakeups(
             Queue(line.queue_url),
-            Wakings.over(store).which_wait,
+            PendingWakeups.over(store).which_wait,
             visibility_seconds=visibility_seconds,
             settle_after_seconds=settle_after_seconds,
             poll_seconds=1,
         )
-        made.append(ear)
-        return ear
+        made.append(subscriber)
+        return subscriber
 
     yield listen
-    for ear in made:
-        await ear.close()
+    for subscriber in made:
+        await subscriber.close()
 
 
 async def gone(line: Line) -> None:
@@ -61,10 +61,10 @@ async def gone(line: Line) -> None:
 
 async def test_a_message_about_a_task_that_waits_wakes(listen: Listen, line: Line, store: Store) -> None:
     task = await submit(store)
-    ear = listen()
+    subscriber = listen()
     await line.send(task)
-    assert await ear.wait(SOON)
-    assert ear.hears
+    assert await subscriber.wait(SOON)
+    assert subscriber.is_listening
 
 
 @pytest.mark.deep
@@ -73,10 +73,10 @@ async def test_a_message_is_kept_while_its_task_runs_and_deleted_when_it_has_end
 ) -> None:
     task = await submit(store)
     held: dict[UUID, object] = {}
-    ear = listen(visibility_seconds=1)
-    ear.follow(held)
+    subscriber = listen(visibility_seconds=1)
+    subscriber.watch_held(held)
     await line.send(task)
-    assert await ear.wait(SOON)
+    assert await subscriber.wait(SOON)
     (lease,) = await store.claim_these([task], lasting=MINUTE, worker="me")
     held[task] = lease
     heard = await line.queue.receive(visibility_seconds=30, poll_seconds=3)  # three times as long as it is hidden
@@ -90,11 +90,11 @@ async def test_a_message_is_kept_while_its_task_runs_and_deleted_when_it_has_end
 
 async def test_the_message_of_a_worker_that_died_comes_back(listen: Listen, line: Line, store: Store) -> None:
     task = await submit(store)
-    ear = listen(visibility_seconds=1, settle_after_seconds=SOON)
+    subscriber = listen(visibility_seconds=1, settle_after_seconds=SOON)
     await line.send(task)
-    assert await ear.wait(SOON)
-    ear._task.cancel()
-    ear._hand.clear()  # it died, and gave nothing back
+    assert await subscriber.wait(SOON)
+    subscriber._task.cancel()
+    subscriber._hand.clear()  # it died, and gave nothing back
     (again,) = await line.queue.receive(visibility_seconds=30, poll_seconds=10)
     assert (again.task_id, again.received) == (task, 2)
 
@@ -111,9 +111,9 @@ async def test_a_message_about_a_task_that_nobody_may_take_wakes_nobody_and_is_d
         (lease,) = await store.claim_these([task], lasting=MINUTE, worker="other")
         if why == "ended":
             await store.finish(lease, Done())
-    ear = listen()
+    subscriber = listen()
     await line.send(task)
-    waiting = asyncio.create_task(ear.wait(SOON))
+    waiting = asyncio.create_task(subscriber.wait(SOON))
     await gone(line)
     assert not waiting.done()
     waiting.cancel()
@@ -123,9 +123,9 @@ async def test_a_task_that_is_taken_elsewhere_meanwhile_leaves_no_message(
     listen: Listen, line: Line, store: Store
 ) -> None:
     task = await submit(store)
-    ear = listen()
+    subscriber = listen()
     await line.send(task)
-    assert await ear.wait(SOON)
+    assert await subscriber.wait(SOON)
     await store.claim_these([task], lasting=MINUTE, worker="other")
     await gone(line)
 
@@ -135,9 +135,9 @@ async def test_a_message_that_is_of_no_use_here_is_handed_on_later_each_time(
 ) -> None:
     monkeypatch.setattr(sqs, "hand_on_seconds", (1.0, 60.0))
     task = await submit(store)
-    ear = listen()
+    subscriber = listen()
     await line.send(task)
-    assert await ear.wait(SOON)
+    assert await subscriber.wait(SOON)
     (again,) = await line.queue.receive(visibility_seconds=1, poll_seconds=10)  # somebody else hears it
     assert (again.task_id, again.received) == (task, 2)
     shown = [sqs.hidden_for(queues.Message("", "", None, received)) for received in (1, 3, 5, 50)]
@@ -148,11 +148,11 @@ async def test_a_message_that_is_of_no_use_here_is_handed_on_later_each_time(
 @pytest.mark.deep
 async def test_who_stops_listening_gives_back_what_was_not_begun(listen: Listen, line: Line, store: Store) -> None:
     task = await submit(store)
-    ear = listen(settle_after_seconds=SOON)
+    subscriber = listen(settle_after_seconds=SOON)
     await line.send(task)
-    assert await ear.wait(SOON)
+    assert await subscriber.wait(SOON)
     assert await line.counted() == (0, 1)
-    await ear.close()
+    await subscriber.close()
     assert await line.counted() == (1, 0)
 
 
@@ -170,23 +170,23 @@ async def test_nothing_is_received_while_nobody_waits(line: Line, store: Store) 
 
     await line.send(await submit(store))
     queue = Counting(line.queue_url)
-    ear = SqsWakeups(queue, all_wait, settle_after_seconds=SOON, poll_seconds=1)
-    async with contextlib.aclosing(Closing(ear)):
-        assert await ear.wait(SOON)
+    subscriber = SqsWakeups(queue, all_wait, settle_after_seconds=SOON, poll_seconds=1)
+    async with contextlib.aclosing(Closing(subscriber)):
+        assert await subscriber.wait(SOON)
         assert await line.counted() == (0, 1)
         assert queue.received == 1
 
 
 async def test_doubled_messages_leave_one_in_hand(listen: Listen, line: Line, store: Store) -> None:
     task = await submit(store)
-    ear = listen()
+    subscriber = listen()
     held = {task: None}
-    ear.follow(held)
+    subscriber.watch_held(held)
     await line.send(*[task] * 30)
-    assert not await ear.wait(1)  # the worker has it already
+    assert not await subscriber.wait(1)  # the worker has it already
 
     async def one_left() -> bool:
-        await ear.wait(0.05)
+        await subscriber.wait(0.05)
         return await line.counted() == (0, 1)
 
     await eventually(one_left, "one message", SOON)
@@ -201,20 +201,20 @@ async def test_messages_that_are_none_of_ours_are_deleted_and_told_of_once(
     listen: Listen, line: Line, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = await submit(store)
-    ear = listen()
+    subscriber = listen()
     await line.say(*STRANGE[1:])
     await line.send(task)
     async with asyncio.timeout(SOON):
-        while not await ear.wait(1):
+        while not await subscriber.wait(1):
             pass
     await store.claim_these([task], lasting=MINUTE, worker="other")
 
     async def all_gone() -> bool:
-        await ear.wait(0.1)
+        await subscriber.wait(0.1)
         return await line.counted() == (0, 0)
 
     await eventually(all_gone, "the deleting", SOON)
-    assert len([one for one in caplog.records if "none of ours" in one.message]) == 1
+    assert len([one for one in caplog.records if "not ours" in one.message]) == 1
 
 
 @pytest.mark.parametrize("body", STRANGE)
@@ -227,14 +227,14 @@ async def test_a_queue_that_is_away_is_told_of_once_and_heard_again(
 ) -> None:
     caplog.set_level(logging.INFO, "holdfast.wakeups")
     line.faults.add("POST", "/", status(503), headers=RECEIVE, times=3)
-    ear = listen()
-    assert not await ear.wait(0.05)
-    assert not ear.hears
+    subscriber = listen()
+    assert not await subscriber.wait(0.05)
+    assert not subscriber.is_listening
     task = await submit(store)
     await line.send(task)
-    assert await ear.wait(SOON)
+    assert await subscriber.wait(SOON)
     said = [one.message for one in caplog.records if one.name == "holdfast.wakeups"]
-    assert said == ["wake-ups are not heard; polling goes on", "wake-ups are heard again"]
+    assert said == ["wake-ups do not arrive; polling goes on", "wake-ups arrive again"]
 
 
 @pytest.mark.deep
@@ -245,18 +245,18 @@ async def test_a_database_that_is_away_costs_no_message(line: Line, store: Store
         raise ConnectionError
 
     task = await submit(store)
-    ear = SqsWakeups(Queue(line.queue_url), away, settle_after_seconds=SOON, poll_seconds=1)
-    async with contextlib.aclosing(Closing(ear)):
+    subscriber = SqsWakeups(Queue(line.queue_url), away, settle_after_seconds=SOON, poll_seconds=1)
+    async with contextlib.aclosing(Closing(subscriber)):
         await line.send(task)
-        assert await ear.wait(SOON)
+        assert await subscriber.wait(SOON)
     assert await line.counted() == (1, 0)
 
 
 class Closing:
     """An ear with the name that `aclosing` wants."""
 
-    def __init__(self, ear: SqsWakeups) -> None:
-        self.aclose = ear.close
+    def __init__(self, subscriber: SqsWakeups) -> None:
+        self.aclose = subscriber.close
 
 
 # The setting

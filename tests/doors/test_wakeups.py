@@ -20,7 +20,7 @@ from holdfast.testing import Database, Ground
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups import postgres as by_postgres
 from holdfast.wakeups.postgres import PostgresWakeups
-from holdfast.wakeups.publishing import Wakings, publish_on
+from holdfast.wakeups.publishing import PendingWakeups, publish_on
 from holdfast.wakeups.queue import Queue
 from holdfast.wakeups.sqs import SqsWakeups
 from tests.doors.amazon import Line
@@ -34,7 +34,7 @@ SOON = 20.0
 BRIEFLY = 0.2
 
 
-class Ear:
+class Subscriber:
     """A worker of which there is only the ear: it says what it is ready for, and hears."""
 
     def __init__(self, store: Store, worker: str, wakeups: Wakeups) -> None:
@@ -58,7 +58,7 @@ class Ear:
 async def heard(wakeups: Wakeups) -> None:
     """Return once it hears."""
     async with asyncio.timeout(SOON):
-        while not wakeups.hears:
+        while not wakeups.is_listening:
             await wakeups.wait(0.01)
         await wakeups.wait(0.01)  # whoever hears from now on is woken once, for what was missed
 
@@ -70,9 +70,9 @@ class PublishedWakeups(SqsWakeups):
     """An ear on a queue, with somebody who publishes."""
 
     def __init__(self, line: Line, pool: asyncpg.Pool) -> None:
-        super().__init__(Queue(line.queue_url), Wakings(pool).which_wait, poll_seconds=1)
+        super().__init__(Queue(line.queue_url), PendingWakeups(pool).which_wait, poll_seconds=1)
         every = timedelta(seconds=0.02)
-        self._publishing = asyncio.create_task(publish_on(Wakings(pool), Queue(line.queue_url), every))
+        self._publishing = asyncio.create_task(publish_on(PendingWakeups(pool), Queue(line.queue_url), every))
 
     async def close(self) -> None:
         self._publishing.cancel()
@@ -94,22 +94,22 @@ only_postgres = pytest.mark.parametrize("listen", ["postgres"], indirect=True)
 
 
 @contextlib.asynccontextmanager
-async def hearing(listen: Listen, url: str) -> AsyncIterator[Ear]:
+async def hearing(listen: Listen, url: str) -> AsyncIterator[Subscriber]:
     address = Address(given=url)
     async with pooled(address, connections=5) as pool:
         worker = uuid4().hex
         wakeups = listen(address, pool, worker)
         try:
-            yield Ear(Store(pool), worker, wakeups)
+            yield Subscriber(Store(pool), worker, wakeups)
         finally:
             await wakeups.close()
 
 
 @pytest.fixture
-async def ear(listen: Listen, database: Database) -> AsyncIterator[Ear]:
-    async with hearing(listen, database.url) as ear:
-        await heard(ear.wakeups)
-        yield ear
+async def subscriber(listen: Listen, database: Database) -> AsyncIterator[Subscriber]:
+    async with hearing(listen, database.url) as subscriber:
+        await heard(subscriber.wakeups)
+        yield subscriber
 
 
 async def submitted(store: Store, database: Database) -> None:
@@ -168,58 +168,60 @@ Makes = Callable[[Store, Database], Awaitable[None]]
 
 
 @pytest.mark.parametrize("make", [submitted, unblocked, resumed, due_again, released, lost, handed_back, learned])
-async def test_whatever_makes_work_wakes_a_sleeper(ear: Ear, store: Store, database: Database, make: Makes) -> None:
+async def test_whatever_makes_work_wakes_a_sleeper(
+    subscriber: Subscriber, store: Store, database: Database, make: Makes
+) -> None:
     await store.make_queue("quiet")
-    await ear.doze()
+    await subscriber.doze()
     await make(store, database)
-    assert await ear.wakeups.wait(SOON)
+    assert await subscriber.wakeups.wait(SOON)
     database.clock.advance(seconds=1)  # what falls due in the same moment
-    assert len(await ear.claim()) == 1
+    assert len(await subscriber.claim()) == 1
 
 
-async def test_a_hint_that_came_before_the_wait_is_not_lost(ear: Ear, store: Store) -> None:
-    await ear.doze()
+async def test_a_hint_that_came_before_the_wait_is_not_lost(subscriber: Subscriber, store: Store) -> None:
+    await subscriber.doze()
     await submit(store)
     await asyncio.sleep(0)
-    assert await ear.wakeups.wait(SOON)
+    assert await subscriber.wakeups.wait(SOON)
 
 
 @only_postgres
-async def test_without_any_hint_the_work_is_found_after_the_wait(ear: Ear, store: Store) -> None:
+async def test_without_any_hint_the_work_is_found_after_the_wait(subscriber: Subscriber, store: Store) -> None:
     """Nobody said idle, so nobody is told: the row is enough."""
     await submit(store)
-    assert not await ear.wakeups.wait(BRIEFLY)
-    assert len(await ear.claim()) == 1
+    assert not await subscriber.wakeups.wait(BRIEFLY)
+    assert len(await subscriber.claim()) == 1
 
 
 @only_postgres
-async def test_doubled_and_spurious_hints_do_no_harm(ear: Ear, store: Store, database: Database) -> None:
-    await ear.doze()
-    channel = database.ask_owner("select holdfast.channel($1)", ear.worker)
+async def test_doubled_and_spurious_hints_do_no_harm(subscriber: Subscriber, store: Store, database: Database) -> None:
+    await subscriber.doze()
+    channel = database.ask_owner("select holdfast.channel($1)", subscriber.worker)
     await submit(store)
     for payload in ("", "", "nonsense", "echo", ""):
         database.ask_owner("select pg_notify($1, $2)", channel, payload)
-    assert await ear.wakeups.wait(SOON)
-    assert len(await ear.claim()) == 1
-    while await ear.wakeups.wait(BRIEFLY):
-        assert await ear.claim() == []
-    assert ear.wakeups.hears
+    assert await subscriber.wakeups.wait(SOON)
+    assert len(await subscriber.claim()) == 1
+    while await subscriber.wakeups.wait(BRIEFLY):
+        assert await subscriber.claim() == []
+    assert subscriber.wakeups.is_listening
 
 
 @only_postgres
 async def test_a_listener_that_was_cut_off_hears_again_and_is_woken_once(
-    ear: Ear, store: Store, database: Database
+    subscriber: Subscriber, store: Store, database: Database
 ) -> None:
-    await ear.doze()
+    await subscriber.doze()
     cut = "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = $1 and query ilike 'listen%'"
     assert database.ask_owner(cut, database.name) == 1
     await submit(store)  # nobody hears this one
-    assert await ear.wakeups.wait(SOON)  # but who listens anew looks once for what was missed
-    await heard(ear.wakeups)
-    assert len(await ear.claim()) == 1
-    await ear.doze()
+    assert await subscriber.wakeups.wait(SOON)  # but who listens anew looks once for what was missed
+    await heard(subscriber.wakeups)
+    assert len(await subscriber.claim()) == 1
+    await subscriber.doze()
     await submit(store)
-    assert await ear.wakeups.wait(SOON)
+    assert await subscriber.wakeups.wait(SOON)
 
 
 @pytest.mark.deep
@@ -230,16 +232,16 @@ async def test_behind_a_pooler_nothing_is_heard_and_that_is_known(
     monkeypatch.setattr(by_postgres, "echo_within_seconds", 0.3)
     with pooler(ground.server.url(database=database.name)) as url:
         await answers(url)
-        async with hearing(listen, url) as ear:
-            await ear.doze()
-            await submit(ear.store)
-            assert not await ear.wakeups.wait(1)
-            assert not ear.wakeups.hears
-            assert len(await ear.claim()) == 1
+        async with hearing(listen, url) as subscriber:
+            await subscriber.doze()
+            await submit(subscriber.store)
+            assert not await subscriber.wakeups.wait(1)
+            assert not subscriber.wakeups.is_listening
+            assert len(await subscriber.claim()) == 1
 
 
 @only_postgres
-async def test_nobody_is_notified_when_nobody_sleeps(ear: Ear, store: Store, database: Database) -> None:
+async def test_nobody_is_notified_when_nobody_sleeps(subscriber: Subscriber, store: Store, database: Database) -> None:
     """The ear hears all that is sent to this worker; another connection listens for what might be sent to it."""
     told: list[str] = []
     busy = "busy"
@@ -255,10 +257,10 @@ async def test_nobody_is_notified_when_nobody_sleeps(ear: Ear, store: Store, dat
         stack.push_async_callback(listener.close)
         channel = await listener.fetchval("select holdfast.channel($1)", busy)
         await listener.add_listener(channel, lambda *_: told.append("woken"))
-        while await ear.wakeups.wait(BRIEFLY):
+        while await subscriber.wakeups.wait(BRIEFLY):
             pass
         await submit(store)
-        assert not await ear.wakeups.wait(BRIEFLY)
+        assert not await subscriber.wakeups.wait(BRIEFLY)
         await store.idle(busy)
         await submit(store)
         await told_times(1)  # what was sent before would have come before
@@ -271,14 +273,14 @@ async def test_nobody_is_notified_when_nobody_sleeps(ear: Ear, store: Store, dat
 
 
 @only_postgres
-async def test_who_cannot_run_it_is_left_asleep(ear: Ear, store: Store) -> None:
-    await ear.doze()
+async def test_who_cannot_run_it_is_left_asleep(subscriber: Subscriber, store: Store) -> None:
+    await subscriber.doze()
     await store.make_queue("elsewhere")
     for task in (Submission("strange"), Submission("work", queue="elsewhere"), Submission("work", delay=MINUTE)):
         await store.submit(task)
-        assert not await ear.wakeups.wait(BRIEFLY), task
+        assert not await subscriber.wakeups.wait(BRIEFLY), task
 
 
-async def test_a_wait_ends_with_its_time(ear: Ear) -> None:
-    await ear.doze()
-    assert not await ear.wakeups.wait(0.01)
+async def test_a_wait_ends_with_its_time(subscriber: Subscriber) -> None:
+    await subscriber.doze()
+    assert not await subscriber.wakeups.wait(0.01)

@@ -24,9 +24,9 @@ from tests.worker.crew import eventually
 class Polling:
     """Wake-ups that never come: looking is all there is."""
 
-    hears = False
+    is_listening = False
 
-    def follow(self, held: Container[UUID]) -> None:
+    def watch_held(self, held: Container[UUID]) -> None:
         """No wake-up is about them."""
 
     async def wait(self, seconds: float) -> bool:

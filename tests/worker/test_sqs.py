@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.engine.task import Submission
 from holdfast.testing.providers.faults import change
-from holdfast.wakeups.publishing import Wakings, publish_on
+from holdfast.wakeups.publishing import PendingWakeups, publish_on
 from holdfast.wakeups.queue import Queue
 from tests.doors.amazon import RECEIVE, Line
 from tests.worker.crew import Crew, eventually
@@ -35,7 +35,7 @@ async def crew(crew: Crew, line: Line, transport: str) -> AsyncIterator[Crew]:
     if transport == "sql":
         yield crew
         return
-    publishing = asyncio.create_task(publish_on(Wakings.over(crew.store), Queue(line.queue_url)))
+    publishing = asyncio.create_task(publish_on(PendingWakeups.over(crew.store), Queue(line.queue_url)))
     yield crew
     publishing.cancel()
     await asyncio.wait([publishing])
@@ -101,7 +101,7 @@ async def test_a_queue_that_is_away_leaves_workers_polling(crew: Crew, line: Lin
 
     async def told() -> bool:
         text = worker.log.read_text()
-        told = ["wake-ups are not heard; polling goes on"]
+        told = ["wake-ups do not arrive; polling goes on"]
         if transport == "sql":
             told.append("wake-ups are not published")
         return all(one in text for one in told)
@@ -110,7 +110,7 @@ async def test_a_queue_that_is_away_leaves_workers_polling(crew: Crew, line: Lin
     line.server.start()
 
     async def told_again() -> bool:
-        return "wake-ups are heard again" in worker.log.read_text()
+        return "wake-ups arrive again" in worker.log.read_text()
 
     await eventually(told_again, "the listening")
 

@@ -48,7 +48,7 @@ from holdfast.lifecycles.pipeline import routes as pipeline
 from holdfast.objects import Objects
 from holdfast.postgres.connections import Address
 from holdfast.schedules import routes as schedules
-from holdfast.wakeups.postgres import PostgresEars
+from holdfast.wakeups.postgres import PostgresListener
 from holdfast.webhooks import routes as webhooks
 
 
@@ -91,7 +91,7 @@ def make_app(
     app.add_middleware(Measured, registry=registry)
     answer_errors(app, store)
     app.state.feed = Feed(store)  # whoever stops the server closes these two, or who waits there holds it up
-    app.state.ears = None if address is None else PostgresEars(address, pool)
+    app.state.listener = None if address is None else PostgresListener(address, pool)
     app.include_router(dispatch.routes(store))
     app.include_router(graphs.routes(store))
     app.include_router(analysis.routes(store, objects))
@@ -147,7 +147,7 @@ def make_app(
             return None
 
     app.include_router(leases.routes(store))
-    app.include_router(workers.routes(store, app.state.ears))
+    app.include_router(workers.routes(store, app.state.listener))
     app.include_router(lease_rpc.routes(store))
     app.include_router(worker_objects.routes(store, objects))
     return app
@@ -156,5 +156,5 @@ def make_app(
 def let_go(app: FastAPI) -> None:
     """End the streams and the sleep of workers, so that the server can stop."""
     app.state.feed.close()
-    if app.state.ears:
-        app.state.ears.close()
+    if app.state.listener:
+        app.state.listener.close()

@@ -17,7 +17,7 @@ from holdfast.objects.cleaner import Cleanups, clean_on
 from holdfast.remote.fetch.guard import Guard
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
-from holdfast.wakeups.opening import publishing
+from holdfast.wakeups.opening import publishers
 from holdfast.webhooks import Webhooks
 from holdfast.webhooks.delivering import deliver_on
 
@@ -29,7 +29,7 @@ forget_every = timedelta(minutes=10)
 @contextlib.asynccontextmanager
 async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIterator[None]:
     """Done beside the block, and cancelled at its end. Raises SettingInvalid before any of it has begun."""
-    publish = publishing(settings, store)
+    publish = publishers(settings, store)
     work: list[Coroutine[Any, Any, None]] = [
         sweep_on(store),
         tick_on(store),

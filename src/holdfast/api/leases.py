@@ -4,8 +4,9 @@ A claim whose answer was lost costs the lease its time, no more. A completion ma
 one that ended the task has the same answer again; any other is refused as stale, and has happened.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
@@ -25,8 +26,8 @@ from holdfast.engine.task import (
     Proof,
     Settled,
 )
-from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt, TaskError
-from holdfast.http.access import Guarded, GuardedLong, needs
+from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt
+from holdfast.http.access import GuardedLong, needs
 from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, sane
 from holdfast.http.problem import PROBLEMS
 
@@ -34,6 +35,10 @@ lease_seconds_by_default = 30.0
 LeaseSeconds = Annotated[Real, Field(gt=0, le=86400, description="How long the lease lasts unless it is extended")]
 
 MANY = Field(min_length=1, max_length=1000, fail_fast=True)
+
+H = TypeVar("H", bound="Held")
+A = TypeVar("A", "ExtendedOne", "KeptOne", "CompletedOne")
+REFUSALS = {"lost": LeaseLost, "stale": StaleAttempt}
 
 
 class Claim(Body):
@@ -78,17 +83,15 @@ class Heartbeat(Held):
 
 
 class Extended(BaseModel):
-    lease_expires_at: datetime
+    lease_expires_at: datetime | None
     cancel_requested: bool
 
 
-class ExtendedOne(BaseModel):
+class ExtendedOne(Extended):
     """One of many: `lost` has no lease any more."""
 
     task_id: UUID
     status: Literal["ok", "lost"]
-    lease_expires_at: datetime | None
-    cancel_requested: bool
 
 
 class Keep(Held):
@@ -100,19 +103,16 @@ class Keep(Held):
 class Kept(BaseModel):
     """`stored`: the step was done before, and `output` is what it gave then."""
 
-    status: Literal["ok", "stored"]
+    status: Literal["ok", "stored", "lost"]
     output: Json
     cancel_requested: bool
 
 
-class KeptOne(BaseModel):
+class KeptOne(Kept):
     """One of many: of what is `lost`, nothing was kept."""
 
     task_id: UUID
     step: str
-    status: Literal["ok", "stored", "lost"]
-    output: Json
-    cancel_requested: bool
 
 
 class Error(Body):
@@ -137,15 +137,15 @@ class Output(Body):
     row_count: Annotated[Whole, Field(ge=0, le=2**53)] | None = None
     bytes: Annotated[Whole, Field(ge=0, le=2**53)] | None = None
 
-    def made(self) -> task.Output:
+    def output(self) -> task.Output:
         return task.Output(
             self.dataset, self.key, self.mode, self.uri, self.rows, self.columns, self.row_count, self.bytes
         )
 
-    def told(self) -> dict[str, Any]:
-        """It as the task's result tells it: without its rows, which are the dataset's."""
-        said = self.model_dump(mode="json", include={"dataset", "key", "mode", "uri"})
-        return said | {"row_count": self.row_count if self.rows is None else len(self.rows)}
+    def summary(self) -> dict[str, Any]:
+        """It as the task's result names it: without its rows, which are the dataset's."""
+        summary = self.model_dump(mode="json", include={"dataset", "key", "mode", "uri"})
+        return summary | {"row_count": self.row_count if self.rows is None else len(self.rows)}
 
 
 class StepEvent(Body):
@@ -156,6 +156,12 @@ class StepEvent(Body):
     at: Moment | None = None
     data: Json = None
 
+    def event(self) -> tuple[str, str | None, Any]:
+        if self.at is None:
+            return self.kind, self.step, self.data
+        data = self.data if isinstance(self.data, dict) else {"data": self.data}
+        return self.kind, self.step, {"at": self.at.isoformat(), **data}
+
 
 class Complete(Held):
     status: Literal["completed", "failed"]
@@ -164,29 +170,47 @@ class Complete(Held):
     outputs: Annotated[tuple[Output, ...], Field(max_length=1000, fail_fast=True)] = ()
     events: Annotated[tuple[StepEvent, ...], Field(max_length=1000, fail_fast=True)] = ()
 
+    def completion(self) -> Completion:
+        return Completion(self.proof(), self.outcome(), [event.event() for event in self.events])
+
+    def outcome(self) -> Done | Failed:
+        """Outputs are published, and summed up as the result. Raises RequestInvalid for what contradicts itself."""
+        if self.status == "completed":
+            if self.error or (self.outputs and self.result is not None):
+                raise RequestInvalid(
+                    "A completed attempt has no error, and either outputs or a result.", fix="Leave one of them out."
+                )
+            if not self.outputs:
+                return Done(self.result)
+            return Done({"outputs": [one.summary() for one in self.outputs]}, [one.output() for one in self.outputs])
+        if self.outputs or self.result is not None:
+            raise RequestInvalid(
+                "A failed attempt has no outputs and no result.", fix="Keep what is done as a checkpoint."
+            )
+        error = self.error or Error()
+        wait = error.retry_after_seconds
+        after = None if wait is None else timedelta(seconds=wait)
+        return Failed(error.kind, error.message, code=error.code, step=error.step, retry_after=after)
+
 
 class Completed(BaseModel):
     task_id: UUID
-    state: str
-    attempt: int
-    next_retry_at: datetime | None
-
-
-class CompletedOne(BaseModel):
-    """One of many: of what is `lost` or `stale`, nothing was written, and `state` is where the task is now."""
-
-    task_id: UUID
-    status: Literal["ok", "lost", "stale"]
     state: str | None
     attempt: int | None
     next_retry_at: datetime | None
 
 
+class CompletedOne(Completed):
+    """One of many: of what is `lost` or `stale`, nothing was written, and `state` is where the task is now."""
+
+    status: Literal["ok", "lost", "stale"]
+
+
 def routes(store: Store) -> APIRouter:
-    router, results = (
-        APIRouter(prefix="/internal", tags=["workers"], route_class=guarded, dependencies=[needs("worker")])
-        for guarded in (Guarded, GuardedLong)
-    )
+    router = APIRouter(
+        prefix="/internal", tags=["workers"], route_class=GuardedLong, dependencies=[needs("worker")],
+        responses=PROBLEMS,
+    )  # fmt: skip
 
     @router.post(
         "/task-claim",
@@ -211,51 +235,34 @@ def routes(store: Store) -> APIRouter:
         return [claimed(lease) for lease in leases] if asked.n else claimed(leases[0])
 
     @router.post("/heartbeat", response_model=Extended | list[ExtendedOne])
-    async def heartbeat(
-        asked: Heartbeat | Annotated[list[Heartbeat], MANY],
-        request: Request,
-    ) -> Any:
+    async def heartbeat(asked: Heartbeat | Annotated[list[Heartbeat], MANY], request: Request) -> Any:
         """Extend one lease, or many. Of one that is lost: 409 `lease-lost`; of many, each says how it fared."""
-        beats = asked if isinstance(asked, list) else [asked]
+        beats = listed(asked, request)
         if len({beat.lease_seconds for beat in beats}) > 1:
             raise RequestInvalid(
                 "The leases of one call last equally long.", fix="Send one call for each lease_seconds."
             )
-        answered = await store.heartbeat(
+        extended = await store.heartbeat(
             [beat.proof() for beat in beats],
             lasting=timedelta(seconds=beats[0].lease_seconds),
             progress={beat.task_id: beat.progress for beat in beats},
         )
-        if isinstance(asked, list):
-            return [one_of_many(beat.task_id, answered.get(beat.task_id)) for beat in beats]
-        request.state.task_id = asked.task_id
-        if asked.task_id not in answered:
-            raise lost(asked)
-        beat = answered[asked.task_id]
-        return Extended(lease_expires_at=beat.expires_at, cancel_requested=beat.cancel_requested)
+        return answer(asked, [extended_one(beat.task_id, extended.get(beat.task_id)) for beat in beats])
 
-    @results.post("/checkpoint", response_model=Kept | list[KeptOne])
+    @router.post("/checkpoint", response_model=Kept | list[KeptOne])
     async def checkpoint(asked: Keep | Annotated[list[Keep], MANY], request: Request) -> Any:
         """Keep what a step gave, or many did; the first to write it wins.
 
         Of one whose lease is gone: 409 `lease-lost`, and nothing was kept; of many, each says how it fared.
         """
-        steps = asked if isinstance(asked, list) else [asked]
+        steps = listed(asked, request)
         if len({(one.task_id, one.step) for one in steps}) < len(steps):
             raise RequestInvalid("A step stands twice in one call.", fix="A step has one output: send it once.")
-        answered = await store.checkpoint(
-            *(Checkpoint(one.proof(), one.step, one.output, usage=one.usage) for one in steps)
-        )
-        kept = {(one.task_id, one.step): kept_one(one) for one in answered}
-        if isinstance(asked, list):
-            return [kept[one.task_id, one.step] for one in steps]
-        request.state.task_id = asked.task_id
-        (only,) = kept.values()
-        if only.status == "lost":
-            raise lost(asked)
-        return Kept(status=only.status, output=only.output, cancel_requested=only.cancel_requested)
+        checkpoints = [Checkpoint(one.proof(), one.step, one.output, usage=one.usage) for one in steps]
+        kept = {(one.task_id, one.step): kept_one(one) for one in await store.checkpoint(*checkpoints)}
+        return answer(asked, [kept[one.task_id, one.step] for one in steps])
 
-    @results.post("/task-complete", response_model=Completed | list[CompletedOne])
+    @router.post("/task-complete", response_model=Completed | list[CompletedOne])
     async def complete(asked: Complete | Annotated[list[Complete], MANY], request: Request) -> Any:
         """End an attempt, or many.
 
@@ -263,26 +270,31 @@ def routes(store: Store) -> APIRouter:
         is not the caller's any more: 409 `stale-attempt` or `lease-lost`: drop the result, nothing was
         written; of many, each says how it fared.
         """
-        ends = asked if isinstance(asked, list) else [asked]
-        if not isinstance(asked, list):
-            request.state.task_id = asked.task_id
-        completions = [Completion(end.proof(), outcome_of(end), [told(event) for event in end.events]) for end in ends]
+        ends = listed(asked, request)
+        completions = [end.completion() for end in ends]
         publishes = any(end.outputs for end in ends)
-        answered = await (store.deliver(*completions) if publishes else store.complete(*completions))
-        settled = {one.task_id: one for one in answered}
-        if isinstance(asked, list):
-            return [completed_one(end, settled[end.task_id]) for end in ends]
-        only = completed_one(asked, settled[asked.task_id])
-        if only.status != "ok":
-            raise lost(asked, LeaseLost if only.status == "lost" else StaleAttempt)
-        return Completed(
-            task_id=only.task_id, state=only.state or "", attempt=only.attempt or 0, next_retry_at=only.next_retry_at
-        )
+        settled = await (store.deliver(*completions) if publishes else store.complete(*completions))
+        found = {one.task_id: one for one in settled}
+        return answer(asked, [completed_one(end, found[end.task_id]) for end in ends])
 
-    both = APIRouter(responses=PROBLEMS)
-    both.include_router(router)
-    both.include_router(results)
-    return both
+    return router
+
+
+def listed(asked: H | list[H], request: Request) -> list[H]:
+    """What is asked, as a list. Of one alone, a problem says where its task is."""
+    if isinstance(asked, list):
+        return asked
+    request.state.task_id = asked.task_id
+    return [asked]
+
+
+def answer(asked: Held | Sequence[Held], answers: list[A]) -> A | list[A]:
+    """All answers; or the only one. Raises LeaseLost or StaleAttempt if that one was refused."""
+    if not isinstance(asked, Held):
+        return answers
+    if error := REFUSALS.get(answers[0].status):
+        raise error(f"Task {asked.task_id}, attempt {asked.attempt}.", fix="The worker that holds it settles it.")
+    return answers[0]
 
 
 def claimed(lease: Lease) -> Claimed:
@@ -293,12 +305,11 @@ def claimed(lease: Lease) -> Claimed:
     )  # fmt: skip
 
 
-def one_of_many(task_id: UUID, beat: Beat | None) -> ExtendedOne:
-    if beat is None:
-        return ExtendedOne(task_id=task_id, status="lost", lease_expires_at=None, cancel_requested=False)
+def extended_one(task_id: UUID, beat: Beat | None) -> ExtendedOne:
     return ExtendedOne(
-        task_id=task_id, status="ok", lease_expires_at=beat.expires_at, cancel_requested=beat.cancel_requested
-    )
+        task_id=task_id, status="ok" if beat else "lost", lease_expires_at=beat.expires_at if beat else None,
+        cancel_requested=beat is not None and beat.cancel_requested,
+    )  # fmt: skip
 
 
 def kept_one(kept: Checkpointed) -> KeptOne:
@@ -314,32 +325,3 @@ def completed_one(asked: Complete, settled: Settled) -> CompletedOne:
         status=settled.status if settled.status in ("lost", "stale") else "ok",
         next_retry_at=settled.due_at if asked.status == "failed" else None,
     )  # fmt: skip
-
-
-def lost(asked: Held, kind: type[TaskError] = LeaseLost) -> TaskError:
-    return kind(f"Task {asked.task_id}, attempt {asked.attempt}.", fix="Whoever holds it now will settle it.")
-
-
-def outcome_of(asked: Complete) -> Done | Failed:
-    """Outputs are published, and told as the result. Raises RequestInvalid for what contradicts itself."""
-    if asked.status == "completed":
-        if asked.error or (asked.outputs and asked.result is not None):
-            raise RequestInvalid(
-                "A completed attempt has no error, and either outputs or a result.", fix="Leave one of them out."
-            )
-        if not asked.outputs:
-            return Done(asked.result)
-        return Done({"outputs": [one.told() for one in asked.outputs]}, [one.made() for one in asked.outputs])
-    if asked.outputs or asked.result is not None:
-        raise RequestInvalid("A failed attempt has no outputs and no result.", fix="Keep what is done as a checkpoint.")
-    error = asked.error or Error()
-    wait = error.retry_after_seconds
-    after = None if wait is None else timedelta(seconds=wait)
-    return Failed(error.kind, error.message, code=error.code, step=error.step, retry_after=after)
-
-
-def told(event: StepEvent) -> tuple[str, str | None, Any]:
-    data = event.data
-    if event.at:
-        data = {"at": event.at.isoformat(), **(data if isinstance(data, dict) else {"data": data})}
-    return event.kind, event.step, data

@@ -1,7 +1,7 @@
-"""What `holdfast worker` says where it speaks HTTP: one route for each word of `engine.backend`, for the role worker.
+"""`WorkerBackend` over HTTP, for `holdfast worker` where it has no database: one route for each method.
 
-Whoever holds a lease proves it with its token, here as everywhere. A worker that sleeps asks `idle` and is answered
-when there may be work for it; for all that sleep here, one connection listens.
+A lease is proven with its token, here as everywhere. A worker that sleeps asks `idle` and is answered when there may be
+work for it; for all that sleep here, one connection listens.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.api.leases import MANY, Held, LeaseSeconds, Output, lease_seconds_by_default
-from holdfast.api.said import TOO_MANY, Published
+from holdfast.api.published import TOO_MANY, Published
 from holdfast.engine.codec import dump_lease
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store.commands import Store
@@ -39,13 +39,13 @@ from holdfast.engine.task import (
     Upstream,
 )
 from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
-from holdfast.http.access import Guarded, GuardedMany, needs
+from holdfast.http.access import GuardedMany, needs
 from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, sane
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.schedules import Schedules
-from holdfast.wakeups.postgres import PostgresEars
-from holdfast.wakeups.publishing import Wakings
+from holdfast.wakeups.postgres import PostgresListener
+from holdfast.wakeups.publishing import PendingWakeups
 
 wait_most_seconds = 20.0
 MISFITS = (asyncpg.exceptions.IntegrityConstraintViolationError, asyncpg.exceptions.RaiseError)
@@ -63,20 +63,20 @@ class Settling(Held):
     cancelled: Cancelled | None = None
 
     @model_validator(mode="after")
-    def is_one(self) -> "Settling":
-        if len(self._outcomes()) != 1:
-            raise ValueError("is one of done, partial, moved, later, failed, cancelled")
+    def has_one_outcome(self) -> "Settling":
+        if len(self.outcomes()) != 1:
+            raise ValueError("give one of done, partial, moved, later, failed, cancelled")
         return self
 
-    def _outcomes(self) -> list[Outcome]:
-        said = (self.done, self.partial, self.moved, self.later, self.failed, self.cancelled)
-        return [one for one in said if one is not None]
+    def outcomes(self) -> list[Outcome]:
+        given = (self.done, self.partial, self.moved, self.later, self.failed, self.cancelled)
+        return [one for one in given if one is not None]
 
     def settlement(self) -> Settlement:
-        return self.proof(), self._outcomes()[0]
+        return self.proof(), self.outcomes()[0]
 
 
-class Turn(Body):
+class SettleAndClaim(Body):
     """Results out, up to `n` tasks in. `since`: the due time and the id of the task at which to begin."""
 
     worker_id: Name
@@ -88,7 +88,7 @@ class Turn(Body):
     since: tuple[Moment, UUID] | None = None
 
 
-class Turned(BaseModel):
+class SettledAndClaimed(BaseModel):
     """The settlements that were not accepted, each with its status, and the leases."""
 
     refused: dict[UUID, str]
@@ -111,7 +111,7 @@ class Delivering(Held):
     outputs: Annotated[list[Output], TOO_MANY] = []  # noqa: RUF012
 
     def completion(self) -> Completion:
-        return Completion(self.proof(), Done(self.result, [one.made() for one in self.outputs]))
+        return Completion(self.proof(), Done(self.result, [one.output() for one in self.outputs]))
 
 
 class Asking(Held):
@@ -120,11 +120,11 @@ class Asking(Held):
     within_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)]
 
 
-class Pointed(Body):
+class SomeTasks(Body):
     tasks: Annotated[list[UUID], TOO_MANY]
 
 
-class Seen(Body):
+class SomeSchedules(Body):
     schedules: Annotated[list[Name], TOO_MANY]
 
 
@@ -137,7 +137,7 @@ class Recorded(Held):
 class Spending(Body):
     budget: Name
     amount: Annotated[Real, Field(gt=0, le=1e9)] = 1
-    told: Moment | None = None
+    retry_at: Annotated[Moment | None, Field(alias="told", description="The moment that a refusal named")] = None
 
 
 class BudgetBlock(Body):
@@ -170,15 +170,15 @@ class Woken(BaseModel):
     due_seconds: float | None
 
 
-class Who(Body):
+class WorkerId(Body):
     worker_id: Name
 
 
-class HandBack(Who):
+class Release(WorkerId):
     kept: Annotated[list[UUID], Field(max_length=100_000, fail_fast=True)] = []  # noqa: RUF012
 
 
-class Number(BaseModel):
+class TaskCount(BaseModel):
     tasks: int
 
 
@@ -190,29 +190,29 @@ class Declaring(Body):
     published: Published = Published()
 
 
-def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
-    """The routes. Without `ears` nobody is woken here: whoever sleeps is answered when its time is over."""
-    router, turns = (
-        APIRouter(prefix="/internal", tags=["workers"], route_class=guarded, dependencies=[needs("worker")])
-        for guarded in (Guarded, GuardedMany)
-    )
+def routes(store: Store, listener: PostgresListener | None) -> APIRouter:
+    """The routes. Without a `listener` no worker is woken here: one that sleeps is answered when its time is over."""
+    router = APIRouter(
+        prefix="/internal", tags=["workers"], route_class=GuardedMany, dependencies=[needs("worker")],
+        responses=PROBLEMS,
+    )  # fmt: skip
 
-    @turns.post("/turn", response_model=Turned)
-    async def turn(asked: Turn) -> JSONResponse:
+    @router.post("/turn", response_model=SettledAndClaimed)
+    async def settle_and_claim(asked: SettleAndClaim) -> JSONResponse:
         """Settle, then claim, in one call and one commit. Not to be sent again blindly: see `hand-back`."""
         refused, leases = await store.settle_and_claim(
             [one.settlement() for one in asked.settlements], asked.queues, asked.n, worker=asked.worker_id,
             lasting=timedelta(seconds=asked.lease_seconds), names=asked.names, since=asked.since,
         )  # fmt: skip
-        told = {str(task): status for task, status in refused.items()}
-        return JSONResponse({"refused": told, "leases": [dump_lease(lease) for lease in leases]})
+        by_task = {str(task): status for task, status in refused.items()}
+        return JSONResponse({"refused": by_task, "leases": [dump_lease(lease) for lease in leases]})
 
-    @turns.post("/settle")
+    @router.post("/settle")
     async def settle(asked: Annotated[list[Settling], MANY]) -> list[Settled]:
         """End these leases, without claiming. Each has its own answer, in any order."""
         return await store.settle(*(one.settlement() for one in asked))
 
-    @turns.post("/keep")
+    @router.post("/keep")
     async def keep(asked: Annotated[list[Keeping], MANY]) -> list[Checkpointed]:
         """Keep steps and move on to other states under the same lease. Each has its own answer, in any order."""
         return await store.checkpoint(
@@ -229,7 +229,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         """What a task that the caller holds has waited for. 409 `lease-lost` for whoever does not."""
         return await store.held_upstream(asked.proof())
 
-    @turns.post("/deliver")
+    @router.post("/deliver")
     async def deliver(asked: Annotated[list[Delivering], MANY]) -> list[Settled]:
         """End these leases well, and publish what they have put out, all or none. 422 `output-refused`."""
         return await store.deliver(*(one.completion() for one in asked))
@@ -240,11 +240,11 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         return await store.ask(asked.proof(), asked.step, asked.question, timedelta(seconds=asked.within_seconds))
 
     @router.post("/which-wait")
-    async def which_wait(asked: Pointed) -> list[UUID]:
+    async def which_wait(asked: SomeTasks) -> list[UUID]:
         """Those of these tasks that wait for a worker, for one that was sent messages about them."""
-        return sorted(await Wakings.over(store).which_wait(asked.tasks))
+        return sorted(await PendingWakeups.over(store).which_wait(asked.tasks))
 
-    @turns.post("/record", status_code=204)
+    @router.post("/record", status_code=204)
     async def record(asked: Recorded) -> None:
         """Write down what happened in a task that the caller holds. 409 `lease-lost` for whoever does not."""
         await store.record(asked.proof(), asked.kind, asked.step, asked.data)
@@ -252,7 +252,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
     @router.post("/spend")
     async def spend(asked: Spending) -> Grant:
         """Take a share of a budget, or learn when to ask again. 422 `budget-unknown`."""
-        return await store.spend(asked.budget, asked.amount, retry_at=asked.told)
+        return await store.spend(asked.budget, asked.amount, retry_at=asked.retry_at)
 
     @router.post("/block-budget", status_code=204)
     @router.post("/heed", status_code=204)  # what workers of older releases ask for
@@ -260,7 +260,7 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         """A provider wants to be left alone: let nobody spend of this budget before."""
         await store.block_budget(asked.budget, asked.until)
 
-    @turns.post("/hello", status_code=204)
+    @router.post("/hello", status_code=204)
     async def hello(asked: Hello) -> None:
         """Say who works here and on what, at the start and then every few seconds."""
         await store.hello(
@@ -273,28 +273,28 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
         """Say that this worker is about to sleep. With `wait_seconds`: sleep here until there may be work."""
         due = await store.idle(asked.worker_id)
         seconds = None if due is None else max(due.total_seconds(), 0.0)
-        if not asked.wait_seconds or ears is None:
+        if not asked.wait_seconds or listener is None:
             return Woken(woken=False, due_seconds=seconds)
         falls_due = seconds is not None and seconds < asked.wait_seconds
-        woken = await ears.wait(asked.worker_id, seconds if falls_due and seconds else asked.wait_seconds)
+        woken = await listener.wait(asked.worker_id, seconds if falls_due and seconds else asked.wait_seconds)
         return Woken(woken=woken or falls_due, due_seconds=None)
 
     @router.post("/lose")
-    async def lose(asked: Annotated[list[Held], MANY]) -> Number:
+    async def lose(asked: Annotated[list[Held], MANY]) -> TaskCount:
         """Say that a process died while it was running these."""
-        return Number(tasks=await store.mark_lost([one.proof() for one in asked]))
+        return TaskCount(tasks=await store.mark_lost([one.proof() for one in asked]))
 
-    @turns.post("/hand-back")
-    async def release_leases(asked: HandBack) -> Number:
+    @router.post("/hand-back")
+    async def release_leases(asked: Release) -> TaskCount:
         """Give back what this worker holds, but for these, at no cost: also what it was given and never heard of."""
-        return Number(tasks=await store.release_leases(asked.worker_id, asked.kept))
+        return TaskCount(tasks=await store.release_leases(asked.worker_id, asked.kept))
 
     @router.post("/goodbye", status_code=204)
-    async def goodbye(asked: Who) -> None:
+    async def goodbye(asked: WorkerId) -> None:
         """Say that this worker is gone. Its leases stay until they are settled or expire."""
         await store.goodbye(asked.worker_id)
 
-    @turns.post("/declare", status_code=204)
+    @router.post("/declare", status_code=204)
     async def declare(asked: Declaring, caller: Annotated[Principal, needs("worker")]) -> None:
         """Write down what an application has of its own, as a worker does at its start."""
         own = [own_lifecycle(definition) for definition in asked.lifecycles]
@@ -308,30 +308,27 @@ def routes(store: Store, ears: PostgresEars | None) -> APIRouter:
             await store.make_queue(queue)
 
     @router.post("/see", status_code=204)
-    async def see(asked: Seen) -> None:
+    async def see(asked: SomeSchedules) -> None:
         """Say every few seconds that an application is there that declares these schedules."""
         await Schedules.over(store).see(asked.schedules)
 
-    both = APIRouter(responses=PROBLEMS)
-    both.include_router(router)
-    both.include_router(turns)
-    return both
+    return router
 
 
-async def own_schedules(schedules: Schedules, said: list[dict[str, Any]], caller: Principal) -> None:
+async def own_schedules(schedules: Schedules, declared: list[dict[str, Any]], caller: Principal) -> None:
     """Schedules start tasks, so a key declares those of its owner, if it may start tasks; an operator's, anybody's.
 
     Raises RoleMissing or RequestInvalid.
     """
-    if not said or "operator" in caller.roles:
+    if not declared or "operator" in caller.roles:
         return
     if "user" not in caller.roles:
         raise RoleMissing(
             "This application declares schedules, which start tasks.",
             fix="`holdfast keys create NAME --role worker --role user` makes a key that may.",
         )
-    known = {one["name"]: one["owner"] for one in await schedules.find([one["name"] for one in said])}
-    for one in said:
+    known = {one["name"]: one["owner"] for one in await schedules.find([one["name"] for one in declared])}
+    for one in declared:
         if one["owner"] not in ("", caller.owner) or known.get(one["name"], caller.owner) != caller.owner:
             raise RequestInvalid(
                 f"The schedule {one['name']} is not that of {caller.owner}.",
@@ -341,7 +338,7 @@ async def own_schedules(schedules: Schedules, said: list[dict[str, Any]], caller
 
 
 def own_lifecycle(definition: Mapping[str, Any]) -> Lifecycle:
-    """A lifecycle of an application. Raises DeclarationInvalid for what is none, or is not the application's."""
+    """A lifecycle of an application. Raises DeclarationInvalid for what is not one, or is not the application's."""
     try:
         lifecycle = Lifecycle.from_definition(definition)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:

@@ -22,7 +22,7 @@ from holdfast.postgres.embedded import Embedded, find_binaries, major_version
 from holdfast.postgres.migrate import name_of, pending
 from holdfast.remote.places import goes_through_server, objects_of
 from holdfast.settings import PREFIX, SETTINGS, Settings, read_settings, web_address
-from holdfast.wakeups.queue import queue_named, said
+from holdfast.wakeups.queue import describe, queue_named
 
 little_disk_bytes = 1 << 30
 answer_within_seconds = 15.0
@@ -146,7 +146,7 @@ async def check_wakeups(settings: Settings) -> Check:
             waiting = await queue.depth()
     except Exception as error:
         fix = "Workers poll meanwhile. Look at its address, at Amazon's variables and at what the key may do."
-        return Check("wake-ups", False, f"{queue.url} does not answer: {said(error)}", fix, exit_code=1)
+        return Check("wake-ups", False, f"{queue.url} does not answer: {describe(error)}", fix, exit_code=1)
     return Check("wake-ups", True, f"{queue.url}, about {waiting} messages waiting")
 
 

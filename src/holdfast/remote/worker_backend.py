@@ -212,22 +212,22 @@ class RemoteWakeups:
     def __init__(self, backend: RemoteWorker, worker: str) -> None:
         self._backend = backend
         self._worker = worker
-        self._hears = False
+        self._is_listening = False
 
     @property
-    def hears(self) -> bool:
-        return self._hears
+    def is_listening(self) -> bool:
+        return self._is_listening
 
-    def follow(self, held: Container[UUID]) -> None:
+    def watch_held(self, held: Container[UUID]) -> None:
         """What was heard is gone: nothing to keep."""
 
     async def wait(self, seconds: float) -> bool:
         over = time.monotonic() + seconds
         try:
             woken = await self._backend.sleep(self._worker, seconds)
-            self._hears = True
+            self._is_listening = True
         except DatabaseError:
-            woken = self._hears = False
+            woken = self._is_listening = False
         if not woken:  # a server that does not hear answers at once
             await asyncio.sleep(max(over - time.monotonic(), 0))
         return woken

@@ -1,6 +1,6 @@
-"""The door through which a worker learns of work. What comes through it is a hint: the row in Postgres is enough.
+"""Wake-ups: how a worker learns that there may be work. A wake-up is a hint: the row in Postgres is enough.
 
-A hint may be lost, doubled or late. Whoever waits here looks for itself after some time, whatever it heard.
+It may be lost, doubled or late. A worker that waits here looks for itself after some time, whether it was woken or not.
 """
 
 from collections.abc import Container
@@ -9,16 +9,16 @@ from uuid import UUID
 
 
 class Wakeups(Protocol):
-    """One worker's ear."""
+    """The wake-ups of one worker."""
 
-    def follow(self, held: Container[UUID]) -> None:
-        """Know which tasks the worker holds; they come and go in what is given. Said once, before the first wait."""
+    def watch_held(self, held: Container[UUID]) -> None:
+        """Know which tasks the worker holds; they come and go in what is given. Called once, before the first wait."""
 
     async def wait(self, seconds: float) -> bool:
         """Return when there may be work, and True; or after so many seconds, and False."""
 
     @property
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         """Whether hints arrive, as far as is known."""
 
     async def close(self) -> None:

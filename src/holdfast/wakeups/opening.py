@@ -1,4 +1,4 @@
-"""From settings to an ear: the one place that knows which ways there are to wake a worker."""
+"""From settings to wake-ups: the one place that knows which ways there are to wake a worker."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -8,24 +8,24 @@ from holdfast.engine.store.calls import Calls
 from holdfast.settings import Settings
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups.postgres import PostgresWakeups
-from holdfast.wakeups.publishing import Wakings, publish_on
+from holdfast.wakeups.publishing import PendingWakeups, publish_on
 from holdfast.wakeups.queue import queue_named
 from holdfast.wakeups.sqs import SqsWakeups, WhichWait
 
 
 def open_wakeups(settings: Settings, opening: Opening, worker: str) -> Wakeups:
-    """The ear of this worker, listening. Raises SettingInvalid where what it needs is not installed."""
-    heard = hear_queue(settings, Wakings.over(opening.store).which_wait)
-    return heard or PostgresWakeups(opening.address, opening.pool, worker)
+    """The wake-ups of this worker, listening. Raises SettingInvalid where what it needs is not installed."""
+    by_queue = open_queue_wakeups(settings, PendingWakeups.over(opening.store).which_wait)
+    return by_queue or PostgresWakeups(opening.address, opening.pool, worker)
 
 
-def hear_queue(settings: Settings, which_wait: WhichWait) -> Wakeups | None:
-    """An ear at the queue that these settings name, if they do. Raises SettingInvalid."""
+def open_queue_wakeups(settings: Settings, which_wait: WhichWait) -> Wakeups | None:
+    """Wake-ups through the queue that these settings name, if they do. Raises SettingInvalid."""
     queue = queue_named(settings)
     return SqsWakeups(queue, which_wait) if queue else None
 
 
-def publishing(settings: Settings, calls: Calls) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+def publishers(settings: Settings, calls: Calls) -> list[Callable[[], Coroutine[Any, Any, None]]]:
     """What a process has to do so that workers are woken: nothing, where Postgres does it. Raises SettingInvalid."""
     queue = queue_named(settings)
-    return [lambda: publish_on(Wakings.over(calls), queue)] if queue else []
+    return [lambda: publish_on(PendingWakeups.over(calls), queue)] if queue else []

@@ -2,10 +2,9 @@
 
 A worker that speaks SQL listens for itself. A server listens for the workers that wait there over HTTP.
 
-A listening connection can die without a word (a half-open socket, a pooler that gave the server process to somebody
-else), so it is tested: every few seconds the process notifies itself. Whoever does not hear itself connects anew, and
-everybody is woken once, for whatever was missed. Behind a transaction pooler nothing is ever heard; then polling is all
-there is.
+A listening connection can die without notice (a half-open socket, a pooler that gave the server process to another
+client), so it is tested: every few seconds the process notifies itself. If that does not arrive, it connects again and
+wakes all workers once, for what they missed. Behind a transaction pooler nothing ever arrives, and workers poll.
 """
 
 import asyncio
@@ -31,8 +30,8 @@ forgotten_after_seconds = 60.0
 
 
 @dataclass
-class Ear:
-    """What was heard for one worker, and when it last asked."""
+class Subscriber:
+    """A worker: whether it was notified, and when it last asked."""
 
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     asked: float = field(default_factory=time.monotonic)
@@ -40,51 +39,51 @@ class Ear:
     """On which it listens; None if it does not, or not yet."""
     is_kept: bool = False
 
-    def heard(self, _: asyncpg.Connection, __: int, ___: str, ____: Any) -> None:
+    def notify(self, _: asyncpg.Connection, __: int, ___: str, ____: Any) -> None:
         self.woken.set()
 
 
-class PostgresEars:
+class PostgresListener:
     """Hears for many workers, from the first that asks until it is closed."""
 
     def __init__(self, address: Address, pool: asyncpg.Pool) -> None:
         self._address = address
         self._pool = pool
         self._own = uuid4().hex
-        self._echo = Ear()
-        self._ears: dict[str, Ear] = {}
+        self._echo = Subscriber()
+        self._subscribers: dict[str, Subscriber] = {}
         self._connection: asyncpg.Connection | None = None
         self._lock = asyncio.Lock()
-        self._hears = False
+        self._is_listening = False
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def hears(self) -> bool:
-        return self._hears
+    def is_listening(self) -> bool:
+        return self._is_listening
 
-    def attend(self, worker: str) -> None:
+    def subscribe(self, worker: str) -> None:
         """Hear for this worker until it is all closed, whether or not it asks."""
-        self._ears[worker] = Ear(is_kept=True)
+        self._subscribers[worker] = Subscriber(is_kept=True)
         self._start()
 
     async def wait(self, worker: str, seconds: float) -> bool:
         """Whether there may be work for it, at the latest after so many seconds. Who is new is woken once."""
         if self._is_closed:
             return False
-        ear = self._ears.get(worker)
-        if ear is None:
-            ear = self._ears[worker] = Ear()
+        subscriber = self._subscribers.get(worker)
+        if subscriber is None:
+            subscriber = self._subscribers[worker] = Subscriber()
             self._start()
             with contextlib.suppress(*DRIVER_ERRORS):  # whoever could not listen does so with the next connection
-                await self._listen_for(worker, ear)
-        ear.asked = time.monotonic() + seconds
+                await self._listen_for(worker, subscriber)
+        subscriber.asked = time.monotonic() + seconds
         try:
             async with asyncio.timeout(seconds):
-                await ear.woken.wait()
+                await subscriber.woken.wait()
         except TimeoutError:
             return False
-        ear.woken.clear()
+        subscriber.woken.clear()
         return True
 
     def close(self) -> None:
@@ -94,7 +93,7 @@ class PostgresEars:
             self._task.cancel()
         self._wake_all()
 
-    async def closed(self) -> None:
+    async def close_and_wait(self) -> None:
         """Close, and return when the connection is gone."""
         self.close()
         if self._task:
@@ -105,21 +104,21 @@ class PostgresEars:
             self._task = asyncio.create_task(self._listen())
 
     def _wake_all(self) -> None:
-        for ear in self._ears.values():
-            ear.woken.set()
+        for subscriber in self._subscribers.values():
+            subscriber.woken.set()
 
     async def _listen(self) -> None:
-        pauses, told = backoff(*reconnect_seconds), False
+        pauses, is_reported = backoff(*reconnect_seconds), False
         while True:
             try:
                 await self._listen_once()
             except Exception as error:  # whatever it is, the next connection may do better
-                if not told:
-                    log.warning("wake-ups are not heard; polling goes on", extra={"error": str(error)})
-                told = True
-            if self._hears:
-                pauses, told = backoff(*reconnect_seconds), False
-            self._hears = False
+                if not is_reported:
+                    log.warning("wake-ups do not arrive; polling goes on", extra={"error": str(error)})
+                is_reported = True
+            if self._is_listening:
+                pauses, is_reported = backoff(*reconnect_seconds), False
+            self._is_listening = False
             await asyncio.sleep(next(pauses))
 
     async def _listen_once(self) -> None:
@@ -131,17 +130,17 @@ class PostgresEars:
             self._connection = connection
             self._echo.channel = None
             await self._listen_for(self._own, self._echo)
-            for worker, ear in list(self._ears.items()):
-                ear.channel = None
-                await self._listen_for(worker, ear)
+            for worker, subscriber in list(self._subscribers.items()):
+                subscriber.channel = None
+                await self._listen_for(worker, subscriber)
             while True:
                 self._echo.woken.clear()
                 # By another connection: a pooler may hand back what came from the same one.
                 async with asyncio.timeout(echo_within_seconds):
                     await self._pool.execute("select pg_notify($1, '')", self._echo.channel)
                     await self._echo.woken.wait()
-                if not self._hears:
-                    self._hears = True
+                if not self._is_listening:
+                    self._is_listening = True
                     self._wake_all()
                 await self._forget()
                 with contextlib.suppress(TimeoutError):
@@ -153,43 +152,45 @@ class PostgresEars:
             with contextlib.suppress(*DRIVER_ERRORS):
                 connection.terminate()
 
-    async def _listen_for(self, worker: str, ear: Ear) -> None:
+    async def _listen_for(self, worker: str, subscriber: Subscriber) -> None:
         async with self._lock:  # a connection does one thing at a time
-            if self._connection and ear.channel is None:
+            if self._connection and subscriber.channel is None:
                 channel = await self._connection.fetchval("select holdfast.channel($1)", worker)
-                await self._connection.add_listener(channel, ear.heard)
-                ear.channel = channel
-                if self._hears:  # for what was missed until now; else all are woken once it is known that it hears
-                    ear.woken.set()
+                await self._connection.add_listener(channel, subscriber.notify)
+                subscriber.channel = channel
+                if (
+                    self._is_listening
+                ):  # for what was missed until now; else all are woken once it is known that it hears
+                    subscriber.woken.set()
 
     async def _forget(self) -> None:
         """Listen no more for those who have not asked for long."""
         long_ago = time.monotonic() - forgotten_after_seconds
-        for worker, ear in list(self._ears.items()):
-            if not ear.is_kept and ear.asked < long_ago:
-                del self._ears[worker]
+        for worker, subscriber in list(self._subscribers.items()):
+            if not subscriber.is_kept and subscriber.asked < long_ago:
+                del self._subscribers[worker]
                 async with self._lock:
-                    if self._connection and ear.channel:
-                        await self._connection.remove_listener(ear.channel, ear.heard)
+                    if self._connection and subscriber.channel:
+                        await self._connection.remove_listener(subscriber.channel, subscriber.notify)
 
 
 class PostgresWakeups:
-    """One worker's ear. Listens until it is closed."""
+    """The wake-ups of one worker. Listens until it is closed."""
 
     def __init__(self, address: Address, pool: asyncpg.Pool, worker: str) -> None:
-        self._ears = PostgresEars(address, pool)
+        self._listener = PostgresListener(address, pool)
         self._worker = worker
-        self._ears.attend(worker)
+        self._listener.subscribe(worker)
 
-    def follow(self, held: Container[UUID]) -> None:
-        """What is notified is gone once it was heard: nothing to keep."""
+    def watch_held(self, held: Container[UUID]) -> None:
+        """A notification is gone once it was received: nothing to keep."""
 
     @property
-    def hears(self) -> bool:
-        return self._ears.hears
+    def is_listening(self) -> bool:
+        return self._listener.is_listening
 
     async def wait(self, seconds: float) -> bool:
-        return await self._ears.wait(self._worker, seconds)
+        return await self._listener.wait(self._worker, seconds)
 
     async def close(self) -> None:
-        await self._ears.closed()
+        await self._listener.close_and_wait()

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from holdfast.backoff import backoff, jitter
 from holdfast.engine.store.calls import Calls
-from holdfast.wakeups.queue import Queue, said
+from holdfast.wakeups.queue import Queue, describe
 
 log = logging.getLogger("holdfast.wakeups")
 
@@ -29,7 +29,7 @@ waiting_at_most = 500
 counted_every_seconds = 1.0
 
 
-class Wakings(Calls):
+class PendingWakeups(Calls):
     """The functions of wakeups.sql."""
 
     async def take(self, n: int = taken_at_once) -> list[UUID]:
@@ -51,28 +51,28 @@ class Unsent(Exception):
 
 
 class Publisher:
-    """Takes and sends. `room` is how many messages more may lie in the queue, as far as is known."""
+    """Takes and sends, as long as the queue is not known to be full."""
 
-    def __init__(self, wakings: Wakings, queue: Queue, *, waiting_at_most: int = waiting_at_most) -> None:
-        self._wakings = wakings
+    def __init__(self, pending: PendingWakeups, queue: Queue, *, waiting_at_most: int = waiting_at_most) -> None:
+        self._pending = pending
         self._queue = queue
         self._waiting_at_most = waiting_at_most
-        self._room = 0
+        self._free = 0
         self._counted: float | None = None
 
     async def publish(self) -> int:
         """One round: how many were sent. Raises Unsent after noting what was not, or what went wrong before."""
-        if self._counted is None or self._room <= 0:
+        if self._counted is None or self._free <= 0:
             await self._count()
-        if self._room <= 0:
+        if self._free <= 0:
             return 0
-        tasks = await self._wakings.take(min(self._room, taken_at_once))
+        tasks = await self._pending.take(min(self._free, taken_at_once))
         if not tasks:
             return 0
         unsent = await self._queue.send(tasks)
-        self._room -= len(tasks) - len(unsent)
+        self._free -= len(tasks) - len(unsent)
         if unsent:
-            await self._wakings.miss(unsent)
+            await self._pending.miss(unsent)
             raise Unsent(f"The queue did not take {len(unsent)} of {len(tasks)} messages.")
         await self._count()  # while there is much to publish, others do so too
         return len(tasks)
@@ -81,26 +81,26 @@ class Publisher:
         """Ask at most once a second: it is a call that costs, and the queue knows only about."""
         now = time.monotonic()
         if self._counted is None or now - self._counted >= counted_every_seconds:
-            self._room = self._waiting_at_most - await self._queue.depth()
+            self._free = self._waiting_at_most - await self._queue.depth()
             self._counted = now
 
 
-async def publish_on(wakings: Wakings, queue: Queue, every: timedelta = publish_every) -> None:
+async def publish_on(pending: PendingWakeups, queue: Queue, every: timedelta = publish_every) -> None:
     """Publish until cancelled. A queue or a database that is away is asked again; nothing stops it."""
-    publisher = Publisher(wakings, queue)
-    pauses, told = backoff(every.total_seconds() * 2, longest_pause.total_seconds()), False
+    publisher = Publisher(pending, queue)
+    pauses, is_reported = backoff(every.total_seconds() * 2, longest_pause.total_seconds()), False
     async with queue:
         while True:
             try:
                 sent = await publisher.publish()
             except Exception as error:  # whatever it is, workers look for themselves meanwhile
-                if not told:
-                    log.warning("wake-ups are not published; polling goes on", extra={"error": said(error)})
-                told, pause = True, next(pauses)
+                if not is_reported:
+                    log.warning("wake-ups are not published; polling goes on", extra={"error": describe(error)})
+                is_reported, pause = True, next(pauses)
             else:
                 pauses = backoff(every.total_seconds() * 2, longest_pause.total_seconds())
                 pause = 0 if sent >= taken_at_once else jitter(every.total_seconds())
-                if told and sent:  # with nothing to send the queue was not asked
+                if is_reported and sent:  # with nothing to send the queue was not asked
                     log.info("wake-ups are published again")
-                    told = False
+                    is_reported = False
             await asyncio.sleep(pause)

@@ -42,7 +42,7 @@ class Message:
     id: str
     receipt: str
     task_id: UUID | None
-    """None if it is none of ours."""
+    """None if it is not ours."""
     received: int
 
 
@@ -148,14 +148,14 @@ class Queue:
 
 async def in_batches(things: Sequence[T], call: Callable[[Sequence[T]], Awaitable[list[T]]], complaint: str) -> list[T]:
     """What failed of them, in calls of ten, some at once."""
-    room = asyncio.Semaphore(calls_at_once)
+    slots = asyncio.Semaphore(calls_at_once)
 
     async def one(some: Sequence[T]) -> list[T]:
-        async with room:
+        async with slots:
             try:
                 return await call(some)
             except Exception as error:  # whatever it was, it was not done
-                log.debug(complaint, extra={"error": said(error)})
+                log.debug(complaint, extra={"error": describe(error)})
                 return list(some)
 
     parts = [things[at : at + batch_at_most] for at in range(0, len(things), batch_at_most)]
@@ -163,7 +163,7 @@ async def in_batches(things: Sequence[T], call: Callable[[Sequence[T]], Awaitabl
 
 
 def task_named(body: str) -> UUID | None:
-    """The task that a message is about; None if it is none of ours."""
+    """The task that a message is about; None if it is not ours."""
     try:
         given = json.loads(body)
         return UUID(given["task_id"]) if isinstance(given, dict) else None
@@ -171,7 +171,7 @@ def task_named(body: str) -> UUID | None:
         return None
 
 
-def said(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from holdfast.backoff import backoff, doubled, jitter
-from holdfast.wakeups.queue import Message, Queue, longest_poll_seconds, said
+from holdfast.wakeups.queue import Message, Queue, describe, longest_poll_seconds
 
 log = logging.getLogger("holdfast.wakeups")
 
@@ -41,7 +41,7 @@ class InHand:
     """A message that was heard and is not settled: since when, and until when others do not see it."""
 
     message: Message
-    heard: float
+    received_at: float
     until: float
     was_held: bool = False
 
@@ -67,17 +67,17 @@ class SqsWakeups:
         self._hand: dict[UUID, InHand] = {}
         self._woken = asyncio.Event()
         self._wanted = asyncio.Event()
-        self._hears = False
-        self._told = False
-        self._told_strange = False
+        self._is_listening = False
+        self._outage_reported = False
+        self._stranger_reported = False
         self._task = asyncio.create_task(self._run())
 
-    def follow(self, held: Container[UUID]) -> None:
+    def watch_held(self, held: Container[UUID]) -> None:
         self._held = held
 
     @property
-    def hears(self) -> bool:
-        return self._hears
+    def is_listening(self) -> bool:
+        return self._is_listening
 
     async def wait(self, seconds: float) -> bool:
         self._wanted.set()
@@ -97,52 +97,53 @@ class SqsWakeups:
 
     async def _run(self) -> None:
         async with self._queue:
-            minding = asyncio.create_task(self._mind())
+            settling = asyncio.create_task(self._settle_on())
             try:
                 await self._listen()
             finally:
-                minding.cancel()
-                await asyncio.gather(minding, return_exceptions=True)
+                settling.cancel()
+                await asyncio.gather(settling, return_exceptions=True)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(close_within_seconds):
-                        await self._let_go()
+                        await self._release()
 
     async def _listen(self) -> None:
         pauses = backoff(*reconnect_seconds)
         while True:
             try:
                 # A receiving that was begun is not broken off: what it would have brought were hidden from everybody.
-                if self._hears:
+                if self._is_listening:
                     await self._wanted.wait()
                 messages = await self._queue.receive(
-                    visibility_seconds=self._visibility_seconds, poll_seconds=self._poll_seconds if self._hears else 0
+                    visibility_seconds=self._visibility_seconds,
+                    poll_seconds=self._poll_seconds if self._is_listening else 0,
                 )
-                if not self._hears:
-                    self._is_heard()
+                if not self._is_listening:
+                    self._report_recovery()
                     pauses = backoff(*reconnect_seconds)
-                await self._hear(messages)
+                await self._take_in(messages)
             except Exception as error:  # whatever it is, the next call may do better
-                if not self._told:
-                    log.warning("wake-ups are not heard; polling goes on", extra={"error": said(error)})
-                self._hears, self._told = False, True
+                if not self._outage_reported:
+                    log.warning("wake-ups do not arrive; polling goes on", extra={"error": describe(error)})
+                self._is_listening, self._outage_reported = False, True
                 await asyncio.sleep(next(pauses))
 
-    def _is_heard(self) -> None:
-        if self._told:
-            log.info("wake-ups are heard again")
+    def _report_recovery(self) -> None:
+        if self._outage_reported:
+            log.info("wake-ups arrive again")
             self._woken.set()  # for what was missed
-        self._hears, self._told = True, False
+        self._is_listening, self._outage_reported = True, False
 
     # What was heard
 
-    async def _hear(self, messages: Sequence[Message]) -> None:
+    async def _take_in(self, messages: Sequence[Message]) -> None:
         """Wake the worker, if one of these is about a task that could be taken."""
         now = time.monotonic()
         useless: list[Message] = []
         fresh: list[UUID] = []
         for message in messages:
             if message.task_id is None:
-                self._tell_strange(message)
+                self._report_stranger(message)
                 useless.append(message)
                 continue
             known = self._hand.get(message.task_id)
@@ -167,20 +168,20 @@ class SqsWakeups:
         try:
             return await self._which_wait(tasks)
         except Exception as error:
-            log.debug("a message could not be looked into", extra={"error": said(error)})
+            log.debug("a message could not be looked into", extra={"error": describe(error)})
             return tasks
 
-    def _tell_strange(self, message: Message) -> None:
-        if not self._told_strange:
-            log.warning("a message that is none of ours was deleted, as others will be", extra={"id": message.id})
-        self._told_strange = True
+    def _report_stranger(self, message: Message) -> None:
+        if not self._stranger_reported:
+            log.warning("a message that is not ours was deleted, as others will be", extra={"id": message.id})
+        self._stranger_reported = True
 
     def _drop(self, tasks: Sequence[UUID]) -> list[Message]:
         return [self._hand.pop(task).message for task in tasks if task in self._hand]
 
     # What is in hand
 
-    async def _mind(self) -> None:
+    async def _settle_on(self) -> None:
         tick = min(self._settle_after_seconds / 2, self._visibility_seconds / 6)
         while True:
             await asyncio.sleep(tick)
@@ -200,7 +201,7 @@ class SqsWakeups:
                     running.append(one)
             elif one.was_held:
                 over.append(task)
-            elif now - one.heard >= self._settle_after_seconds:
+            elif now - one.received_at >= self._settle_after_seconds:
                 open_.append(task)
         if running:
             await self._keep(running, now)
@@ -220,7 +221,7 @@ class SqsWakeups:
             elif one.until <= now and one.message.task_id:
                 self._hand.pop(one.message.task_id, None)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         """Give back what is in hand: others see at once what was not begun here."""
         over = [task for task, one in self._hand.items() if one.was_held and task not in self._held]
         left = [task for task, one in self._hand.items() if not one.was_held and task not in self._held]

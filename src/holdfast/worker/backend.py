@@ -18,7 +18,7 @@ from holdfast.lifecycles import declare_all
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
 from holdfast.wakeups import Wakeups
-from holdfast.wakeups.opening import hear_queue, open_wakeups, publishing
+from holdfast.wakeups.opening import open_queue_wakeups, open_wakeups, publishers
 
 report_schedules_seconds = 10.0
 
@@ -74,12 +74,12 @@ async def open_backend(
                 ", ".join(settings.servers),
                 remote,
                 remote.declare,
-                lambda worker: hear_queue(settings, remote.which_wait) or RemoteWakeups(remote, worker),
+                lambda worker: open_queue_wakeups(settings, remote.which_wait) or RemoteWakeups(remote, worker),
                 lambda schedules: [partial(report_schedules, schedules)] if schedules else [],
             )
         return
     async with open_database(settings, connections=connections, migrated=migrated) as opening:
-        store, publish = opening.store, publishing(settings, opening.store)
+        store, publish = opening.store, publishers(settings, opening.store)
         yield OpenBackend(
             opening.address.label,
             store,

@@ -112,7 +112,7 @@ class ClaimLoop:
         self._stop = stop
         self._is_kept = is_kept
         self.held: dict[UUID, Proof] = {}
-        wakeups.follow(self.held)
+        wakeups.watch_held(self.held)
         self._claiming = Claiming.SEARCHING
         self._cursor = ClaimCursor()
         self._claims = 0

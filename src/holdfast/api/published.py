@@ -1,4 +1,4 @@
-"""What an application offers, as its worker says it over HTTP: tools, pipelines, batches, graphs and schedules."""
+"""What an application offers, as its worker declares it over HTTP: tools, pipelines, batches, graphs and schedules."""
 
 from typing import Annotated, Literal
 
@@ -9,13 +9,13 @@ from holdfast.http.fields import Body, Json, Name, Real, Text, Whole
 TOO_MANY = Field(max_length=1000, fail_fast=True)
 
 
-class ToolSaid(Body):
+class PublishedTool(Body):
     id: Name
     title: Text
     agents: Annotated[list[dict[str, Json]], TOO_MANY]
 
 
-class PipelineSaid(Body):
+class PublishedPipeline(Body):
     name: Name
     title: Text
     stages: Annotated[list[dict[str, Json]], TOO_MANY]
@@ -25,7 +25,7 @@ class PipelineSaid(Body):
     limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)] | None = None
 
 
-class BatchSaid(Body):
+class PublishedBatch(Body):
     task_type: Name
     provider: Name
     name: Name
@@ -33,7 +33,7 @@ class BatchSaid(Body):
     offer: dict[str, Json]
 
 
-class DagSaid(Body):
+class PublishedDag(Body):
     name: Name
     title: Text
     nodes: Annotated[list[dict[str, Json]], Field(max_length=5000, fail_fast=True)]
@@ -43,7 +43,7 @@ class DagSaid(Body):
     cutover: Literal["auto", "manual"]
 
 
-class TargetSaid(Body):
+class PublishedTarget(Body):
     """The task or the graph that a schedule starts."""
 
     name: Name
@@ -58,12 +58,12 @@ class TargetSaid(Body):
     time_limit_seconds: Annotated[Real, Field(gt=0, le=86400 * 36500)] | None = None
 
 
-class ScheduleSaid(Body):
+class PublishedSchedule(Body):
     name: Name
     cron: Name
     timezone: Name
     starts: Literal["task", "dag"]
-    target: TargetSaid
+    target: PublishedTarget
     missed: Literal["latest", "all", "skip"]
     at: Name | None = None
     owner: Annotated[str, Field(max_length=200)] = ""
@@ -71,8 +71,8 @@ class ScheduleSaid(Body):
 
 
 class Published(Body):
-    tools: Annotated[list[ToolSaid], TOO_MANY] = []  # noqa: RUF012
-    pipelines: Annotated[list[PipelineSaid], TOO_MANY] = []  # noqa: RUF012
-    batches: Annotated[list[BatchSaid], TOO_MANY] = []  # noqa: RUF012
-    dags: Annotated[list[DagSaid], TOO_MANY] = []  # noqa: RUF012
-    schedules: Annotated[list[ScheduleSaid], TOO_MANY] = []  # noqa: RUF012
+    tools: Annotated[list[PublishedTool], TOO_MANY] = []  # noqa: RUF012
+    pipelines: Annotated[list[PublishedPipeline], TOO_MANY] = []  # noqa: RUF012
+    batches: Annotated[list[PublishedBatch], TOO_MANY] = []  # noqa: RUF012
+    dags: Annotated[list[PublishedDag], TOO_MANY] = []  # noqa: RUF012
+    schedules: Annotated[list[PublishedSchedule], TOO_MANY] = []  # noqa: RUF012
