@@ -15,6 +15,7 @@ from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Real, Text, Whole
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import Page
 from holdfast.objects import Download, Found, Objects, Upload, UploadSpec
 from holdfast.objects.names import lasting_most
 
@@ -64,13 +65,6 @@ class Listing(Below):
     """Of everything below the prefix, what comes after a key."""
 
     after: Text | None = None
-
-
-class Keys(BaseModel):
-    """In the order of the keys; `next` is to be sent as `after`."""
-
-    items: list[Found]
-    next: str | None
 
 
 class Number(BaseModel):
@@ -123,11 +117,11 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Number(objects=await objects.delete(asked.prefix))
 
     @router.post("/keys")
-    async def keys(asked: Listing) -> Keys:
-        """Everything below `prefix/`, ten thousand at a time."""
+    async def keys(asked: Listing) -> Page[Found, str]:
+        """Everything below `prefix/` by its key, ten thousand at a time; `next` is to be sent as `after`."""
         found = await objects.keys(asked.prefix)
         begin = 0 if asked.after is None else bisect.bisect_right(found, asked.after, key=lambda one: one.key)
         page = found[begin : begin + keys_in_a_page]
-        return Keys(items=page, next=page[-1].key if begin + len(page) < len(found) else None)
+        return Page(items=page, next=page[-1].key if begin + len(page) < len(found) else None)
 
     return router

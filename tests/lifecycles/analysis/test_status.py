@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.engine.task import Failed
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
-from holdfast.lifecycles.analysis.status import ERROR_CATEGORIES, ERROR_CODES
+from holdfast.lifecycles.analysis.status import ERRORS
 from tests.lifecycles.analysis.harness import Harness, lasting
 from tests.lifecycles.analysis.test_matrix import AT
 
@@ -87,7 +87,7 @@ async def test_a_failure_for_want_of_credits_says_how_to_go_on(harness: Harness,
     task, lease = await harness.processing()
     await harness.store.finish(lease, Failed("Fatal", "", code=code))
     status = await harness.read(task)
-    assert (status["error_code"], status["error_message"]) == (code, ERROR_CODES[code])
+    assert (status["error_code"], status["error_message"]) == (code, ERRORS[code].message)
     assert (status["recovery_action"], status["recoverable"]) == ("Add credits, create new task", True)
 
 
@@ -104,7 +104,7 @@ async def test_a_task_whose_workers_die_is_an_internal_error(harness: Harness) -
 
 
 def test_the_seven_codes_have_each_a_text_and_one_of_the_categories() -> None:
-    assert ERROR_CODES == {
+    assert {code: error.message for code, error in ERRORS.items()} == {
         "AGENT_ERROR": "Agent execution failed",
         "BILLING_INSUFFICIENT_CREDITS": "Insufficient credits",
         "BILLING_WALLET_NOT_FOUND": "Wallet not found",
@@ -113,8 +113,7 @@ def test_the_seven_codes_have_each_a_text_and_one_of_the_categories() -> None:
         "TIMEOUT_ERROR": "Processing timeout exceeded",
         "INTERNAL_ERROR": "Internal server error",
     }
-    assert ERROR_CATEGORIES.keys() == ERROR_CODES.keys()
-    assert set(ERROR_CATEGORIES.values()) <= {"RateLimited", "Transient", "SchemaInvalid", "Fatal"}
+    assert {error.category for error in ERRORS.values()} <= {"RateLimited", "Transient", "SchemaInvalid", "Fatal"}
 
 
 @pytest.mark.parametrize(

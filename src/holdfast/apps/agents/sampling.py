@@ -34,11 +34,16 @@ class Sample:
 def take_sample(table: pl.LazyFrame, rows: int, total_rows: int | None = None) -> Sample:
     """At most about `rows` rows of the table; `total_rows` saves counting it."""
     total = count_rows(table) if total_rows is None else total_rows
-    if total > rows:
-        number = _free_name(table.collect_schema().names())
-        place = pl.col(number).cast(pl.UInt64) * _spread % _span
-        table = table.with_row_index(number).filter(place < _span * rows // total).drop(number)
-    return Sample(table.collect(engine="streaming"), total)
+    return Sample(choose_rows(table, rows, total).collect(engine="streaming"), total)
+
+
+def choose_rows(table: pl.LazyFrame, rows: int, total: int) -> pl.LazyFrame:
+    """About `rows` of the table's `total` rows; all if there are no more."""
+    if total <= rows:
+        return table
+    number = _free_name(table.collect_schema().names())
+    place = pl.col(number).cast(pl.UInt64) * _spread % _span
+    return table.with_row_index(number).filter(place < _span * rows // total).drop(number)
 
 
 def count_rows(table: pl.LazyFrame) -> int:

@@ -6,74 +6,66 @@ categories, how soon to ask again, what to do about a failure.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.http.parts import Part, PartStatus
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.analysis.store import Analysis
 
-ERROR_CODES: Mapping[str, str] = {
-    "AGENT_ERROR": "Agent execution failed",
-    "BILLING_INSUFFICIENT_CREDITS": "Insufficient credits",
-    "BILLING_WALLET_NOT_FOUND": "Wallet not found",
-    "FILE_READ_ERROR": "Could not read input file",
-    "FILE_FORMAT_ERROR": "Invalid file format",
-    "TIMEOUT_ERROR": "Processing timeout exceeded",
-    "INTERNAL_ERROR": "Internal server error",
+NEW_LINKS, NEW_TASK = "Request new upload URLs, retry upload", "Create new task"
+ADD_CREDITS = "Add credits, create new task"
+
+
+class View(NamedTuple):
+    """What a client reads of a state."""
+
+    category: str
+    stage: str
+    actions: Sequence[str]
+    poll_after_ms: int | None = None
+    recovery: str | None = None
+    stamp: str | None = None
+    """The field with the time at which it came into this state."""
+
+
+class Error(NamedTuple):
+    """What a client reads of an error."""
+
+    message: str
+    category: str
+    recovery: str
+    recoverable: bool = False
+
+
+VIEWS: Mapping[str, View] = {
+    "CREATED": View("Pending", "created", ("upload-urls", "cancel"), 3000),
+    "UPLOADING": View("Pending", "upload", ("upload-urls", "process", "cancel"), 2000),
+    "UPLOAD_FAILED": View("Pending", "upload", ("upload-urls", "cancel"), recovery=NEW_LINKS),
+    "QUEUED": View("Ready", "queued", ("cancel",), 1000),
+    "PROCESSING": View("Active", "agent_execution", ("cancel",), 3000, stamp="processing_started_at"),
+    "COMPLETED": View("Terminal", "completed", ("downloads",), stamp="completed_at"),
+    "FAILED": View("Terminal", "failed", ("downloads",), stamp="failed_at"),
+    "CANCELLED": View("Terminal", "cancelled", ("downloads",), stamp="cancelled_at"),
+    "EXPIRED": View("Terminal", "expired", (), recovery=NEW_TASK, stamp="expired_at"),
 }
-ERROR_CATEGORIES: Mapping[str, str] = {
-    "AGENT_ERROR": "Fatal",
-    "BILLING_INSUFFICIENT_CREDITS": "Fatal",
-    "BILLING_WALLET_NOT_FOUND": "Fatal",
-    "FILE_READ_ERROR": "SchemaInvalid",
-    "FILE_FORMAT_ERROR": "SchemaInvalid",
-    "TIMEOUT_ERROR": "Transient",
-    "INTERNAL_ERROR": "Transient",
+ERRORS: Mapping[str, Error] = {
+    "AGENT_ERROR": Error("Agent execution failed", "Fatal", "Review error, fix data, create new task"),
+    "BILLING_INSUFFICIENT_CREDITS": Error("Insufficient credits", "Fatal", ADD_CREDITS, recoverable=True),
+    "BILLING_WALLET_NOT_FOUND": Error("Wallet not found", "Fatal", ADD_CREDITS, recoverable=True),
+    "FILE_READ_ERROR": Error("Could not read input file", "SchemaInvalid", "Fix file, create new task"),
+    "FILE_FORMAT_ERROR": Error("Invalid file format", "SchemaInvalid", "Fix file format, create new task"),
+    "TIMEOUT_ERROR": Error(
+        "Processing timeout exceeded", "Transient", "Send less data or fewer agents, create new task"
+    ),
+    "INTERNAL_ERROR": Error("Internal server error", "Transient", NEW_TASK),
 }
-RECOVERY: Mapping[str, str] = {
-    "UPLOAD_FAILED": "Request new upload URLs, retry upload",
-    "EXPIRED": "Create new task",
-    "AGENT_ERROR": "Review error, fix data, create new task",
-    "BILLING_INSUFFICIENT_CREDITS": "Add credits, create new task",
-    "BILLING_WALLET_NOT_FOUND": "Add credits, create new task",
-    "FILE_READ_ERROR": "Fix file, create new task",
-    "FILE_FORMAT_ERROR": "Fix file format, create new task",
-    "TIMEOUT_ERROR": "Send less data or fewer agents, create new task",
-    "INTERNAL_ERROR": "Create new task",
-}
-RECOVERABLE = frozenset({"UPLOAD_FAILED", "EXPIRED", "BILLING_INSUFFICIENT_CREDITS", "BILLING_WALLET_NOT_FOUND"})
-CATEGORIES: Mapping[str, str] = {
-    "CREATED": "Pending", "UPLOADING": "Pending", "UPLOAD_FAILED": "Pending",
-    "QUEUED": "Ready", "PROCESSING": "Active",
-    "COMPLETED": "Terminal", "FAILED": "Terminal", "CANCELLED": "Terminal", "EXPIRED": "Terminal",
-}  # fmt: skip
-ACTIONS: Mapping[str, Sequence[str]] = {
-    "CREATED": ("upload-urls", "cancel"),
-    "UPLOADING": ("upload-urls", "process", "cancel"),
-    "UPLOAD_FAILED": ("upload-urls", "cancel"),
-    "QUEUED": ("cancel",),
-    "PROCESSING": ("cancel",),
-    "COMPLETED": ("downloads",),
-    "FAILED": ("downloads",),
-    "CANCELLED": ("downloads",),
-    "EXPIRED": (),
-}
-POLL_AFTER_MS: Mapping[str, int] = {"CREATED": 3000, "UPLOADING": 2000, "QUEUED": 1000, "PROCESSING": 3000}
-STAGES: Mapping[str, str] = {
-    "CREATED": "created", "UPLOADING": "upload", "UPLOAD_FAILED": "upload", "QUEUED": "queued",
-    "PROCESSING": "agent_execution", "COMPLETED": "completed", "FAILED": "failed", "CANCELLED": "cancelled",
-    "EXPIRED": "expired",
-}  # fmt: skip
-ENTERED: Mapping[str, str] = {
-    "processing_started_at": "PROCESSING", "completed_at": "COMPLETED", "failed_at": "FAILED",
-    "cancelled_at": "CANCELLED", "expired_at": "EXPIRED",
-}  # fmt: skip
 
 
 def render(task: Analysis) -> dict[str, Any]:
     """The status of this task."""
-    state, done, current = task.state, task.completed_agents, task.current_agent
+    state, view, done, current = task.state, VIEWS[task.state], task.completed_agents, task.current_agent
     code, message = error_of(task)
+    error = ERRORS[code] if code else None
     updated = [task.transitions[-1].at, *(one.at for one in task.steps), *([task.linked_at] if task.linked_at else [])]
     return {
         "task_id": task.task_id,
@@ -82,10 +74,10 @@ def render(task: Analysis) -> dict[str, Any]:
         "agents": task.agents,
         "parts": [part_of(agent, task) for agent in task.agents],
         "status": state,
-        "category": CATEGORIES[state],
+        "category": view.category,
         "progress": progress_of(task),
         "progress_detail": {
-            "current_stage": "finalizing" if state == "PROCESSING" and current is None else STAGES[state],
+            "current_stage": "finalizing" if state == "PROCESSING" and current is None else view.stage,
             "current_agent": current,
             "agents_total": len(task.agents),
             "agents_completed": len(done),
@@ -94,22 +86,22 @@ def render(task: Analysis) -> dict[str, Any]:
         "agents_completed_count": len(done),
         "error_code": code,
         "error_message": message,
-        "error_category": ERROR_CATEGORIES[code] if code else None,
-        "recovery_action": RECOVERY.get(code or state),
-        "recoverable": (code or state) in RECOVERABLE,
+        "error_category": error.category if error else None,
+        "recovery_action": error.recovery if error else view.recovery,
+        "recoverable": error.recoverable if error else view.recovery is not None,
         "missing": task.missing,
         "created_at": moment(task.created_at),
         "updated_at": moment(max(updated)),
         "upload_started_at": moment(task.linked_at),
-        **{name: moment(last_entered(task, entered)) for name, entered in ENTERED.items()},
+        **{one.stamp: moment(last_entered(task, state)) for state, one in VIEWS.items() if one.stamp},
         "expires_at": moment(task.deadline),
         "cancel_requested": task.cancel_requested,
         "credits": {"price": sum(task.prices.values()), "charged": task.charged, "reserved": task.reserved},
         "s3_cleaned": task.cleaned,
         "outputs_kept_until": moment(task.outputs_kept_until),
         "display": display_of(state),
-        "actions": list(ACTIONS[state]),
-        "poll_after_ms": POLL_AFTER_MS.get(state),
+        "actions": list(view.actions),
+        "poll_after_ms": view.poll_after_ms,
     }
 
 
@@ -146,15 +138,15 @@ def error_of(task: Analysis) -> tuple[str | None, str | None]:
     if task.state != "FAILED":
         return None, None
     if note.get("kind") == "time_limit":
-        return "TIMEOUT_ERROR", ERROR_CODES["TIMEOUT_ERROR"]
+        return "TIMEOUT_ERROR", ERRORS["TIMEOUT_ERROR"].message
     code, step = str(note.get("code")), note.get("step")
-    if code in ERROR_CODES:
-        return code, f"{ERROR_CODES[code]}: {note.get('message', '')}".removesuffix(": ")
+    if code in ERRORS:
+        return code, f"{ERRORS[code].message}: {note.get('message', '')}".removesuffix(": ")
     if step is None:
-        return "INTERNAL_ERROR", ERROR_CODES["INTERNAL_ERROR"]
+        return "INTERNAL_ERROR", ERRORS["INTERNAL_ERROR"].message
     if "code" not in note and note.get("category") in ("SchemaInvalid", "Fatal"):  # the agent's own message
-        return "AGENT_ERROR", f"{ERROR_CODES['AGENT_ERROR']}: {step}: {note.get('message', '')}"
-    return "AGENT_ERROR", f"{ERROR_CODES['AGENT_ERROR']}: {step}"
+        step = f"{step}: {note.get('message', '')}"
+    return "AGENT_ERROR", f"{ERRORS['AGENT_ERROR'].message}: {step}"
 
 
 def progress_of(task: Analysis) -> int:

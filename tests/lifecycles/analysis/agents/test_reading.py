@@ -227,7 +227,7 @@ def test_quotes_in_the_middle_of_a_field_are_read(read: Read) -> None:
         ("a.jsonl", '{"a":' + "[" * 100_000 + "\n", "line 1 is no JSON"),
         ("a.json", '[{"a":1}]', "is one JSON array"),
         ("a.jsonl", "{}\n{}\n", "no objects with keys"),
-        ("a.parquet", "a,b\n1,2\n", "called Parquet and is none"),
+        ("a.parquet", "a,b\n1,2\n", "called Parquet, but"),
         ("a.csv", b"PK\x03\x04\x14\x00rows.csv", "is a zip archive"),
         ("a.csv", b"PK\x03\x04\x14\x00[Content_Types].xml", "is an Excel workbook"),
         ("a.csv", b"%PDF-1.7", "is a PDF document"),

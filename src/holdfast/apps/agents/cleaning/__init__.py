@@ -15,7 +15,7 @@ from holdfast.apps.agents.cleaning.script import Reading, Step, write_script
 from holdfast.apps.agents.cleaning.suggesting import WORTH, Suggester, with_examples
 from holdfast.apps.agents.options import CleaningOptions
 from holdfast.apps.agents.personal import curtain_for, find_personal
-from holdfast.apps.agents.reading import ReadingOptions, open_as_written, open_table, scratch_folder
+from holdfast.apps.agents.reading import ReadingOptions, open_table, scratch_folder
 from holdfast.apps.agents.report import finite, write_json
 from holdfast.apps.agents.sampling import row_hash, take_sample
 from holdfast.lifecycles.analysis.tools import Job
@@ -28,8 +28,7 @@ def suggest_cleaning(job: Job) -> None:
     options = job.options(CleaningOptions, SECTION)
     with scratch_folder(job) as scratch:
         table = open_table(job, job.primary, scratch)
-        raw = open_as_written(job, table, scratch)
-        sample = take_sample(raw, options.sample_rows, table.rows)
+        sample = take_sample(table.texts, options.sample_rows, table.rows)
         typed = take_sample(table.frame, options.sample_rows, table.rows).frame
         curtain = curtain_for(find_personal(typed))
         suggester = Suggester(sample.frame, {one.name: one.dtype for one in table.columns}, options, curtain)
@@ -38,9 +37,9 @@ def suggest_cleaning(job: Job) -> None:
         if "drop_duplicates" in options.kinds:
             found.append(_duplicates(table.names))
         readings = [one.reading for one in looked.values() if one.reading is not None]
-        counted, readings = _count(raw, found, readings)
+        counted, readings = _count(table.texts, found, readings)
         kept = [step for step in counted if step.rows and step.rows >= options.min_share * table.rows]
-        kept = _that_can_run(kept, readings, raw)
+        kept = _that_can_run(kept, readings, table.texts)
         suggested = [with_examples(step, sample.frame, curtain) for step in _by_gain(kept, table.rows)]
         report = finite({
             "agent": SECTION,

@@ -13,7 +13,7 @@ from holdfast.apps.agents.drift.columns import ColumnDrift, Level, compare, fami
 from holdfast.apps.agents.drift.page import render
 from holdfast.apps.agents.options import DriftOptions
 from holdfast.apps.agents.personal import Curtain, curtain_for, find_personal
-from holdfast.apps.agents.reading import Table, open_table, scratch_folder
+from holdfast.apps.agents.reading import Table, first_names, open_table, scratch_folder
 from holdfast.apps.agents.report import finite, write_json
 from holdfast.apps.agents.sampling import take_sample
 from holdfast.lifecycles.analysis.tools import Job, cannot_read, wrong_format
@@ -61,9 +61,9 @@ def _chosen(table: Table, baseline: Table, options: DriftOptions) -> list[str]:
     names = [*table.names, *(name for name in baseline.names if name not in table.names)]
     if options.columns is not None:
         if unknown := [name for name in options.columns if name not in names]:
-            there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
             raise wrong_format(
-                f"parameters.json: {SECTION}.columns: neither file has a column {unknown[0]}; they have: {there}."
+                f"parameters.json: {SECTION}.columns: neither file has a column {unknown[0]}; "
+                f"they have: {first_names(names)}."
             )
         names = [name for name in names if name in options.columns]
     names = [name for name in names if name not in options.ignore_columns]

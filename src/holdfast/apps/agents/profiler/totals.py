@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.apps.agents.reading import MISSING_TEXTS, Column, Table
+from holdfast.apps.agents.sampling import choose_rows, count_rows
 
 columns_at_once = 100
 hashes_at_once = 16_000_000
@@ -16,7 +17,7 @@ held_at_once_bytes = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Sample:
-    """At most so many rows of a table: all of them, or every so manieth by a hash of its number."""
+    """About so many rows of a table, or all of them; read when they are needed."""
 
     frame: pl.LazyFrame
     rows: int
@@ -75,13 +76,8 @@ def sample_of(table: Table, most: int) -> Sample:
     """Rows to hold in memory, the same ones for the same file."""
     if table.rows <= most:
         return Sample(table.frame, table.rows, whole=True)
-    number = "row"
-    while number in table.names:
-        number += "_"
-    every = -(-table.rows // most)
-    chosen = table.frame.with_row_index(number).filter(pl.col(number).hash(7) % every == 0).drop(number)
-    rows = chosen.select(pl.len()).collect(engine="streaming").item()
-    return Sample(chosen, int(rows), whole=False)
+    chosen = choose_rows(table.frame, most, table.rows)
+    return Sample(chosen, count_rows(chosen), whole=False)
 
 
 def in_parts(

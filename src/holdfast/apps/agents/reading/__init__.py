@@ -53,10 +53,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """An uploaded file as a table. `frame` reads from the scratch folder: use it while that is there.
+    """An uploaded file as a table. Its frames read from the scratch folder: use them while that is there.
 
-    `rows` is exact. `bytes` is the size of the upload as it came. `notes` are sentences for whoever sent the file, such
-    as that a column was renamed.
+    `frame` has typed values; `texts` has every value as it was written, with what is stray about it, such as space or a
+    decimal comma (of Parquet, which has types of its own, it is the same frame). `rows` is exact, `bytes` the size of
+    the upload. `notes` are sentences for the owner of the file, such as that a column was renamed.
     """
 
     filename: str
@@ -66,6 +67,7 @@ class Table:
     rows: int
     columns: tuple[Column, ...]
     frame: pl.LazyFrame
+    texts: pl.LazyFrame
     delimiter: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -76,7 +78,8 @@ class Table:
     def only(self, names: Sequence[str]) -> "Table":
         """The same table with these of its columns, in the table's order."""
         kept = tuple(column for column in self.columns if column.name in names)
-        return replace(self, columns=kept, frame=self.frame.select(column.name for column in kept))
+        frame, texts = (one.select(column.name for column in kept) for one in (self.frame, self.texts))
+        return replace(self, columns=kept, frame=frame, texts=texts)
 
 
 @contextlib.contextmanager
@@ -127,12 +130,12 @@ def open_parquet(path: Path, name: str, options: ReadingOptions) -> Table:
     if counted["len"][0] != rows:
         raise wrong_format(f"{name} says that it has {rows:,} rows, but it has {counted['len'][0]:,}.")
     columns = tuple(Column(column, simple[column]) for column in chosen)
-    return Table(name, "Parquet", False, 0, rows, columns, frame, notes=tuple(notes))
+    return Table(name, "Parquet", False, 0, rows, columns, frame, frame, notes=tuple(notes))
 
 
 def open_text(path: Path, name: str, start: bytes, options: ReadingOptions, scratch: Path) -> Table:
     if name.lower().removesuffix(".gz").endswith((".parquet", ".pq")):
-        raise wrong_format(f"{name} is called Parquet and is none, since it does not begin with PAR1: {raw.SEND}.")
+        raise wrong_format(f"{name} is called Parquet, but it does not begin with PAR1: {raw.SEND}.")
     path = raw.as_utf8(path, name, options.encoding or raw.marked_encoding(start) or "utf-8", scratch)
     start = raw.head(path, delimited.sniffed_bytes).removeprefix(codecs.BOM_UTF8)
     if not start.strip():
@@ -157,7 +160,7 @@ def open_lines(path: Path, name: str, options: ReadingOptions, scratch: Path) ->
     chosen = choose(names, options.columns, name)
     may_be = dict(zip(names, allowed, strict=True))
     learned = learn(shape, target, scratch / "table.parquet", chosen, options.dates, may_be)
-    return table_of(learned, shape, name, "JSON Lines", notes)
+    return table_of(learned, shape, target, name, "JSON Lines", notes)
 
 
 def open_delimited(path: Path, name: str, options: ReadingOptions, scratch: Path) -> Table:
@@ -165,20 +168,21 @@ def open_delimited(path: Path, name: str, options: ReadingOptions, scratch: Path
     counts = raw.check_text(path, name, delimiter)
     shape, notes = delimited.lay_out(path, name, delimiter, options.header, options.null_values)
     chosen = choose(list(shape.names), options.columns, name)
-    learned, target = None, scratch / "table.parquet"
+    learned, target, source = None, scratch / "table.parquet", path
     if counts.quotes % 2 == 0 and counts.newlines:
         with contextlib.suppress(pl.exceptions.PolarsError):
             learned = learn(shape, path, target, chosen, options.dates, {}, counts)
     if learned is None or not learned.whole:
         delimited.refuse_malformed(path, name, shape)
-        delimited.write_anew(path, shape, scratch / "anew.csv")
-        learned = learn(shape, scratch / "anew.csv", target, chosen, options.dates, {})
+        source = scratch / "rewritten.csv"
+        delimited.rewrite(path, shape, source)
+        learned = learn(shape, source, target, chosen, options.dates, {})
     if not learned.rows:
         raise wrong_format(f"{name} has a header and no rows.")
-    return table_of(learned, shape, name, "TSV" if delimiter == "\t" else "CSV", notes)
+    return table_of(learned, shape, source, name, "TSV" if delimiter == "\t" else "CSV", notes)
 
 
-def table_of(learned: Learned, shape: Shape, name: str, form: Format, notes: Sequence[str]) -> Table:
+def table_of(learned: Learned, shape: Shape, source: Path, name: str, form: Format, notes: Sequence[str]) -> Table:
     found = learned.found
     frame = pl.scan_parquet(learned.path, glob=False)
     types = frame.collect_schema()
@@ -190,6 +194,7 @@ def table_of(learned: Learned, shape: Shape, name: str, form: Format, notes: Seq
         rows=learned.rows,
         columns=tuple(Column(one, types[one], what.misfits, what.almost) for one, what in found.items()),
         frame=frame,
+        texts=shape.scan(source).select(cs.by_name(*found)),
         delimiter=None if form == "JSON Lines" else shape.delimiter,
         notes=(*notes, *(what.note for what in found.values() if what.note)),
     )
@@ -200,58 +205,16 @@ def choose(names: list[str], wanted: list[str] | None, name: str) -> list[str]:
     if wanted is None:
         return names
     if unknown := [column for column in wanted if column not in names]:
-        there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-        raise wrong_format(f"parameters.json: reading.columns: {name} has no column {unknown[0]}; it has: {there}.")
+        raise wrong_format(
+            f"parameters.json: reading.columns: {name} has no column {unknown[0]}; it has: {first_names(names)}."
+        )
     return [column for column in names if column in wanted]
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The names of columns for a message, at most twenty of them."""
+    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
 
 
 def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or ["unknown"])[0].rstrip(".")[:200]
-
-
-def open_as_written(job: Job, table: Table, scratch: Path) -> pl.LazyFrame:
-    """The rows of the job's primary file, which `open_table` has found to be in order, with every column as text.
-
-    `open_table` gives typed values, without what was stray about them, such as space or a decimal comma. So the text is
-    laid out a second time here, which costs a pass over the file. Parquet has types of its own: it has no text.
-    """
-    if table.format == "Parquet":
-        return table.frame
-    options = job.options(ReadingOptions, "reading")
-    own = Path(tempfile.mkdtemp(dir=scratch))
-    path, _ = raw.unpack(job.primary.path, table.filename, own)
-    start = raw.head(path, delimited.sniffed_bytes)
-    path = raw.as_utf8(path, table.filename, options.encoding or raw.marked_encoding(start) or "utf-8", own)
-    scan = (
-        lines_as_written(path, table, options, own)
-        if table.delimiter is None
-        else delimited_as_written(path, table, options, own)
-    )
-    return scan.select(cs.by_name(*table.names))
-
-
-def lines_as_written(path: Path, table: Table, options: ReadingOptions, own: Path) -> pl.LazyFrame:
-    keys, _, _ = lines.rewrite(path, table.filename, own / "rows.csv")
-    names, _ = delimited.name_columns(keys)
-    return Shape(",", tuple(names), header=False, null_values=options.null_values).scan(own / "rows.csv")
-
-
-def delimited_as_written(path: Path, table: Table, options: ReadingOptions, own: Path) -> pl.LazyFrame:
-    delimiter = table.delimiter or ","
-    shape, _ = delimited.lay_out(path, table.filename, delimiter, options.header, options.null_values)
-    if not reads_as_it_is(path, table, shape):
-        delimited.write_anew(path, shape, own / "anew.csv")
-        path = own / "anew.csv"
-    return shape.scan(path)
-
-
-def reads_as_it_is(path: Path, table: Table, shape: Shape) -> bool:
-    """Whether Polars sees whole rows in the file, as `open_table` asks too."""
-    counts = raw.check_text(path, table.filename, shape.delimiter)
-    if counts.quotes % 2 or not counts.newlines:
-        return False
-    with contextlib.suppress(pl.exceptions.PolarsError):
-        asked = [pl.len().alias("rows"), delimited.delimiters_inside(shape, counts).alias("inside")]
-        rows, inside = shape.scan(path).select(asked).collect(engine="streaming").row(0)
-        return rows == table.rows and delimited.is_whole(shape, counts, rows, inside)
-    return False

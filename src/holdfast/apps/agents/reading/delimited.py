@@ -3,7 +3,7 @@
 Polars reads the rows. It refuses a row with too many fields but fills one with too few, so the fields are counted: if
 no row has too many and the delimiters in the file are as many as whole rows have, then no row has too few. Only when
 that fails, or Polars refuses, is the file walked row by row, slowly, to name the line. What turns out to be well formed
-by the rules of RFC 4180, though not to Polars, is written anew and read again.
+by the rules of RFC 4180, though not to Polars, is rewritten and read again.
 """
 
 import csv
@@ -196,7 +196,7 @@ def refuse_malformed(path: Path, name: str, shape: Shape) -> None:
     )
 
 
-def write_anew(path: Path, shape: Shape, target: Path) -> None:
+def rewrite(path: Path, shape: Shape, target: Path) -> None:
     """The same rows without blank lines, with all quotes as Polars wants them."""
     with target.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=shape.delimiter, lineterminator="\n")

@@ -15,7 +15,7 @@ import polars as pl
 from holdfast.apps.agents.options import RiskOptions
 from holdfast.apps.agents.outlying import all_fences
 from holdfast.apps.agents.personal import KINDS, Curtain, Seen, curtain_for, find_personal
-from holdfast.apps.agents.reading import Table, open_table, scratch_folder
+from holdfast.apps.agents.reading import Table, first_names, open_table, scratch_folder
 from holdfast.apps.agents.report import finite, write_json
 from holdfast.apps.agents.risk import leakage, privacy, quality
 from holdfast.apps.agents.risk.page import render
@@ -47,9 +47,9 @@ def score_risk(job: Job) -> None:
 
 def _target(options: RiskOptions, names: Sequence[str], table: Table) -> str | None:
     if options.target is not None and options.target not in names:
-        there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
         raise wrong_format(
-            f"parameters.json: {SECTION}.target: {table.filename} has no column {options.target}; it has: {there}."
+            f"parameters.json: {SECTION}.target: {table.filename} has no column {options.target}; "
+            f"it has: {first_names(names)}."
         )
     return options.target or leakage.guess_target(names)
 
@@ -142,16 +142,6 @@ def _part(part: Part) -> dict[str, Any]:
         "weight": part.weight,
         "note": part.note,
         "findings": [
-            {
-                "code": one.code,
-                "column": one.column,
-                "severity": round(one.severity, 4),
-                "alone": round(alone(part, one), 1),
-                "sentence": one.sentence,
-                "advice": one.advice,
-                "evidence": dict(one.evidence),
-                "examples": list(one.examples),
-            }
-            for one in found
+            {**vars(one), "severity": round(one.severity, 4), "alone": round(alone(part, one), 1)} for one in found
         ],
     }
