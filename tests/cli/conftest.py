@@ -47,7 +47,7 @@ def typed(holdfast: Keyboard, live: Database, server: str, monkeypatch: pytest.M
     monkeypatch.setenv("HOLDFAST_API", server)
     monkeypatch.setenv("HOLDFAST_URL", live.url)
     # A pause here means a slow machine and not a stuck task: the command must not print a reason for it.
-    monkeypatch.setattr("holdfast.cli.polling.wonder_after_seconds", 60.0)
+    monkeypatch.setattr("holdfast.cli.watcher.wonder_after_seconds", 60.0)
     return holdfast
 
 

@@ -1,6 +1,5 @@
 """Batches from the command line: sent, followed to their end and told of, looked at, decided about, done again."""
 
-import io
 import json
 import signal
 import time
@@ -10,17 +9,14 @@ from typing import Any
 
 import pytest
 import typer
-from rich.console import Console
 
 from holdfast.apps.providers.local.provider import Local
-from holdfast.cli.inputs import find_inputs, guess_type
-from holdfast.cli.lanes import rows
-from holdfast.cli.outcomes import Known, outputs_of, rpcs_of, say_items
+from holdfast.cli.batch import find_inputs, guess_type
+from holdfast.cli.batch_results import Known, outputs_of, print_items, text_of
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.cli.keyboard import Answer
-from tests.cli.test_pipeline import plain
-from tests.cli.test_terminal import Terminal
+from tests.cli.test_terminal import Terminal, plain
 from tests.http.serving import serving
 from tests.worker.living import staffed
 
@@ -59,10 +55,10 @@ def test_files_are_sent_followed_to_their_end_and_saved(typed: Keyboard, folder:
     assert done.code == 0, done.err
     told = done.err.splitlines()
     assert told[0] == "uploaded 2 files (2 bytes)"
-    assert {line for line in told if line.endswith(": COMPLETED")} == {"job 1: COMPLETED", "job 2: COMPLETED"}
+    assert {line for line in told if ": completed" in line} == {"job 1: completed 2/2", "job 2: completed 1/1"}
     assert told[-1].startswith("COMPLETED: 3 of 3 ok; cost 1.50 cents, ")
     assert done.lines[0].split() == ["input", "status", "words", "tokens", "cost"]
-    assert done.lines[1].split() == ["a.wav", "ok", "words", "of", "0-a.wav", "10", "+", "2", "0.5", "cents"]
+    assert done.lines[1].split() == ["a.wav", "ok", "words", "of", "0-a.wav", "10", "+", "2", "0.50", "cents"]
     assert done.lines[3].startswith("s3://bucket/c.wav  ok      words of c.wav")
     assert done.lines[4:] == ["out/result.json", "out/manifest.json"]
     result = json.loads((folder / "out" / "result.json").read_text())
@@ -78,7 +74,7 @@ def test_prompts_are_told_by_their_lines_and_what_failed_is_done_again(typed: Ke
     assert "Left out: 3 of another kind" in some.err
     assert [line.split() for line in some.lines] == [
         ["input", "model", "status", "words", "tokens", "cost"],
-        [f"{folder}/prompts.txt:1", "m1", "ok", "You", "said:", "Hello.", "10", "+", "2", "0.5", "cents"],
+        [f"{folder}/prompts.txt:1", "m1", "ok", "You", "said:", "Hello.", "10", "+", "2", "0.50", "cents"],
         [f"{folder}/prompts.txt:2", "m1", "failed", "It", "crackles."],
     ]
     batch = typed("batch", "ls", "--status", "partial_complete", "--json").json[0]
@@ -136,7 +132,7 @@ def test_what_cannot_be_stopped_is_told_after_a_cancel(typed: Keyboard) -> None:
     assert (ended.code, "CANCELLED: enough." in ended.err) == (7, True), ended.err
     assert "BUREAU may still be at work on B-" in ended.err
     stop = typed("batch", "show", batch, "--json").json["stopped_by"]
-    assert f"Who stops it: holdfast show {stop}" in ended.err
+    assert f"Stopped by: holdfast show {stop}" in ended.err
     assert typed("watch", stop).code == 1
 
 
@@ -227,8 +223,8 @@ def test_results_are_read_however_they_are_put_together() -> None:
         ("m1", one),
         (None, one),
     ]
-    assert rpcs_of({"output": {"choices": [{"message": {"content": "hello"}}]}}) == "hello"
-    assert rpcs_of({"output": {"odd": 1}}) == '{"odd": 1}'
+    assert text_of({"output": {"choices": [{"message": {"content": "hello"}}]}}) == "hello"
+    assert text_of({"output": {"odd": 1}}) == '{"odd": 1}'
     known = Known({"object:u/0": "p.txt", "object:v/1": "q.txt", "object:v/0": "r.txt"})
     assert [known.name(name) for name in ("object:v/1", "1:7", "0:7", "s3://b/k")] == [
         "q.txt",
@@ -241,30 +237,10 @@ def test_results_are_read_however_they_are_put_together() -> None:
 def test_of_many_inputs_those_that_failed_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     items = [{"name": f"{number}.wav", "status": "ok", "output": {"text": "hm"}} for number in range(60)]
     items[57] = {"name": "57.wav", "status": "failed", "reason": "It crackles."}
-    say_items(items, Known())
+    print_items(items, Known())
     lines = capsys.readouterr().out.splitlines()
     assert [" ".join(line.split()) for line in lines[1:3]] == ["57.wav failed It crackles.", "0.wav ok hm"]
     assert (len(lines), lines[-1]) == (52, "... and 10 more: --save FOLDER has all")
-    say_items(items * 40, Known())
+    print_items(items * 40, Known())
     lines = capsys.readouterr().out.splitlines()
     assert (len(lines), lines[-1]) == (42, "... and 2,360 more: --save FOLDER has all")
-
-
-def test_jobs_that_are_not_over_come_first_and_the_rest_is_one_line() -> None:
-    console = Console(width=100, record=True, file=io.StringIO())
-    jobs = [a_job(number, "COMPLETED", done=2, ok=2) for number in range(1, 10)]
-    jobs += [a_job(10, "SUBMITTED", provider_status="half\x1b[31m way", done=1), a_job(11, "PARKED", error="who knows")]
-    console.print(rows(jobs))
-    lines = [
-        " ".join(line.replace("\u2501", "").replace("\u257a", "").split())
-        for line in console.export_text().splitlines()
-    ]
-    assert lines[0] == "✓ job 1 2/2 COMPLETED"
-    assert lines[6] == "● job 10 1/2 SUBMITTED, half\\x1b[31m way"
-    assert lines[7] == "◆ job 11 0/2 PARKED: who knows"
-    assert lines[8:] == ["and 3 more: 3 COMPLETED"]
-
-
-def a_job(number: int, status: str, **more: Any) -> dict[str, Any]:
-    known = {"model": None, "provider_status": None, "inputs": 2, "done": 0, "ok": 0, "error": None, "due_at": None}
-    return {"number": number, "status": status, **known, **more}

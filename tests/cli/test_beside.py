@@ -136,7 +136,7 @@ def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[...,
     deep_after(
         1,
         [
-            (["worker"], "Nobody said where your tasks are."),
+            (["worker"], "The application is not named."),
             (["worker", "--app", "nowhere:hf"], "No module named 'nowhere'"),
             (["worker", "--app", "app.py:nothing"], "nothing is not there"),
             (["worker", "--app", "app.py", "--lease", "soon"], "is no duration"),

@@ -55,7 +55,7 @@ def test_a_long_dataset_is_read_page_by_page(typed: Keyboard) -> None:
     assert typed("dataset", "make", "long", *addresses).code == 0
     whole = typed("dataset", "show", "long", "--json").json
     assert [one["uri"] for one in whole["items"]] == addresses
-    assert typed("dataset", "show", "long").lines[-1] == "... and 1,450 more, with --json"
+    assert typed("dataset", "show", "long").lines[-1] == "... and 1,450 more: --json has all"
 
 
 def test_generations_are_shown_taken_back_and_brought_back(typed: Keyboard) -> None:

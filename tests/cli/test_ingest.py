@@ -1,24 +1,19 @@
 """Documents from the command line: a folder goes in, its end is told, and what failed, and what is still asked."""
 
-import io
 import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from rich.console import Console
 
-from holdfast.cli import sources
-from holdfast.cli.bars import Bars
-from holdfast.cli.calling import Server
-from holdfast.cli.funnel import rows
-from holdfast.cli.ingest import bring
-from holdfast.cli.sources import Document, find_sources
+from holdfast.cli import files as files_module
+from holdfast.cli.files import Document, upload_files
+from holdfast.cli.ingest import find_documents
 from holdfast.errors import RequestInvalid, UrlRefused
+from holdfast.remote.server import Server
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
@@ -120,7 +115,7 @@ def test_without_waiting_the_id_alone_is_on_stdout(typed: Keyboard, folder: Path
         (["ingest", "nowhere.md"], 2, "There is no nowhere.md."),
         (["ingest", "photos"], 2, "Left out: 1 of a kind that cannot be read (photos/photo.png)."),
         (["runs", "show", "ffff"], 3, "No run's id begins with 'ffff'"),
-        (["runs", "budget", "ffff", "much"], 2, "'much' is no number of cents"),
+        (["runs", "budget", "ffff", "much"], 2, "'much' is neither a number of cents nor `none`"),
     ],
 )
 def test_what_cannot_be_done_is_told_with_the_fix(
@@ -149,15 +144,15 @@ def test_folders_are_walked_by_name_and_what_is_no_document_is_counted(folder: P
     (folder / "nothing.txt").touch()
     os.mkfifo(folder / "pipe")
     (folder / "torn.docx").write_bytes(TORN)
-    found = find_sources(["https://example.org/a", "papers", "papers/kelp.md", "./papers/kelp.md"])
+    found = find_documents(["https://example.org/a", "papers", "papers/kelp.md", "./papers/kelp.md"])
     assert [one.name for one in found.documents] == [
         "https://example.org/a", "papers/kelp.md", "papers/torn.docx", "papers/more/bread.md",
     ]  # fmt: skip
     assert sorted(found.left_out) == [
         ("papers/.git", "hidden"), ("papers/nothing.txt", "empty"),
-        ("papers/photo.png", "of a kind that cannot be read"), ("papers/pipe", "no regular files"),
+        ("papers/photo.png", "of a kind that cannot be read"), ("papers/pipe", "not a regular file"),
     ]  # fmt: skip
-    assert [one.name for one in find_sources(["papers/photo.png", "papers/nothing.txt"]).documents] == [
+    assert [one.name for one in find_documents(["papers/photo.png", "papers/nothing.txt"]).documents] == [
         "papers/photo.png", "papers/nothing.txt",
     ]  # fmt: skip
     assert found.files[0] == Document("papers/kelp.md", Path("papers/kelp.md"))
@@ -166,16 +161,16 @@ def test_folders_are_walked_by_name_and_what_is_no_document_is_counted(folder: P
 def test_a_name_that_is_no_text_still_tells_its_file_from_others(folder: Path) -> None:
     for name in (b"a\xff.md", b"a\xfe.md"):
         Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text(KELP)
-    names = [one.name for one in find_sources(["papers"]).documents]
+    names = [one.name for one in find_documents(["papers"]).documents]
     assert names[:2] == ["papers/a\\xfe.md", "papers/a\\xff.md"]
 
 
 def test_more_than_a_run_takes_is_refused_before_anything_is_sent(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "documents_at_most", 1)
-    with pytest.raises(RequestInvalid, match="These are 2 documents, and a run takes 1") as refused:
-        find_sources(["papers"])
+    monkeypatch.setattr(files_module, "documents_at_most", 1)
+    with pytest.raises(RequestInvalid, match="These are 2 files; 1 are the most at once") as refused:
+        find_documents(["papers"])
     assert "Nothing was sent" in refused.value.fix
 
 
@@ -201,7 +196,7 @@ class Flaky(Server):
 async def test_what_did_not_get_through_is_sent_again_and_nothing_else(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("holdfast.cli.ingest"), "links_at_once", 6)
+    monkeypatch.setattr(files_module, "links_at_once", 6)
     files = [Document(f"{n}.txt", tmp_path / f"{n}.txt") for n in range(1, 11)]
     for number, one in enumerate(files, 1):
         assert one.path
@@ -209,19 +204,8 @@ async def test_what_did_not_get_through_is_sent_again_and_nothing_else(
     with serving(database) as address:
         async with httpx2.AsyncClient(base_url=address) as http:
             flaky = Flaky(Settings(api=address), http)
-            found = await bring(flaky, files, Bars(quiet=True))
+            found = await upload_files(flaky, files, quiet=True)
     assert set(found) == {one.name for one in files}
     assert sorted(flaky.sent) == sorted(found)
     assert flaky.asked == 4  # two lists of links, each asked for once more
     assert len(set(found.values())) == 10
-
-
-def test_the_funnel_counts_every_step_out_of_all() -> None:
-    counts = {"total": 1200, "done": 3, "failed": 1, "waiting": 2}
-    run = {"steps": {"FETCHED": 1200, "EMBEDDED": 40}, **{f"item_count_{one}": n for one, n in counts.items()}}
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(rows(run))
-    shown = [(line.split()[0], line.split()[-1]) for line in console.export_text().splitlines()]
-    assert shown[0] == ("FETCHED", "1,200/1,200")
-    assert ("EMBEDDED", "40/1,200") in shown
-    assert shown[-3:] == [("done", "3/1,200"), ("failed", "1/1,200"), ("waiting", "2/1,200")]

@@ -88,7 +88,7 @@ def test_a_key_is_revoked_by_name_or_by_the_beginning_of_its_id(holdfast: Keyboa
         holdfast("keys", "create", name)
         clock.advance(minutes=10)
     both = holdfast("keys", "revoke", "ci")
-    assert (both.code, "more than one key" in both.err) == (2, True)
+    assert (both.code, "begins more than one id" in both.err) == (2, True)
     first = holdfast("keys", "ls").lines[1].split()[0]
     assert "ci (" in holdfast("keys", "revoke", first).out
     assert holdfast("keys", "revoke", "laptop", "--json").json["revoked_at"] == "2030-01-01T00:30:00Z"

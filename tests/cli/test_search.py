@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from holdfast.apps.documents.embedders import open_embedder
-from holdfast.cli.search import alike, excerpt, marked
+from holdfast.cli.search import alike, excerpt, mark
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Checkpoint, Submission
 from holdfast.lifecycles.ingest.store import Embedder, Library, Passage
@@ -109,5 +109,5 @@ def test_a_long_passage_is_shown_where_most_words_are() -> None:
 
 
 def test_words_of_the_query_are_marked_and_small_ones_are_not() -> None:
-    text = marked("The keepers of the light", "the keeper of light")
+    text = mark("The keepers of the light", "the keeper of light")
     assert [text.plain[one.start : one.end] for one in text.spans] == ["keepers", "light"]

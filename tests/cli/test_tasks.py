@@ -118,7 +118,7 @@ def test_cancel_at_once_through_the_worker_or_too_late(holdfast: Keyboard, stage
         return await take_one(store, worker="w1")
 
     lease = stage(held)
-    assert holdfast("cancel", str(lease.task_id)).out == "Asked: worker w1 is told by its next heartbeat.\n"
+    assert holdfast("cancel", str(lease.task_id)).out == "Requested: worker w1 gets it with its next heartbeat.\n"
     asked = holdfast("cancel", str(lease.task_id), "--json").json
     assert asked == {"task_id": str(lease.task_id), "effect": "requested", "state": "Running"}
 

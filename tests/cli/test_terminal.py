@@ -57,6 +57,11 @@ class Terminal:
         return self
 
 
+def plain(shown: str) -> str:
+    """What a terminal shows, on one line and without what steers it."""
+    return " ".join(re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", shown).split())
+
+
 async def hostile(store: Store) -> UUID:
     await submit(store, EVIL_NAME, payload={"text": EVIL_ERROR}, max_attempts=1)
     lease = await take_one(store, worker="w1")
@@ -110,8 +115,9 @@ def test_watch_shows_the_nodes_of_a_run_and_how_each_has_ended(database: Databas
         return run
 
     run = stage(half_a_run)
-    watching = Terminal(database, "watch", str(run.id)).until("\u2298 clean")
-    assert "\u2717 load" in watching.shown
+    watching = Terminal(database, "watch", str(run.id)).until("slow")
+    assert "\u2717 load failed" in plain(watching.shown)
+    assert "\u2298 clean cancelled" in plain(watching.shown)
     stage(lambda store: store.cancel(run.id))
     watching.until()
     assert watching.process.returncode == 7

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from uuid import UUID
 
 import pytest
 
-from holdfast.cli import watching
+from holdfast.cli import watcher
+from holdfast.cli.tasks import Feed, Look
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Event, Failed, Later, Outcome, Partial, StepEvent
 from holdfast.lifecycles.dispatch.store import NodeMove
@@ -78,10 +79,14 @@ def test_what_does_not_end_in_time_is_exit_124(holdfast: Keyboard, stage: Stage)
     assert "No worker serves queue" in watched.err
 
 
+def followed(store: Store, task: UUID) -> AsyncIterator[Look]:
+    return watcher.poll(Feed(store, task).look, None, lambda look: bool(look.task["outcome"]))
+
+
 async def test_every_move_is_told_once_and_in_order_while_it_moves(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "soonest_seconds", 0)
+    monkeypatch.setattr(watcher, "soonest_seconds", 0)
     task = await submit(store)
 
     async def work() -> None:
@@ -91,7 +96,7 @@ async def test_every_move_is_told_once_and_in_order_while_it_moves(
             await store.finish(lease, Later() if number < 9 else Done())
 
     working = asyncio.create_task(work())
-    seen = [one async for glance in watching.follow(store, task) for one in glance.news]
+    seen = [one async for look in followed(store, task) for one in look.events]
     await working
     moves = [one.version for one in seen if isinstance(one, Event)]
     steps = [one.number for one in seen if isinstance(one, StepEvent)]
@@ -136,7 +141,7 @@ def test_of_a_run_the_moves_of_its_nodes_are_told_with_its_own(holdfast: Keyboar
 async def test_every_move_of_a_node_is_told_once_also_of_one_that_is_retried(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "soonest_seconds", 0)
+    monkeypatch.setattr(watcher, "soonest_seconds", 0)
     run = await Running.of(store, "a -> b", "c")
 
     async def work() -> None:
@@ -145,7 +150,7 @@ async def test_every_move_of_a_node_is_told_once_also_of_one_that_is_retried(
         await run.done("a c b")
 
     working = asyncio.create_task(work())
-    seen = [one async for glance in watching.follow(store, run.id) for one in glance.news]
+    seen = [one async for look in followed(store, run.id) for one in look.events]
     await working
     told = [(one.task_id, one.version) for one in seen if isinstance(one, NodeMove)]
     assert len(told) == len(set(told))

@@ -49,6 +49,11 @@ def test_a_job_of_a_batch_is_a_part(job: dict[str, Any], part: Part) -> None:
             {"stage": "read", "done": 1, "total": 4, "note": "page 3"},
             Part(name="read", status="running", note="page 3"),
         ),
+        (
+            {"status": "running"},
+            {"stage": "read", "note": "read", "step": "split"},
+            Part(name="read", status="running", note="split"),
+        ),
         ({"status": "running"}, {"stage": "before", "note": "old"}, Part(name="read", status="running")),
         ({"status": "skipped", "reason": "idle"}, None, Part(name="read", status="skipped", note="idle")),
         ({"status": "failed", "errors": ["a", "b"]}, None, Part(name="read", status="failed", error="a (and 1 more)")),

@@ -1,4 +1,4 @@
-"""The command line: a command is one call into a room below.
+"""The command line: a command is one call into a layer below.
 
 Tables and answers go to stdout, everything else to stderr. A command imports what it needs when it runs, so that
 `holdfast --help` stays fast.
@@ -23,29 +23,24 @@ from holdfast.cli import (
     dataset,
     db,
     inbox,
+    ingest,
     keys,
     lifecycle,
     models,
     pipeline,
     questions,
     queues,
-    runs,
     webhooks,
 )
-from holdfast.cli.asking import INTERRUPTED
-from holdfast.cli.events import events
-from holdfast.cli.ingest import ingest
+from holdfast.cli.access import INTERRUPTED
 from holdfast.cli.init import init
-from holdfast.cli.listing import ls
+from holdfast.cli.look import events, ls, show, why
 from holdfast.cli.options import Json
 from holdfast.cli.printing import clean
-from holdfast.cli.questions import answer
 from holdfast.cli.search import search
-from holdfast.cli.showing import show, why
-from holdfast.cli.tasks import cancel, retry, start
+from holdfast.cli.tasks import cancel, retry, start, watch
 from holdfast.cli.upload import upload
-from holdfast.cli.watching import watch
-from holdfast.cli.workers import workers
+from holdfast.cli.worker import workers
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -61,14 +56,14 @@ Slots = Annotated[int, typer.Option(min=1, help="How many tasks run at once in e
 RUN, TASKS, LOOK, OPERATE = "Run", "Tasks", "Look", "Operate"
 
 
-def main(words: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run the command; an error of ours becomes its message and its exit code."""
     signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name that this terminal has no letters for is no crash
+            stream.reconfigure(errors="backslashreplace")  # names may have letters that this terminal lacks
     try:
-        app(words)
+        app(arguments)
     except HoldfastError as error:
         typer.secho(error.title, fg="red", err=True)
         text = "\n".join(part for part in (error.detail, error.fix) if part)
@@ -98,7 +93,7 @@ def dev(
     file: Annotated[Path, typer.Argument(help="The file with your tasks.", exists=True, dir_okay=False)],
     slots: Slots = 20,
 ) -> None:
-    """Run your tasks while you write them: database, server and a worker that starts anew when a file is saved."""
+    """Run your tasks while you write them: database, server and a worker that starts again when a file is saved."""
     from holdfast.cli.up import run_dev
     from holdfast.settings import read_settings
 
@@ -128,7 +123,7 @@ def worker(
     settings = read_settings()
     app = app or settings.app
     if not app:
-        raise AppInvalid("Nobody said where your tasks are.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
+        raise AppInvalid("The application is not named.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
     seconds = [parse_duration(one).total_seconds() for one in (lease, grace)]
     run(
         WorkerConfig(app, tuple(queue or ()), slots, batch, lease_seconds=seconds[0], grace_seconds=seconds[1]),
@@ -138,29 +133,24 @@ def worker(
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (init,),
-    TASKS: (start, upload, ingest, watch, cancel, retry, answer),
+    TASKS: (start, upload, ingest.ingest, watch, cancel, retry, questions.answer),
     LOOK: (ls, show, why, events, search),
     OPERATE: (workers,),
 }
+GROUPS: dict[str, dict[str, typer.Typer]] = {
+    TASKS: {"pipeline": pipeline.app, "dag": dag.app, "batch": batch.app, "dataset": dataset.app},
+    LOOK: {"runs": ingest.app, "cost": cost.app},
+    OPERATE: {
+        "inbox": inbox.app, "bulk": bulk.app, "cron": cron.app, "questions": questions.app, "webhooks": webhooks.app,
+        "queues": queues.app, "keys": keys.app, "lifecycle": lifecycle.app, "models": models.app, "db": db.app,
+    },
+}  # fmt: skip
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
-app.add_typer(pipeline.app, name="pipeline", rich_help_panel=TASKS)
-app.add_typer(dag.app, name="dag", rich_help_panel=TASKS)
-app.add_typer(batch.app, name="batch", rich_help_panel=TASKS)
-app.add_typer(dataset.app, name="dataset", rich_help_panel=TASKS)
-app.add_typer(runs.app, name="runs", rich_help_panel=LOOK)
-app.add_typer(cost.app, name="cost", rich_help_panel=LOOK)
-app.add_typer(inbox.app, name="inbox", rich_help_panel=OPERATE)
-app.add_typer(bulk.app, name="bulk", rich_help_panel=OPERATE)
-app.add_typer(cron.app, name="cron", rich_help_panel=OPERATE)
-app.add_typer(questions.app, name="questions", rich_help_panel=OPERATE)
-app.add_typer(webhooks.app, name="webhooks", rich_help_panel=OPERATE)
-app.add_typer(queues.app, name="queues", rich_help_panel=OPERATE)
-app.add_typer(keys.app, name="keys", rich_help_panel=OPERATE)
-app.add_typer(lifecycle.app, name="lifecycle", rich_help_panel=OPERATE)
-app.add_typer(models.app, name="models", rich_help_panel=OPERATE)
-app.add_typer(db.app, name="db", rich_help_panel=OPERATE)
+for panel, groups in GROUPS.items():
+    for name, group in groups.items():
+        app.add_typer(group, name=name, rich_help_panel=panel)
 
 
 @app.command(rich_help_panel=OPERATE)

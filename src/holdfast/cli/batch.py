@@ -1,32 +1,45 @@
-"""`holdfast batch`: send work to a provider, look after its jobs, do again what failed. Asks the server."""
+"""`holdfast batch`: send work to a provider, follow its jobs, do again what failed. Asks the server."""
 
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import typer
 
-from holdfast.cli import batches as telling
-from holdfast.cli import printing
+from holdfast.cli.access import read_pages, with_server
+from holdfast.cli.batch_results import Item, Known, error_rate, links_of, names_in, print_items, read_items
 from holdfast.cli.dataset import read_dataset
-from holdfast.cli.ids import beginning
-from holdfast.cli.options import Json, Timeout
-from holdfast.cli.runs import call
-from holdfast.cli.tasks import STUCK
-from holdfast.errors import RequestInvalid
+from holdfast.cli.files import make_folder, print_paths, save_file
+from holdfast.cli.ids import find_newest, shorten_listed
+from holdfast.cli.options import Json, Limit, Timeout, group
+from holdfast.cli.printing import (
+    MARKS,
+    Cell,
+    format_age,
+    format_cents,
+    format_cost,
+    format_time,
+    format_took,
+    is_terminal,
+    print_columns,
+    print_facts,
+    print_json,
+    print_line,
+    print_more,
+    print_table,
+)
+from holdfast.cli.watcher import Watched, exit_code, format_status, print_begun, print_end, urgency, watch, why_waiting
+from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from holdfast.cli.files import Sources
+    from holdfast.remote.server import Server
 
-    from holdfast.cli.calling import Server
-    from holdfast.cli.outcomes import Known
+app = typer.Typer()
 
-app = typer.Typer(invoke_without_command=True)
-
-told_apart = 18  # so much of an id is its moment and some chance: other batches than those listed have others
-
+Batch = dict[str, Any]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A batch's id, or the beginning of it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and show the jobs meanwhile.")]
 Save = Annotated[
@@ -34,12 +47,19 @@ Save = Annotated[
     typer.Option("--save", metavar="FOLDER", help="Wait, then save result.json and manifest.json.", file_okay=False),
 ]
 
+KINDS = {
+    "transcription": ("wav", "mp3", "flac", "m4a", "mp4", "ogg", "oga", "opus", "aac", "amr", "webm"),
+    "completion": ("jsonl", "ndjson", "txt"),
+}
+ANSWERS = {
+    "--adopt EXTERNAL_ID": "it was begun, and is called so there:",
+    "--resubmit": "it was never begun, and is to be sent:",
+    "--go-on": "it is to be looked for again:",
+    "--give-up": "it has failed:",
+}
+"""What can be decided about a parked job that the provider may not know; else `--go-on` and `--give-up`."""
 
-@app.callback()
-def batches(context: typer.Context, as_json: Json = False) -> None:
-    """Have providers transcribe recordings and complete prompts, in batches."""
-    if not context.invoked_subcommand:
-        list_all(as_json=as_json)
+jobs_listed = 50
 
 
 @app.command()
@@ -50,7 +70,7 @@ def submit(
     ] = None,
     provider: Annotated[str, typer.Option(help="Who does it; `holdfast batch providers` lists them.")] = "local",
     task_type: Annotated[
-        str | None, typer.Option("--type", metavar="transcription|completion", help="If the names do not tell.")
+        str | None, typer.Option("--type", metavar="transcription|completion", help="Unless the names make it clear.")
     ] = None,
     model: Annotated[list[str] | None, typer.Option(help="Use this one; again for more.")] = None,
     dataset: Annotated[
@@ -73,72 +93,58 @@ def submit(
 
     holdfast batch submit s3://bucket/monday.wav --provider aws
     """
-    from holdfast.apps.providers.local.speech import samples as shipped_samples
-    from holdfast.cli.bars import Bars
-    from holdfast.cli.inputs import find_inputs, guess_type, upload
-    from holdfast.cli.outcomes import Known, samples_in
-    from holdfast.cli.sources import Document
+    from holdfast.apps.providers.local.speech import samples as sample_recordings
+    from holdfast.cli.batch_results import transcripts_of_samples
+    from holdfast.cli.files import Document, upload_sources
 
     sources = find_inputs(files or (), task_type)
     if samples:
-        sources.documents.extend(Document(path.name, path) for path, _ in shipped_samples())
-    if left_out := sources.say_left_out():
-        printing.say((left_out, "dim"), err=True)
+        sources.documents.extend(Document(path.name, path) for path, _ in sample_recordings())
+    sources.print_left_out()
     if not sources.documents and not dataset:
         raise typer.BadParameter(
             "Name what is to be done: files, folders or addresses; --dataset NAME; or --samples to try it."
         )
-    prepare(save)
+    if save:
+        make_folder(save)
 
-    async def question(server: "Server") -> int:
+    async def send(server: "Server") -> int:
         found = [await read_dataset(server, name) for name in dataset or ()]
         listed = [one for each in found for one in each["items"]]
         kind = task_type or guess_type([*(one.name for one in sources.documents), *(one["name"] for one in listed)])
         await check_offer(server, kind, provider)
-        with Bars(quiet=as_json) as bars:
-            names = await upload(server, sources, bars)
+        names = await upload_sources(server, sources, quiet=as_json)
         body = {
             "task_type": kind, "provider": provider, "urls": list(names), "models": model or [],
             "dataset_ids": [one["dataset_id"] for one in found],
         }  # fmt: skip
         made = await server.ask("POST", "/batch/tasks", body, key=uuid4().hex)
-        known = Known(names | {one["uri"]: one["name"] for one in listed}, samples_in(sources.documents))
-        return await go_on(server, made, known, wait=wait, patience=timeout, save=save, as_json=as_json)
+        known = Known(names | {one["uri"]: one["name"] for one in listed}, transcripts_of_samples(sources.documents))
+        return await follow(server, made, wait=wait, known=known, patience=timeout, save=save, as_json=as_json)
 
-    raise typer.Exit(call(question))
+    raise typer.Exit(with_server(send))
 
 
-@app.command("ls")
-def list_all(
+@group(app, "Have providers transcribe recordings and complete prompts, in batches.")
+def list_batches(
     status: Annotated[str | None, typer.Option(help="In this state, such as IN_PROGRESS or FAILED.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List batches, the newest first."""
-
-    async def question(server: "Server") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        query = f"&status={quote(status.upper())}" if status else ""
-        while len(found) < limit:
-            page = await server.ask("GET", f"/batch/tasks?limit={min(limit - len(found), 100)}{query}")
-            found += page["items"]
-            if not page["next"]:
-                break
-            query = f"&cursor={page['next']}" + (f"&status={quote(status.upper())}" if status else "")
-        return found
-
-    found = call(question)
+    wanted = status and status.upper()
+    found = with_server(lambda server: read_pages(server, "/batch/tasks", limit, page=100, status=wanted))
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if not found:
-        printing.say("No such batch. " if status else "There are no batches. ", err=True)
-        printing.say(("holdfast batch submit --samples --wait", "bold"), " makes one.", err=True)
+        print_line("No such batch. " if status else "There are no batches. ", err=True)
+        print_line(("holdfast batch submit --samples --wait", "bold"), " makes one.", err=True)
         return
-    ids, now = [UUID(one["task_id"]) for one in found], datetime.now(UTC)
-    printing.table(
+    short = shorten_listed([one["task_id"] for one in found])
+    print_table(
         ("id", "type", "provider", "state", "inputs", "jobs", "cost", "made"),
-        [(beginning(one_id, ids, told_apart), *row(one, now)) for one_id, one in zip(ids, found, strict=True)],
+        [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)],
         elastic=("inputs",),
     )
 
@@ -153,47 +159,41 @@ def show(
     as_json: Json = False,
 ) -> None:
     """A batch: its jobs and how each stands, those that wait for a person, what failed and why."""
-    from holdfast.cli.jobs import save as save_one
-    from holdfast.cli.outcomes import Known, links_of, names_in, read_items
+    if save:
+        make_folder(save)
 
-    prepare(save)
-
-    async def question(server: "Server") -> None:
-        now = await telling.read(server, batch)
-        links, gone = await links_of(server, now)
+    async def read(server: "Server") -> None:
+        now = await server.ask("GET", f"/batch/tasks/{await find(server, batch)}")
         known = Known(await names_in(server, now))
-        items = await read_items(server, links, known)
-        saved = [str(await save_one(server, one["url"], one["name"], save)) for one in links] if save else []
+        items, downloads = await read_results(server, now, known, save, as_json=as_json)
         if as_json:
-            told = {**now, "items": items, "downloads": None if gone else links}
-            printing.answer(told | ({"saved": saved} if save else {}))
+            print_json({**now, "items": items, **downloads})
             return
-        printing.facts(facts_of(now))
-        telling.say_jobs(known.in_errors(now))
-        telling.say_failed(items, known)
-        telling.say_parked(now)
-        await telling.say_left(server, now)
-        for path in saved:
-            typer.echo(printing.clean(path))
-        if gone:
-            printing.say((gone, "yellow"), err=True)
-        elif now["result_uri"] and not save:
+        print_facts(facts_of(now))
+        print_jobs(known.with_names(now))
+        if failed := [one for one in items if one["status"] != "ok"]:
+            print_items(failed, known)
+        print_parked(now)
+        await print_still_running(server, now)
+        print_paths(downloads.get("saved", ()))
+        if now["result_uri"] and not save and downloads["downloads"]:
             command = f"holdfast batch show {now['task_id']} --save FOLDER"
-            printing.say("The results: ", (command, "bold"), err=True)
+            print_line("The results: ", (command, "bold"), err=True)
 
-    call(question)
+    with_server(read)
 
 
-@app.command()
-def watch(batch: Id, timeout: Timeout = None, save: Save = None, as_json: Json = False) -> None:
+@app.command("watch")
+def watch_batch(batch: Id, timeout: Timeout = None, save: Save = None, as_json: Json = False) -> None:
     """Follow a batch until it has ended. The exit code says how: 0, 1, 6 partly done, 7, 124."""
-    prepare(save)
+    if save:
+        make_folder(save)
 
-    async def question(server: "Server") -> int:
-        task = str(await telling.find(server, batch))
-        return await telling.wait_and_tell(server, task, timeout, folder=save, as_json=as_json)
+    async def run(server: "Server") -> int:
+        made = {"task_id": str(await find(server, batch))}
+        return await follow(server, made, wait=True, patience=timeout, save=save, as_json=as_json)
 
-    raise typer.Exit(call(question))
+    raise typer.Exit(with_server(run))
 
 
 @app.command("retry-failed")
@@ -201,15 +201,15 @@ def retry_failed(
     batch: Id, wait: Wait = False, save: Save = None, timeout: Timeout = None, as_json: Json = False
 ) -> None:
     """Do again what failed in a batch, and only that: a new batch, linked to it."""
-    prepare(save)
+    if save:
+        make_folder(save)
 
-    async def question(server: "Server") -> int:
-        now = await telling.read(server, batch)
-        path = f"/batch/tasks/{now['task_id']}/retry-failed"
+    async def run(server: "Server") -> int:
+        path = f"/batch/tasks/{await find(server, batch)}/retry-failed"
         made = await server.ask("POST", path, key=uuid4().hex)
-        return await go_on(server, made, None, wait=wait, patience=timeout, save=save, as_json=as_json)
+        return await follow(server, made, wait=wait, patience=timeout, save=save, as_json=as_json)
 
-    raise typer.Exit(call(question))
+    raise typer.Exit(with_server(run))
 
 
 @app.command()
@@ -225,7 +225,7 @@ def resolve(
     note: Annotated[str | None, typer.Option(help="For the history.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a job is that waits for a person; then the batch goes on.
+    """Decide what a job is that waits for a person; then the batch goes on.
 
     Look at the provider first: a job that runs there and is sent again runs twice.
     """
@@ -235,57 +235,89 @@ def resolve(
         raise typer.BadParameter("Say one of --go-on, --adopt EXTERNAL_ID, --resubmit and --give-up.")
     body = {"action": chosen[0], "external_job_id": adopt, "note": note}
 
-    async def question(server: "Server") -> dict[str, Any]:
-        task = await telling.find(server, batch)
-        return await server.ask("POST", f"/batch/tasks/{task}/jobs/{job}/resolve", body)
+    async def send(server: "Server") -> dict[str, Any]:
+        return await server.ask("POST", f"/batch/tasks/{await find(server, batch)}/jobs/{job}/resolve", body)
 
-    told = call(question)
+    answer = with_server(send)
     if as_json:
-        printing.answer(told)
+        print_json(answer)
         return
-    printing.say(f"Job {job} is {told['status']}.")
-    printing.say(("Follow it: ", "dim"), (f"holdfast batch watch {told['task_id']}", "bold"), err=True)
+    print_line(f"Job {job} is {answer['status']}.")
+    print_line(("Follow it: ", "dim"), (f"holdfast batch watch {answer['task_id']}", "bold"), err=True)
 
 
 @app.command()
 def providers(as_json: Json = False) -> None:
     """Who does what here: what is set up, whether a worker is there for it, how its open jobs fare."""
-    found = call(lambda server: server.ask("GET", "/batch/providers"))["items"]
+    found = with_server(lambda server: server.ask("GET", "/batch/providers"))["items"]
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if not found:
-        printing.say("No worker offers batches. An application does, with one line more:", err=True)
-        printing.say(("  hf.providers()", "bold"), "   # LOCAL, AWS and OPENAI", err=True)
-        printing.say("A worker then tells of them: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
-        printing.say("The sample application has them: ", ("holdfast up --demo", "bold"), err=True)
+        print_line("No worker offers batches. An application does, with one line more:", err=True)
+        print_line(("  hf.providers()", "bold"), "   # LOCAL, AWS and OPENAI", err=True)
+        print_line("Its worker then offers them: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
+        print_line("The sample application has them: ", ("holdfast up --demo", "bold"), err=True)
         return
-    printing.table(
-        ("provider", "type", "set up", "worker", "answers", "open", "models"),
-        [provider_row(one) for one in found],
-        elastic=("models",),
-    )
+    heads = ("provider", "type", "set up", "worker", "answers", "open", "models")
+    print_table(heads, [provider_row(one) for one in found], elastic=("models",))
     for one in found:
         name = (f"{one['provider']} {one['task_type']}: ", "bold")
         if one["missing"]:
-            printing.say(name, one["missing"], err=True)
+            print_line(name, one["missing"], err=True)
         elif one["error"]:
-            printing.say(name, (one["error"], "red"), err=True)
+            print_line(name, (one["error"], "red"), err=True)
     if not any(one["ready"] for one in found):
-        printing.say("No worker is there. Start one: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
+        print_line("No worker is there. Start one: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
 
 
-# What is typed, what is told
+# What is sent
+
+
+def find_inputs(given: Sequence[str], task_type: str | None = None) -> "Sources":
+    """All that was named, each once; of folders the recordings and prompts. Raises BadParameter or RequestInvalid."""
+    from holdfast.cli.files import ADDRESSES, find_sources
+
+    def why_not(path: Path) -> str | None:
+        kind = kind_of(path.name)
+        return None if kind and task_type in (None, kind) else "of another kind"
+
+    return find_sources(given, addresses=ADDRESSES, why_not=why_not)
+
+
+def kind_of(name: str) -> str | None:
+    """Which type of task takes what is called so."""
+    from holdfast.cli.files import basename
+
+    ending = basename(name).rpartition(".")[2].lower()
+    return next((kind for kind, endings in KINDS.items() if ending in endings), None)
+
+
+def guess_type(names: Sequence[str]) -> str:
+    """The type of task that takes all of these. Raises BadParameter if the names do not make it clear."""
+    kinds = {name: kind_of(name) for name in names}
+    found = {kind for kind in kinds.values() if kind}
+    if len(found) > 1:
+        both = " and ".join(next(name for name, kind in kinds.items() if kind == one) for one in KINDS)
+        raise typer.BadParameter(f"These are recordings and prompts: {both}. Make a batch of each.")
+    if not found:
+        raise typer.BadParameter(
+            f"It is not clear what is to be done with {next(iter(kinds), 'this')}. "
+            "Say it: --type transcription, or --type completion."
+        )
+    return found.pop()
 
 
 async def check_offer(server: "Server", task_type: str, provider: str) -> None:
-    """Raise RequestInvalid for what nobody does here, before anything is uploaded for it."""
+    """Raise RequestInvalid for what no worker offers, before anything is uploaded for it."""
     found = (await server.ask("GET", "/batch/providers"))["items"]
     offer = next((one for one in found if (one["task_type"], one["provider"]) == (task_type, provider.upper())), None)
     if offer is None:
-        there = ", ".join(f"{one['task_type']} with {one['provider'].lower()}" for one in found)
-        teach = f"There are: {there}." if there else "Say hf.providers() in your application, or try holdfast up --demo"
-        raise RequestInvalid(f"No worker offers {task_type} with {provider}.", fix=teach)
+        offered = ", ".join(f"{one['task_type']} with {one['provider'].lower()}" for one in found)
+        fix = (
+            f"There are: {offered}." if found else "Call hf.providers() in your application, or try holdfast up --demo"
+        )
+        raise RequestInvalid(f"No worker offers {task_type} with {provider}.", fix=fix)
     if offer["missing"]:
         raise RequestInvalid(
             f"{offer['provider']} is not set up for {task_type}: {offer['missing']}",
@@ -293,78 +325,191 @@ async def check_offer(server: "Server", task_type: str, provider: str) -> None:
         )
 
 
-def prepare(folder: Path | None) -> None:
-    from holdfast.cli.pipeline import make_folder
-
-    if folder:
-        make_folder(folder)
+async def find(server: "Server", given: str) -> UUID:
+    """The one batch whose id begins so, of the newest. Raises TaskNotFound or RequestInvalid."""
+    return await find_newest(server, "batch", given, noun="batch", listing="holdfast batch ls")
 
 
-async def go_on(
+# Following it
+
+
+async def follow(
     server: "Server",
     made: dict[str, Any],
-    known: "Known | None",
     *,
     wait: bool,
-    patience: "timedelta | None",
+    known: Known | None = None,
+    patience: timedelta | None,
     save: Path | None,
     as_json: bool,
 ) -> int:
-    """A batch has begun: wait for it if that was asked, or say how to follow it, and whether anybody takes it up."""
-    if wait or save:
-        task = made["task_id"]
-        return await telling.wait_and_tell(server, task, patience, known=known, folder=save, as_json=as_json)
-    if as_json:
-        printing.answer(made)
+    """A batch has begun: wait for its end if that was asked, or say how to follow it; the exit code."""
+    task = str(made["task_id"])
+    command = f"holdfast batch watch {task}"
+    if not (wait or save):
+        if as_json:
+            print_json(made)
+        else:
+            await print_begun(server, task, command)
         return 0
-    typer.echo(made["task_id"])
-    printing.say(("Follow it: ", "dim"), (f"holdfast batch watch {made['task_id']}", "bold"), err=True)
-    why = await server.ask("GET", f"/api/v1/tasks/{made['task_id']}/why")
-    if why["reason"] in STUCK:
-        printing.say(printing.readable(f"{why['sentence']} {why['fix']}").rstrip(), err=True)
-    return 0
+    watched = Watched(
+        f"/batch/tasks/{task}", task, name_of, command, why, cancel=f"holdfast cancel {task}", remark=describe_parked,
+        rename=known.with_names if known and not as_json else lambda batch: batch,
+    )  # fmt: skip
+    batch = await watch(server, watched, patience, quiet=as_json)
+    known = known or Known(await names_in(server, batch))
+    items, downloads = await read_results(server, batch, known, save, as_json=as_json)
+    if as_json:
+        rate = error_rate(items, known)
+        print_json({**batch, "items": items, **downloads, **({} if rate is None else {"word_error_rate": rate})})
+        return exit_code(batch)
+    again = None
+    if batch["manifest"]["uri"] and batch["manifest"]["failed"]:
+        again = ("Do again what failed, and only that", f"holdfast batch retry-failed {task} --wait")
+    await print_end(server, watched, batch, describe_inputs(batch), again)
+    print_items(items, known)
+    await print_still_running(server, batch)
+    print_paths(downloads.get("saved", ()))
+    return exit_code(batch)
 
 
-def row(batch: dict[str, Any], now: datetime) -> tuple[printing.Part, ...]:
+async def read_results(
+    server: "Server", batch: Batch, known: Known, save: Path | None, *, as_json: bool
+) -> tuple[list[Item], dict[str, Any]]:
+    """What became of the inputs; and the links to its files (None: they are gone), or where they were saved too."""
+    links, gone = await links_of(server, batch)
+    if gone and not as_json:
+        print_line((gone, "yellow"), err=True)
+    items = await read_items(server, links, known)
+    saved = [await save_file(server, one["url"], one["name"], save) for one in links] if save else []
+    return items, {"downloads": None if gone else links, **({"saved": saved} if save else {})}
+
+
+async def why(server: "Server", batch: Batch) -> str:
+    return describe_parked(batch) or await why_waiting(server, batch["task_id"])
+
+
+def describe_parked(batch: Batch) -> str:
+    """A line about the jobs that wait for a person; empty if none does."""
+    parked = [job for job in batch["jobs"] if job["status"] == "PARKED"]
+    if not parked:
+        return ""
+    which = f"Job {parked[0]['number']} waits" if len(parked) == 1 else f"{len(parked)} jobs wait"
+    return f"{which} for a person. What to do: holdfast batch show {batch['task_id']}"
+
+
+# What is printed
+
+
+def name_of(batch: Batch) -> str:
+    return f"{batch['task_type']} with {batch['provider']}"
+
+
+def row_of(batch: Batch) -> tuple[Cell, ...]:
     counts = batch["job_counts"]
     jobs, parked = sum(counts.values()), counts.get("PARKED", 0)
     ended = sum(counts.get(status, 0) for status in ("COMPLETED", "PARTIAL_COMPLETE", "FAILED", "CANCELLED"))
     return (
         batch["task_type"],
         batch["provider"],
-        telling.state(batch),
-        telling.inputs_of(batch) if batch["manifest"]["inputs"] is not None else "",
+        format_status(batch),
+        describe_inputs(batch) if batch["manifest"]["inputs"] is not None else "",
         (f"{ended} of {jobs}" if jobs else "") + (f", {parked} parked" if parked else ""),
-        telling.cost_of(batch),
-        printing.age(datetime.fromisoformat(batch["created_at"]), now),
+        format_cost(batch),
+        format_age(batch["created_at"]),
     )
 
 
-def facts_of(batch: dict[str, Any]) -> list[tuple[str, printing.Part]]:
+def facts_of(batch: Batch) -> list[tuple[str, Cell]]:
     """What there is to know of a batch beside its jobs."""
-    from holdfast.cli.funnel import cents
-    from holdfast.cli.jobs import took_of
-
-    cancel = "yes, its worker is told" if batch["cancel_requested"] and not batch["finished_at"] else ""
     again = batch["next_poll_at"]
-    found: list[tuple[str, printing.Part]] = [
+    return [
         ("batch", batch["task_id"]),
-        ("type", f"{batch['task_type']} with {batch['provider']}"),
+        ("type", name_of(batch)),
         ("models", ", ".join(batch["models"])),
-        ("state", telling.state(batch)),
+        ("state", format_status(batch)),
         ("error", batch["error"] or ""),
-        ("inputs", telling.inputs_of(batch)),
-        ("next", printing.shown(datetime.fromisoformat(again)) if again else ""),
-        ("cancel", cancel),
-        ("made", printing.shown(datetime.fromisoformat(batch["created_at"]))),
-        ("took", took_of(batch)),
-        ("cost", cents(batch["cost_cents"])),
+        ("inputs", describe_inputs(batch)),
+        ("next", format_time(again) if again else ""),
+        ("cancel", "requested from its worker" if batch["cancel_requested"] and not batch["finished_at"] else ""),
+        ("made", format_time(batch["created_at"])),
+        ("took", format_took(batch["started_at"], batch["finished_at"])),
+        ("cost", format_cents(batch["cost_cents"])),
         ("retry of", batch["retry_of"] or ""),
     ]
-    return [(name, value) for name, value in found if value]
 
 
-def provider_row(one: dict[str, Any]) -> tuple[printing.Part, ...]:
+def describe_inputs(batch: Batch) -> str:
+    """How many inputs there are, and what became of them."""
+    counts = batch["manifest"]
+    if counts["inputs"] is None:
+        return "Its inputs are not counted yet"
+    bad = "".join(f", {counts[name]:,} {name}" for name in ("failed", "invalid") if counts[name])
+    return f"{counts['ok']:,} of {counts['inputs']:,} ok{bad}"
+
+
+def print_jobs(batch: Batch) -> None:
+    """The jobs in a table: the urgent ones, if not all fit."""
+    pairs = sorted(zip(batch["jobs"], batch["parts"], strict=True), key=lambda pair: urgency(pair[1]))[:jobs_listed]
+    jobs = [(job, MARKS[part["status"]]) for job, part in sorted(pairs, key=lambda pair: int(pair[0]["number"]))]
+    print_columns(
+        {
+            "job": [str(job["number"]) for job, _ in jobs],
+            "model": [job["model"] or "" for job, _ in jobs],
+            "status": [
+                (f"{sign} {job['status']}", style) if is_terminal() else job["status"] for job, (sign, style) in jobs
+            ],
+            "provider says": [job["provider_status"] or "" for job, _ in jobs],
+            "inputs": [f"{job['ok'] if job['finished_at'] else job['done']:,} of {job['inputs']:,}" for job, _ in jobs],
+            "its id there": [job["external_job_id"] or "" for job, _ in jobs],
+            "next": ["" if batch["finished_at"] else next_look(job) for job, _ in jobs],
+            "cost": [format_cost(job) for job, _ in jobs],
+            "error": [job["error"] or "" for job, _ in jobs],
+        },
+        elastic=("error", "its id there", "provider says"),
+    )
+    print_more(len(batch["jobs"]) - len(jobs))
+
+
+def next_look(job: dict[str, Any]) -> str:
+    """When the provider is asked again."""
+    if job["finished_at"] or not job["due_at"]:
+        return ""
+    return format_age(job["due_at"]) if is_terminal() else str(job["due_at"])
+
+
+def print_parked(batch: Batch) -> None:
+    """Each job that waits for a person, why, and the commands that decide about it."""
+    for job in batch["jobs"]:
+        if job["status"] != "PARKED" or batch["finished_at"]:
+            continue
+        print_line((f"Job {job['number']} waits for a person. ", "magenta"), job["error"] or "")
+        print_line(f"Look for {job['external_job_id'] or job['token']} at {batch['provider']}, then say what it is:")
+        answers = ANSWERS
+        if job["external_job_id"]:
+            answers = {"--go-on": "what it was at is to be tried again:", "--give-up": ANSWERS["--give-up"]}
+        for option, meaning in answers.items():
+            print_line((f"  {meaning}", "dim"))
+            print_line((f"    holdfast batch resolve {batch['task_id']} {job['number']} {option}", "bold"))
+
+
+async def print_still_running(server: "Server", batch: Batch) -> None:
+    """What this batch left running at its provider, and which task stops it."""
+    if not batch["stopped_by"]:
+        return
+    running = [job for job in batch["jobs"] if job["may_be_running"]]
+    try:
+        stop = await server.ask("GET", f"/api/v1/tasks/{batch['stopped_by']}")
+    except TaskNotFound:
+        stop = {"state": "gone"}
+    names = ", ".join(job["external_job_id"] or job["token"] for job in running[:5])
+    more = ", ..." if len(running) > 5 else ""
+    left = f"{batch['provider']} may still be at work on {names}{more}. " if running else "Nothing is left running. "
+    print_line((left, "yellow" if running else "dim"), err=True)
+    print_line("Stopped by: ", (f"holdfast show {batch['stopped_by']}", "bold"), f" ({stop['state']})", err=True)
+
+
+def provider_row(one: dict[str, Any]) -> tuple[Cell, ...]:
     answers = {True: ("yes", "green"), False: ("no", "red"), None: ("", "")}[one["healthy"]]
     waits = [f"{one[name]} {name}" for name in ("parked", "failing", "waiting") if one[name]]
     return (

@@ -1,49 +1,54 @@
 """`holdfast dag`: run a graph of tasks, look at its runs, retry and cancel them. Asks the server, as clients do."""
 
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import urlencode
 from uuid import UUID, uuid4
 
 import typer
 
-from holdfast.cli import graphs as telling
-from holdfast.cli import printing
-from holdfast.cli.ids import beginning, find_newest
-from holdfast.cli.options import Json, Timeout
-from holdfast.cli.pipeline import pairs, told_apart
-from holdfast.cli.runs import call
-from holdfast.cli.tasks import REFUSED, parse_json, read_file
-from holdfast.errors import GraphUnknown, RequestInvalid
+from holdfast.cli.access import read_pages, with_server
+from holdfast.cli.ids import find_newest, shorten_listed
+from holdfast.cli.options import REFUSED, Json, Key, Page, Param, Reason, Timeout, group
+from holdfast.cli.params import read_pairs, read_params
+from holdfast.cli.printing import (
+    Cell,
+    format_age,
+    format_state,
+    format_time,
+    format_took,
+    print_facts,
+    print_json,
+    print_line,
+    print_more,
+    print_table,
+    to_json,
+)
+from holdfast.cli.watcher import Watched, exit_code, print_end, watch, why_waiting
+from holdfast.errors import GraphUnknown
 
 if TYPE_CHECKING:
-    from holdfast.cli.calling import Server
+    from holdfast.remote.server import Server
 
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer()
 
-Run = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or the beginning of it.")]
+Run = dict[str, Any]
+Id = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or the beginning of it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and show the nodes meanwhile.")]
 
-
-@app.callback()
-def dags(context: typer.Context, as_json: Json = False) -> None:
-    """Run graphs of tasks, and look after their runs."""
-    if not context.invoked_subcommand:
-        declared(as_json=as_json)
+ACTORS = {"Blocked": "tasks", "Failed": "clock"}
+nodes_listed = 200
 
 
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A graph; `holdfast dag declared` lists them.")],
-    param: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A parameter, as JSON or as text; again for more."),
-    ] = None,
+    param: Param = None,
     params: Annotated[
         str | None, typer.Option(metavar="FILE|JSON", help="Parameters, as JSON or in a file; --param beats it.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The same key gives the same run.")] = None,
+    key: Key = None,
     wait: Wait = False,
     timeout: Timeout = None,
     as_json: Json = False,
@@ -53,64 +58,60 @@ def run(
     Speaks to the server at HOLDFAST_API, by default the one on this machine. With --wait the exit code says how it
     ended: 0 completed, 1 failed, 6 partly done, 7 cancelled, 124 not in time.
     """
-    body = {"dag": name, "params": {**given(params), **pairs(param, "--param")}}
+    body = {"dag": name, "params": read_params(params) | read_pairs(param, "--param")}
 
-    async def question(server: "Server") -> int:
+    async def start(server: "Server") -> int:
         made = await server.ask("POST", "/dags", body, key=key or uuid4().hex)
-        return await begun(server, made, wait, timeout, as_json)
+        return await follow(server, made, timeout, wait=wait, as_json=as_json)
 
-    raise typer.Exit(call(question))
+    raise typer.Exit(with_server(start))
 
 
 @app.command("declared")
-def declared(as_json: Json = False) -> None:
+def list_declared(as_json: Json = False) -> None:
     """List the graphs that can be run: their nodes in order, what they write, and whether workers are there."""
-    found = call(lambda server: server.ask("GET", "/dags/declared"))["items"]
+    found = with_server(lambda server: server.ask("GET", "/dags/declared"))["items"]
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if not found:
-        printing.say("There are no graphs. A worker declares those of its application:", err=True)
-        printing.say(("  holdfast worker --app MODULE:NAME", "bold"), err=True)
+        print_line("There are no graphs. A worker declares those of its application:", err=True)
+        print_line(("  holdfast worker --app MODULE:NAME", "bold"), err=True)
         return
-    printing.table(
-        ("name", "workers", "nodes", "writes", "title"),
-        [
-            (
-                one["name"],
-                ("ready", "green") if one["ready"] else ("missing", "yellow"),
-                " ".join(node["name"] for node in one["nodes"]),
-                ", ".join(one["writes"]),
-                one["title"],
-            )
-            for one in found
-        ],
-        elastic=("nodes", "title"),
-    )
+    rows = [
+        (
+            one["name"],
+            ("ready", "green") if one["ready"] else ("missing", "yellow"),
+            " ".join(node["name"] for node in one["nodes"]),
+            ", ".join(one["writes"]),
+            one["title"],
+        )
+        for one in found
+    ]
+    print_table(("name", "workers", "nodes", "writes", "title"), rows, elastic=("nodes", "title"))
 
 
-@app.command("ls")
+@group(app, "Run graphs of tasks, and look after their runs.", by_default=list_declared)
 def list_runs(
     dag: Annotated[str | None, typer.Option(help="Of this graph.")] = None,
     state: Annotated[str | None, typer.Option(help="In this state, such as Running or Failed.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 20,
+    limit: Page = 20,
     as_json: Json = False,
 ) -> None:
     """List runs, the newest first."""
-    asked = {"limit": limit, "dag": dag, "state": state and state.capitalize()}
-    query = urlencode({name: value for name, value in asked.items() if value is not None})
-    found = call(lambda server: server.ask("GET", f"/dags?{query}"))["items"]
+    given = {"dag": dag, "state": state and state.capitalize()}
+    found = with_server(lambda server: read_pages(server, "/dags", limit, page=100, **given))
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if not found:
-        printing.say("No such run. " if dag or state else "There are no runs. ", err=True)
-        printing.say(("holdfast dag run NAME --wait", "bold"), " makes one.", err=True)
+        print_line("No such run. " if dag or state else "There are no runs. ", err=True)
+        print_line(("holdfast dag run NAME --wait", "bold"), " makes one.", err=True)
         return
-    ids, now = [UUID(one["dag_id"]) for one in found], datetime.now(UTC)
-    printing.table(
+    short = shorten_listed([one["dag_id"] for one in found])
+    print_table(
         ("id", "graph", "state", "nodes", "failed", "writes", "made"),
-        [(beginning(one_id, ids, told_apart), *row(one, now)) for one_id, one in zip(ids, found, strict=True)],
+        [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)],
         elastic=("graph", "writes"),
     )
 
@@ -122,53 +123,47 @@ def show(
 ) -> None:
     """A run, level by level: where each node is and what it comes after; or a graph, as it is declared."""
 
-    async def question(server: "Server") -> tuple[dict[str, Any], bool]:
-        known = (await server.ask("GET", "/dags/declared"))["items"]
-        for one in known:
+    async def read(server: "Server") -> tuple[Run, bool]:
+        for one in (await server.ask("GET", "/dags/declared"))["items"]:
             if one["name"] == what:
                 return one, True
         return await server.ask("GET", f"/dags/{await find(server, what)}"), False
 
-    now, is_declared = call(question)
+    now, is_declared = with_server(read)
     if as_json:
-        printing.answer(now)
+        print_json(now)
     elif is_declared:
-        telling.say_declared(now)
+        print_declared(now)
     else:
-        printing.facts(telling.facts_of(now))
-        telling.say_nodes(now)
+        print_facts(facts_of(now))
+        print_nodes(now)
 
 
 @app.command()
-def retry(run: Run, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:
+def retry(run: Id, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:
     """Run again what did not complete of a run, as a new run. What completed is kept."""
 
-    async def question(server: "Server") -> int:
+    async def start(server: "Server") -> int:
         made = await server.ask("POST", f"/dags/{await find(server, run)}/retry")
-        return await begun(server, made, wait, timeout, as_json)
+        return await follow(server, made, timeout, wait=wait, as_json=as_json)
 
-    raise typer.Exit(call(question))
+    raise typer.Exit(with_server(start))
 
 
 @app.command()
-def cancel(
-    run: Run,
-    reason: Annotated[str | None, typer.Option(help="Why; it stays in the run's history.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Cancel a run: what waits is cancelled at once, what runs is told."""
+def cancel(run: Id, reason: Reason = None, as_json: Json = False) -> None:
+    """Cancel a run: what waits is cancelled at once, what runs is asked to stop."""
 
-    async def question(server: "Server") -> dict[str, Any]:
+    async def send(server: "Server") -> dict[str, Any]:
         return await server.ask("POST", f"/dags/{await find(server, run)}/cancel", {"reason": reason})
 
-    now = call(question)
+    now = with_server(send)
+    is_late = now["effect"] == "too_late"
     if as_json:
-        printing.answer(now)
-    elif now["effect"] == "too_late":
-        printing.say(f"Too late: it is {now['state']}.", err=True)
+        print_json(now)
     else:
-        printing.say(f"It is {now['state']}.")
-    raise typer.Exit(REFUSED if now["effect"] == "too_late" else 0)
+        print_line(f"{'Too late: it' if is_late else 'It'} is {now['state']}.", err=is_late)
+    raise typer.Exit(REFUSED if is_late else 0)
 
 
 @app.command()
@@ -177,12 +172,12 @@ def draw(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Into this file.", dir_okay=False)] = None,
 ) -> None:
     """A graph as Mermaid, for documents."""
-    found = call(lambda server: server.ask("GET", "/dags/declared"))["items"]
+    found = with_server(lambda server: server.ask("GET", "/dags/declared"))["items"]
     one = next((one for one in found if one["name"] == name), None)
     if one is None:
-        there = ", ".join(one["name"] for one in found) or "none; start a worker that declares one"
-        raise GraphUnknown(f"There is no graph {name!r}.", fix=f"There are: {there}.")
-    text = telling.mermaid(one)
+        names = ", ".join(one["name"] for one in found) or "none; start a worker that declares one"
+        raise GraphUnknown(f"There is no graph {name!r}.", fix=f"There are: {names}.")
+    text = "\n".join(["flowchart LR", *(f"    {line}" for line in mermaid_lines(one))])
     if output is None:
         typer.echo(text)
         return
@@ -192,42 +187,163 @@ def draw(
         raise typer.BadParameter(f"{output} cannot be written: {error.strerror}.") from None
 
 
-async def begun(server: "Server", made: dict[str, Any], wait: bool, patience: Any, as_json: bool) -> int:
-    """Say that a run has begun, or wait for its end; the exit code."""
-    if wait:
-        return await telling.wait_and_tell(server, made["dag_id"], patience, as_json=as_json)
-    if as_json:
-        printing.answer(made)
-    else:
-        typer.echo(made["dag_id"])
-        printing.say(("Follow it: ", "dim"), (f"holdfast dag show {made['dag_id']}", "bold"), err=True)
-    return 0
-
-
-async def find(server: "Server", text: str) -> UUID:
+async def find(server: "Server", given: str) -> UUID:
     """The one run whose id begins so, of the newest. Raises TaskNotFound or RequestInvalid."""
-    return await find_newest(server, "dag", text, word="run", listing="holdfast dag ls")
+    return await find_newest(server, "dag", given, noun="run", listing="holdfast dag ls")
 
 
-def given(params: str | None) -> dict[str, Any]:
-    """Parameters, as they are written or from a file. Raises PayloadInvalid or RequestInvalid."""
-    if params is None:
-        return {}
-    is_written = params.lstrip().startswith("{")
-    found = parse_json("--params" if is_written else params, params if is_written else read_file(params))
-    if not isinstance(found, dict):
-        raise RequestInvalid("Parameters are an object.", fix='Write {"name": value}.')
-    return found
+async def follow(server: "Server", made: Run, patience: timedelta | None, *, wait: bool, as_json: bool) -> int:
+    """A run has begun: wait for its end if that was asked, or say how to follow it; the exit code."""
+    run_id = made["dag_id"]
+    command = f"holdfast dag show {run_id}"
+    if not wait:
+        if as_json:
+            print_json(made)
+        else:
+            typer.echo(run_id)
+            print_line(("Follow it: ", "dim"), (command, "bold"), err=True)
+        return 0
+    watched = Watched(
+        f"/dags/{run_id}", run_id, lambda run: str(run["name"]), command, why, cancel=f"holdfast dag cancel {run_id}"
+    )
+    now = await watch(server, watched, patience, quiet=as_json)
+    if as_json:
+        print_json(now)
+        return exit_code(now)
+    counts = {name: number for name, number in now["progress"].items() if number and name != "total"}
+    summary = ", ".join(f"{number} {name}" for name, number in counts.items())
+    again = None
+    if now["state"] != "Completed":
+        again = ("Run again what did not complete", f"holdfast dag retry {run_id}")
+    await print_end(server, watched, {**now, "error": None}, f"Nodes: {summary}", again)
+    print_nodes(now)
+    return exit_code(now)
 
 
-def row(run: dict[str, Any], now: datetime) -> tuple[printing.Part, ...]:
+async def why(server: "Server", run: Run) -> str:
+    """Why its first open node does not go on; empty if a worker has one."""
+    open_nodes = [one for one in run["nodes"] if not one["outcome"]]
+    if not open_nodes or any(one["state"] == "Running" for one in open_nodes):
+        return ""
+    return await why_waiting(server, open_nodes[0]["task_id"], name=f"{open_nodes[0]['name']}: ")
+
+
+# What is printed
+
+
+def format_node_state(one: Mapping[str, Any]) -> Cell:
+    return format_state({**one, "actor": ACTORS.get(one["state"], "worker")})
+
+
+def row_of(run: Run) -> tuple[Cell, ...]:
     progress = run["progress"]
     failed = progress["failed"] + progress["canceled"]
     return (
         run["name"],
-        telling.state(run),
+        format_node_state(run),
         f"{progress['completed']} of {progress['total']}",
         str(failed) if failed else "",
-        telling.written(run),
-        printing.age(datetime.fromisoformat(run["created_at"]), now),
+        describe_writes(run),
+        format_age(run["created_at"]),
     )
+
+
+def facts_of(run: Run) -> list[tuple[str, Cell]]:
+    """What there is to know of a run beside its nodes."""
+    progress = run["progress"]
+    return [
+        ("run", run["dag_id"]),
+        ("graph", run["name"]),
+        ("state", format_node_state(run)),
+        ("error", run["error"] or ""),
+        ("nodes", f"{progress['completed']} of {progress['total']} completed"),
+        ("writes", describe_writes(run)),
+        ("made", format_time(run["created_at"])),
+        ("took", format_took(run["created_at"], run["finished_at"])),
+        ("params", to_json(run["params"]) if run["params"] else ""),
+        ("retry of", run["retry_of"] or ""),
+        ("retried as", run["retried_as"] or ""),
+    ]
+
+
+def describe_writes(run: Run) -> str:
+    """The datasets of which it makes a generation, and which."""
+    return ", ".join(f"{one['dataset']} v{one['version']}" for one in run["writes"])
+
+
+def print_nodes(run: Run) -> None:
+    """The nodes by their levels, each with what it comes after; of very many those that run or failed."""
+    depth, before = levels_of(run), predecessors_of(run)
+    nodes = sorted(run["nodes"], key=lambda one: depth[one["name"]])
+    if len(nodes) > nodes_listed:
+        nodes = [one for one in run["nodes"] if one["state"] in ("Running", "Failed", "Dead")][:nodes_listed]
+    rows = [
+        (
+            str(depth[one["name"]]), one["name"], format_node_state(one), before.get(one["name"], ""),
+            str(one["attempt"]) if one["started_at"] else "", format_took(one["started_at"], one["finished_at"]),
+            describe_node(one),
+        )
+        for one in nodes
+    ]  # fmt: skip
+    heads = ("level", "node", "state", "after", "tries", "took", "about")
+    print_table(heads, rows, elastic=("after", "about"))
+    print_more(len(run["nodes"]) - len(nodes))
+
+
+def describe_node(node: Mapping[str, Any]) -> str:
+    from holdfast.engine.progress import read_progress
+
+    return node["error"] or read_progress(node["progress"]).note
+
+
+def print_declared(dag: Run) -> None:
+    """A graph as it is declared."""
+    params = [
+        f"{name}{'' if one.get('needed') else '?'}" for name, one in sorted(dag["params"].items()) if name != "**"
+    ]
+    print_facts(
+        [
+            ("graph", dag["name"]),
+            ("title", dag["title"]),
+            ("params", ", ".join(params)),
+            ("writes", ", ".join(f"{name} ({mode})" for name, mode in dag["writes"].items())),
+            ("workers", "ready" if dag["ready"] else "missing"),
+        ]
+    )
+    depth, before = levels_of(dag), predecessors_of(dag)
+    rows = [
+        (str(depth[one["name"]]), one["name"], one["task"], before.get(one["name"], ""))
+        for one in sorted(dag["nodes"], key=lambda one: depth[one["name"]])
+    ]
+    print_table(("level", "node", "task", "after"), rows, elastic=("after",))
+
+
+def levels_of(graph: Mapping[str, Any]) -> dict[str, int]:
+    """How many edges lead to each node at most, counted from 1. Nodes are listed behind those they come after."""
+    depth = {one["name"]: 1 for one in graph["nodes"]}
+    before: dict[str, list[str]] = {}
+    for edge in graph["edges"]:
+        before.setdefault(edge["to"], []).append(edge["from"])
+    for name in depth:
+        depth[name] = 1 + max((depth[one] for one in before.get(name, ())), default=0)
+    return depth
+
+
+def predecessors_of(graph: Mapping[str, Any]) -> dict[str, str]:
+    """What each node comes after, with the policy if that is not to cancel."""
+    found: dict[str, list[str]] = {}
+    for edge in graph["edges"]:
+        policy = edge.get("on_failure") or "cancel"
+        found.setdefault(edge["to"], []).append(edge["from"] + (f" ({policy})" if policy != "cancel" else ""))
+    return {name: ", ".join(ones) for name, ones in found.items()}
+
+
+def mermaid_lines(dag: Mapping[str, Any]) -> Iterator[str]:
+    """The graph as Mermaid draws it. Names are names of functions, and need no quotes."""
+    number = {one["name"]: f"n{place}" for place, one in enumerate(dag["nodes"], 1)}
+    for one in dag["nodes"]:
+        yield f'{number[one["name"]]}["{one["name"]}"]'
+    for edge in dag["edges"]:
+        policy = edge.get("on_failure") or "cancel"
+        arrow = "-->" if policy == "cancel" else f"-. {policy} .->"
+        yield f"{number[edge['from']]} {arrow} {number[edge['to']]}"

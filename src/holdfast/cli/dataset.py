@@ -1,33 +1,37 @@
 """`holdfast dataset`: files under a name, generation by generation. Asks the server, as any client does."""
 
-from datetime import UTC, datetime
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.options import Json
-from holdfast.cli.runs import call
+from holdfast.cli.access import read_pages, with_server
+from holdfast.cli.files import ADDRESSES, find_sources, print_paths, save_file, upload_sources
+from holdfast.cli.options import Json, Limit, group
+from holdfast.cli.printing import (
+    count,
+    format_age,
+    format_time,
+    print_facts,
+    print_json,
+    print_line,
+    print_more,
+    print_table,
+)
 from holdfast.errors import DatasetNotFound
 
 if TYPE_CHECKING:
-    from holdfast.cli.calling import Server
+    from holdfast.remote.server import Server
 
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer()
 
-files_shown = 50
+files_listed = 50
 
 Named = Annotated[str, typer.Argument(metavar="NAME", help="What the dataset is called, or its id.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the dataset is called.")]
-
-
-@app.callback()
-def datasets(context: typer.Context, as_json: Json = False) -> None:
-    """Look at datasets, and at what was current when; or keep files under a name, to make batches of."""
-    if not context.invoked_subcommand:
-        list_all(as_json=as_json)
 
 
 @app.command()
@@ -44,62 +48,40 @@ def make(
 
     holdfast batch submit --dataset calls --wait
     """
-    from holdfast.cli.bars import Bars
-    from holdfast.cli.inputs import find_inputs, upload
-
-    sources = find_inputs(files, any_kind=True)
+    sources = find_sources(files, addresses=ADDRESSES)
     if not sources.documents:
-        raise typer.BadParameter(f"There is nothing to keep. {sources.say_left_out()}".rstrip())
-    if left_out := sources.say_left_out():
-        printing.say((left_out, "dim"), err=True)
+        raise typer.BadParameter(f"There is nothing to keep. {sources.describe_left_out()}".rstrip())
+    sources.print_left_out()
 
-    async def question(server: "Server") -> dict[str, Any]:
-        with Bars(quiet=as_json) as bars:
-            names = await upload(server, sources, bars)
+    async def send(server: "Server") -> dict[str, Any]:
+        names = await upload_sources(server, sources, quiet=as_json)
         body = {"name": name, "files": [{"uri": uri, "name": called} for uri, called in names.items()]}
         return await server.ask("POST", "/datasets", body)
 
-    made = call(question)
+    made = with_server(send)
     if as_json:
-        printing.answer(made)
+        print_json(made)
         return
     typer.echo(made["dataset_id"])
-    number = len(sources.documents)
-    printing.say(f"{name}, version {made['version']}: {number:,} file{'' if number == 1 else 's'}.", err=True)
-    printing.say(("Make a batch of it: ", "dim"), (f"holdfast batch submit --dataset {name} --wait", "bold"), err=True)
+    print_line(f"{name}, version {made['version']}: {count(len(sources.documents), 'file')}.", err=True)
+    print_line(("Make a batch of it: ", "dim"), (f"holdfast batch submit --dataset {name} --wait", "bold"), err=True)
 
 
-@app.command("ls")
-def list_all(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 50, as_json: Json = False
-) -> None:
+@group(app, "Look at datasets, and at what was current when; or keep files under a name, to make batches of.")
+def list_datasets(limit: Limit = 50, as_json: Json = False) -> None:
     """List the datasets, by name."""
-
-    async def question(server: "Server") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        cursor = ""
-        while len(found) < limit:
-            page = await server.ask("GET", f"/datasets?limit={min(limit - len(found), 200)}{cursor}")
-            found += page["items"]
-            if not page["next"]:
-                break
-            cursor = f"&cursor={quote(page['next'], safe='')}"
-        return found
-
-    found = call(question)
+    found = with_server(lambda server: read_pages(server, "/datasets", limit, page=200))
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if not found:
-        printing.say(
-            "There are no datasets. ", ("holdfast dataset make NAME FILES...", "bold"), " makes one.", err=True
-        )
+        print_line("There are no datasets. ", ("holdfast dataset make NAME FILES...", "bold"), " makes one.", err=True)
         return
-    now = datetime.now(UTC)
     rows = [
-        (one["name"], str(one["version"]), f"{one['files']:,}", made_of(one, now), one["dataset_id"]) for one in found
+        (one["name"], str(one["version"]), f"{one['files']:,}", format_age(one["made_at"]), one["dataset_id"])
+        for one in found
     ]
-    printing.table(("name", "version", "files", "made", "id"), rows, elastic=("name",))
+    print_table(("name", "version", "files", "made", "id"), rows, elastic=("name",))
 
 
 @app.command()
@@ -109,43 +91,48 @@ def show(
     as_json: Json = False,
 ) -> None:
     """A dataset in its current version, what that has changed, and its files."""
-    most = None if as_json else files_shown
-    found = call(lambda server: read_dataset(server, name, version, most=most))
+    most = None if as_json else files_listed
+    found = with_server(lambda server: read_dataset(server, name, version, most=most))
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
-    made = f"{printing.shown(datetime.fromisoformat(found['made_at']))}" + (
-        f" by {found['made_by']}" if found["made_by"] else ""
+    by = f" by {found['made_by']}" if found["made_by"] else ""
+    print_facts(
+        [
+            ("dataset", found["name"]),
+            ("id", found["dataset_id"]),
+            ("version", str(found["version"])),
+            ("made", f"{format_time(found['made_at'])}{by}"),
+            ("columns", ", ".join(f"{column} {kind}" for column, kind in found["schema"] or ())),
+            *(("changed", describe_changes(one)) for one in found["generations"] if one["version"] == found["version"]),
+            *(
+                ("building", describe_built(one))
+                for one in found["generations"]
+                if one["state"] in ("building", "ready")
+            ),
+        ]
     )
-    said = [("dataset", found["name"]), ("id", found["dataset_id"]), ("version", str(found["version"])), ("made", made)]
-    if found["schema"]:
-        said.append(("columns", ", ".join(f"{column} {kind}" for column, kind in found["schema"])))
-    said += [("changed", say_changes(one)) for one in of_version(found) if one["changes"]]
-    said += [("building", say_built(one)) for one in found["generations"] if one["state"] in ("building", "ready")]
-    printing.facts(said)
-    shown = found["items"][:files_shown]
-    rows = [(one["name"], one["uri"] or f"{one['row_count']:,} rows") for one in shown]
-    printing.table(("file", "where"), rows, elastic=("file", "where"))
-    if found["files"] > len(shown):
-        printing.say((f"... and {found['files'] - len(shown):,} more, with --json", "dim"))
+    listed = found["items"][:files_listed]
+    rows = [(one["name"], one["uri"] or f"{one['row_count']:,} rows") for one in listed]
+    print_table(("file", "where"), rows, elastic=("file", "where"))
+    print_more(found["files"] - len(listed))
 
 
 @app.command()
 def generations(name: Named, as_json: Json = False) -> None:
     """The newest generations of a dataset, whatever became of them: who made them, and what they have changed."""
-    found = call(lambda server: read_dataset(server, name, most=1))["generations"]
+    found = with_server(lambda server: read_dataset(server, name, most=1))["generations"]
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
-    now = datetime.now(UTC)
     rows = [
         (
-            str(one["version"]), one["state"].replace("_", " "), f"{one['files']:,}", made_of(one, now),
-            one["by"] or one["made_by"], one["reason"] or say_changes(one),
+            str(one["version"]), one["state"].replace("_", " "), f"{one['files']:,}", format_age(one["made_at"]),
+            one["by"] or one["made_by"], one["reason"] or describe_changes(one),
         )
         for one in found
     ]  # fmt: skip
-    printing.table(("version", "state", "files", "made", "by", "what"), rows, elastic=("what",))
+    print_table(("version", "state", "files", "made", "by", "what"), rows, elastic=("what",))
 
 
 @app.command()
@@ -156,11 +143,11 @@ def cutover(
 ) -> None:
     """Let a generation be current: one that waits for it, or an earlier one. It must be complete."""
     path = f"/datasets/{quote(name, safe='')}/cutover"
-    done = call(lambda server: server.ask("POST", path, {"version": version}))
+    done = with_server(lambda server: server.ask("POST", path, {"version": version}))
     if as_json:
-        printing.answer(done)
+        print_json(done)
         return
-    printing.say(f"{name}: version {done['version']} is current; before it was {done['before'] or 'none'}.", err=True)
+    print_line(f"{name}: version {done['version']} is current; before it was {done['before'] or 'none'}.", err=True)
 
 
 @app.command()
@@ -173,12 +160,12 @@ def rollback(
 ) -> None:
     """Take a generation back: the one before is current again. One that is being built is cancelled with its run."""
     body = {} if version is None else {"version": version}
-    done = call(lambda server: server.ask("POST", f"/datasets/{quote(name, safe='')}/rollback", body))
+    done = with_server(lambda server: server.ask("POST", f"/datasets/{quote(name, safe='')}/rollback", body))
     if as_json:
-        printing.answer(done)
+        print_json(done)
         return
     current = f"version {done['current_version']} is current" if done["current_version"] else "none is current"
-    printing.say(f"{name}: version {done['version']} is rolled back; {current}.", err=True)
+    print_line(f"{name}: version {done['version']} is rolled back; {current}.", err=True)
 
 
 @app.command()
@@ -189,23 +176,20 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Download one generation whole: its files, and rows as JSON lines. `dataset.json` lists them all."""
-    from holdfast.cli.fetching import fetch_generation
-
     folder.mkdir(parents=True, exist_ok=True)
-    found, saved = call(lambda server: fetch_generation(server, name, version, folder))
+    found, saved = with_server(lambda server: fetch_generation(server, name, version, folder))
     left = found["files"] - len(saved)
     if as_json:
-        printing.answer({"dataset_id": found["dataset_id"], "version": found["version"], "saved": saved, "left": left})
+        print_json({"dataset_id": found["dataset_id"], "version": found["version"], "saved": saved, "left": left})
         return
-    for path in saved:
-        typer.echo(path)
-    printing.say(f"{found['name']}, version {found['version']}: {len(saved):,} of {found['files']:,} files.", err=True)
+    print_paths(saved)
+    print_line(f"{found['name']}, version {found['version']}: {len(saved):,} of {found['files']:,} files.", err=True)
     if left:
-        printing.say((f"{left:,} are addresses elsewhere: see {folder / 'dataset.json'}", "dim"), err=True)
+        print_line((f"{left:,} are addresses elsewhere: see {folder / 'dataset.json'}", "dim"), err=True)
 
 
 async def read_dataset(
-    server: "Server", name: str, version: int | None = None, *, most: int | None = files_shown
+    server: "Server", name: str, version: int | None = None, *, most: int | None = files_listed
 ) -> dict[str, Any]:
     """A generation of a dataset by its name or its id, with so many of its files, or all. Raises DatasetNotFound."""
     path = f"/datasets/{quote(name, safe='')}"
@@ -223,26 +207,52 @@ async def read_dataset(
     return found
 
 
-def of_version(found: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for one in found["generations"] if one["version"] == found["version"]]
-
-
-def say_changes(generation: dict[str, Any]) -> str:
+def describe_changes(generation: dict[str, Any]) -> str:
     """What a generation has changed in the columns: `+ currency text, - note text, price float -> text`."""
-    said = {
+    formats: dict[str, Callable[[dict[str, Any]], str]] = {
         "added": lambda one: f"+ {one['column']} {one['after']}",
         "removed": lambda one: f"- {one['column']} {one['before']}",
         "type": lambda one: f"{one['column']} {one['before']} -> {one['after']}",
     }
-    return ", ".join(said[one["change"]](one) for one in generation["changes"])
+    return ", ".join(formats[one["change"]](one) for one in generation["changes"])
 
 
-def say_built(generation: dict[str, Any]) -> str:
+def describe_built(generation: dict[str, Any]) -> str:
     number = f"version {generation['version']}, {generation['files']:,} files"
     if generation["state"] == "ready":
         return f"{number}: complete, waits for a cutover"
     return f"{number} by now" + (f", run {generation['run']}" if generation["run"] else "")
 
 
-def made_of(one: dict[str, Any], now: datetime) -> str:
-    return printing.age(datetime.fromisoformat(one["made_at"]), now)
+async def fetch_generation(
+    server: "Server", name: str, version: int | None, folder: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """The generation, and the files that were written. What is but an address elsewhere stays there."""
+    found = await read_dataset(server, name, version, most=None)
+    names = {one["number"]: file_name_of(one["key"] or one["name"], one["number"]) for one in found["items"]}
+    saved: list[str] = []
+    for one in found["items"]:
+        if one["rows"] is not None:
+            file = folder / f"{names[one['number']]}.jsonl"
+            file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in one["rows"]))
+            saved.append(str(file))
+    after: int | None = 0
+    while after is not None and any((one["uri"] or "").startswith("object:") for one in found["items"]):
+        path = f"/datasets/{found['dataset_id']}/downloads?version={found['version']}&after={after}"
+        page = await server.ask("GET", path)
+        for link in page["downloads"]:
+            suffix = "".join(Path(link["name"]).suffixes[-1:])
+            file_name = f"{names[link['number']].removesuffix(suffix)}{suffix}"
+            saved.append(await save_file(server, link["url"], file_name, folder))
+        after = page["next"]
+    listed = {**{name: found[name] for name in ("name", "version", "schema", "published_at")}, "items": found["items"]}
+    for one in listed["items"]:
+        one.pop("rows")
+    (folder / "dataset.json").write_text(json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
+    return found, saved
+
+
+def file_name_of(key: str, number: int) -> str:
+    """A name for a file, of whatever people call it: its place in the list, and what of the key can be a name."""
+    named = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in key)[-100:].lstrip(".-")
+    return f"{number:04d}-{named or 'file'}"

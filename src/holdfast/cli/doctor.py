@@ -95,7 +95,7 @@ def check_disk(settings: Settings) -> Check:
     free = shutil.disk_usage(there).free
     finding = f"{free / (1 << 30):.1f} GiB free at {there}"
     if free < little_disk_bytes:
-        return Check("disk", False, finding, "Free some room: Postgres stops when the disk is full.", exit_code=1)
+        return Check("disk", False, finding, "Free some space: Postgres stops when the disk is full.", exit_code=1)
     return Check("disk", True, finding)
 
 
@@ -152,23 +152,23 @@ async def check_wakeups(settings: Settings) -> Check:
 
 async def check_providers(settings: Settings) -> Check:
     """Those that are set up here are asked whether they answer; workers elsewhere may have others."""
-    said, wrong = [], []
+    ready, wrong = [], []
     for one in bundled(lambda: settings):
         if all(one.missing(task_type) for task_type in one.task_types):
-            said.append(f"{one.name} not set up")
+            ready.append(f"{one.name} not set up")
             continue
         try:
             async with asyncio.timeout(answer_within_seconds):
                 await one.check()
-            said.append(f"{one.name} ready")
+            ready.append(f"{one.name} ready")
         except (Failure, TimeoutError) as error:
             wrong.append(f"{one.name}: {error.message if isinstance(error, Failure) else 'no answer'}")
         finally:
             await one.close()
     if wrong:
-        fix = "Look at its keys and its address; `holdfast batch providers` tells of those that workers have."
+        fix = "Look at its keys and its address; `holdfast batch providers` lists those that workers have."
         return Check("providers", False, "; ".join(wrong), fix, exit_code=1)
-    return Check("providers", True, ", ".join(said))
+    return Check("providers", True, ", ".join(ready))
 
 
 def check_server(settings: Settings) -> Check:
@@ -182,10 +182,10 @@ def check_server(settings: Settings) -> Check:
 def check_servers(settings: Settings) -> Check:
     """With HOLDFAST_API and no HOLDFAST_URL, no database is needed here. Raises ServerUnreachable."""
     found = {where: version_at(where) for where in settings.servers}
-    said = ", ".join(f"{where} {f'runs holdfast {one}' if one else 'is away'}" for where, one in found.items())
+    found_at = ", ".join(f"{where} {f'runs holdfast {one}' if one else 'is away'}" for where, one in found.items())
     if not any(found.values()):
-        raise ServerUnreachable(f"{said}.", fix="Start one with `holdfast up`, or correct HOLDFAST_API.")
-    return Check("servers", True, f"{said}; no database here (HOLDFAST_URL is not set)")
+        raise ServerUnreachable(f"{found_at}.", fix="Start one with `holdfast up`, or correct HOLDFAST_API.")
+    return Check("servers", True, f"{found_at}; no database here (HOLDFAST_URL is not set)")
 
 
 def version_at(where: str) -> str | None:

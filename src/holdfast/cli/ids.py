@@ -1,63 +1,102 @@
-"""The id of a task as a person writes it: the beginning is enough, as long as no other task's id begins so."""
+"""Ids as a person writes them: the beginning is enough while no other id begins so; or a name."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 
-from holdfast.cli.asking import whereabouts
-from holdfast.errors import RequestInvalid, TaskNotFound
+from holdfast.cli.access import database_label
+from holdfast.errors import HoldfastError, RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast.cli.calling import Server
     from holdfast.engine.store.commands import Store
+    from holdfast.remote.server import Server
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, or the beginning of it.")]
 
-candidates_shown = 10
-looked_at = 200
+T = TypeVar("T")
+
+candidates_listed = 10
+newest_searched = 200
 shortest = 8
+distinct_length = 18
+"""So much of an id is its time and some randomness: no other task than those of a list begins so."""
 
 
-async def find(store: "Store", given: str) -> UUID:
+async def find_task(store: "Store", given: str) -> UUID:
     """The one task whose id begins so. Raises TaskNotFound, or RequestInvalid with the candidates."""
-    could_be = re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given)
-    found = await store.find_ids(given, limit=candidates_shown + 1) if could_be else []
-    if not found:
-        raise TaskNotFound(f"No task's id begins with {given!r} ({whereabouts()}).", fix="List them: holdfast ls")
-    return only(given, found)
+    found = await store.find_ids(given, limit=candidates_listed + 1) if could_begin_id(given) else []
+    fix = "List them: holdfast ls"
+    return choose(given, found, TaskNotFound(f"No task's id begins with {given!r} ({database_label()}).", fix=fix))
 
 
-async def find_newest(server: "Server", lifecycle: str, given: str, *, word: str, listing: str) -> UUID:
+async def find_entry(store: "Store", given: str) -> UUID:
+    """The one inbox entry whose id begins so, or whose task's does. Raises TaskNotFound, or RequestInvalid."""
+    found = await store.inbox.find(given, limit=candidates_listed + 1) if could_begin_id(given) else []
+    of_task = {task: entry for entry, task, _ in sorted(found, key=lambda one: (one[2], one[0]))}
+    missing = TaskNotFound(
+        f"No inbox entry's id begins with {given!r}, nor that of its task ({database_label()}).",
+        fix="List them: holdfast inbox ls --items",
+    )
+    chosen = choose(given, list(of_task), missing, describe=lambda task: f"{of_task[task]}  of task {task}")
+    return of_task[chosen]
+
+
+async def find_newest(server: "Server", lifecycle: str, given: str, *, noun: str, listing: str) -> UUID:
     """The same by asking the server, among the newest of a lifecycle. Raises TaskNotFound or RequestInvalid."""
     try:
         return UUID(given)
     except ValueError:
-        newest = (await server.ask("GET", f"/api/v1/tasks?lifecycle={lifecycle}&limit={looked_at}"))["items"]
+        newest = (await server.ask("GET", f"/api/v1/tasks?lifecycle={lifecycle}&limit={newest_searched}"))["items"]
     found = [UUID(one["id"]) for one in newest if one["id"].startswith(given.lower())]
+    fix = f"List them: {listing}. An older one is named by its whole id."
+    missing = TaskNotFound(f"No {noun}'s id begins with {given!r}, of the newest {newest_searched}.", fix=fix)
+    return choose(given, found, missing)
+
+
+def find_named(given: str, items: Iterable[T], missing: HoldfastError) -> T:
+    """The one of this name, or whose id begins so. Raises `missing`, or RequestInvalid with the candidates."""
+    every: list[Any] = list(items)
+    named = [one for one in every if one.name == given and not getattr(one, "revoked_at", None)]
+    found = named or [one for one in every if given and str(one.id).startswith(given.lower())]
+    chosen: T = choose(given, found, missing, describe=lambda one: f"{one.id}  {one.name}")
+    return chosen
+
+
+def choose(given: str, found: Sequence[T], missing: HoldfastError, *, describe: Callable[[T], str] = str) -> T:
+    """The only one that was found. Raises `missing`, or RequestInvalid with the candidates."""
     if not found:
-        fix = f"List them: {listing}. An older one is named by its whole id."
-        raise TaskNotFound(f"No {word}'s id begins with {given!r}, of the newest {looked_at}.", fix=fix)
-    return only(given, found)
-
-
-def only(given: str, found: Sequence[UUID]) -> UUID:
-    """The one that was found. Raises RequestInvalid with the candidates."""
+        raise missing
     if len(found) > 1:
-        lines = [f"  {one}" for one in found[:candidates_shown]]
-        more = ["  ..."] if len(found) > candidates_shown else []
+        lines = [f"  {describe(one)}" for one in found[:candidates_listed]]
+        more = ["  ..."] if len(found) > candidates_listed else []
         raise RequestInvalid("\n".join([f"{given!r} begins more than one id:", *lines, *more]), fix="Write more of it.")
     return found[0]
 
 
+def could_begin_id(given: str) -> bool:
+    return re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given) is not None
+
+
 async def shorten(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
     """For each id as much of it as tells it from every other task's."""
-    return {one: beginning(one, beside) for one, beside in (await store.neighbours(ids)).items()}
+    return {one: shorten_id(one, others) for one, others in (await store.neighbours(ids)).items()}
 
 
-def beginning(one: UUID, others: Iterable[UUID | None], least: int = shortest) -> str:
+async def shorten_entries(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
+    """For each id as much of it as tells it from every other entry's, and every other task's that is in the inbox."""
+    return {one: shorten_id(one, others) for one, others in (await store.inbox.neighbours(ids)).items()}
+
+
+def shorten_listed(ids: Sequence[str]) -> list[str]:
+    """For each id of a list as much of it as tells it from the others, and most probably from those not listed."""
+    found = [UUID(one) for one in ids]
+    return [shorten_id(one, found, distinct_length) for one in found]
+
+
+def shorten_id(one: UUID, others: Iterable[UUID | None], least: int = shortest) -> str:
     """As much of an id as tells it from these others."""
     length = least
     while any(str(other)[:length] == str(one)[:length] for other in others if other not in (one, None)):

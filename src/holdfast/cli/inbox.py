@@ -1,343 +1,307 @@
 """`holdfast inbox`: what failed for good and waits for a person, and what that person does about it."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.asking import INTERRUPTED, ask, caller
-from holdfast.cli.editing import edit
-from holdfast.cli.entries import (
-    find_entry,
-    say_bulk,
-    say_entry,
-    say_groups,
-    say_items,
-    say_waiting,
-    shorten_entries,
-    shorten_waits,
+from holdfast.cli.access import INTERRUPTED, current_user, with_store
+from holdfast.cli.ids import find_entry, shorten, shorten_entries
+from holdfast.cli.look import print_error, print_heading, print_value
+from holdfast.cli.options import (
+    PARTLY,
+    REFUSED,
+    DryRun,
+    FromStep,
+    Json,
+    Limit,
+    NewPayload,
+    Yes,
+    confirm,
+    duration,
+    group,
+    with_options_of,
 )
-from holdfast.cli.options import Json, duration
-from holdfast.cli.tasks import REFUSED, parse_json, read_json, say_started
+from holdfast.cli.params import edit, parse_json, read_json
+from holdfast.cli.printing import (
+    Cell,
+    format_age,
+    format_json,
+    format_when,
+    is_terminal,
+    print_facts,
+    print_json,
+    print_line,
+    print_started,
+    print_table,
+    to_json,
+)
 from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast.attention import Waits
+    from holdfast.attention import Wait, Waits
     from holdfast.engine.store.commands import Store
     from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, Group, Handling, Refusal, WholeEntry
 
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer()
 
-PARTLY = 6
-FILTERS = ("signature", "category", "lifecycle", "name", "step", "owner")
-WORDS = {"retry": "retried", "resolve": "resolved", "discard": "discarded"}
+PAST = {"retry": "retried", "resolve": "resolved", "discard": "discarded"}
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of an entry or of its task, or the beginning of it.")]
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="ID...", help="Ids of entries or of their tasks, or beginnings of them.")
 ]
-Signature = Annotated[
-    str | None, typer.Option(help="Only those alike: a signature, or the id of an entry that has it.")
-]
-Category = Annotated[str | None, typer.Option(help="Only of this category.")]
-Lifecycle = Annotated[str | None, typer.Option(help="Only of this lifecycle.")]
-Name = Annotated[str | None, typer.Option(help="Only of tasks of this name.")]
-Step = Annotated[str | None, typer.Option(help="Only those that failed in this step.")]
-Owner = Annotated[str | None, typer.Option(help="Only of tasks of this owner.")]
-Older = Annotated[
-    timedelta | None, typer.Option("--older-than", parser=duration, metavar="2h", help="Only what failed before that.")
-]
 Note = Annotated[str | None, typer.Option(help="Why; it stays with the entry.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would happen.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one.")]
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-    """Which entries a command is about, and what is to be done."""
+class Filters:
+    """Which entries, by what they have in common."""
+
+    signature: Annotated[
+        str | None, typer.Option(help="Only those alike: a signature, or the id of an entry that has it.")
+    ] = None
+    category: Annotated[str | None, typer.Option(help="Only of this category.")] = None
+    lifecycle: Annotated[str | None, typer.Option(help="Only of this lifecycle.")] = None
+    name: Annotated[str | None, typer.Option(help="Only of tasks of this name.")] = None
+    step: Annotated[str | None, typer.Option(help="Only those that failed in this step.")] = None
+    owner: Annotated[str | None, typer.Option(help="Only of tasks of this owner.")] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ManyFilters(Filters):
+    """Which entries are handled at once, and whether without a question."""
+
+    older_than: Annotated[
+        timedelta | None,
+        typer.Option("--older-than", parser=duration, metavar="2h", help="Only what failed before that."),
+    ] = None
+    dry_run: DryRun = False
+    yes: Yes = False
+
+    @property
+    def is_given(self) -> bool:
+        given = (getattr(self, one.name) for one in dataclasses.fields(Filters))
+        return self.older_than is not None or any(value is not None for value in given)
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What is to be done with which entries."""
 
     action: "Action"
     ids: Sequence[str]
-    filters: dict[str, str | None]
-    older: timedelta | None
+    many: ManyFilters
     note: str | None
+    as_json: bool
     from_step: str | None = None
-    dry_run: bool = False
-    yes: bool = False
-    as_json: bool = False
-
-    @property
-    def by_filter(self) -> bool:
-        return self.older is not None or any(value is not None for value in self.filters.values())
 
 
 @dataclasses.dataclass(frozen=True)
 class Listed:
-    """Failures, as groups or by themselves; how many of them there are; and what waits beside them."""
+    """Failures, as groups or by themselves; how many of them there are; and what else waits."""
 
     groups: "Sequence[Group]"
     entries: "Sequence[Entry]"
     more: int
-    beside: "Waits"
+    others: "Waits"
     short: dict[UUID, str]
     now: datetime
 
 
-@app.callback()
-def inbox(context: typer.Context, as_json: Json = False) -> None:
-    """See what waits for a person; retry, resolve or discard what failed."""
-    if not context.invoked_subcommand:
-        list_all(as_json=as_json)
-
-
-@app.command("ls")
+@group(app, "See what waits for a person; retry, resolve or discard what failed.")
+@with_options_of(Filters)
 def list_all(
+    filters: Filters,
     items: Annotated[bool, typer.Option("--items", help="Each by itself, not in groups.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Also what was handled; each by itself.")] = False,
-    signature: Signature = None,
-    category: Category = None,
-    lifecycle: Lifecycle = None,
-    name: Name = None,
-    step: Step = None,
-    owner: Owner = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 20,
+    limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List what waits for a person: failures that are alike as one, the newest first; then all else that waits."""
-    filters = named(signature, category, lifecycle, name, step, owner)
-    narrowed = any(value for name, value in filters.items() if name != "owner")
+    is_narrowed = any(value for name, value in vars(filters).items() if name != "owner")
 
-    async def question(store: "Store") -> "Listed":
+    async def read(store: "Store") -> Listed:
         from holdfast.attention import Waiting, Waits
 
-        which = await chosen(store, filters)
-        beside = Waits((), None) if narrowed else await Waiting.over(store).waiting(owner, limit=limit)
+        which = await choose(store, filters)
+        others = Waits((), None) if is_narrowed else await Waiting.over(store).waiting(filters.owner, limit=limit)
         if not as_json:
-            beside = dataclasses.replace(beside, items=await shorten_waits(store, beside.items))
+            others = dataclasses.replace(others, items=await shorten_waits(store, others.items))
         if not items and not everything:
             groups = await store.inbox.groups(which, limit=limit)
             short = await shorten_entries(store, [one.newest for one in groups])
-            return Listed(groups, [], 0, beside, short, await store.now())
+            return Listed(groups, [], 0, others, short, await store.now())
         page = await store.inbox.page(which, handled="all" if everything else "open", limit=limit)
         short = await shorten_entries(store, [one.id for one in page.items])
-        return Listed([], page.items, page.approx_count if page.next else 0, beside, short, await store.now())
+        return Listed([], page.items, page.approx_count if page.next else 0, others, short, await store.now())
 
-    found = ask(question)
+    found = with_store(read)
     if as_json:
         failures = [{"kind": "failure", **vars(one)} for one in found.groups or found.entries]
-        printing.answer([*failures, *(vars(one) for one in found.beside.items)])
-    elif found.groups or found.entries or found.beside.items:
-        say_listed(found, limit)
-    elif any(filters.values()):
-        printing.say("No entry fits. Leave a filter out, or see them all: ", ("holdfast inbox ls", "bold"), err=True)
+        print_json([*failures, *(vars(one) for one in found.others.items)])
+    elif found.groups or found.entries or found.others.items:
+        print_listed(found, limit)
+    elif any(vars(filters).values()):
+        print_line("No entry fits. Leave a filter out, or see them all: ", ("holdfast inbox ls", "bold"), err=True)
     else:
-        printing.say("Nothing waits for a person.", err=True)
-
-
-def say_listed(found: Listed, limit: int) -> None:
-    """Failures in a table of their own, then what else waits, and how to see more."""
-    if found.groups:
-        say_groups(found.groups, found.short, found.now)
-        if printing.on_terminal():
-            printing.say(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
-    elif found.entries:
-        say_items(found.entries, found.short, found.now)
-    if (found.groups or found.entries) and found.beside.items:
-        printing.say("")
-    if found.beside.items:
-        say_waiting(found.beside.items, found.now)
-    if found.more > len(found.entries) or found.beside.next:
-        printing.say((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
+        print_line("Nothing waits for a person.", err=True)
 
 
 @app.command()
 def show(entry: Id, as_json: Json = False) -> None:
     """Show all about one failure: the error, the task, its payload and steps, what was done about it."""
 
-    async def question(store: "Store") -> "tuple[WholeEntry, datetime]":
+    async def read(store: "Store") -> "tuple[WholeEntry, datetime]":
         return await store.inbox.entry(await find_entry(store, entry)), await store.now()
 
-    found, now = ask(question)
+    found, now = with_store(read)
     if as_json:
-        printing.answer(vars(found))
+        print_json(vars(found))
     else:
-        say_entry(found, now)
+        print_entry(found, now)
 
 
 @app.command()
+@with_options_of(ManyFilters)
 def retry(
+    many: ManyFilters,
     ids: Ids = None,
-    from_step: Annotated[str | None, typer.Option(metavar="STEP", help="Do this step and what follows again.")] = None,
-    payload: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Another payload; - reads stdin, @FILE a file.")
-    ] = None,
+    from_step: FromStep = None,
+    payload: NewPayload = None,
     in_editor: Annotated[bool, typer.Option("--edit", help="Change the payload in $EDITOR.")] = False,
-    signature: Signature = None,
-    category: Category = None,
-    lifecycle: Lifecycle = None,
-    name: Name = None,
-    step: Step = None,
-    owner: Owner = None,
-    older_than: Older = None,
     note: Note = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Run what failed again, as new tasks; with another payload from the start."""
-    filters = named(signature, category, lifecycle, name, step, owner)
-    asked = Asked("retry", ids or (), filters, older_than, note, from_step, dry_run, yes, as_json)
+    request = Request("retry", ids or (), many, note, as_json, from_step)
     if payload is None and not in_editor:
-        handle(asked)
+        handle(request)
         return
-    if len(asked.ids) != 1 or asked.by_filter or dry_run or (in_editor and payload is not None):
+    if len(request.ids) != 1 or many.is_given or many.dry_run or (in_editor and payload is not None):
         raise typer.BadParameter("Another payload is for one entry: name it by its id, with --payload or with --edit.")
-    retry_one(asked, edited(asked.ids[0]) if payload is None else read_json(payload))
+    retry_one(request, edit_payload(request.ids[0]) if payload is None else read_json(payload))
 
 
 @app.command()
+@with_options_of(ManyFilters)
 def resolve(
     note: Annotated[str, typer.Option(help="How it was dealt with; it stays with the entry.")],
+    many: ManyFilters,
     ids: Ids = None,
-    signature: Signature = None,
-    category: Category = None,
-    lifecycle: Lifecycle = None,
-    name: Name = None,
-    step: Step = None,
-    owner: Owner = None,
-    older_than: Older = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Say that failures were dealt with elsewhere."""
-    filters = named(signature, category, lifecycle, name, step, owner)
-    handle(Asked("resolve", ids or (), filters, older_than, note, None, dry_run, yes, as_json))
+    """Close failures that were dealt with elsewhere."""
+    handle(Request("resolve", ids or (), many, note, as_json))
 
 
 @app.command()
-def discard(
-    ids: Ids = None,
-    signature: Signature = None,
-    category: Category = None,
-    lifecycle: Lifecycle = None,
-    name: Name = None,
-    step: Step = None,
-    owner: Owner = None,
-    older_than: Older = None,
-    note: Note = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
-    """Say that nobody needs what failed."""
-    filters = named(signature, category, lifecycle, name, step, owner)
-    handle(Asked("discard", ids or (), filters, older_than, note, None, dry_run, yes, as_json))
+@with_options_of(ManyFilters)
+def discard(many: ManyFilters, ids: Ids = None, note: Note = None, as_json: Json = False) -> None:
+    """Close failures whose work is not needed any more."""
+    handle(Request("discard", ids or (), many, note, as_json))
 
 
-def named(*given: str | None) -> dict[str, str | None]:
-    return dict(zip(FILTERS, given, strict=True))
-
-
-def handle(asked: Asked) -> None:
+def handle(request: Request) -> None:
     """Do it: at once for one entry, for more of them after a question."""
-    if bool(asked.ids) == asked.by_filter:
+    many = request.many
+    if bool(request.ids) == many.is_given:
         raise typer.BadParameter("Name the entries by their ids, or say what they have in common: --signature ...")
-    if len(asked.ids) == 1 and not asked.dry_run:
-        retry_one(asked) if asked.action == "retry" else close_one(asked)
+    if len(request.ids) == 1 and not many.dry_run:
+        retry_one(request) if request.action == "retry" else close_one(request)
         return
-    would = run(dataclasses.replace(asked, dry_run=True))
-    number = len(would.handled) + would.remaining
-    if not asked.dry_run and number > 1 and not asked.yes:
-        confirm(f"{asked.action.capitalize()} {number}{'+' if would.capped else ''} entries?")
-    done = would if asked.dry_run or not would.handled else run(asked)
-    if asked.as_json:
+    preview = handle_many(request, dry_run=True)
+    number = len(preview.handled) + preview.remaining
+    if not many.dry_run and number > 1 and not many.yes:
+        confirm(f"{request.action.capitalize()} {number}{'+' if preview.capped else ''} entries?")
+    done = preview if many.dry_run or not preview.handled else handle_many(request, dry_run=False)
+    if request.as_json:
         lists = {name: [vars(one) for one in getattr(done, name)] for name in ("handled", "refused")}
-        printing.answer({"dry_run": asked.dry_run, **lists})
+        print_json({"dry_run": many.dry_run, **lists})
     elif not done.handled and not done.refused:
-        printing.say("No open entry fits.", err=True)
+        print_line("No open entry fits.", err=True)
     else:
-        say_bulk(done, f"would be {WORDS[asked.action]}" if asked.dry_run else WORDS[asked.action])
+        past = PAST[request.action]
+        print_handled(done, f"would be {past}" if many.dry_run else past)
     if done.refused:
         raise typer.Exit(PARTLY if done.handled else REFUSED)
 
 
-def run(asked: Asked) -> "BulkResult":
+def handle_many(request: Request, *, dry_run: bool) -> "BulkResult":
     """Call after call until nothing is left; a dry run makes one call."""
 
-    async def question(store: "Store") -> "BulkResult":
-        ids = [await find_entry(store, one) for one in asked.ids] or None
-        which = await chosen(store, asked.filters)
-        before = await store.now() - asked.older if asked.older is not None else None
+    async def run(store: "Store") -> "BulkResult":
+        ids = [await find_entry(store, one) for one in request.ids] or None
+        which = await choose(store, request.many)
+        before = await store.now() - request.many.older_than if request.many.older_than is not None else None
         handled: list[Handling] = []
         refused: list[Refusal] = []
         cursor = None
         while True:
             done = await store.inbox.bulk(
-                asked.action, caller(), ids=ids, which=which, before=before, cursor=cursor, note=asked.note,
-                from_step=asked.from_step, dry_run=asked.dry_run,
+                request.action, current_user(), ids=ids, which=which, before=before, cursor=cursor,
+                note=request.note, from_step=request.from_step, dry_run=dry_run,
             )  # fmt: skip
             handled += done.handled
             refused += done.refused
             cursor = done.next
-            if cursor is None or asked.dry_run:
+            if cursor is None or dry_run:
                 return dataclasses.replace(done, handled=handled, refused=refused)
 
-    return ask(question)
+    return with_store(run)
 
 
-def retry_one(asked: Asked, payload: Any = None) -> None:
-    async def question(store: "Store") -> tuple[UUID, UUID, UUID]:
-        entry = await find_entry(store, asked.ids[0])
-        made = await store.inbox.retry(entry, caller(), from_step=asked.from_step, payload=payload, note=asked.note)
+def retry_one(request: Request, payload: Any = None) -> None:
+    async def run(store: "Store") -> tuple[UUID, UUID, UUID]:
+        entry = await find_entry(store, request.ids[0])
+        made = await store.inbox.retry(
+            entry, current_user(), from_step=request.from_step, payload=payload, note=request.note
+        )
         return entry, made, (await store.inbox.entry(entry)).task_id
 
-    entry, made, old = ask(question)
-    if asked.as_json:
-        printing.answer({"id": entry, "task_id": made, "retry_of": old})
+    entry, made, old = with_store(run)
+    if request.as_json:
+        print_json({"id": entry, "task_id": made, "retry_of": old})
     else:
-        say_started(str(made), "Started again as ")
+        print_started(str(made), "Started again as ")
 
 
-def close_one(asked: Asked) -> None:
-    async def question(store: "Store") -> UUID:
-        entry = await find_entry(store, asked.ids[0])
-        close = store.inbox.resolve if asked.action == "resolve" else store.inbox.discard
-        await close(entry, caller(), asked.note)
+def close_one(request: Request) -> None:
+    async def run(store: "Store") -> UUID:
+        entry = await find_entry(store, request.ids[0])
+        close = store.inbox.resolve if request.action == "resolve" else store.inbox.discard
+        await close(entry, current_user(), request.note)
         return entry
 
-    entry = ask(question)
-    if asked.as_json:
-        printing.answer({"id": entry, "resolution": WORDS[asked.action]})
+    entry = with_store(run)
+    if request.as_json:
+        print_json({"id": entry, "resolution": PAST[request.action]})
     else:
-        printing.say((str(entry), "bold"), f" is {WORDS[asked.action]}.")
+        print_line((str(entry), "bold"), f" is {PAST[request.action]}.")
 
 
-async def chosen(store: "Store", filters: dict[str, str | None]) -> "EntryFilter":
+async def choose(store: "Store", filters: Filters) -> "EntryFilter":
     """The filters, with the id of an entry turned into its signature."""
     from holdfast.engine.store.inbox import EntryFilter
 
-    given = filters["signature"]
-    if given:
-        try:
-            signature = (await store.inbox.entry(await find_entry(store, given))).signature
-            filters = {**filters, "signature": signature}
-        except TaskNotFound:
-            pass
-    return EntryFilter(**filters)
+    given = {one.name: getattr(filters, one.name) for one in dataclasses.fields(Filters)}
+    if filters.signature:
+        with contextlib.suppress(TaskNotFound):
+            given["signature"] = (await store.inbox.entry(await find_entry(store, filters.signature))).signature
+    return EntryFilter(**given)
 
 
-def edited(given: str) -> Any:
-    """The payload of an entry's task, as a person has changed it. Raises RequestInvalid if they have not."""
+def edit_payload(given: str) -> Any:
+    """The payload of an entry's task, changed in an editor. Raises RequestInvalid if it was not changed."""
 
-    async def question(store: "Store") -> Any:
+    async def read(store: "Store") -> Any:
         return (await store.inbox.entry(await find_entry(store, given))).payload
 
-    before = text = f"{printing.to_json(ask(question), indent=2)}\n"
+    before = text = f"{to_json(with_store(read), indent=2)}\n"
     while True:
         text = edit(text, ".json")
         if text == before:
@@ -349,20 +313,123 @@ def edited(given: str) -> Any:
             return parse_json("The payload", text)
         except PayloadInvalid as mistake:
             for line in mistake.detail.splitlines():
-                printing.say(line, err=True)
+                print_line(line, err=True)
             try:
                 again = typer.confirm("Edit it again?", default=True, err=True)
-            except typer.Abort:  # nobody is there to answer
+            except typer.Abort:  # there is no keyboard
                 raise mistake from None
             if not again:
                 raise typer.Exit(INTERRUPTED) from None
 
 
-def confirm(question: str) -> None:
-    """Go on if the answer is yes; without an answer, say how to go on without a question."""
-    try:
-        agreed = typer.confirm(question, err=True)
-    except typer.Abort:
-        raise typer.BadParameter(f"{question} Nobody answered. --yes does it without being asked.") from None
-    if not agreed:
-        raise typer.Exit(INTERRUPTED)
+async def shorten_waits(store: "Store", found: "Sequence[Wait]") -> "list[Wait]":
+    """The same with commands that a person may type: as much of a task's id as tells it from every other."""
+    short = await shorten(store, [one.task_id for one in found if one.task_id])
+    return [
+        dataclasses.replace(one, command=one.command.replace(str(one.task_id), short.get(one.task_id, "")))
+        if one.task_id
+        else one
+        for one in found
+    ]
+
+
+# What is printed
+
+
+def print_listed(found: Listed, limit: int) -> None:
+    """Failures in a table of their own, then what else waits, and how to see more."""
+    if found.groups:
+        print_groups(found)
+        if is_terminal():
+            print_line(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
+    elif found.entries:
+        print_entries(found)
+    if (found.groups or found.entries) and found.others.items:
+        print_line("")
+    if found.others.items:
+        rows: list[tuple[Cell, ...]] = [
+            (
+                (one.kind, "yellow"), (one.name, "bold"), format_age(one.since, found.now),
+                one.owner or one.acts if one.acts == "owner" else one.acts, one.why, one.command,
+            )
+            for one in found.others.items
+        ]  # fmt: skip
+        print_table(("waits", "name", "since", "acts", "why", "command"), rows, elastic=("name", "why"))
+    if found.more > len(found.entries) or found.others.next:
+        print_line((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
+
+
+def print_groups(found: Listed) -> None:
+    heads = ("newest", "number", "name", "step", "category", "first", "last", "message")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            found.short[one.newest], (f"{one.number}+" if one.capped else str(one.number), "bold"),
+            (one.name or "", "bold"), one.step or "", (one.category, "red"), format_age(one.first_at, found.now),
+            format_age(one.last_at, found.now), one.message or "",
+        )
+        for one in found.groups
+    ]  # fmt: skip
+    print_table(heads, rows, elastic=("name", "step", "message"))
+
+
+def print_entries(found: Listed) -> None:
+    heads = ("id", "name", "about", "step", "category", "failed", "handled", "message")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            found.short[one.id], (one.name or "", "bold"), one.about or "", one.step or "", (one.category, "red"),
+            format_age(one.at, found.now),
+            f"{one.resolution} by {one.resolved_by or 'somebody'}" if one.resolution else "", one.message or "",
+        )
+        for one in found.entries
+    ]  # fmt: skip
+    print_table(heads, rows, elastic=("name", "about", "step", "handled", "message"))
+
+
+def print_entry(entry: "WholeEntry", now: datetime) -> None:
+    """All about one, and how to run its task again."""
+    print_line((entry.name or "a task that is forgotten", "bold"), "  ", (str(entry.id), "dim"))
+    print_facts(facts_of(entry, now))
+    if entry.steps:
+        print_heading("steps", len(entry.steps))
+        rows = [
+            (f"  {step['name']}", ("done", "green") if step["done"] else ("not done", "red")) for step in entry.steps
+        ]
+        print_table(("  name", ""), rows, elastic=("  name",))
+    print_error(entry.error)
+    print_value("payload", entry.payload)
+    if entry.diff:
+        print_heading("changed")
+    for one in entry.diff or ():
+        if "more" in one:
+            print_line((f"  and {one['more']} more", "dim"))
+            continue
+        before, after = (format_json(one[side]) if side in one else "nothing" for side in ("before", "after"))
+        print_line(f"  {one['path'] or 'all'}: ", (before, "red"), " -> ", (after, "green"))
+    if not entry.resolution and entry.task:
+        print_line("")
+        print_line(("Run it again: ", "dim"), (f"holdfast inbox retry {entry.id}", "bold"))
+
+
+def facts_of(entry: "WholeEntry", now: datetime) -> Iterator[tuple[str, Cell]]:
+    """Its head: what is known, by name."""
+    yield "failed", format_when(entry.at, now)
+    if entry.resolved_at:
+        by = f" by {entry.resolved_by}" if entry.resolved_by else ""
+        yield "handled", f"{entry.resolution}{by}, {format_when(entry.resolved_at, now)}"
+    yield "runs as", str(entry.retried_as or "")
+    yield "note", entry.note or ""
+    yield "task", f"{entry.task_id}{', ' + entry.task['state'] if entry.task else ', forgotten'}"
+    yield "category", (entry.category, "red")
+    for name in ("step", "state", "lifecycle", "owner", "signature"):
+        yield name, getattr(entry, name) or ""
+
+
+def print_handled(bulk: "BulkResult", label: str) -> None:
+    """A line for each that was handled; what was refused goes to stderr, with its reason."""
+    heads: tuple[str, ...] = ("entry", "", "task", "runs as")
+    cut = len(heads) if any(one.retried_as for one in bulk.handled) else -1
+    if bulk.handled:
+        rows = [(str(one.id), label, str(one.task_id), str(one.retried_as or "")) for one in bulk.handled]
+        print_table(heads[:cut], [row[:cut] for row in rows])
+    for one in bulk.refused:
+        print_line((f"{one.id} stays: ", "red"), " ".join(part for part in (one.detail, one.fix) if part), err=True)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import printing
 from holdfast.cli.options import Json
+from holdfast.cli.printing import print_facts, print_json, print_line
 
 PROJECT = Path(__file__).parent / "project"
 FILES = ("app.py", "test_app.py", "README.md")
@@ -23,9 +23,11 @@ def init(
 
     Nothing that is there is overwritten.
     """
-    there = [name for name in FILES if (folder / name).exists()]
-    if there:
-        raise typer.BadParameter(f"{folder} has {', '.join(there)} already. Nothing was written; name another folder.")
+    existing = [name for name in FILES if (folder / name).exists()]
+    if existing:
+        raise typer.BadParameter(
+            f"{folder} has {', '.join(existing)} already. Nothing was written; name another folder."
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
@@ -33,11 +35,11 @@ def init(
     except OSError as error:
         raise typer.BadParameter(f"{folder}: {error.strerror}.") from None
     if as_json:
-        printing.answer({"folder": str(folder), "files": list(FILES)})
+        print_json({"folder": str(folder), "files": list(FILES)})
         return
-    printing.say("Written: ", (", ".join(str(folder / name) for name in FILES), "bold"))
-    go, command = "" if folder == Path(".") else f"cd {shlex.quote(str(folder))} && ", called()
-    printing.facts(
+    print_line("Written: ", (", ".join(str(folder / name) for name in FILES), "bold"))
+    go, command = "" if folder == Path(".") else f"cd {shlex.quote(str(folder))} && ", command_name()
+    print_facts(
         [
             ("Run it", f"{go}{command} dev app.py"),
             ("Use it", f"""{go}{command} start greet '{{"name": "Ada"}}' --wait"""),
@@ -46,7 +48,7 @@ def init(
     )
 
 
-def called() -> str:
+def command_name() -> str:
     """The command as it was called; its plain name, where that finds the same one."""
     name = Path(sys.argv[0])
     if name.name == "__main__.py":

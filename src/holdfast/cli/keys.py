@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.asking import ask
-from holdfast.cli.ids import beginning
+from holdfast.cli.access import with_store
+from holdfast.cli.ids import find_named, shorten_id
 from holdfast.cli.options import Json
-from holdfast.errors import KeyUnknown, RequestInvalid
+from holdfast.cli.printing import Cell, format_age, print_json, print_line, print_table
+from holdfast.errors import KeyUnknown
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
@@ -20,40 +20,42 @@ app = typer.Typer(help="Keys to the server: create, list, revoke.", no_args_is_h
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whom it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The person or program it is for.")],
     role: Annotated[
         list[str] | None,
         typer.Option(metavar="user|worker|operator", help="What it may do; again for more. By default user."),
     ] = None,
-    owner: Annotated[str | None, typer.Option(help="Whose tasks it makes and sees, if not NAME's.")] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="The owner of the tasks that it makes and sees, if not NAME.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key, and print it: this once, for nobody keeps it."""
+    """Make a key, and print it: this once, for it is not kept."""
     roles = cast("list[Role]", role or ["user"])
-    made = ask(lambda store: store.keys.make(name, roles, owner=owner), makes=True)
+    made = with_store(lambda store: store.keys.make(name, roles, owner=owner), makes=True)
     if as_json:
-        printing.answer({"id": made.id, "name": name, "roles": roles, "key": made.secret})
+        print_json({"id": made.id, "name": name, "roles": roles, "key": made.secret})
         return
     typer.echo(made.secret)
-    printing.say(("Keep it: it is not shown again. Send it as the header Authorization: Bearer KEY.", "dim"), err=True)
+    print_line(("Keep it: it is not shown again. Send it as the header Authorization: Bearer KEY.", "dim"), err=True)
 
 
 @app.command("ls")
 def list_all(as_json: Json = False) -> None:
     """List the keys, without what is secret."""
 
-    async def question(store: "Store") -> "tuple[list[Key], datetime]":
+    async def act(store: "Store") -> "tuple[list[Key], datetime]":
         return await store.keys.all(), await store.now()
 
-    found, now = ask(question)
+    found, now = with_store(act)
     if as_json:
-        printing.answer([vars(one) for one in found])
+        print_json([vars(one) for one in found])
     elif found:
         ids = [one.id for one in found]
-        rows = [row(one, beginning(one.id, ids), now) for one in found]
-        printing.table(("id", "name", "roles", "owner", "made", "revoked"), rows, elastic=("name", "owner"))
+        rows = [row_of(one, shorten_id(one.id, ids), now) for one in found]
+        print_table(("id", "name", "roles", "owner", "made", "revoked"), rows, elastic=("name", "owner"))
     else:
-        printing.say("No keys yet. Make one: ", ("holdfast keys create NAME --role operator", "bold"), err=True)
+        print_line("No keys yet. Make one: ", ("holdfast keys create NAME --role operator", "bold"), err=True)
 
 
 @app.command()
@@ -61,34 +63,21 @@ def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, the beginning of it, or its name.")],
     as_json: Json = False,
 ) -> None:
-    """Let nobody in with a key any more, from now on."""
+    """Refuse a key from now on."""
 
-    async def question(store: "Store") -> "Key":
-        found = choose(await store.keys.all(), key)
+    async def act(store: "Store") -> "Key":
+        missing = KeyUnknown(f"No key has the id or name {key!r}.", fix="See them: holdfast keys ls")
+        found = find_named(key, await store.keys.all(), missing)
         await store.keys.revoke(found.id)
         return next(one for one in await store.keys.all() if one.id == found.id)
 
-    revoked = ask(question)
+    revoked = with_store(act)
     if as_json:
-        printing.answer(vars(revoked))
+        print_json(vars(revoked))
     else:
-        printing.say((revoked.name, "bold"), f" ({revoked.id}) is revoked.")
+        print_line((revoked.name, "bold"), f" ({revoked.id}) is revoked.")
 
 
-def choose(keys: "list[Key]", given: str) -> "Key":
-    """The key of that id or name. Raises KeyUnknown, or RequestInvalid with the candidates."""
-    named = [one for one in keys if one.name == given and not one.revoked_at]
-    found = named or [one for one in keys if given and str(one.id).startswith(given.lower())]
-    if not found:
-        raise KeyUnknown(f"No key has the id or name {given!r}.", fix="See them: holdfast keys ls")
-    if len(found) > 1:
-        raise RequestInvalid(
-            "\n".join([f"{given!r} stands for more than one key:", *(f"  {one.id}  {one.name}" for one in found)]),
-            fix="Write more of the id.",
-        )
-    return found[0]
-
-
-def row(one: "Key", short: str, now: datetime) -> tuple[printing.Part, ...]:
-    revoked = printing.age(one.revoked_at, now) if one.revoked_at else ""
-    return short, (one.name, "bold"), ", ".join(one.roles), one.owner, printing.age(one.created_at, now), revoked
+def row_of(one: "Key", short: str, now: datetime) -> tuple[Cell, ...]:
+    revoked = format_age(one.revoked_at, now) if one.revoked_at else ""
+    return short, (one.name, "bold"), ", ".join(one.roles), one.owner, format_age(one.created_at, now), revoked

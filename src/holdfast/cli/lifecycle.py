@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.asking import ask
+from holdfast.cli.access import with_store
 from holdfast.cli.options import Json
+from holdfast.cli.printing import print_json, print_table
 from holdfast.errors import DeclarationInvalid, LifecycleUnknown
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ Name = Annotated[str, typer.Argument(help="A declared name, or one of your own a
 @app.command("ls")
 def list_all(as_json: Json = False) -> None:
     """List the declared lifecycles."""
-    lifecycles = ask(lambda store: store.lifecycles(), makes=True)
+    lifecycles = with_store(lambda store: store.lifecycles(), makes=True)
     if as_json:
-        printing.answer([lifecycle.definition() for lifecycle in lifecycles])
+        print_json([lifecycle.definition() for lifecycle in lifecycles])
         return
-    printing.table(
+    print_table(
         ("name", "version", "queue", "states", "starts in"),
         [(one.name, str(one.version), one.queue or "", str(len(one.states)), one.start) for one in lifecycles],
     )
@@ -73,14 +73,14 @@ def draw(
 def declare(name: Annotated[str, typer.Argument(help="One of your own, as review.py:REVIEW.")]) -> None:
     """Write a lifecycle of your own into the database, which enforces it from then on."""
     lifecycle = load(name)
-    version = ask(lambda store: store.declare(lifecycle), makes=True)
+    version = with_store(lambda store: store.declare(lifecycle), makes=True)
     typer.echo(f"{lifecycle.name} is declared, version {version}.")
 
 
 @app.command()
 def verify(as_json: Json = False) -> None:
     """Replay the history of every task against the declared moves."""
-    problems = ask(lambda store: store.verify(), makes=True)
+    problems = with_store(lambda store: store.verify(), makes=True)
     if as_json:
         typer.echo(json.dumps([{"task_id": str(task), "problem": problem} for task, problem in problems]))
     else:
@@ -92,7 +92,7 @@ def find(name: str) -> "Lifecycle":
     """The lifecycle of that name, from a file or from the database. Raises LifecycleUnknown or DeclarationInvalid."""
     if ":" in name:
         return load(name)
-    declared = {lifecycle.name: lifecycle for lifecycle in ask(lambda store: store.lifecycles(), makes=True)}
+    declared = {lifecycle.name: lifecycle for lifecycle in with_store(lambda store: store.lifecycles(), makes=True)}
     if name not in declared:
         raise LifecycleUnknown(name, fix=f"Declared are: {', '.join(declared) or 'none'}. Your own: file.py:NAME.")
     return declared[name]

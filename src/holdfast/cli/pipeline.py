@@ -1,47 +1,68 @@
 """`holdfast pipeline`: run one, look at its jobs, change what they begin with. Asks the server, as any client does."""
 
-import json
+from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote, urlencode
-from uuid import UUID, uuid4
+from urllib.parse import quote
+from uuid import uuid4
 
 import typer
 
-from holdfast.cli import jobs as telling
-from holdfast.cli import printing
-from holdfast.cli.ids import beginning
-from holdfast.cli.options import Json, Timeout
-from holdfast.cli.runs import call
-from holdfast.cli.tasks import STUCK, parse_json, read_file
-from holdfast.errors import RequestInvalid, TaskNotFound
+from holdfast.cli.access import read_pages, with_server
+from holdfast.cli.files import make_folder, print_paths, save_file
+from holdfast.cli.ids import find_newest, shorten_listed
+from holdfast.cli.options import Json, Key, Page, Param, Timeout, group
+from holdfast.cli.params import read_pairs, read_params
+from holdfast.cli.printing import (
+    MARKS,
+    Cell,
+    count,
+    format_age,
+    format_cents,
+    format_cost,
+    format_json,
+    format_size,
+    format_time,
+    format_took,
+    is_terminal,
+    print_block,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    to_json,
+)
+from holdfast.cli.watcher import (
+    Watched,
+    exit_code,
+    format_status,
+    outcome_of,
+    print_begun,
+    print_end,
+    watch,
+    why_waiting,
+)
+from holdfast.errors import TaskExpired, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast.cli.calling import Server
+    from holdfast.remote.server import Server
 
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer()
 
-told_apart = 18  # so much of an id is its moment and some chance: other jobs than those listed have others
-
+Job = dict[str, Any]
+Files = list[dict[str, Any]]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A pipeline; `holdfast pipeline ls` lists them.")]
 
-
-@app.callback()
-def pipelines(context: typer.Context, as_json: Json = False) -> None:
-    """Run pipelines, and look after their jobs."""
-    if not context.invoked_subcommand:
-        list_all(as_json=as_json)
+errors_listed = 10
+longest_summary = 2000
 
 
 @app.command()
 def run(
     name: Name,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A parameter, as JSON or as text; again for more."),
-    ] = None,
+    param: Param = None,
     params: Annotated[
         Path | None, typer.Option(help="A JSON file of parameters; --param beats it.", exists=True, dir_okay=False)
     ] = None,
@@ -54,7 +75,7 @@ def run(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Wait, and download what it wrote.", file_okay=False),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="The same key gives the same job.")] = None,
+    key: Key = None,
     timeout: Timeout = None,
     as_json: Json = False,
 ) -> None:
@@ -63,73 +84,70 @@ def run(
     Speaks to the server at HOLDFAST_API, by default the one on this machine. With --wait the exit code says how it
     ended: 0 completed, 1 failed, 6 partly done, 7 cancelled, 124 not in time.
     """
-    body: dict[str, Any] = {"pipeline": name, "params": {**from_file(params), **pairs(param, "--param")}}
+    given = read_params(str(params) if params else None) | read_pairs(param, "--param")
+    body: dict[str, Any] = {"pipeline": name, "params": given}
     body |= {"enable_evaluation": True} if evaluate or optimize else {}
     body |= {"enable_auto_optimize": True} if optimize else {}
     if output:
         make_folder(output)
 
-    async def question(server: "Server") -> int:
+    async def start(server: "Server") -> int:
         job = await server.ask("POST", "/pipeline/jobs", body, key=key or uuid4().hex)
         if wait or output:
-            return await telling.wait_and_tell(server, job["job_id"], timeout, folder=output, as_json=as_json)
-        tell_begun(job, as_json)
-        why = await server.ask("GET", f"/api/v1/tasks/{job['job_id']}/why")
-        if why["reason"] in STUCK:
-            printing.say(printing.readable(f"{why['sentence']} {why['fix']}").rstrip(), err=True)
+            return await follow(server, job["job_id"], timeout, folder=output, as_json=as_json)
+        if as_json:
+            print_json(job)
+        else:
+            await print_begun(server, job["job_id"], f"holdfast watch {job['job_id']}")
         return 0
 
-    raise typer.Exit(call(question))
+    raise typer.Exit(with_server(start))
 
 
-@app.command("ls")
-def list_all(as_json: Json = False) -> None:
+@group(app, "Run pipelines, and look after their jobs.")
+def list_pipelines(as_json: Json = False) -> None:
     """List the pipelines: their stages in order, their settings, and whether a worker is there for them."""
-    found = call(lambda server: server.ask("GET", "/pipeline/pipelines"))["items"]
+    found = with_server(lambda server: server.ask("GET", "/pipeline/pipelines"))["items"]
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if not found:
-        printing.say("There are no pipelines. A worker declares those of its application:", err=True)
-        printing.say(("  holdfast worker --app MODULE:NAME", "bold"), err=True)
+        print_line("There are no pipelines. A worker declares those of its application:", err=True)
+        print_line(("  holdfast worker --app MODULE:NAME", "bold"), err=True)
         return
-    printing.table(
-        ("name", "worker", "stages", "settings"),
-        [
-            (
-                one["name"],
-                ("ready", "green") if one["ready"] else ("none", "yellow"),
-                " > ".join(stage["name"] for stage in one["stages"]),
-                printing.to_json(one["settings"]) if one["settings"] else "",
-            )
-            for one in found
-        ],
-        elastic=("stages", "settings"),
-    )
+    rows = [
+        (
+            one["name"],
+            ("ready", "green") if one["ready"] else ("none", "yellow"),
+            " > ".join(stage["name"] for stage in one["stages"]),
+            to_json(one["settings"]) if one["settings"] else "",
+        )
+        for one in found
+    ]
+    print_table(("name", "worker", "stages", "settings"), rows, elastic=("stages", "settings"))
 
 
 @app.command("jobs")
 def list_jobs(
     pipeline: Annotated[str | None, typer.Option(help="Of this pipeline.")] = None,
     status: Annotated[str | None, typer.Option(help="In this state, such as RUNNING or FAILED.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 20,
+    limit: Page = 20,
     as_json: Json = False,
 ) -> None:
     """List jobs, the newest first."""
-    given = {"limit": limit, "pipeline": pipeline, "status": status and status.upper()}
-    query = urlencode({name: value for name, value in given.items() if value is not None})
-    found = call(lambda server: server.ask("GET", f"/pipeline/jobs?{query}"))["items"]
+    given = {"pipeline": pipeline, "status": status and status.upper()}
+    found = with_server(lambda server: read_pages(server, "/pipeline/jobs", limit, page=100, **given))
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if not found:
-        printing.say("No such job. " if pipeline or status else "There are no jobs. ", err=True)
-        printing.say(("holdfast pipeline run NAME --wait", "bold"), " makes one.", err=True)
+        print_line("No such job. " if pipeline or status else "There are no jobs. ", err=True)
+        print_line(("holdfast pipeline run NAME --wait", "bold"), " makes one.", err=True)
         return
-    ids, now = [UUID(one["job_id"]) for one in found], datetime.now(UTC)
-    printing.table(
+    short = shorten_listed([one["job_id"] for one in found])
+    print_table(
         ("id", "pipeline", "state", "stages", "cost", "made"),
-        [(beginning(one_id, ids, told_apart), *row(one, now)) for one_id, one in zip(ids, found, strict=True)],
+        [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)],
         elastic=("pipeline",),
     )
 
@@ -140,19 +158,20 @@ def show(
 ) -> None:
     """A job: its stages and what went wrong in them, its summary, and links to what it wrote."""
 
-    async def question(server: "Server") -> tuple[dict[str, Any], telling.Files, str]:
-        now = await server.ask("GET", f"/pipeline/jobs/{await telling.find(server, job)}")
-        return now, *await telling.outputs_of(server, now)
+    async def read(server: "Server") -> tuple[Job, Files, str]:
+        found = await find_newest(server, "pipeline", job, noun="job", listing="holdfast pipeline jobs")
+        now = await server.ask("GET", f"/pipeline/jobs/{found}")
+        return now, *await read_outputs(server, now)
 
-    now, files, gone = call(question)
+    now, files, gone = with_server(read)
     if as_json:
-        printing.answer({**now, "outputs": None if gone else files})
+        print_json({**now, "outputs": None if gone else files})
         return
-    printing.facts(facts_of(now))
-    telling.say_stages(now)
-    telling.say_files(files, ())
+    print_facts(facts_of(now))
+    print_stages(now)
+    print_files(files)
     if gone:
-        printing.say((gone, "yellow"), err=True)
+        print_line((gone, "yellow"), err=True)
 
 
 @app.command()
@@ -166,138 +185,161 @@ def settings(
     as_json: Json = False,
 ) -> None:
     """What the jobs of a pipeline begin with, unless they say otherwise; and change it for jobs to come."""
-    changes = pairs(change, "--set")
+    changes = read_pairs(change, "--set")
     if twice := [one for one in reset or () if one in changes]:
         raise typer.BadParameter(f"{twice[0]} is both set and reset.")
     changes |= dict.fromkeys(reset or ())
 
-    async def question(server: "Server") -> dict[str, Any]:
+    async def put(server: "Server") -> dict[str, Any]:
         if changes:
             await server.ask("PUT", f"/pipeline/pipelines/{quote(name, safe='')}/settings", {"settings": changes})
-        return await one_pipeline(server, name)
+        return await find_pipeline(server, name)
 
-    now = call(question)
+    now = with_server(put)
     if as_json:
-        printing.answer({"name": now["name"], "settings": now["settings"]})
+        print_json({"name": now["name"], "settings": now["settings"]})
         return
     rows = [
         (key, *value_of(about, key, now["settings"])) for key, about in sorted(now["params"].items()) if key != "**"
     ]
     if not rows:
-        printing.say(f"The stages of {name} take no parameters.", err=True)
+        print_line(f"The stages of {name} take no parameters.", err=True)
         return
-    printing.table(("parameter", "value", "from", "takes"), rows, elastic=("value",))
+    print_table(("parameter", "value", "from", "takes"), rows, elastic=("value",))
 
 
-# What is typed
-
-
-def pairs(given: Sequence[str] | None, option: str) -> dict[str, Any]:
-    """KEY=VALUE, each value as the JSON it is, or else as text. A usage error names the mistake."""
-    found: dict[str, Any] = {}
-    for one in given or ():
-        key, equals, value = one.partition("=")
-        if not key or not equals:
-            raise typer.BadParameter(f"{option} {one}: write it as KEY=VALUE.")
-        if key in found:
-            raise typer.BadParameter(f"{option} names {key} twice.")
-        found[key] = json_or_text(value)
-    return found
-
-
-def json_or_text(text: str) -> Any:
-    def refuse(constant: str) -> Any:
-        raise ValueError(constant)  # NaN and the like: Python reads them, JSON has none
-
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return text
-
-
-def from_file(path: Path | None) -> dict[str, Any]:
-    """The parameters of a file. Raises PayloadInvalid or RequestInvalid."""
-    found = parse_json(str(path), read_file(str(path))) if path else {}
-    if not isinstance(found, dict):
-        raise RequestInvalid(f"{path} holds no object.", fix='Write {"name": value}.')
-    return found
-
-
-def make_folder(folder: Path) -> None:
-    """Make it before anything begins: a job whose files have nowhere to go would be for nothing."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(f"{folder} cannot be made: {error.strerror}.") from None
-
-
-async def one_pipeline(server: "Server", name: str) -> dict[str, Any]:
+async def find_pipeline(server: "Server", name: str) -> dict[str, Any]:
     """A pipeline by its name. Raises TaskNotFound."""
     items: list[dict[str, Any]] = (await server.ask("GET", "/pipeline/pipelines"))["items"]
     for one in items:
         if one["name"] == name:
             return one
-    there = ", ".join(one["name"] for one in items) or "none; start a worker that declares one"
-    raise TaskNotFound(f"There is no pipeline {name!r}.", fix=f"There are: {there}.")
+    names = ", ".join(one["name"] for one in items) or "none; start a worker that declares one"
+    raise TaskNotFound(f"There is no pipeline {name!r}.", fix=f"There are: {names}.")
 
 
-# What is told
+# Following a job
 
 
-def tell_begun(job: dict[str, Any], as_json: bool) -> None:
+async def follow(
+    server: "Server", job_id: str, patience: timedelta | None, *, folder: Path | None, as_json: bool
+) -> int:
+    """Show how it goes until it has ended or patience has; print how, fetch what it wrote; the exit code."""
+    watched = Watched(
+        f"/pipeline/jobs/{job_id}", job_id, lambda job: str(job["pipeline"]), f"holdfast watch {job_id}",
+        lambda server, job: why_waiting(server, job_id), cancel=f"holdfast cancel {job_id}",
+    )  # fmt: skip
+    job = await watch(server, watched, patience, quiet=as_json)
+    files, _ = await read_outputs(server, job)
+    saved = await save_all(server, files, folder) if folder and outcome_of(job) else []
     if as_json:
-        printing.answer(job)
-        return
-    typer.echo(job["job_id"])
-    printing.say(("Follow it: ", "dim"), (f"holdfast watch {job['job_id']}", "bold"), err=True)
+        print_json({**job, "outputs": files, **({"saved": saved} if folder else {})})
+        return exit_code(job)
+    again = None
+    if job["status"] in ("PARTIAL", "FAILED"):
+        again = ("Run it again from the first stage that did not complete", f"holdfast retry {job_id}")
+    counts = Counter(one["status"] for one in job["stages"])
+    summary = ", ".join(f"{number} {status}" for status, number in counts.items())
+    await print_end(server, watched, job, f"Stages: {summary}", again)
+    print_stages(job)
+    if saved:
+        print_paths(saved)
+    else:
+        print_files(files)
+    return exit_code(job)
 
 
-def row(job: dict[str, Any], now: datetime) -> tuple[printing.Part, ...]:
-    from holdfast.cli.funnel import cents
+async def read_outputs(server: "Server", job: Job) -> tuple[Files, str]:
+    """The files with their links; or none, and why."""
+    try:
+        return (await server.ask("GET", f"/pipeline/jobs/{job['job_id']}/outputs"))["outputs"], ""
+    except TaskExpired as gone:
+        return [], gone.detail
 
+
+async def save_all(server: "Server", files: Files, folder: Path) -> list[str]:
+    """Download all. Where two stages wrote the same name, each has a folder of its stage. Raises RequestInvalid."""
+    times = Counter(one["name"] for one in files)
+    names = [one["name"] if times[one["name"]] == 1 else f"{one['stage']}/{one['name']}" for one in files]
+    return [await save_file(server, one["url"], name, folder) for one, name in zip(files, names, strict=True)]
+
+
+# What is printed
+
+
+def row_of(job: Job) -> tuple[Cell, ...]:
     ended = sum(1 for one in job["stages"] if one["finished_at"])
     running = next((f", {one['name']}" for one in job["stages"] if one["status"] == "running"), "")
-    return (
-        job["pipeline"],
-        telling.state(job),
-        f"{ended} of {len(job['stages'])}{running}",
-        cents(job["cost_cents"]) if job["cost_cents"] else "",
-        printing.age(datetime.fromisoformat(job["created_at"]), now),
-    )
+    stages = f"{ended} of {len(job['stages'])}{running}"
+    return job["pipeline"], format_status(job), stages, format_cost(job), format_age(job["created_at"])
 
 
-def facts_of(job: dict[str, Any]) -> list[tuple[str, printing.Part]]:
+def facts_of(job: Job) -> list[tuple[str, Cell]]:
     """What there is to know of a job beside its stages."""
-    from holdfast.cli.funnel import cents
-
-    cancel = "yes, its worker is told" if job["cancel_requested"] and not job["finished_at"] else ""
     waits = job["waits"] or {}
-    found: list[tuple[str, printing.Part]] = [
+    return [
         ("job", job["job_id"]),
         ("pipeline", job["pipeline"]),
-        ("state", telling.state(job)),
+        ("state", format_status(job)),
         ("error", job["error"] or ""),
-        ("waits", f"{waits.get('reason') or ''} until {printing.shown(moment(waits['until']))}" if waits else ""),
-        ("cancel", cancel),
-        ("made", printing.shown(moment(job["created_at"]))),
-        ("took", telling.took_of(job)),
-        ("cost", cents(job["cost_cents"])),
-        ("params", printing.to_json(job["params"]) if job["params"] else ""),
-        ("settings", printing.to_json(job["settings"]) if job["settings"] else ""),
+        ("waits", f"{waits.get('reason') or ''} until {format_time(waits['until'])}" if waits else ""),
+        ("cancel", "requested from its worker" if job["cancel_requested"] and not job["finished_at"] else ""),
+        ("made", format_time(job["created_at"])),
+        ("took", format_took(job["started_at"], job["finished_at"])),
+        ("cost", format_cents(job["cost_cents"])),
+        ("params", to_json(job["params"]) if job["params"] else ""),
+        ("settings", to_json(job["settings"]) if job["settings"] else ""),
         ("retry of", job["retry_of"] or ""),
     ]
-    return [(name, value) for name, value in found if value]
 
 
-def moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+def print_stages(job: Job) -> None:
+    """The stages in a table, then what they did not bring about, then the summary."""
+    rows = []
+    for stage, part in zip(job["stages"], job["parts"], strict=True):
+        sign, style = MARKS[part["status"]]
+        status = (f"{sign} {stage['status']}", style) if is_terminal() else stage["status"]
+        took = format_took(stage["started_at"], stage["finished_at"])
+        rows.append((stage["name"], status, took, part["note"] or describe_outputs(stage)))
+    if rows:
+        print_table(("stage", "status", "took", "about"), rows, elastic=("about",))
+    for stage in job["stages"]:
+        for one in stage["errors"][:errors_listed]:
+            print_line((f"{stage['name']} ", "bold"), f"{stage['status']}: ", str(one))
+        if len(stage["errors"]) > errors_listed:
+            print_line((f"{stage['name']}: {len(stage['errors']) - errors_listed} more, with --json", "dim"))
+    if job["summary"] is not None:
+        print_line(("summary", "dim"))
+        text = job["summary"] if isinstance(job["summary"], str) else format_json(job["summary"])
+        print_block(text, most=longest_summary)
+
+
+def describe_outputs(stage: dict[str, Any]) -> str:
+    """What a stage made: its files, new settings, and how many errors."""
+    number = len(stage["errors"])
+    errors = [count(number, "error")] if number else []
+    found = [f"{name} is {to_json(value)} from now on" for name, value in (stage["settings"] or {}).items()]
+    return ", ".join([*errors, *(one["name"] for one in stage["outputs"]), *found])
+
+
+def print_files(files: Sequence[dict[str, Any]]) -> None:
+    """The files with their links."""
+    named = [(one["name"], one["stage"], format_size(one["bytes"])) for one in files]
+    if files and not is_terminal():
+        rows = [(*about, one["url"]) for about, one in zip(named, files, strict=True)]
+        print_table(("file", "stage", "size", "link"), rows)
+    elif files:
+        print_line(("files, by links that are good for an hour", "dim"))
+        for about, one in zip(named, files, strict=True):
+            print_line("  ".join(about))
+            print_paths([f"  {one['url']}"])  # whole, so that it can be clicked on
 
 
 def value_of(about: dict[str, Any], key: str, values: dict[str, Any]) -> tuple[str, str, str]:
     """What a parameter is if a job does not name it, where that comes from, and what it takes."""
     takes = " or ".join(about["kinds"]) if len(about["kinds"]) < 6 else "anything"
     if key in values:
-        return printing.to_json(values[key]), "setting", takes
+        return to_json(values[key]), "setting", takes
     if about.get("needed"):
         return "", "each job names it", takes
-    return printing.to_json(about.get("default")), "default", takes
+    return to_json(about.get("default")), "default", takes

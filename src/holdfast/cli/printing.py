@@ -7,13 +7,14 @@ as markup, and what would steer a terminal is written out.
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import typer
 
-Part = str | tuple[str, str]
+Cell = str | tuple[str, str]
 """Text, or text and the style it has on a terminal."""
 
 STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -29,17 +30,22 @@ MARKS = {
     "tasks": ("\u25cc", "blue"),
     "worker": ("\u25cf", "cyan"),
     "clock": ("\u25cb", "yellow"),
+    "waiting": ("\u00b7", "dim"),
+    "running": ("\u25cf", "cyan"),
+    "completed": ("\u2713", "green"),
+    "skipped": ("\u2013", "dim"),
 }
+"""The sign and colour of an outcome, of the one who acts next, and of the status of a part."""
 
 narrowest = 6
 longest_line = 76
 
 
-def on_terminal() -> bool:
+def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def readable(sentence: str) -> str:
+def shorten_times(sentence: str) -> str:
     """A sentence of the database, with its times to the second."""
     return re.sub(r"(\d\d:\d\d:\d\d)(?:\.\d+)?\+00\b", r"\1 UTC", sentence)
 
@@ -50,20 +56,20 @@ def clean(text: str, *, lines: bool = False) -> str:
     return STEERING.sub(lambda sign: sign[0] if sign[0] in kept else ascii(sign[0])[1:-1], text)
 
 
-def cleaned(part: Part) -> tuple[str, str]:
-    text, style = (part, "") if isinstance(part, str) else part
+def clean_cell(cell: Cell) -> tuple[str, str]:
+    text, style = (cell, "") if isinstance(cell, str) else cell
     return clean(text), style
 
 
-def state(task: Mapping[str, Any], *, err: bool = False) -> Part:
+def format_state(task: Mapping[str, Any], *, err: bool = False) -> Cell:
     """The state of a task; on a terminal with a sign and a colour for how it ended, or who acts next."""
     sign, style = MARKS[task["outcome"] or task["actor"]]
     return (f"{sign} {task['state']}", style) if (sys.stderr if err else sys.stdout).isatty() else task["state"]
 
 
-def say(*parts: Part, err: bool = False) -> None:
+def print_line(*cells: Cell, err: bool = False) -> None:
     """Print one line."""
-    given = [cleaned(part) for part in parts]
+    given = [clean_cell(cell) for cell in cells]
     if (sys.stderr if err else sys.stdout).isatty():
         from rich.console import Console
         from rich.text import Text
@@ -73,36 +79,36 @@ def say(*parts: Part, err: bool = False) -> None:
         typer.echo("".join(text for text, _ in given).rstrip(), err=err)
 
 
-def block(text: str, *, most: int) -> None:
+def print_block(text: str, *, most: int) -> None:
     """Print lines as they are, set in, up to `most` characters."""
     left = len(text) - most
     for line in clean(text[:most], lines=True).splitlines():
-        say(f"  {line}")
+        print_line(f"  {line}")
     if left > 0:
-        say((f"  ... {left} more characters: --json has all", "dim"))
+        print_line((f"  ... {left} more characters: --json has all", "dim"))
 
 
-def size(number: int) -> str:
-    """A number of bytes, as people say it."""
-    shown = float(number)
+def format_size(number: int) -> str:
+    """A number of bytes, as people write it."""
+    size = float(number)
     for unit in ("bytes", "kB", "MB", "GB"):
-        if shown < 1000 or unit == "GB":
-            return f"{shown:.0f} {unit}" if unit == "bytes" else f"{shown:.1f} {unit}"
-        shown /= 1000
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
     raise AssertionError  # pragma: no cover - the last unit takes them all
 
 
-def answer(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print JSON: on one line, unless that is too long for a person."""
     text = to_json(value)
-    typer.echo(to_json(value, indent=2) if on_terminal() and len(text) > longest_line else text)
+    typer.echo(to_json(value, indent=2) if is_terminal() and len(text) > longest_line else text)
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    return json.dumps(value, indent=indent, default=plain)
+    return json.dumps(value, indent=indent, default=json_default)
 
 
-def plain(value: Any) -> Any:
+def json_default(value: Any) -> Any:
     """How JSON carries what it has no form for."""
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
@@ -111,16 +117,16 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def pretty(value: Any) -> str:
+def format_json(value: Any) -> str:
     """A value for people: on one line if it is short."""
     flat = json.dumps(value, ensure_ascii=False)
     return flat if len(flat) <= longest_line else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[Part]], *, elastic: Sequence[str] = ()) -> None:
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, elastic: Sequence[str] = ()) -> None:
     """Print rows under their heads. Where a terminal is too narrow, the `elastic` columns are cut, the widest first."""
-    lines = [[(head, "dim") for head in heads], *([cleaned(cell) for cell in row] for row in rows)]
-    if not on_terminal():
+    lines = [[(head, "dim") for head in heads], *([clean_cell(cell) for cell in row] for row in rows)]
+    if not is_terminal():
         widths = [max(len(text) for text, _ in column) for column in zip(*lines, strict=True)]
         for line in lines:
             typer.echo("  ".join(text.ljust(width) for (text, _), width in zip(line, widths, strict=True)).rstrip())
@@ -146,12 +152,13 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Part]], *, elastic: Sequ
         console.print(printed, soft_wrap=True)
 
 
-def facts(pairs: Sequence[tuple[str, Part]]) -> None:
-    """Print values behind their names; on a terminal a long one goes on below itself."""
-    if not on_terminal():
-        width = max(len(name) for name, _ in pairs)
-        for name, value in pairs:
-            typer.echo(f"{name:<{width}}  {cleaned(value)[0]}".rstrip())
+def print_facts(pairs: Iterable[tuple[str, Cell]]) -> None:
+    """Print what has a value, behind its name; on a terminal a long value goes on below itself."""
+    given = [(name, clean_cell(value)) for name, value in pairs if value]
+    if not is_terminal():
+        width = max(len(name) for name, _ in given)
+        for name, (text, _) in given:
+            typer.echo(f"{name:<{width}}  {text}".rstrip())
         return
     from rich.console import Console
     from rich.table import Table
@@ -160,36 +167,96 @@ def facts(pairs: Sequence[tuple[str, Part]]) -> None:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True, style="dim")
     grid.add_column(overflow="fold")
-    for name, value in pairs:
-        grid.add_row(name, Text(*cleaned(value)))
+    for name, value in given:
+        grid.add_row(name, Text(*value))
     Console().print(grid)
 
 
-def age(then: datetime, now: datetime) -> str:
+def print_columns(columns: Mapping[str, Sequence[Cell]], *, elastic: Sequence[str] = ()) -> None:
+    """Print a table by its columns. One with nothing in it is left out; without a row nothing is printed."""
+    kept = {name: cells for name, cells in columns.items() if any(clean_cell(cell)[0] for cell in cells)}
+    if kept:
+        print_table(list(kept), list(zip(*kept.values(), strict=True)), elastic=elastic)
+
+
+def print_more(number: int, how: str = "--json has all", *, err: bool = False) -> None:
+    """A line about what was left out of a list; nothing if that is nothing."""
+    if number > 0:
+        print_line((f"... and {number:,} more: {how}", "dim"), err=err)
+
+
+def print_started(task_id: str, label: str) -> None:
+    """The id of a task; for a person also what it is, and how to follow it."""
+    if not is_terminal():
+        typer.echo(task_id)
+        return
+    print_line(label, (task_id, "bold"))
+    print_line((f"Follow it: holdfast watch {task_id}", "dim"))
+
+
+def to_moment(given: str | datetime) -> datetime:
+    return datetime.fromisoformat(given) if isinstance(given, str) else given
+
+
+def format_age(then: str | datetime, now: str | datetime | None = None) -> str:
     """How long ago, or in how long."""
-    if abs(now - then) < timedelta(seconds=1):
+    since = (to_moment(now) if now else datetime.now(UTC)) - to_moment(then)
+    if abs(since) < timedelta(seconds=1):
         return "now"
-    return f"{lasting(now - then)} ago" if then < now else f"in {lasting(then - now)}"
+    return f"{format_duration(since)} ago" if since > timedelta(0) else f"in {format_duration(-since)}"
 
 
-def lasting(span: timedelta, *, fine: bool = False) -> str:
+def format_duration(span: timedelta, *, fine: bool = False) -> str:
     """A length of time in its largest unit; with `fine` in its two largest, and exact where it is short."""
     seconds = max(span.total_seconds(), 0)
     if fine and seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if fine and seconds < 9.95:
         return f"{seconds:.1f} s"
-    left, words = round(seconds), []
+    left, found = round(seconds), []
     for size, name in UNITS:
         if left >= size:
-            words.append(f"{left // size} {name}")
+            found.append(f"{left // size} {name}")
             left %= size
-    return " ".join(words[: 2 if fine else 1]) or "0 s"
+    return " ".join(found[: 2 if fine else 1]) or "0 s"
 
 
-def shown(moment: datetime) -> str:
+def format_took(began: str | datetime | None, ended: str | datetime | None) -> str:
+    """How long it took; empty unless it has begun and ended."""
+    return format_duration(to_moment(ended) - to_moment(began), fine=True) if began and ended else ""
+
+
+def format_time(given: str | datetime) -> str:
     """A point in time: local and short on a terminal, ISO 8601 elsewhere."""
-    if not on_terminal():
+    moment = to_moment(given)
+    if not is_terminal():
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     local = moment.astimezone()
     return local.strftime("%H:%M:%S" if local.date() == datetime.now().date() else "%Y-%m-%d %H:%M:%S")
+
+
+def format_when(then: str | datetime, now: str | datetime) -> str:
+    """A point in time, and how long ago or in how long that is."""
+    return f"{format_time(then)}, {format_age(then, now)}"
+
+
+def format_amount(cents: Decimal | float) -> str:
+    """A number of cents: to the hundredth; where it is less than a cent, to its third digit."""
+    exact = Decimal(str(cents))
+    places = 2 if exact >= 1 or exact == 0 else 2 - exact.adjusted()
+    whole, _, rest = f"{exact:,.{places}f}".partition(".")
+    return f"{whole}.{rest.rstrip('0'):0<2}"
+
+
+def format_cents(cents: Decimal | float) -> str:
+    return f"{format_amount(cents)} cents" if cents else "0 cents"
+
+
+def format_cost(of: Mapping[str, Any]) -> str:
+    """What it has cost; empty if that is nothing, or not known."""
+    return format_cents(of["cost_cents"]) if of.get("cost_cents") else ""
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: `1 file`, `1,200 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

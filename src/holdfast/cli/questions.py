@@ -1,57 +1,50 @@
-"""`holdfast questions` and `holdfast answer`: what tasks ask people, and what a person says."""
+"""`holdfast questions` and `holdfast answer`: what tasks ask people, and the answers."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.asking import ask, caller
-from holdfast.cli.ids import Id, find
-from holdfast.cli.options import Json
-from holdfast.cli.tasks import read_json
+from holdfast.cli.access import current_user, with_store
+from holdfast.cli.ids import Id, find_task
+from holdfast.cli.options import Json, Limit, group
+from holdfast.cli.params import read_json
+from holdfast.cli.printing import format_age, format_duration, print_json, print_line, print_table
 from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
     from holdfast.approvals import Answered, Question
     from holdfast.engine.store.commands import Store
 
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer()
 
 
-@app.callback()
-def questions(context: typer.Context, as_json: Json = False) -> None:
-    """List what tasks ask people."""
-    if not context.invoked_subcommand:
-        list_all(as_json=as_json)
-
-
-@app.command("ls")
+@group(app, "List what tasks ask people.")
 def list_all(
     owner: Annotated[str | None, typer.Option(help="Only of tasks of this owner.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 50,
+    limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
     """List the questions that wait for an answer, the oldest first."""
 
-    async def question(store: "Store") -> "tuple[list[Question], datetime]":
+    async def act(store: "Store") -> "tuple[list[Question], datetime]":
         from holdfast.approvals import Questions
 
         return await Questions.over(store).open(owner, limit=limit), await store.now()
 
-    found, now = ask(question)
+    found, now = with_store(act)
     if as_json:
-        printing.answer([vars(one) for one in found])
+        print_json([vars(one) for one in found])
     elif found:
         rows = [
-            (str(one.task_id), one.name, one.step, (one.question, "bold"), printing.age(one.asked_at, now),
-             printing.lasting(one.until - now))
+            (str(one.task_id), one.name, one.step, (one.question, "bold"), format_age(one.asked_at, now),
+             format_duration(one.until - now))
             for one in found
         ]  # fmt: skip
         heads = ("task", "name", "step", "question", "asked", "still")
-        printing.table(heads, rows, elastic=("question", "name"))
+        print_table(heads, rows, elastic=("question", "name"))
     else:
-        printing.say("No question waits for an answer.", err=True)
+        print_line("No question waits for an answer.", err=True)
 
 
 def answer(
@@ -72,14 +65,14 @@ def answer(
         )
     value: Any = {"approved": approve, "note": note} if json_value is None else read_json(json_value)
 
-    async def question(store: "Store") -> "Answered":
+    async def act(store: "Store") -> "Answered":
         from holdfast.approvals import Questions
 
-        return await Questions.over(store).answer(await find(store, task), value, step=step, by=caller())
+        return await Questions.over(store).answer(await find_task(store, task), value, step=step, by=current_user())
 
-    told = ask(question)
+    answered = with_store(act)
     if as_json:
-        printing.answer(vars(told))
+        print_json(vars(answered))
     else:
-        before = " before; nothing changed" if told.repeated else ""
-        printing.say((told.step, "bold"), f" is answered{before}.")
+        before = " before; nothing changed" if answered.repeated else ""
+        print_line((answered.step, "bold"), f" is answered{before}.")

@@ -8,21 +8,20 @@ from urllib.parse import urlencode
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.following import say_nothing_yet
+from holdfast.cli.access import with_server
 from holdfast.cli.options import Json
-from holdfast.cli.runs import call
+from holdfast.cli.printing import clean, is_terminal, print_json, print_line
 from holdfast.distribution import install_hint
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from holdfast.cli.calling import Server
+    from holdfast.remote.server import Server
 
 WORD = re.compile(r"\w+")
 ENDINGS = {"", "s", "es", "d", "ed", "e", "er", "ers", "ing", "ly", "y", "ies", "ied"}
 shared_letters = 3
-lines_shown = 4
+lines_printed = 4
 margin = 4
 COMMON = re.compile("a|an|and|are|as|at|be|by|for|from|how|in|is|it|of|on|or|that|the|this|to|was|what|when|who|with")
 
@@ -38,70 +37,71 @@ def search(
     """Find passages in what was ingested, the best first."""
     query = " ".join(text)
 
-    async def question(server: "Server") -> tuple[dict[str, Any], bool]:
+    async def read(server: "Server") -> tuple[dict[str, Any], bool]:
         found = await server.ask("GET", f"/ingest/search?{urlencode({'q': query, 'mode': mode, 'limit': limit})}")
         any_there = found["items"] or (await server.ask("GET", "/ingest/documents?limit=1"))["items"]
         return found, bool(any_there)
 
-    found, any_there = call(question)
+    found, any_there = with_server(read)
     if as_json:
-        printing.answer(found)
+        print_json(found)
         return
     if found["mode"] != mode:
-        printing.say((f"By words alone: the server has no embedder ({install_hint('ingest')}).", "dim"), err=True)
+        print_line((f"By words alone: the server has no embedder ({install_hint('ingest')}).", "dim"), err=True)
     for number, one in enumerate(found["items"], 1):
-        show(number, one, query)
+        print_hit(number, one, query)
     if not any_there:
-        say_nothing_yet()
+        print_line("Nothing is ingested yet. ", ("holdfast ingest FILES... --wait", "bold"), " does it.", err=True)
+        print_line("What is on its way: ", ("holdfast runs", "bold"), err=True)
     elif not found["items"]:
-        printing.say(f"Nothing is found for {query!r}.", err=True)
+        print_line(f"Nothing is found for {query!r}.", err=True)
 
 
-def show(number: int, hit: dict[str, Any], query: str) -> None:
+def print_hit(number: int, hit: dict[str, Any], query: str) -> None:
     """One passage, under where it is from."""
     page = f"  page {hit['page']}" if hit["page"] else ""
     ranks = [f"{by} {hit[rank]}" for by, rank in (("words", "text_rank"), ("meaning", "vector_rank")) if hit[rank]]
-    printing.say(
+    print_line(
         (f"{number:>{margin - 2}}  ", "dim"), (hit["name"], "bold"), page,
         (f"  {hit['score']:.4f}  ({', '.join(ranks)})", "dim"),
     )  # fmt: skip
-    if printing.on_terminal():
-        show_marked(hit["text"], query)
+    if is_terminal():
+        print_marked(hit["text"], query)
     else:
-        for line in printing.clean(hit["text"], lines=True).splitlines():
+        for line in clean(hit["text"], lines=True).splitlines():
             typer.echo(" " * margin + line if line.strip() else "")
     typer.echo()
 
 
-def show_marked(text: str, query: str) -> None:
+def print_marked(text: str, query: str) -> None:
     """The part of a passage that has most of the words, wrapped and marked."""
     from rich.console import Console
     from rich.padding import Padding
 
     console = Console()
-    room = (console.width - margin - 8) * lines_shown
-    flat = printing.clean(" ".join(text.split()))
-    console.print(Padding(marked(excerpt(flat, query, room), query), (0, 0, 0, margin)))
+    width = (console.width - margin - 8) * lines_printed
+    flat = clean(" ".join(text.split()))
+    console.print(Padding(mark(excerpt(flat, query, width), query), (0, 0, 0, margin)))
 
 
-def marked(text: str, query: str) -> "Text":
+def mark(text: str, query: str) -> "Text":
     from rich.text import Text
 
-    shown = Text(text)
+    found = Text(text)
     for start, end, _ in places(text, query):
-        shown.stylize("bold yellow", start, end)
-    return shown
+        found.stylize("bold yellow", start, end)
+    return found
 
 
-def excerpt(text: str, query: str, room: int) -> str:
-    """As much of a text as there is room for, where most words of the query are."""
-    if len(text) <= room:
+def excerpt(text: str, query: str, width: int) -> str:
+    """As much of a text as fits, where most words of the query are."""
+    if len(text) <= width:
         return text
     found = list(places(text, query))
-    starts = [0, *(max(0, start - room // 4) for start, _, _ in found)]
-    best = max(starts, key=lambda begin: len({word for a, b, word in found if begin <= a and b <= begin + room}))
+    starts = [0, *(max(0, start - width // 4) for start, _, _ in found)]
+    best = max(starts, key=lambda begin: len({word for a, b, word in found if begin <= a and b <= begin + width}))
     begin = text.rfind(" ", 0, best + 1) + 1
-    cut = textwrap.shorten(text[begin:], room - 2, placeholder=" …")
+    cut = textwrap.shorten(text[begin:], width - 2, placeholder=" …")
     return f"… {cut}" if begin else cut
 
 

@@ -1,29 +1,44 @@
-"""`holdfast start`, `cancel` and `retry`: what a person does to tasks."""
+"""`holdfast start`, `watch`, `cancel` and `retry`: what a person does to tasks."""
 
-import json
+import asyncio
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.asking import ask, caller
-from holdfast.cli.ids import Id, find
-from holdfast.cli.options import Json, Timeout, duration
-from holdfast.cli.watching import ending, exit_code, say_end, say_why, wait_for
-from holdfast.errors import PayloadInvalid
+from holdfast.cli.access import current_user, with_store
+from holdfast.cli.ids import Id, find_task
+from holdfast.cli.look import as_object, cells_of, in_order, note_of
+from holdfast.cli.options import REFUSED, FromStep, Json, Key, NewPayload, Reason, Timeout, duration
+from holdfast.cli.params import read_json
+from holdfast.cli.printing import (
+    Cell,
+    clean_cell,
+    format_json,
+    format_state,
+    is_terminal,
+    print_block,
+    print_json,
+    print_line,
+    print_started,
+    shorten_times,
+    to_json,
+)
+from holdfast.cli.watcher import EXIT_CODES, NOT_TAKEN_UP, TIMED_OUT, Display, Part, part, poll, sentence_of
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from holdfast.engine.store.commands import Store
-
-REFUSED = 4
-STUCK = ("no_worker", "unknown_task", "queue_paused")
+    from holdfast.engine.task import Event, Explanation, StepEvent
+    from holdfast.lifecycles.dispatch.store import NodeMove
 
 Payload = Annotated[str, typer.Argument(metavar="JSON", help="Its payload; - reads stdin, @FILE a file.")]
+
+longest_result = 2000
+steps_drawn = 8
 
 
 def start(
@@ -33,7 +48,7 @@ def start(
     timeout: Timeout = None,
     queue: Annotated[str | None, typer.Option(help="The queue, if not the task's own.")] = None,
     priority: Annotated[int | None, typer.Option(min=0, max=9, help="9 goes first.")] = None,
-    key: Annotated[str | None, typer.Option(help="The same key gives the same task.")] = None,
+    key: Key = None,
     delay: Annotated[timedelta | None, typer.Option(parser=duration, metavar="5m", help="Not before that.")] = None,
     after: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only when that task is done.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Something to find it by.")] = None,
@@ -49,72 +64,93 @@ def start(
 
     value = read_json(payload)
 
-    async def question(store: "Store") -> int:
+    async def submit(store: "Store") -> int:
         known = await store.known_task(task) or {}  # as a live worker of this task would start it
         submission = Submission(
             task, value, lifecycle, queue=queue or known.get("queue"), key=key, delay=delay,
             priority=(known.get("priority") or 0) if priority is None else priority,
             max_attempts=max_attempts or known.get("max_attempts"),
-            after=[await find(store, one) for one in after or ()], tags=tag or (),
+            after=[await find_task(store, one) for one in after or ()], tags=tag or (),
         )  # fmt: skip
         made = (await store.submit(submission))[0]
         assert made.id is not None  # noqa: S101
         about = {"task_id": made.id, "created": made.created}
         if not wait:
             if as_json:
-                printing.answer(about)
+                print_json(about)
             else:
-                say_started(str(made.id), "Started " if made.created else "There already: ")
+                print_started(str(made.id), "Started " if made.created else "Exists already: ")
             because = await store.explain(made.id)
-            if because.reason in STUCK:
-                say_why(because)
+            if because.reason in NOT_TAKEN_UP:
+                print_why(because)
             return 0
         now = await wait_for(store, made.id, timeout)
         if as_json:
-            printing.answer(about | ending(now))
+            print_json(about | describe_end(now))
         elif now["outcome"] in ("done", "partial"):
-            printing.answer(now["result"])
+            print_json(now["result"])
         elif now["outcome"]:
-            say_end(now, err=True)
+            print_end(now, err=True)
         return exit_code(now)
 
-    raise typer.Exit(ask(question))
+    raise typer.Exit(with_store(submit))
 
 
-def cancel(
-    task: Id,
-    reason: Annotated[str | None, typer.Option(help="Why; it stays in the task's history.")] = None,
-    as_json: Json = False,
-) -> None:
+def watch(task: Id, timeout: Timeout = None, as_json: Json = False) -> None:
+    """Follow a task until it has ended; of a run of a graph, its nodes too.
+
+    The exit code says how: 0 done, 1 failed, 6 partly done, 7 cancelled, 124 not in time.
+    """
+    is_drawn = is_terminal() and not as_json
+
+    def print_events(look: Look) -> None:
+        for one in look.events:
+            if as_json:
+                typer.echo(to_json(as_object(one)))
+            elif not is_drawn:
+                print_line(*line_of(one))
+
+    async def follow(store: "Store") -> int:
+        now = await wait_for(store, await find_task(store, task), timeout, print_events)
+        if as_json:
+            typer.echo(to_json({"of": "end", **describe_end(now)}))
+        elif now["outcome"]:
+            print_end(now)
+            if is_drawn and now["lifecycle"] == "dag":
+                await print_run(store, UUID(now["id"]))
+            elif is_drawn and now["result"] is not None:
+                print_block(format_json(now["result"]), most=longest_result)
+        return exit_code(now)
+
+    raise typer.Exit(with_store(follow))
+
+
+def cancel(task: Id, reason: Reason = None, as_json: Json = False) -> None:
     """Cancel a task.
 
-    At once if nobody holds it; otherwise its worker is told, and ends it.
+    At once if no worker holds it; otherwise its worker is asked to end it.
     """
 
-    async def question(store: "Store") -> tuple[str, dict[str, Any]]:
-        found = await find(store, task)
-        return await store.cancel(found, reason, by=caller()), await store.read(found)
+    async def send(store: "Store") -> tuple[str, dict[str, Any]]:
+        found = await find_task(store, task)
+        return await store.cancel(found, reason, by=current_user()), await store.read(found)
 
-    effect, now = ask(question)
+    effect, now = with_store(send)
     if as_json:
-        printing.answer({"task_id": now["id"], "effect": effect, "state": now["state"]})
+        print_json({"task_id": now["id"], "effect": effect, "state": now["state"]})
     elif effect == "cancelled":
-        printing.say("Cancelled: it is ", printing.state(now), ".")
+        print_line("Cancelled: it is ", format_state(now), ".")
     elif effect == "requested":
-        printing.say(f"Asked: worker {now['worker_id']} is told by its next heartbeat.")
+        print_line(f"Requested: worker {now['worker_id']} gets it with its next heartbeat.")
     else:
-        printing.say("Too late: it is ", printing.state(now, err=True), ".", err=True)
+        print_line("Too late: it is ", format_state(now, err=True), ".", err=True)
     raise typer.Exit(REFUSED if effect == "too_late" else 0)
 
 
 def retry(
     task: Id,
-    from_step: Annotated[
-        str | None, typer.Option(metavar="STEP", help="Do this step and what came after again.")
-    ] = None,
-    payload: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Another payload; - reads stdin, @FILE a file.")
-    ] = None,
+    from_step: FromStep = None,
+    payload: NewPayload = None,
     dependents: Annotated[
         bool, typer.Option("--dependents", help="And the tasks that were cancelled or skipped because of it.")
     ] = False,
@@ -127,67 +163,160 @@ def retry(
     """
     value = None if payload is None else read_json(payload)
 
-    async def question(store: "Store") -> "tuple[UUID, UUID, dict[UUID, UUID]]":
-        found = await find(store, task)
+    async def submit(store: "Store") -> tuple[UUID, UUID, dict[UUID, UUID]]:
+        found = await find_task(store, task)
         if (await store.read(found))["lifecycle"] == "dag" and from_step is None and value is None:
             from holdfast.lifecycles.dispatch.store import Dags
 
-            return found, await Dags.over(store).retry(found, by=caller()), {}
+            return found, await Dags.over(store).retry(found, by=current_user()), {}
         if dependents:
-            others = await store.retry_dependents(found, from_step, value, by=caller())
+            others = await store.retry_dependents(found, from_step, value, by=current_user())
             return found, others.pop(found), others
-        return found, await store.retry(found, from_step, value, by=caller()), {}
+        return found, await store.retry(found, from_step, value, by=current_user()), {}
 
-    old, new, others = ask(question)
+    old, new, others = with_store(submit)
     if as_json:
         also = {"dependents": {str(one): str(other) for one, other in others.items()}} if dependents else {}
-        printing.answer({"task_id": str(new), "retry_of": str(old), **also})
+        print_json({"task_id": str(new), "retry_of": str(old), **also})
     else:
-        say_started(str(new), "Started again as ")
+        print_started(str(new), "Started again as ")
         if others:
-            printing.say(f"And {len(others)} that waited for it.", err=True)
+            print_line(f"And {len(others)} that waited for it.", err=True)
 
 
-def say_started(task_id: str, words: str) -> None:
-    """The id; for a person with words around it."""
-    if not printing.on_terminal():
-        typer.echo(task_id)
-        return
-    printing.say(words, (task_id, "bold"))
-    printing.say((f"Follow it: holdfast watch {task_id}", "dim"))
+# Following a task in the database
 
 
-def read_json(given: str) -> Any:
-    """JSON as it is written, from stdin or from a file. Raises PayloadInvalid with the place of the mistake."""
-    if given == "-":
-        return parse_json("stdin", sys.stdin.read())
-    if given.startswith("@"):
-        return parse_json(given[1:], read_file(given[1:]))
-    return parse_json("The argument", given)
+@dataclass(frozen=True)
+class Look:
+    """The task now, what has happened since the last look, and of a run its nodes."""
+
+    task: dict[str, Any]
+    events: "list[Event | StepEvent]"
+    nodes: list[dict[str, Any]]
 
 
-def parse_json(source: str, text: str) -> Any:
+async def wait_for(
+    store: "Store", task_id: UUID, patience: timedelta | None, on_look: Callable[[Look], None] = lambda look: None
+) -> dict[str, Any]:
+    """The task once it has ended, or as it is when patience has. Where stderr is a terminal, it shows how it goes."""
+    task: dict[str, Any] = {}
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise PayloadInvalid(
-            f"{source}, line {error.lineno}, column {error.colno}: {error.msg}.\n{pointed(error)}",
-            fix="""For the shell, put it into single quotes: '{"order": 42}'""",
-        ) from None
-    except RecursionError:
-        raise PayloadInvalid(f"{source} is nested too deeply.") from None
+        with Display(quiet=not sys.stderr.isatty()) as display:
+            async for look in poll(Feed(store, task_id).look, patience, lambda look: bool(look.task["outcome"])):
+                task = look.task
+                on_look(look)
+                if sys.stderr.isatty() and not task["outcome"]:
+                    tries = f"attempt {task['attempt']} of {task['max_attempts']}" if task["max_attempts"] > 1 else ""
+                    display.show(task["name"], task["state"], task["id"], await parts_of(store, look), detail=tries)
+                    display.note(shorten_times((await store.explain(task_id)).sentence))
+    except asyncio.CancelledError:
+        print_how_to_follow(task_id)
+        raise
+    if not task["outcome"]:
+        print_how_to_follow(task_id)
+        print_why(await store.explain(task_id))
+    return task
 
 
-def read_file(name: str) -> str:
-    try:
-        return Path(name).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{name}: {error}") from None
+class Feed:
+    """What happens to a task: each move comes once and in order, and so does each event of a step.
+
+    Of a run of a graph the moves of its nodes come with its own. A node that is retried is another task.
+    """
+
+    def __init__(self, store: "Store", task_id: UUID) -> None:
+        self._store = store
+        self._task_id = task_id
+        self._version = -1
+        self._number = 0
+        self._node_versions: dict[str, int] = {}
+        self._node_marks: dict[str, tuple[Any, ...]] = {}
+
+    async def look(self) -> Look:
+        """The task now, and what has happened since the last look."""
+        task = await self._store.read(self._task_id)
+        moves = await self._store.events(self._task_id) if task["version"] > self._version else []
+        moves = [one for one in moves if one.version > self._version]
+        steps = [one for one in await self._store.step_events(self._task_id) if one.number > self._number]
+        nodes, node_moves = await self._look_at_nodes() if task["lifecycle"] == "dag" else ([], [])
+        self._version = moves[-1].version if moves else self._version
+        self._number = steps[-1].number if steps else self._number
+        own = in_order(moves, steps)
+        # At one moment a run begins before its nodes do, and ends after them.
+        first = [one for one in own if getattr(one, "from_state", None) == ""]
+        rest = [one for one in own if one not in first]
+        return Look(task, sorted([*first, *node_moves, *rest], key=lambda one: one.at), nodes)
+
+    async def _look_at_nodes(self) -> "tuple[list[dict[str, Any]], list[NodeMove]]":
+        from holdfast.lifecycles.dispatch.store import Dags
+
+        dags = Dags.over(self._store)
+        nodes = [node for one in await dags.read([self._task_id], nodes=True) for node in one["nodes"]]
+        marks = {one["task_id"]: (one["state"], one["attempt"], one["started_at"], one["due_at"]) for one in nodes}
+        changed = [one for one in nodes if self._node_marks.get(one["task_id"]) != marks[one["task_id"]]]
+        moves = await dags.moves(changed) if changed else []
+        new = [one for one in moves if one.version > self._node_versions.get(str(one.task_id), -1)]
+        self._node_versions |= {str(one.task_id): one.version for one in new}
+        self._node_marks = marks
+        return nodes, sorted(new, key=lambda one: one.at)
 
 
-def pointed(error: json.JSONDecodeError) -> str:
-    """The piece of the line around the mistake, with a mark below it."""
-    line = error.doc.split("\n")[error.lineno - 1]
-    first = max(0, error.colno - 36)
-    piece = line[first : first + 70].replace("\t", " ")
-    return f"  {piece}\n  {' ' * (error.colno - 1 - first)}^"
+async def parts_of(store: "Store", look: Look) -> list[Part]:
+    """The nodes of a run; of another task the steps that are done, and what its worker reports."""
+    if look.nodes:
+        from holdfast.lifecycles.dispatch.graph_routes import part_of
+
+        return [part_of(one).model_dump() for one in look.nodes]
+    from holdfast.engine.progress import read_progress
+
+    done = [part(step.name, "completed") for step in await store.steps(UUID(look.task["id"])) if step.done]
+    progress = read_progress(look.task["progress"])
+    running = [part(progress.note or "progress", "running", done=progress.done, total=progress.total)]
+    return [*done[-steps_drawn:], *(running if str(progress) else [])]
+
+
+def line_of(one: "Event | StepEvent") -> list[Cell]:
+    """A move, or an event of a step, on a line of its own; the move of a node behind its name."""
+    when, what, where, attempt, worker, note = cells_of(one)
+    node = (getattr(one, "node", ""), "bold")
+    cells = [when, node, what, where, f"attempt {attempt}", f"worker {worker}" if worker else "", note]
+    return [cell for one in cells if clean_cell(one)[0] for cell in (one, "  ")]
+
+
+async def print_run(store: "Store", run: UUID) -> None:
+    """How each node of a run has ended."""
+    from holdfast.cli.dag import print_nodes
+    from holdfast.lifecycles.dispatch.store import Dags
+
+    for one in await Dags.over(store).read([run], nodes=True):
+        print_nodes(one)
+
+
+def exit_code(task: dict[str, Any]) -> int:
+    return EXIT_CODES[task["outcome"]] if task["outcome"] else TIMED_OUT
+
+
+def print_how_to_follow(task_id: UUID) -> None:
+    print_line("It goes on. Follow it: ", (f"holdfast watch {task_id}", "bold"), err=True)
+
+
+def print_why(because: "Explanation") -> None:
+    """What it waits for, and what to do about it, beside the answer."""
+    print_line(sentence_of(vars(because)), err=True)
+
+
+def describe_end(task: dict[str, Any]) -> dict[str, Any]:
+    """How a task has ended, or where it is, as JSON."""
+    error = task["note"] if task["outcome"] in ("failed", "cancelled") else None
+    return {
+        "task_id": task["id"], "state": task["state"], "outcome": task["outcome"], "attempt": task["attempt"],
+        "result": task["result"], "error": error,
+    }  # fmt: skip
+
+
+def print_end(task: dict[str, Any], *, err: bool = False) -> None:
+    """How it has ended, in a line."""
+    note = note_of(task["note"]) if task["outcome"] in ("failed", "cancelled") else ""
+    tries = f" after {task['attempt']} attempts" if task["attempt"] > 1 else ""
+    print_line(format_state(task, err=err), tries, f": {note}" if note else "", err=err)

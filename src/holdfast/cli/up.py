@@ -1,15 +1,19 @@
-"""`holdfast up`: database, schema, server, workers, in this order; the banner once the server answers.
+"""`holdfast up` and `dev`: database, schema, server, workers, in this order; the banner once the server answers.
 
 The first Ctrl-C (or SIGTERM) finishes the requests and tasks at hand and ends; a second one ends at once. The database
-goes with the last process that uses it, and keeps everything.
+goes with the last process that uses it, and keeps everything. Workers are processes of `holdfast worker`, started again
+if they end, or if code changes. One that cannot start would not start the next time either: then all stop, or wait.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import logging
+import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,12 +21,13 @@ from typing import Any, TypeVar
 
 import typer
 import uvicorn
+from watchfiles import PythonFilter, awatch
 
 from holdfast.api import let_go, make_app
 from holdfast.api.chores import chores
 from holdfast.apps import offer_bundled
 from holdfast.apps.documents.embedders import embedder_at_hand
-from holdfast.cli.fleet import CANNOT_START, Fleet
+from holdfast.backoff import backoff
 from holdfast.engine.logs import configure_logs
 from holdfast.engine.opening import bring_up_to_date
 from holdfast.engine.store.commands import Store
@@ -32,8 +37,13 @@ from holdfast.http.access import is_loopback, refuse_open_server
 from holdfast.lifecycles import declare_all
 from holdfast.objects import Objects, open_objects
 from holdfast.postgres.connections import Address, locate, pooled
-from holdfast.settings import Settings, web_address
+from holdfast.settings import Settings, read_settings, web_address
 
+CANNOT_START = 2
+PR_SET_PDEATHSIG = 1
+
+restart_seconds = 0.2, 10.0
+leave_within_seconds = 20.0
 ports_tried = 100
 
 T = TypeVar("T")
@@ -41,13 +51,115 @@ T = TypeVar("T")
 log = logging.getLogger("holdfast.up")
 
 
-def run(settings: Settings, fleet: Fleet | None = None, told: str = "", first: Sequence[Submission] = ()) -> None:
-    """Serve until told to stop, with these workers and first tasks. Raises what stands in the way of starting."""
+class Fleet:
+    """So many workers of one application."""
+
+    def __init__(self, app: list[str], workers: int, *, reload: Path | None = None) -> None:
+        self._command = [sys.executable, "-m", "holdfast", "worker", "--app", *app]
+        self._workers = workers
+        self._reload = reload
+        self._leaving = False
+        self._running: set[asyncio.subprocess.Process] = set()
+        self._stopped: set[asyncio.subprocess.Process] = set()
+        self._changed = asyncio.Event()
+        self.cannot_start = False
+        """Whether the workers cannot start as the code is."""
+        self.on_cannot_start: Callable[[], None] = lambda: None
+
+    async def run(self) -> None:
+        """Keep them going until cancelled; then let them leave."""
+        tasks = [asyncio.create_task(self._keep_one()) for _ in range(self._workers)]
+        try:
+            if self._reload:
+                await self._watch(self._reload)
+            await asyncio.gather(*tasks)
+        finally:
+            if not self._leaving:
+                self.leave()
+            _, late = await asyncio.wait(tasks, timeout=leave_within_seconds)
+            self._signal(signal.SIGKILL)
+            for task in late:
+                task.cancel()
+
+    def leave(self) -> None:
+        """Let them end what they run. Asked twice, they give it back and leave at once."""
+        self._leaving = True
+        self._changed.set()
+        self._signal(signal.SIGTERM)
+
+    async def _keep_one(self) -> None:
+        pauses, longest = backoff(*restart_seconds), restart_seconds[1]
+        loop = asyncio.get_running_loop()
+        first = True
+        while not self._leaving:
+            begun = loop.time()
+            self._changed.clear()
+            code, was_stopped = await self._run_one()
+            if self._leaving:
+                return
+            if code == CANNOT_START and not was_stopped:
+                if self._reload:
+                    log.info("the worker cannot start; it waits for the next save")
+                    await self._changed.wait()
+                    continue
+                if first:
+                    self.cannot_start = True
+                    self.on_cannot_start()
+                    return
+            first = False
+            if code == 0 or was_stopped or loop.time() - begun > longest:
+                pauses = backoff(*restart_seconds)
+            if code and not was_stopped:
+                log.warning("a worker ended; it is started again", extra={"exit_code": code})
+            await asyncio.sleep(next(pauses))
+
+    async def _run_one(self) -> tuple[int, bool]:
+        """Run one process to its end: its exit code, and whether it was asked to end."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "HOLDFAST_API": ""},  # beside the server is the database
+            start_new_session=True,
+            preexec_fn=leave_with_parent,
+        )
+        self._running.add(process)
+        try:
+            code = await process.wait()
+            return code, process in self._stopped
+        finally:
+            self._running.discard(process)
+            self._stopped.discard(process)
+
+    async def _watch(self, folder: Path) -> None:
+        """Start the workers again whenever code in this folder changes."""
+        home = read_settings().home.absolute()  # what tasks write there is no code of yours
+        async for changes in awatch(folder, watch_filter=PythonFilter(ignore_paths=[home])):
+            names = sorted({Path(path).name for _, path in changes})
+            log.info("code changed; workers start again", extra={"files": names})
+            self._changed.set()
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in list(self._running):
+            self._stopped.add(process)
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+
+def leave_with_parent() -> None:
+    """In a worker about to begin: when the server is killed, leave as if asked to. Elsewhere than on Linux it stays."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def run(
+    settings: Settings, fleet: Fleet | None = None, workers_label: str = "", first: Sequence[Submission] = ()
+) -> None:
+    """Serve until asked to stop, with these workers and first tasks. Raises what stands in the way of starting."""
     configure_logs()
     loop_factory = uvicorn.Config("", loop="auto", log_config=None).get_loop_factory()
     with asyncio.Runner(loop_factory=loop_factory) as runner, contextlib.suppress(asyncio.CancelledError):
-        runner.run(serve(settings, fleet, told, first))
-    if fleet and fleet.refused:
+        runner.run(serve(settings, fleet, workers_label, first))
+    if fleet and fleet.cannot_start:
         typer.echo("Stopped: the workers cannot start.", err=True)
         raise typer.Exit(CANNOT_START)
     typer.echo("Stopped.", err=True)
@@ -70,12 +182,12 @@ def run_with(settings: Settings, app: str, workers: int | None) -> None:
 
 
 def run_dev(settings: Settings, file: Path, slots: int) -> None:
-    """Serve, with a worker of this file that starts anew when code beside it is saved."""
+    """Serve, with a worker of this file that starts again when code beside it is saved."""
     options = [str(file), "--slots", str(slots), "--grace", "1s"]
-    run(settings, Fleet(options, 1, reload=file.resolve().parent), f"1 of {file}, anew when you save")
+    run(settings, Fleet(options, 1, reload=file.resolve().parent), f"1 of {file}, again when you save")
 
 
-async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Sequence[Submission]) -> None:
+async def serve(settings: Settings, fleet: Fleet | None, workers_label: str, first: Sequence[Submission]) -> None:
     listening = bind(settings.host, settings.port)
     with listening, stoppable() as on_stop, contextlib.ExitStack() as stack:
         address = await abandonable(lambda: stack.enter_context(locate(settings)))
@@ -97,7 +209,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                 address=address,
             )
             config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=10)
-            server = Server(config, banner(listening, settings, address, objects, told))
+            server = Server(config, banner(listening, settings, address, objects, workers_label))
 
             def stop() -> None:
                 let_go(app)
@@ -112,7 +224,7 @@ async def serve(settings: Settings, fleet: Fleet | None, told: str, first: Seque
                     await store.submit(task)
                 workers: asyncio.Task[None] | None = None
                 if fleet:
-                    fleet.on_refused = stop
+                    fleet.on_cannot_start = stop
                     workers = asyncio.create_task(fleet.run())
                 try:
                     await server.serve(sockets=[listening])
@@ -171,14 +283,14 @@ def stoppable() -> Iterator[Callable[[Callable[[], None]], None]]:
     assert task is not None  # noqa: S101
     react: Callable[[], object] = task.cancel
 
-    def name(reaction: Callable[[], None]) -> None:
+    def set_reaction(reaction: Callable[[], None]) -> None:
         nonlocal react
         react = reaction
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: react())
     try:
-        yield name
+        yield set_reaction
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
@@ -207,13 +319,13 @@ def bind(host: str, port: int) -> socket.socket:
     raise PortsTaken(f"Tried {port} to {last} on {host}.", fix="Name another with HOLDFAST_PORT; 0 takes any.")
 
 
-def banner(listening: socket.socket, settings: Settings, address: Address, objects: Objects, told: str) -> str:
+def banner(listening: socket.socket, settings: Settings, address: Address, objects: Objects, workers_label: str) -> str:
     host, port = listening.getsockname()[:2]
     lines = ["", f"  Holdfast is up:  {web_address(host, port)}"]
     if settings.port not in (0, port):
         lines.append(f"                   (port {settings.port} is taken)")
     lines += [f"  Database:        {address.label}", f"  Objects:         {objects.label}"]
-    if told:
-        lines.append(f"  Workers:         {told}")
+    if workers_label:
+        lines.append(f"  Workers:         {workers_label}")
     lines += ["  Stop:            Ctrl-C", ""]
     return "\n".join(lines)

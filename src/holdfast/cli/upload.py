@@ -1,12 +1,11 @@
 """`holdfast upload`: a file goes to the server, agents work on it, what they wrote comes back.
 
 It speaks HTTP, as any client does. A long upload renews its links while it runs; links that have run out all the same
-are asked for anew, and what is there already is not sent again.
+are asked for again, and what has arrived already is not sent again.
 """
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,35 +15,29 @@ from uuid import uuid4
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.asking import INTERRUPTED, cancelled_by_ctrl_c
+from holdfast.cli.access import with_server
+from holdfast.cli.files import measure, print_paths, print_sent, rounds_at_most, save_file, send_file, sending
 from holdfast.cli.options import Json, Timeout
-from holdfast.cli.sending import measured, rounds_at_most, send
-from holdfast.cli.watching import TIMED_OUT
+from holdfast.cli.printing import format_size, print_json, print_line, print_table
+from holdfast.cli.watcher import Watched, exit_code, outcome_of, watch, why_waiting
 from holdfast.errors import HoldfastError, RequestInvalid, UrlRefused
 
 if TYPE_CHECKING:
-    from holdfast.cli.bars import Bars
-    from holdfast.cli.calling import Server
+    from holdfast.remote.server import Server
 
-EXIT_CODES = {"COMPLETED": 0, "FAILED": 1, "EXPIRED": 1, "UPLOAD_FAILED": 4, "CANCELLED": 7}
-look_again_most = timedelta(seconds=1)
-wonder_after = timedelta(seconds=3)
 copying_most = timedelta(minutes=15)
 
-Existing = Annotated[Path, typer.Argument(help="The file to analyse.", exists=True, dir_okay=False, readable=True)]
+
+def file_option(text: str) -> Any:
+    return typer.Option(help=text, exists=True, dir_okay=False, readable=True)
 
 
 def upload(
-    file: Existing,
+    file: Annotated[Path, typer.Argument(help="The file to analyse.", exists=True, dir_okay=False, readable=True)],
     tool: Annotated[str, typer.Option(help="The tool to run.")] = "profile-my-data",
     agents: Annotated[str, typer.Option(help="Its agents, with commas between; all that can run, if left out.")] = "",
-    baseline: Annotated[
-        Path | None, typer.Option(help="A file to compare with.", exists=True, dir_okay=False, readable=True)
-    ] = None,
-    params: Annotated[
-        Path | None, typer.Option(help="parameters.json for the agents.", exists=True, dir_okay=False, readable=True)
-    ] = None,
+    baseline: Annotated[Path | None, file_option("A file to compare with.")] = None,
+    params: Annotated[Path | None, file_option("parameters.json for the agents.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end, then list what can be downloaded.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Wait, and download into this folder.", file_okay=False)
@@ -57,37 +50,29 @@ def upload(
     Speaks to the server at HOLDFAST_API, by default the one on this machine. With --wait the exit code says how it
     ended: 0 done, 1 failed, 7 cancelled, 124 not in time.
     """
-    from holdfast.cli.bars import Bars
-    from holdfast.cli.calling import calling
-    from holdfast.settings import read_settings
-
     files = {"primary": file, **({"baseline": baseline} if baseline else {})}
     chosen = [name.strip() for name in agents.split(",") if name.strip()]
-    settings = read_settings()
-    waits = wait or output is not None
 
-    async def run() -> int:
-        async with calling(settings) as server:
-            with Bars(quiet=as_json) as bars, cancelled_by_ctrl_c():
-                promised = {role: await asyncio.to_thread(described, path) for role, path in files.items()}
-                task = await create(server, tool, chosen or await all_agents(server, tool, bool(baseline)))
-                try:
-                    await send_all(server, task, promised, params, bars)
-                    await server.ask("POST", f"/tasks/{task}/process", within=copying_most)
-                    status = await follow(server, task, bars, timeout) if waits else None
-                except (asyncio.CancelledError, HoldfastError):
-                    bars.stop()
-                    printing.say(f"The task: {server.address}/tasks/{task}", err=True)
-                    raise
-            if status:
-                return await tell(server, status, output, as_json)
-            tell_begun(server, task, as_json)
-            return 0
+    async def run(server: "Server") -> int:
+        promised = {role: await asyncio.to_thread(describe, path) for role, path in files.items()}
+        task = await create(server, tool, chosen or await all_agents(server, tool, bool(baseline)))
+        place = f"{server.address}/tasks/{task}"
+        try:
+            await send_all(server, task, promised, params, quiet=as_json)
+            await server.ask("POST", f"/tasks/{task}/process", within=copying_most)
+        except (asyncio.CancelledError, HoldfastError):
+            print_line(f"The task: {place}", err=True)
+            raise
+        if wait or output:
+            return await follow(server, task, timeout, output, as_json=as_json)
+        if as_json:
+            print_json({"task_id": task})
+        else:
+            typer.echo(task)
+            print_line((f"Its status: {place}", "dim"), err=True)
+        return 0
 
-    try:
-        raise typer.Exit(asyncio.run(run()))
-    except asyncio.CancelledError:
-        sys.exit(INTERRUPTED)
+    raise typer.Exit(with_server(run))
 
 
 async def all_agents(server: "Server", tool: str, has_baseline: bool) -> list[str]:
@@ -96,6 +81,10 @@ async def all_agents(server: "Server", tool: str, has_baseline: bool) -> list[st
     if tool not in tools:
         raise RequestInvalid(f"There is no tool {tool!r}.", fix=f"There are: {', '.join(sorted(tools)) or 'none'}.")
     return [one["name"] for one in tools[tool] if has_baseline or not one["needs_baseline"]]
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size
 
 
 async def create(server: "Server", tool: str, agents: list[str]) -> str:
@@ -111,39 +100,43 @@ class Described:
     about: dict[str, Any]
 
 
-def described(path: Path) -> Described:
+def describe(path: Path) -> Described:
     """A file, read once from its start to its end. Raises BadParameter."""
-    return Described(path, {"filename": path.name, **measured(path)})
+    return Described(path, {"filename": path.name, **measure(path)})
 
 
 async def send_all(
-    server: "Server", task: str, files: Mapping[str, Described], params: Path | None, bars: "Bars"
+    server: "Server", task: str, files: Mapping[str, Described], params: Path | None, *, quiet: bool
 ) -> None:
-    """Bring all files where they belong. Raises UrlRefused if links run out faster than files can be sent."""
+    """Send all files. Raises UrlRefused if links run out faster than files can be sent."""
     body = {"files": {role: one.about for role, one in files.items()}, "has_parameters": params is not None}
 
     async def ask_links() -> dict[str, Any]:
         return await server.ask("POST", f"/tasks/{task}/upload-urls", body)
 
+    async def send_one(link: Mapping[str, Any], path: Path, size: int) -> None:
+        with sending(path.name, size, quiet=quiet) as advance:
+            await send_file(server, link, path, size, advance)
+
     for round_ in range(rounds_at_most):
         links = await ask_links()
         try:
-            async with renewed(ask_links, until(links)):
+            async with renewed(ask_links, time_left(links)):
                 for role, one in files.items():
-                    if not links["uploads"][role]["uploaded"]:
-                        await send_one(server, links["uploads"][role], one.path, one.about["size"], bars)
+                    if links["uploads"][role]["uploaded"]:
+                        print_sent(one.path.name, one.about["size"], quiet=quiet)
                     else:
-                        bars.sent(one.path.name, one.about["size"])
+                        await send_one(links["uploads"][role], one.path, one.about["size"])
             if params:
                 links = await ask_links()
-                await send_one(server, links["uploads"]["parameters"], params, size_of(params), bars)
+                await send_one(links["uploads"]["parameters"], params, size_of(params))
             return
         except UrlRefused:
             if round_ == rounds_at_most - 1:
                 raise
 
 
-def until(links: Mapping[str, Any]) -> timedelta:
+def time_left(links: Mapping[str, Any]) -> timedelta:
     """How long these links are good, by this machine's clock."""
     return datetime.fromisoformat(links["expires_at"]) - datetime.now(UTC)
 
@@ -156,7 +149,7 @@ async def renewed(ask_links: Callable[[], Any], lasting: timedelta) -> AsyncIter
         pause = max(lasting.total_seconds() / 2, 1)
         while True:
             await asyncio.sleep(pause)
-            pause = max(until(await ask_links()).total_seconds() / 2, 1)
+            pause = max(time_left(await ask_links()).total_seconds() / 2, 1)
 
     task = asyncio.create_task(renew())
     try:
@@ -166,82 +159,28 @@ async def renewed(ask_links: Callable[[], Any], lasting: timedelta) -> AsyncIter
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def send_one(server: "Server", link: Mapping[str, Any], path: Path, size: int, bars: "Bars") -> None:
-    with bars.sending(path.name, size) as advance:
-        await send(server, link, path, size, advance)
-
-
-async def follow(server: "Server", task: str, bars: "Bars", patience: timedelta | None) -> dict[str, Any]:
-    """The task once it has ended, or as it is when patience does."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    over = None if patience is None else began + patience.total_seconds()
-    explained = False
-    while True:
-        status = await server.ask("GET", f"/tasks/{task}")
-        bars.agents(status)
-        if status["status"] == "QUEUED" and not explained and loop.time() - began > wonder_after.total_seconds():
-            why = await server.ask("GET", f"/api/v1/tasks/{task}/why")
-            bars.note(f"{why['sentence']} {why['fix']}")
-            explained = True
-        if status["poll_after_ms"] is None or (over is not None and loop.time() >= over):
-            return status
-        pause = min(status["poll_after_ms"] / 1000, look_again_most.total_seconds())
-        await asyncio.sleep(pause if over is None else max(0, min(pause, over - loop.time())))
-
-
-async def tell(server: "Server", status: dict[str, Any], output: Path | None, as_json: bool) -> int:
-    """Say how it ended; the exit code. What can be downloaded is listed, or saved."""
-    task, files = status["task_id"], []
+async def follow(server: "Server", task: str, patience: timedelta | None, output: Path | None, *, as_json: bool) -> int:
+    """Show how it goes until it has ended or patience has; list what can be downloaded, or save it; the exit code."""
+    watched = Watched(
+        f"/tasks/{task}", task, lambda status: str(status["tool_id"]), f"holdfast watch {task}",
+        lambda server, status: why_waiting(server, task),
+    )  # fmt: skip
+    status = await watch(server, watched, patience, quiet=as_json)
+    files: list[dict[str, Any]] = []
     if "downloads" in status["actions"]:
         files = (await server.ask("GET", f"/tasks/{task}/downloads"))["downloads"]
-    saved = [str(await save(server, one, output)) for one in files] if output else []
+    saved = [await save_file(server, one["url"], one["name"], output) for one in files] if output else []
     if as_json:
-        printing.answer({**status, "downloads": files, **({"saved": saved} if output else {})})
-    else:
-        say(status, files, saved)
-    return EXIT_CODES.get(status["status"], TIMED_OUT)
-
-
-def say(status: dict[str, Any], files: list[dict[str, Any]], saved: list[str]) -> None:
+        print_json({**status, "downloads": files, **({"saved": saved} if output else {})})
+        return exit_code(status)
     if status["error_message"]:
-        printing.say((status["error_message"], "red"), err=True)
+        print_line((status["error_message"], "red"), err=True)
     if status["recovery_action"]:
-        printing.say(status["recovery_action"], ".", err=True)
-    if status["status"] not in EXIT_CODES:
-        printing.say(f"Not in time: task {status['task_id']} is {status['status']}, and goes on.", err=True)
-    for path in saved:
-        typer.echo(path)
+        print_line(status["recovery_action"], ".", err=True)
+    if not outcome_of(status):
+        print_line(f"Not in time: task {task} is {status['status']}, and goes on.", err=True)
+    print_paths(saved)
     if files and not saved:
-        rows = [(one["name"], printing.size(one["bytes"]), one["url"]) for one in files]
-        printing.table(("file", "size", "link"), rows, elastic=("link",))
-
-
-def tell_begun(server: "Server", task: str, as_json: bool) -> None:
-    if as_json:
-        printing.answer({"task_id": task})
-        return
-    typer.echo(task)
-    printing.say((f"Where it is: {server.address}/tasks/{task}", "dim"), err=True)
-
-
-async def save(server: "Server", one: Mapping[str, Any], folder: Path) -> Path:
-    """Download one file. Raises RequestInvalid for a name that leads out of the folder."""
-    target = place_for(str(one["name"]), folder)
-    async with server.fetch(one["url"]) as parts:
-        with target.open("wb") as stream:
-            async for part in parts:
-                stream.write(part)
-    return target
-
-
-def place_for(name: str, folder: Path) -> Path:
-    target = folder / name
-    if not target.resolve().is_relative_to(folder.resolve()):
-        raise RequestInvalid(f"The server names a file {name!r}, which is outside of {folder}.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return target
-
-
-def size_of(path: Path) -> int:
-    return path.stat().st_size
+        rows = [(one["name"], format_size(one["bytes"]), one["url"]) for one in files]
+        print_table(("file", "size", "link"), rows, elastic=("link",))
+    return exit_code(status)

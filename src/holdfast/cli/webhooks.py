@@ -1,4 +1,4 @@
-"""`holdfast webhooks`: endpoints that are told how tasks end, and what was sent to them."""
+"""`holdfast webhooks`: endpoints that learn how tasks end, and what was sent to them."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -7,44 +7,38 @@ from uuid import UUID
 
 import typer
 
-from holdfast.cli import printing
-from holdfast.cli.asking import ask, caller
-from holdfast.cli.options import Json
+from holdfast.cli.access import current_user, with_store
+from holdfast.cli.ids import find_named
+from holdfast.cli.options import Json, Limit, group
+from holdfast.cli.printing import format_age, format_time, print_json, print_line, print_table
 from holdfast.errors import WebhookUnknown
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
     from holdfast.webhooks import Delivery, Webhook, Webhooks
 
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer()
 
 T = TypeVar("T")
 Which = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its name or its id, or the beginning of the id.")]
 
 
-@app.callback()
-def webhooks(context: typer.Context, as_json: Json = False) -> None:
-    """List the endpoints that are told how tasks end, or add, test, pause and remove one."""
-    if not context.invoked_subcommand:
-        list_all(as_json=as_json)
-
-
-@app.command("ls")
+@group(app, "List the endpoints that learn how tasks end, or add, test, pause and remove one.")
 def list_all(as_json: Json = False) -> None:
-    """List the webhooks: what each is told of, what waits, what has failed."""
+    """List the webhooks: what each is sent, what waits, what has failed."""
     found = with_webhooks(lambda hooks: hooks.all())
     if as_json:
-        printing.answer([vars(one) for one in found])
+        print_json([vars(one) for one in found])
     elif found:
         rows = [
-            ((one.name, "bold"), str(one.id)[:13], one.url, about(one), str(one.waiting),
-             (str(one.failed) if one.failed else "", "red"), (state(one), "yellow"))
+            ((one.name, "bold"), str(one.id)[:13], one.url, events_of(one), str(one.waiting),
+             (str(one.failed) if one.failed else "", "red"), (state_of(one), "yellow"))
             for one in found
         ]  # fmt: skip
         heads = ("name", "id", "url", "on", "waiting", "failed", "state")
-        printing.table(heads, rows, elastic=("name", "url", "on", "state"))
+        print_table(heads, rows, elastic=("name", "url", "on", "state"))
     else:
-        printing.say("No webhooks. Add one: ", ("holdfast webhooks add URL", "bold"), err=True)
+        print_line("No webhooks. Add one: ", ("holdfast webhooks add URL", "bold"), err=True)
 
 
 @app.command()
@@ -59,7 +53,7 @@ def add(
     owner: Annotated[str | None, typer.Option(help="Only of tasks of this owner.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell an endpoint how tasks end, from now on. Prints the secret that verifies it, this once."""
+    """Send an endpoint how tasks end, from now on. Prints the secret that verifies it, this once."""
     from holdfast.remote.fetch.guard import Guard
     from holdfast.settings import read_settings
     from holdfast.webhooks.sending import check_url
@@ -70,16 +64,16 @@ def add(
     async def make(hooks: "Webhooks") -> tuple[UUID, str]:
         await check_url(url, guard)
         return await hooks.add(
-            url, name or url[:200], kinds=kinds, lifecycle=lifecycle, task_name=task, owner=owner, by=caller()
+            url, name or url[:200], kinds=kinds, lifecycle=lifecycle, task_name=task, owner=owner, by=current_user()
         )
 
     made, secret = with_webhooks(make)
     if as_json:
-        printing.answer({"id": made, "secret": secret})
+        print_json({"id": made, "secret": secret})
         return
     typer.echo(secret)
-    printing.say(f"Webhook {made} is added. Verify with this secret; it is not shown again.", err=True)
-    printing.say(("Try it: ", "dim"), (f"holdfast webhooks test {made}", "bold"), err=True)
+    print_line(f"Webhook {made} is added. Verify with this secret; it is not shown again.", err=True)
+    print_line(("Try it: ", "dim"), (f"holdfast webhooks test {made}", "bold"), err=True)
 
 
 @app.command()
@@ -91,7 +85,7 @@ def rm(webhook: Which, as_json: Json = False) -> None:
         await hooks.remove(found.id)
         return found
 
-    tell(with_webhooks(remove), "is removed", as_json)
+    print_webhook(with_webhooks(remove), "is removed", as_json)
 
 
 @app.command()
@@ -102,47 +96,47 @@ def pause(webhook: Which, as_json: Json = False) -> None:
 
 @app.command()
 def resume(webhook: Which, as_json: Json = False) -> None:
-    """Send again. One that was disabled hears of what happens from now on."""
+    """Send again. One that was disabled gets what happens from now on."""
     change(webhook, lambda hooks, one: hooks.resume(one), "goes on", as_json)
 
 
 @app.command("test")
 def send_test(webhook: Which, as_json: Json = False) -> None:
-    """Send something that says nothing, to see whether it arrives; a server that is up sends it."""
+    """Send an empty event, to see whether it arrives; a server that is up sends it."""
 
     async def send(hooks: "Webhooks") -> UUID:
         return await hooks.test((await find(hooks, webhook)).id)
 
-    queued(with_webhooks(send), webhook, as_json)
+    print_queued(with_webhooks(send), webhook, as_json)
 
 
 @app.command()
 def deliveries(
     webhook: Which,
     state: Annotated[Literal["pending", "done", "failed"] | None, typer.Option(help="Only those.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")] = 20,
+    limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List what was sent to a webhook and what is to be, the newest first."""
 
-    async def question(store: "Store") -> "tuple[list[Delivery], datetime]":
+    async def act(store: "Store") -> "tuple[list[Delivery], datetime]":
         from holdfast.webhooks import Webhooks
 
         hooks = Webhooks.over(store)
         found = await hooks.deliveries((await find(hooks, webhook)).id, state=state, limit=limit)
         return found, await store.now()
 
-    found, now = ask(question)
+    found, now = with_store(act)
     if as_json:
-        printing.answer([vars(one) for one in found])
+        print_json([vars(one) for one in found])
         return
     colours = {"pending": "yellow", "done": "green", "failed": "red"}
     rows = [
         (str(one.id), one.kind, str(one.task_id), (one.state, colours[one.state]), str(one.tries),
-         printing.age(one.made_at, now), one.error or "")
+         format_age(one.made_at, now), one.error or "")
         for one in found
     ]  # fmt: skip
-    printing.table(("id", "what", "task", "state", "tries", "made", "error"), rows, elastic=("error",))
+    print_table(("id", "what", "task", "state", "tries", "made", "error"), rows, elastic=("error",))
 
 
 @app.command()
@@ -157,59 +151,55 @@ def redeliver(
         await hooks.redeliver((await find(hooks, webhook)).id, delivery)
         return delivery
 
-    queued(with_webhooks(again), webhook, as_json)
+    print_queued(with_webhooks(again), webhook, as_json)
 
 
 def with_webhooks(act: "Callable[[Webhooks], Awaitable[T]]") -> T:
-    async def question(store: "Store") -> T:
+    async def run(store: "Store") -> T:
         from holdfast.webhooks import Webhooks
 
         return await act(Webhooks.over(store))
 
-    return ask(question)
+    return with_store(run)
 
 
 async def find(hooks: "Webhooks", given: str) -> "Webhook":
     """The webhook of this name, or whose id begins so. Raises WebhookUnknown."""
-    every = await hooks.all()
-    found = [one for one in every if one.name == given] or [one for one in every if str(one.id).startswith(given)]
-    if len(found) != 1:
-        many = f"{len(found)} webhooks are called so." if found else f"There is no webhook {given!r}."
-        raise WebhookUnknown(many, fix="List them: holdfast webhooks ls")
-    return found[0]
+    missing = WebhookUnknown(f"There is no webhook {given!r}.", fix="List them: holdfast webhooks ls")
+    return find_named(given, await hooks.all(), missing)
 
 
-def change(webhook: str, verb: "Callable[[Webhooks, UUID], Awaitable[None]]", words: str, as_json: bool) -> None:
+def change(webhook: str, verb: "Callable[[Webhooks, UUID], Awaitable[None]]", label: str, as_json: bool) -> None:
     async def act(hooks: "Webhooks") -> "Webhook":
         found = await find(hooks, webhook)
         await verb(hooks, found.id)
         return await hooks.read(found.id) or found
 
-    tell(with_webhooks(act), words, as_json)
+    print_webhook(with_webhooks(act), label, as_json)
 
 
-def tell(now: "Webhook", words: str, as_json: bool) -> None:
+def print_webhook(now: "Webhook", label: str, as_json: bool) -> None:
     if as_json:
-        printing.answer(vars(now))
+        print_json(vars(now))
     else:
-        printing.say((now.name, "bold"), f" {words}.")
+        print_line((now.name, "bold"), f" {label}.")
 
 
-def queued(delivery: UUID, webhook: str, as_json: bool) -> None:
+def print_queued(delivery: UUID, webhook: str, as_json: bool) -> None:
     if as_json:
-        printing.answer({"delivery_id": delivery})
+        print_json({"delivery_id": delivery})
     else:
-        printing.say("On its way as ", (str(delivery), "bold"), ".")
-        printing.say((f"See how it goes: holdfast webhooks deliveries {webhook}", "dim"), err=True)
+        print_line("On its way as ", (str(delivery), "bold"), ".")
+        print_line((f"See how it goes: holdfast webhooks deliveries {webhook}", "dim"), err=True)
 
 
-def about(one: "Webhook") -> str:
-    only = [word for word in (one.lifecycle, one.task_name, one.owner) if word]
+def events_of(one: "Webhook") -> str:
+    only = [name for name in (one.lifecycle, one.task_name, one.owner) if name]
     return ",".join(one.kinds) + (f" of {'/'.join(only)}" if only else "")
 
 
-def state(one: "Webhook") -> str:
+def state_of(one: "Webhook") -> str:
     if one.disabled_at:
         return f"disabled: {one.disabled_why}"
-    missed = f"missed moves before {printing.shown(one.missed_at)}" if one.missed_at else ""
+    missed = f"missed moves before {format_time(one.missed_at)}" if one.missed_at else ""
     return "paused" if one.paused_at else missed

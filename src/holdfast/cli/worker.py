@@ -1,30 +1,68 @@
-"""`holdfast worker`: run tasks until told to stop. The first Ctrl-C lets them end, a second gives them back at once."""
+"""`holdfast worker` and `holdfast workers`: run tasks until stopped; list who runs them."""
+
+from collections import defaultdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.engine.logs import configure_logs
-from holdfast.worker.config import WorkerConfig
-from holdfast.worker.supervisor import Serving, run_worker
+from holdfast.cli.access import with_store
+from holdfast.cli.options import Json
+from holdfast.cli.printing import Cell, format_age, print_json, print_line, print_table
 
-names_at_most = 8
+if TYPE_CHECKING:
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.records import Worker
+    from holdfast.worker.config import WorkerConfig
+    from holdfast.worker.supervisor import Serving
+
+names_listed = 8
 
 
-def run(config: WorkerConfig, processes: int) -> None:
-    """Raises AppInvalid, or what stands in the way of starting."""
+def run(config: "WorkerConfig", processes: int) -> None:
+    """Run tasks. The first Ctrl-C lets them end, a second gives them back at once. Raises AppInvalid."""
+    from holdfast.engine.logs import configure_logs
+    from holdfast.worker.supervisor import run_worker
+
     configure_logs()
     run_worker(config, processes=processes, on_ready=greet)
     typer.echo(f"Worker {config.name} stopped.", err=True)
 
 
-def greet(serving: Serving) -> None:
+def greet(serving: "Serving") -> None:
     config, names = serving.config, serving.names
     serves = f"Worker {config.name} serves {', '.join(config.queues)} with {config.slots} slots, at {serving.place}"
     if names:
-        typer.echo(f"{serves}: {list_names(names)}. Stop: Ctrl-C.", err=True)
+        more = f" and {len(names) - names_listed} more" if len(names) > names_listed else ""
+        typer.echo(f"{serves}: {', '.join(sorted(names)[:names_listed])}{more}. Stop: Ctrl-C.", err=True)
     else:
         typer.echo(f"{serves}, but {config.app} has no tasks: is a module not imported? Stop: Ctrl-C.", err=True)
 
 
-def list_names(names: list[str]) -> str:
-    more = f" and {len(names) - names_at_most} more" if len(names) > names_at_most else ""
-    return ", ".join(sorted(names)[:names_at_most]) + more
+def workers(as_json: Json = False) -> None:
+    """List the workers and what they hold."""
+
+    async def read(store: "Store") -> "tuple[list[Worker], list[dict[str, Any]], datetime]":
+        return await store.workers(), await store.held(), await store.now()
+
+    found, leases, now = with_store(read)
+    held = defaultdict(list)
+    for lease in leases:
+        held[lease["worker_id"]].append(lease)
+    if as_json:
+        print_json([vars(one) | {"held": held[one.id]} for one in found])
+    elif found:
+        rows = [row_of(one, held[one.id], now) for one in found]
+        heads = ("id", "label", "queues", "slots", "holds", "seen", "")
+        print_table(heads, rows, elastic=("id", "label", "queues", "holds"))
+    else:
+        print_line("No workers. Start one: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
+
+
+def row_of(one: "Worker", held: list[dict[str, Any]], now: datetime) -> tuple[Cell, ...]:
+    names = [lease["name"] for lease in held]
+    holds = ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names))
+    seen = format_age(one.seen_at, now)
+    live = ("live", "green") if one.live else ("gone", "red")
+    queues = ", ".join(one.queues)
+    return (one.id, "bold"), one.label, queues, f"{len(held)}/{one.slots}", holds, seen, live

@@ -28,5 +28,5 @@ class Part(BaseModel):
 def running_part(name: str, progress: Any, *, note: str = "") -> Part:
     """A part that runs, with the progress that its handler reports."""
     found = read_progress(progress)
-    notes = ", ".join(filter(None, (note, found.note if found.note != name else "")))
+    notes = ", ".join(filter(None, (note, found.note)))
     return Part(name=name, status="running", done=found.done, total=found.total, note=notes or None)

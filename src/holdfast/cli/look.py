@@ -1,0 +1,306 @@
+"""`holdfast ls`, `show`, `why` and `events`: tasks at a glance, all about one, and what happened to it."""
+
+import heapq
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from holdfast.cli.access import database_label, with_store
+from holdfast.cli.cost import describe_family, family_as_object
+from holdfast.cli.ids import Id, find_task, shorten
+from holdfast.cli.options import Json
+from holdfast.cli.printing import (
+    Cell,
+    format_age,
+    format_duration,
+    format_json,
+    format_state,
+    format_time,
+    format_took,
+    format_when,
+    print_block,
+    print_facts,
+    print_json,
+    print_line,
+    print_table,
+    shorten_times,
+)
+from holdfast.engine.progress import read_progress
+
+if TYPE_CHECKING:
+    from holdfast.engine.store.commands import Store
+    from holdfast.engine.store.costs import FamilyCost
+    from holdfast.engine.store.records import Attempt, Link
+    from holdfast.engine.task import Event, Explanation, Step, StepEvent
+
+most_at_once = 1000
+most_rows = 30
+longest_value = 2000
+longest_step_result = 60
+
+
+def ls(
+    lifecycle: Annotated[str | None, typer.Option(help="Only of this lifecycle.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only tasks of this name.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
+    live: Annotated[
+        bool | None, typer.Option("--live/--finished", help="Only those that go on, or have ended.")
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that ended in failure.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """List tasks, the newest first."""
+    filters = {"lifecycle": lifecycle, "state": state, "queue": queue, "name": name, "tag": tag, "live": live}
+    if failed:
+        filters["outcome"] = "failed"
+
+    async def read(store: "Store") -> tuple[list[dict[str, Any]], dict[UUID, str], datetime, str]:
+        found, hint = await read_tasks(store, filters, limit)
+        if not found:
+            hint = await find_mistake(store, filters)
+        return found, await shorten(store, [UUID(one["id"]) for one in found]), await store.now(), hint
+
+    found, short, now, hint = with_store(read)
+    if as_json:
+        print_json(found)
+    elif found:
+        rows = [row_of(one, short[UUID(one["id"])], now) for one in found]
+        print_table(("id", "name", "state", "try", "queue", "age", "note"), rows, elastic=("name", "queue", "note"))
+        if hint:
+            print_line((hint, "dim"), err=True)
+    elif hint:
+        print_line(hint, err=True)
+    elif any(value is not None for value in filters.values()):
+        print_line("No task fits. Leave a filter out, or see them all: ", ("holdfast ls", "bold"), err=True)
+    else:
+        print_line(f"No tasks yet ({database_label()}). Start one: ", ("holdfast start NAME '{}'", "bold"), err=True)
+
+
+async def read_tasks(store: "Store", filters: dict[str, Any], limit: int) -> tuple[list[dict[str, Any]], str]:
+    """Up to `limit` tasks, page by page; and a hint if there are more."""
+    found: list[dict[str, Any]] = []
+    cursor = None
+    while len(found) < limit:
+        page = await store.list_tasks(**filters, cursor=cursor, limit=min(limit - len(found), most_at_once))
+        found.extend(page.items)
+        cursor = page.next
+        if cursor is None:
+            return found, ""
+    return found, f"There are more: --limit {limit * 5} shows more." if page.approx_count > len(found) else ""
+
+
+def row_of(task: dict[str, Any], short: str, now: datetime) -> tuple[Cell, ...]:
+    return (
+        short,
+        (task["name"], "bold"),
+        format_state(task),
+        f"{task['attempt']}/{task['max_attempts']}",
+        task["queue"],
+        format_age(task["created_at"], now),
+        (str(task["message"] or read_progress(task["progress"])), "dim"),
+    )
+
+
+async def find_mistake(store: "Store", filters: dict[str, Any]) -> str:
+    """A line about the first filter whose value fits nothing, with the known values; often it is a typo."""
+    lifecycles = await store.lifecycles()
+    known: dict[str, set[str]] = {
+        "lifecycle": {one.name for one in lifecycles},
+        "state": {state.name for one in lifecycles if filters["lifecycle"] in (None, one.name) for state in one.states},
+        "queue": {one.name for one in await store.queues()},
+    }
+    for name, values in known.items():
+        if filters[name] is not None and filters[name] not in values:
+            return f"There is no {name} {filters[name]!r}. Known are: {', '.join(sorted(values))}."
+    return ""
+
+
+# One task
+
+
+def why(task: Id, as_json: Json = False) -> None:
+    """Say who acts next, what it waits for and what to do about it."""
+
+    async def read(store: "Store") -> "tuple[UUID, Explanation]":
+        found = await find_task(store, task)
+        return found, await store.explain(found)
+
+    found, because = with_store(read)
+    if as_json:
+        print_json({"task_id": found, **vars(because)})
+        return
+    print_line((shorten_times(because.sentence), "bold"))
+    if because.fix:
+        print_line(shorten_times(because.fix))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All that is known of a task."""
+
+    task: dict[str, Any]
+    why: "Explanation"
+    attempts: "list[Attempt]"
+    steps: "list[Step]"
+    links: "list[Link]"
+    cost: "FamilyCost"
+    now: datetime
+
+
+def show(task: Id, as_json: Json = False) -> None:
+    """Show all about a task.
+
+    Where it is and why, what it cost, its attempts and steps, the last error, payload, result, and the tasks it is tied
+    to.
+    """
+
+    async def read(store: "Store") -> Seen:
+        found = await find_task(store, task)
+        return Seen(
+            await store.read(found), await store.explain(found), await store.attempts(found),
+            await store.steps(found), await store.tree(found), await store.costs.of_task(found), await store.now(),
+        )  # fmt: skip
+
+    seen = with_store(read)
+    if as_json:
+        lists: dict[str, Sequence[object]] = {"attempts": seen.attempts, "steps": seen.steps, "links": seen.links}
+        listed = {name: [vars(one) for one in found] for name, found in lists.items()}
+        print_json({"task": seen.task, "why": vars(seen.why), **listed, "cost": family_as_object(seen.cost)})
+        return
+    print_line((seen.task["name"], "bold"), "  ", (seen.task["id"], "dim"))
+    print_facts(facts_of(seen))
+    print_attempts(seen)
+    print_steps(seen)
+    if seen.task["outcome"] == "failed":
+        print_error(seen.task["note"])
+    print_value("payload", seen.task["payload"])
+    print_value("result", seen.task["result"])
+
+
+def facts_of(seen: Seen) -> Iterator[tuple[str, Cell]]:
+    """Its head: what is known, by name."""
+    task = seen.task
+    yield "state", format_state(task)
+    yield "why", shorten_times(seen.why.sentence)
+    yield "fix", shorten_times(seen.why.fix)
+    yield "progress", "" if task["outcome"] else str(read_progress(task["progress"]))
+    yield "lifecycle", f"{task['lifecycle']}, version {task['lifecycle_version']}"
+    yield "queue", f"{task['queue']}, priority {task['priority']}"
+    yield "attempt", f"{task['attempt']} of {task['max_attempts']}"
+    yield "owner", task["owner"]
+    yield "tags", ", ".join(task["tags"] or ())
+    for name in ("created_at", "started_at", "finished_at", "deadline"):
+        yield name.removesuffix("_at"), format_when(task[name], seen.now) if task[name] else ""
+    yield "took", format_took(task["started_at"], task["finished_at"])
+    yield from describe_family(seen.cost)
+    for link in seen.links[:most_rows]:
+        about = f"  {link.name}, {link.state}" if link.state else ""
+        yield link.relation.replace("_", " "), f"{link.id}{about}"
+    if len(seen.links) > most_rows:
+        yield "...", f"tied to {len(seen.links) - most_rows} more: --json has all"
+
+
+def print_attempts(seen: Seen) -> None:
+    if not seen.attempts:
+        return
+    print_heading("attempts", len(seen.attempts))
+    rows = []
+    for one in seen.attempts[-most_rows:]:
+        took = format_duration((one.ended_at or seen.now) - one.claimed_at, fine=True)
+        ended = (one.ended or "running", {"failed": "red", "lost": "red", "done": "green"}.get(one.ended or "", ""))
+        rows.append(
+            (f"  {one.attempt}", format_time(one.claimed_at), took, ended, one.worker_id or "", note_of(one.error))
+        )
+    print_table(("  #", "claimed", "took", "ended", "worker", "error"), rows, elastic=("worker", "error"))
+
+
+def print_steps(seen: Seen) -> None:
+    if not seen.steps:
+        return
+    print_heading("steps", len(seen.steps))
+    rows = []
+    for one in seen.steps[-most_rows:]:
+        state = ("done", "green") if one.done else (f"failed {one.failures}x", "red")
+        result = json.dumps(one.result, ensure_ascii=False) if one.done else ""
+        cut = result if len(result) <= longest_step_result else f"{result[:longest_step_result]}..."
+        rows.append((f"  {one.name}", state, str(one.attempt), format_age(one.at, seen.now), cut))
+    print_table(("  name", "", "attempt", "when", "result"), rows, elastic=("  name", "result"))
+
+
+def print_error(note: Any) -> None:
+    """The last error: where it happened, then its message line by line."""
+    if not isinstance(note, dict):
+        return
+    print_heading("error")
+    where = [f"{name} {note[name]}" for name in ("step", "code") if note.get(name)]
+    print_line(("  " + ", ".join([str(note.get("category") or note.get("kind") or "uncategorized"), *where]), "red"))
+    print_block(str(note.get("message") or ""), most=longest_value)
+
+
+def print_value(name: str, value: Any) -> None:
+    if value is not None:
+        print_heading(name)
+        print_block(format_json(value), most=longest_value)
+
+
+def print_heading(name: str, rows: int = 0) -> None:
+    print_line("")
+    print_line((name if rows <= most_rows else f"{name}, the last {most_rows} of {rows}: --json has all", "dim"))
+
+
+# What happened
+
+
+def events(task: Id, as_json: Json = False) -> None:
+    """List what happened to a task, oldest first."""
+
+    async def read(store: "Store") -> "list[Event | StepEvent]":
+        found = await find_task(store, task)
+        return in_order(await store.events(found), await store.step_events(found))
+
+    happened = with_store(read)
+    if as_json:
+        print_json([as_object(one) for one in happened])
+        return
+    heads = ("when", "what", "where", "attempt", "worker", "note")
+    print_table(heads, [cells_of(one) for one in happened], elastic=("worker", "note"))
+
+
+def in_order(moves: "list[Event]", steps: "list[StepEvent]") -> "list[Event | StepEvent]":
+    """Both by time; each kind keeps its own order."""
+    both: tuple[list[Event | StepEvent], ...] = ([*moves], [*steps])
+    return list(heapq.merge(*both, key=lambda one: one.at))
+
+
+def as_object(one: "Event | StepEvent") -> dict[str, Any]:
+    """Its JSON: `of` tells the moves of the task from the events of its steps, and from the moves of a run's nodes."""
+    of = next((kind for kind in ("step", "node") if hasattr(one, kind)), "task")
+    return {"of": of, **vars(one)}
+
+
+def cells_of(one: "Event | StepEvent") -> tuple[Cell, ...]:
+    """When, what, where, attempt, worker, note."""
+    from holdfast.engine.task import Event
+
+    note, when = note_of(one.data), format_time(one.at)
+    if not isinstance(one, Event):
+        return (when, "dim"), (one.kind.replace("_", " "), "dim"), one.step, str(one.attempt), "", (note, "dim")
+    where = one.to_state if one.from_state in ("", one.to_state) else f"{one.from_state} -> {one.to_state}"
+    return (when, "dim"), one.verb, (where, "bold"), str(one.attempt), one.worker_id or "", note
+
+
+def note_of(data: Any) -> str:
+    """What an event says beyond the move: the message of an error, the reason of a cancellation."""
+    if not isinstance(data, dict):
+        return ""
+    if data.get("message"):
+        return ": ".join(str(data[name]) for name in ("category", "message") if data.get(name))
+    return str(data.get("reason") or data.get("kind") or "")
