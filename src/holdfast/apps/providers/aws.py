@@ -18,7 +18,7 @@ from holdfast.engine.task import Category, Json
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.batch.provider import CannotCancel, Ended, Input, Job, Provider, Result, Running, Usage
-from holdfast.remote.retry_after import retry_wait
+from holdfast.remote.http_errors import failure_for
 from holdfast.settings import vendor_variable
 
 T = TypeVar("T")
@@ -320,17 +320,14 @@ def failure_of(error: Exception) -> Failure:
 def refusal_of(error: Any) -> Failure:
     details, answer = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
     code, reason, status = code_of(error), details.get("Message") or "", answer.get("HTTPStatusCode") or 0
-    message = f"Amazon answers {code}: {reason}"
-    wait = retry_wait(answer.get("HTTPHeaders") or {})
+    message, headers = f"Amazon answers {code}: {reason}", answer.get("HTTPHeaders") or {}
     if code in SLOW_DOWN or status == 429:
-        return RateLimited(message, code=code, retry_after=wait)
+        return failure_for(429, message, headers, code=code)
     if code in ("BadRequestException", "LimitExceededException"):
         return limit_or_fault(code, reason)
     if NO_ACCESS.search(code):
         return Fatal(message, code=code)
-    if status >= 500 or status in (408, 409, 425) or code in TRY_LATER:
-        return Transient(message, code=code, retry_after=wait)
-    return SchemaInvalid(message, code=code) if status in (400, 413, 415, 422) else Fatal(message, code=code)
+    return failure_for(408 if code in TRY_LATER else status, message, headers, code=code)
 
 
 def limit_or_fault(code: str, reason: str) -> Failure:

@@ -13,8 +13,8 @@ BATCH = Lifecycle(
     cancel="CANCELLED",
     fail="FAILED",
     effects="batch_effects",
-    # It is taken up hundreds of times: not each loss is its own fault, and what a provider has done is not thrown away
-    # because our storage is not at hand.
+    # It is claimed hundreds of times: not each loss is its own fault, and what a provider has done is not thrown away
+    # because our storage is away.
     crash_budget=10,
     max_attempts=20,
     backoff=Backoff(timedelta(seconds=5), timedelta(minutes=15)),
@@ -48,9 +48,9 @@ BATCH_STOP = Lifecycle(
     max_attempts=20,
     backoff=Backoff(timedelta(seconds=5), timedelta(minutes=30)),
     states=[
-        work("STOPPING", done="STOPPED", display=Display("Stopping", "orange", "ban", "The provider is told to stop")),
+        work("STOPPING", done="STOPPED", display=Display("Stopping", "orange", "ban", "The provider is asked to stop")),
         final("STOPPED", "done", progress=100, display=Display("Stopped", "green", "check", "Nothing runs any more")),
         final("LEFT_RUNNING", "failed", display=Display("Left running", "red", "x", "It could not be stopped")),
-        final("CANCELLED", "cancelled", display=Display("Cancelled", "gray", "ban", "Nobody stops it any more")),
+        final("CANCELLED", "cancelled", display=Display("Cancelled", "gray", "ban", "It is not stopped any more")),
     ],
 )  # fmt: skip

@@ -1,9 +1,9 @@
-"""The door to a provider: submit, find, poll, fetch, cancel. Whoever implements these five is a provider.
+"""The interface of a provider: submit, find, poll, fetch, cancel. A class with these five is a provider.
 
-The engine decides when each is called, and keeps what comes of it; a provider keeps nothing between two calls. It says
-what went wrong in the four categories (`holdfast.errors`), and never tries anything again by itself:
+The engine decides when each is called, and keeps what comes of it; a provider keeps nothing between two calls. It
+raises what went wrong in one of the four categories (`holdfast.errors`), and never tries anything again by itself:
 
-RateLimited    refused for now; certainly not done. The engine waits until the provider listens again
+RateLimited    refused for now; certainly not done. The engine waits until the provider accepts calls again
 Transient      it may work later. Raised by `submit` it means that nobody knows whether the job was begun
 SchemaInvalid  refused for good, because of what was asked
 Fatal          refused for good, for another reason: no access, no money, no such job
@@ -32,7 +32,7 @@ class Input:
     body: Json = None
     """Of a prompt: the request as a chat API takes it, without the model: `{"messages": [...], "max_tokens": 100}`."""
     name: str = ""
-    """What people call it."""
+    """Its name for people."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Job:
     task_type: str
     model: str | None
     account: str
-    """Where it was, or is to be submitted: as `Provider.account` said then."""
+    """Where it was, or is to be submitted: what `Provider.account` was then."""
     external_id: str | None
     """The provider's name for it, once that is known."""
     intended_at: datetime | None
@@ -60,14 +60,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Running:
-    """It is not over yet. A status that nobody has heard of is running too."""
+    """It is not over yet. An unknown status counts as running too."""
 
     status: str
     """In the provider's own words."""
     again_in: timedelta | None = None
-    """When to ask again, if the provider says so."""
+    """When to ask again, if the provider names a time."""
     done: int | None = None
-    """How many of its inputs are done, if the provider tells."""
+    """How many of its inputs are done, if the provider counts them."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Provider(ABC):
     limit: timedelta = timedelta(hours=26)
     """How long a task may be in progress."""
     requests_per_minute: int | None = None
-    """What the account may ask in a minute, all workers together; None if nobody counts."""
+    """What the account may ask in a minute, all workers together; None if that is not counted."""
     calls_at_once: int = 8
     """How many calls one worker makes at the same time."""
     repeats_submit: bool = False
@@ -148,7 +148,7 @@ class Provider(ABC):
         return ()
 
     def refuse(self, task_type: str, one: Input) -> str | None:
-        """Why an input can never be done here; None if it can be tried. Nobody is asked."""
+        """Why an input can never be done here; None if it can be tried. No server is asked."""
         return None
 
     async def check(self) -> None:  # noqa: B027
@@ -167,16 +167,16 @@ class Provider(ABC):
 
     @abstractmethod
     async def poll(self, job: Job) -> Running | Ended:
-        """How it stands. A job that is gone has ended: as expired, with nothing to fetch."""
+        """Its status. A job that is gone has ended: as expired, with nothing to fetch."""
 
     @abstractmethod
     def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
-        """What became of the inputs, in any order; one that is missing has failed. Each call begins anew."""
+        """What became of the inputs, in any order; one that is missing has failed. Each call begins from the start."""
 
     @abstractmethod
     async def cancel(self, job: Job) -> Ended | None:
         """Stop it; harmless if it has ended. Raises CannotCancel.
 
-        None: it is asked to stop, and polls tell when it has. A provider that works only while it is polled says here
-        what has become of the job, and is not polled again.
+        None: it is asked to stop, and polls show when it has. A provider that works only while it is polled returns
+        here what has become of the job, and is not polled again.
         """

@@ -5,7 +5,7 @@ A user touches only batches of their own: another's id is answered like one that
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
@@ -19,6 +19,15 @@ from holdfast.http.fields import Body, Cancel, Name, Text, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
+from holdfast.http.shapes import (
+    CancelEffect,
+    CountedPage,
+    Items,
+    cancel_task,
+    counted_page,
+    mark_repeated,
+    server_address,
+)
 from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.lifecycles.batch.store import Batches, BatchRecord, Job, ProviderOffer
 from holdfast.objects import Objects
@@ -65,19 +74,9 @@ class Batch(BatchRecord):
     poll_after_ms: int | None
 
 
-class BatchPage(BaseModel):
-    """Newest first. A page may be short, even empty, and still have a `next`."""
-
-    items: list[Batch]
-    next: UUID | None
-    approx_count: int
-    capped: bool
-
-
-class Effect(BaseModel):
+class Effect(CancelEffect):
     task_id: UUID
     status: str
-    effect: Literal["cancelled", "requested", "too_late"]
 
 
 class Again(BaseModel):
@@ -89,7 +88,7 @@ class Again(BaseModel):
 
 
 class Resolution(Body):
-    """What a person says of a job that waits for one.
+    """What a person decides about a job that waits for one.
 
     go_on: try again what it was at. adopt: it is the provider's `external_job_id`. resubmit: it was never begun.
     give_up: it has failed.
@@ -118,10 +117,6 @@ class Downloads(BaseModel):
     downloads: list[Link]
 
 
-class ProviderOffers(BaseModel):
-    items: list[ProviderOffer]
-
-
 def routes(store: Store, objects: Objects) -> APIRouter:
     """The routes of batches over this store of objects."""
     router = APIRouter(prefix="/batch", tags=["batch"], route_class=GuardedLong, responses=PROBLEMS)
@@ -130,9 +125,9 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     add_endings(router, store, batches, objects)
 
     @router.get("/providers")
-    async def providers(caller: User) -> ProviderOffers:
+    async def providers(caller: User) -> Items[ProviderOffer]:
         """Who does what here: what is set up, whether a worker is there for it, and how its open jobs fare."""
-        return ProviderOffers(items=await batches.providers())
+        return Items(items=await batches.providers())
 
     return router
 
@@ -153,8 +148,7 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
             asked.task_type, asked.provider, urls=asked.urls, datasets=asked.dataset_ids or asked.input_dataset_ids,
             models=asked.models, owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent),
         )  # fmt: skip
-        if not created:
-            response.headers["Idempotency-Replayed"] = "true"
+        mark_repeated(response, not created)
         return rendered(await batches.batch(task))
 
     @router.get("/tasks")
@@ -163,14 +157,13 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
         status: State | None = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> BatchPage:
+    ) -> CountedPage[Batch]:
         """Batches, the newest first."""
         page = await store.list_tasks(
             lifecycle=BATCH.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
         )
         found = await batches.read([UUID(str(one["id"])) for one in page.items], whole=False)
-        items = [rendered(one) for one in found]
-        return BatchPage(items=items, next=page.next, approx_count=page.approx_count, capped=page.capped)
+        return counted_page(page, [rendered(one) for one in found])
 
     @router.get("/tasks/{task_id}")
     async def read(task_id: UUID, caller: User) -> Batch:
@@ -181,9 +174,9 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
 def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Objects) -> None:
     @router.post("/tasks/{task_id}/cancel", status_code=202)
     async def cancel(task_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
-        """Cancel it. What its provider is at work on is stopped, or told to a person where it cannot be."""
+        """Cancel it. What its provider is at work on is stopped, or reported to a person where it cannot be."""
         await batches.batch(task_id, owned_by(caller), whole=False)
-        effect: Any = await store.cancel(task_id, asked.reason if asked else None, by=caller.name)
+        effect = await cancel_task(store, task_id, asked, caller)
         now = await batches.batch(task_id, whole=False)
         return Effect(task_id=task_id, effect=effect, status=now.status)
 
@@ -208,15 +201,14 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
             found.task_type, found.provider, models=found.models, owner=found.owner, key=idempotency_key,
             again_of=task_id,
         )  # fmt: skip
-        if not created:
-            response.headers["Idempotency-Replayed"] = "true"
+        mark_repeated(response, not created)
         return Again(task_id=task, status="PENDING", retry_of=task_id)
 
     @router.post("/tasks/{task_id}/jobs/{number}/resolve", status_code=202)
     async def resolve(
         task_id: UUID, number: Annotated[int, Field(ge=1, le=10**6)], asked: Resolution, caller: Operator
     ) -> Resolved:
-        """Say what a job is that waits for a person; then it goes on."""
+        """Decide about a job that waits for a person; then it goes on."""
         await batches.batch(task_id, whole=False)
         status = await batches.resolve(
             task_id, number, asked.action, asked.external_job_id, by=caller.name, note=asked.note
@@ -234,7 +226,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
             if key:
                 link = await objects.sign_download(
                     key, filename=name, content_type="application/json", now=files.now, lasting=download_lasting,
-                    server=str(request.base_url).rstrip("/"),
+                    server=server_address(request),
                 )  # fmt: skip
                 links.append(Link(name=name, **vars(link)))
         return Downloads(task_id=task_id, status=found.status, downloads=links)

