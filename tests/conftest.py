@@ -43,12 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before anything is made.
 
     Thousands of databases are made and dropped: in memory, if there is room, five times as fast as on a disk. And a
-    machine that stands still for a moment is no reason to fail: httpx2 waits 5 s for an answer unless it is told.
+    machine that stands still for a moment is no reason to fail: httpx2 waits 5 s for an answer by default.
     """
-    if "TMPDIR" not in os.environ and memory_has_room():
+    if "TMPDIR" not in os.environ and memory_is_large_enough():
         os.environ["TMPDIR"] = str(MEMORY)
         tempfile.tempdir = None
-    # What Hypothesis finds by chance belongs into the long runs; the others are the same each time.
+    # Hypothesis tries other cases only in the long runs; those of the other tiers are the same each time.
     settings.register_profile("each run is the same", derandomize=config.option.markexpr != "long", database=None)
     settings.load_profile("each run is the same")
     config.pluginmanager.register(Tiers(config))
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         setattr(DEFAULT_TIMEOUT_CONFIG, phase, answer_within_seconds)
 
 
-def memory_has_room() -> bool:
+def memory_is_large_enough() -> bool:
     try:
         memory = os.statvfs(MEMORY)
     except OSError:

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-CHANCE = random.SystemRandom()
+RANDOM = random.SystemRandom()
 GUARD = Path(__file__).with_name("guard.py")
 ready_within_seconds = 60.0
 Started = tuple[int, dict[str, str]]
@@ -45,9 +45,9 @@ def spawn(folder: Path, *command: str, environment: dict[str, str] | None = None
     """A process group of its own, whose leader is returned: the server's guard; nobody here waits for it."""
     log = (os.POSIX_SPAWN_OPEN, 1, str(folder / "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     actions: Sequence[tuple[object, ...]] = [log, (os.POSIX_SPAWN_DUP2, 1, 2)]
-    words = [sys.executable, str(GUARD), str(folder), *command]
+    arguments = [sys.executable, str(GUARD), str(folder), *command]
     variables = {**os.environ, **(environment or {})}
-    return os.posix_spawn(sys.executable, words, variables, file_actions=actions, setsid=True)
+    return os.posix_spawn(sys.executable, arguments, variables, file_actions=actions, setsid=True)
 
 
 def wait_for(folder: Path, pid: int, ready: Callable[[], bool]) -> None:
@@ -70,7 +70,7 @@ def free_ports(number: int) -> list[int]:
     free: list[int] = []
     with contextlib.ExitStack() as stack:
         while len(free) < number:
-            port = CHANCE.randrange(20_000, 32_000)
+            port = RANDOM.randrange(20_000, 32_000)
             with contextlib.suppress(OSError):
                 stack.enter_context(socket.create_server(("127.0.0.1", port)))
                 free.append(port)

@@ -25,6 +25,6 @@ async def test_what_cannot_be_published_ends_the_task_with_the_reason(crew: Crew
     assert [one.state for one in (refused, columns)] == ["Dead", "Dead"]
     entries = {one["task_id"]: one for one in await crew.store.inbox.newest()}
     assert entries[refused.task_id]["category"] == "SchemaInvalid"
-    told = entries[columns.task_id]
-    assert (told["category"], "day date -> text" in told["error"]["message"]) == ("Fatal", True)
+    entry = entries[columns.task_id]
+    assert (entry["category"], "day date -> text" in entry["error"]["message"]) == ("Fatal", True)
     assert [one["name"] for one in await Datasets.over(crew.store).find("")] == ["tables"]

@@ -71,7 +71,7 @@ def test_the_clauses_are_found_and_paid_for_once(holdfast: Engine, service: Serv
     assert [one["tokens_in"] for one in ran.usage if one["model"] == "clause-finder"] == [21]
 
 
-def test_told_to_slow_down_it_waits(holdfast: Engine, service: Service, uri: str) -> None:
+def test_asked_to_slow_down_it_waits(holdfast: Engine, service: Service, uri: str) -> None:
     service.script = [(429, {"Retry-After": "120"})] * 9
     began = holdfast.clock.now()
     ran = holdfast.run(ingest_contract, uri)

@@ -53,5 +53,5 @@ def test_the_ten_lines_run_as_printed(folder: Path) -> None:
 
 
 def ask(command: str, folder: Path) -> str:
-    words = shlex.split(command.replace(".venv/bin", str(BIN)))
-    return subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, check=True).stdout
+    arguments = shlex.split(command.replace(".venv/bin", str(BIN)))
+    return subprocess.run(arguments, cwd=folder, env=environment(), capture_output=True, text=True, check=True).stdout

@@ -41,9 +41,9 @@ async def test_a_worker_in_bash_completes_and_fails_tasks(store: Store, database
     bad = await submit(store, "broken")
     key = await store.keys.make("bash", ["worker"])
     with serving(database) as url:
-        said = work(url, program, key.secret)
-    assert said.count(" 200 Completed") == 2
-    assert f"{bad} 200 Failed" in said
+        output = work(url, program, key.secret)
+    assert output.count(" 200 Completed") == 2
+    assert f"{bad} 200 Failed" in output
     assert [await state_of(store, task) for task in (*good, bad)] == ["Completed", "Completed", "Failed"]
     first = await store.read(good[0])
     assert first["result"].startswith('did good with {"n":1,')

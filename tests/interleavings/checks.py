@@ -72,7 +72,7 @@ async def check_commit(world: World, first: str, second: str, *, late: bool) -> 
                 return seen
         if await made_up(world, verbs, late=late, ending="commit"):
             return seen
-    raise AssertionError(told(verbs, seen, orders, late, "commits"))
+    raise AssertionError(report(verbs, seen, orders, late, "commits"))
 
 
 async def check_rollback(world: World, first: str, second: str, *, late: bool) -> None:
@@ -85,13 +85,13 @@ async def check_rollback(world: World, first: str, second: str, *, late: bool) -
             return
         if await made_up(world, verbs, late=late, ending="rollback"):
             return
-    raise AssertionError(told(verbs, seen, [alone], late, "rolls back"))
+    raise AssertionError(report(verbs, seen, [alone], late, "rolls back"))
 
 
 async def check_queued(world: World, verbs: Sequence[str], seen: Outcome, *, late: bool) -> None:
     """All of them have happened, in some order; unless one of them leaves out what is locked."""
     wrong = await world.owner.fetch("select * from holdfast.verify()")
-    assert not wrong, told(verbs, seen, [], late, f"lines up first; {wrong}")
+    assert not wrong, report(verbs, seen, [], late, f"lines up first; {wrong}")
     if any("DEADLOCK" in answer for answer in seen.answers):
         return  # that it may be was checked before; who is broken off has done nothing and asks again
     orders = []
@@ -99,13 +99,13 @@ async def check_queued(world: World, verbs: Sequence[str], seen: Outcome, *, lat
         orders.append(await world.serially(verbs, order, late=late))
         if seen.answers == orders[-1].answers and seen.state == orders[-1].state:
             return
-    assert SKIPS.keys() & set(verbs), told(verbs, seen, orders, late, "lines up first")
+    assert SKIPS.keys() & set(verbs), report(verbs, seen, orders, late, "lines up first")
 
 
 def refuse_deadlock(verbs: Sequence[str], seen: Outcome, *, late: bool) -> None:
     if LISTS & set(verbs) and TWO_FAMILIES & set(verbs):
         return
-    assert not any("DEADLOCK" in answer for answer in seen.answers), told(verbs, seen, [], late, "lines up first")
+    assert not any("DEADLOCK" in answer for answer in seen.answers), report(verbs, seen, [], late, "lines up first")
 
 
 async def made_up(world: World, verbs: tuple[str, str], *, late: bool, ending: str) -> bool:
@@ -119,7 +119,7 @@ async def made_up(world: World, verbs: tuple[str, str], *, late: bool, ending: s
     return False
 
 
-def told(verbs: Sequence[str], seen: Outcome, orders: Sequence[Outcome], late: bool, ending: str) -> str:
+def report(verbs: Sequence[str], seen: Outcome, orders: Sequence[Outcome], late: bool, ending: str) -> str:
     """Both histories, and what differs."""
     when = "after" if late else "before"
     lines = [f"{' | '.join(verbs)}: the first {ending}, {when} the leases' end", *seen.answers]

@@ -76,11 +76,11 @@ async def test_any_two_end_as_one_after_the_other(world: World, first: str, late
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(10))
 async def test_three_in_line_end_as_one_after_another(world: World, seed: int) -> None:
-    chance = random.Random(seed)  # noqa: S311
+    randomness = random.Random(seed)  # noqa: S311
     for _ in range(50):
-        row = chance.choice(sorted({row for rows in world.met.values() for row in rows if row[1]}))
-        verbs = chance.choices([verb for verb in VERBS if row in world.met[verb]], k=3)
-        late = chance.random() < 0.5
+        row = randomness.choice(sorted({row for rows in world.met.values() for row in rows if row[1]}))
+        verbs = randomness.choices([verb for verb in VERBS if row in world.met[verb]], k=3)
+        late = randomness.random() < 0.5
         seen = await world.queued(verbs, row, late=late)
         if seen:
             refuse_deadlock(verbs, seen, late=late)

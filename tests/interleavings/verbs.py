@@ -50,8 +50,8 @@ def cancels(role: str) -> Verb:
 
 
 def completes(*roles: str, events: bool) -> Verb:
-    told = (("seen", None, {"n": 1}), ("usage", None, SPENT)) if events else ()
-    return lambda store, scene: store.complete(*(Completion(getattr(scene, role), Done(1), told) for role in roles))
+    written = (("seen", None, {"n": 1}), ("usage", None, SPENT)) if events else ()
+    return lambda store, scene: store.complete(*(Completion(getattr(scene, role), Done(1), written) for role in roles))
 
 
 def bulk(action: Action, *, name: str | None = None, state: str | None = None) -> Verb:

@@ -183,11 +183,11 @@ class World:
             for found in UUID_TEXT.findall(answer):
                 if found not in self.names:
                     names.setdefault(found, f"new{place}.{len(names)}")
-        told = tuple(
+        answers = tuple(
             UUID_TEXT.sub(lambda found: (self.names | names).get(found[0], UNTOLD), answer) for answer in answers
         )
         self._last = await self.look(names)
-        return Outcome(told, self._last, waited)
+        return Outcome(answers, self._last, waited)
 
     async def serially(self, verbs: Sequence[str], order: Sequence[int], *, late: bool) -> Outcome:
         """The verbs one after the other in this order; the last answer of each, as the verbs are named."""
@@ -254,7 +254,7 @@ class World:
         done = await self.settle_down([])
         added = {(name, "") for name in MET if name not in TASKS and len(done.state[name]) > len(self.first[name])}
         written = (row for name in done.state for row in set(done.state[name]) ^ set(self.first[name]))
-        named = {word for row in written for word in NAMED.findall(row) if not NEW.fullmatch(word)}
+        named = {name for row in written for name in NAMED.findall(row) if not NEW.fullmatch(name)}
         return frozenset((name, row) for name, row in locked) | added, frozenset(named)
 
     def meet(self, first: str, second: str) -> bool:

@@ -39,11 +39,11 @@ class Entry:
         return {event["task_id"] for event in self.events} or {UUID(found) for found in ID.findall(str(self))}
 
     def __str__(self) -> str:
-        given = [*map(shown, self.given), *(f"{name}={shown(value)}" for name, value in self.named.items())]
-        return f"{self.verb}({', '.join(given)}) = {shown(self.answer)}{''.join(map(moved, self.events))}"
+        given = [*map(describe, self.given), *(f"{name}={describe(value)}" for name, value in self.named.items())]
+        return f"{self.verb}({', '.join(given)}) = {describe(self.answer)}{''.join(map(moved, self.events))}"
 
 
-def shown(value: Any) -> str:
+def describe(value: Any) -> str:
     """A value in few words."""
     match value:
         case UUID() | datetime() | timedelta():
@@ -51,16 +51,16 @@ def shown(value: Any) -> str:
         case Lease():
             return f"lease({value.task_id}, {value.attempt}, {value.token}, {value.state} until {value.expires_at})"
         case list() | tuple():
-            return f"[{', '.join(map(shown, value))}]"
+            return f"[{', '.join(map(describe, value))}]"
         case dict():
-            return f"{{{', '.join(f'{shown(key)}: {shown(one)}' for key, one in value.items())}}}"
+            return f"{{{', '.join(f'{describe(key)}: {describe(one)}' for key, one in value.items())}}}"
     if not is_dataclass(value):
         return repr(value)
-    said = {field.name: getattr(value, field.name) for field in fields(value) if is_said(field, value)}
-    return f"{type(value).__name__}({', '.join(f'{name}={shown(one)}' for name, one in said.items())})"
+    written = {field.name: getattr(value, field.name) for field in fields(value) if is_written(field, value)}
+    return f"{type(value).__name__}({', '.join(f'{name}={describe(one)}' for name, one in written.items())})"
 
 
-def is_said(field: Field[Any], value: Any) -> bool:
+def is_written(field: Field[Any], value: Any) -> bool:
     return bool(getattr(value, field.name) != field.default)
 
 
@@ -93,18 +93,18 @@ def digest(journal: Sequence[Entry], tasks: Iterable[UUID]) -> str:
 def about(journal: Sequence[Entry], whom: Iterable[UUID]) -> list[Entry]:
     """The calls that told of these tasks, and of each what it told of them."""
     wanted = {str(task) for task in whom}
-    told = []
+    texts = []
     for entry in journal:
         if wanted & set(ID.findall(str(entry))):
             events = [event for event in entry.events if str(event["task_id"]) in wanted]
-            told.append(
+            texts.append(
                 replace(entry, given=kept(entry.given, wanted), answer=kept(entry.answer, wanted), events=events)
             )
-    return told
+    return texts
 
 
 def kept(values: Any, wanted: Set[str]) -> Any:
     """Without the parts that tell of other tasks only."""
     if not isinstance(values, (list, tuple)):
         return values
-    return [value for value in values if not (found := set(ID.findall(shown(value)))) or found & wanted]
+    return [value for value in values if not (found := set(ID.findall(describe(value)))) or found & wanted]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.task import Cancelled, Done, Failed, Later, Lease, Moved, Outcome, Partial, Settled
-from tests.machine.seen import WITH_EFFECTS, Row, Seen, proof, said
+from tests.machine.seen import WITH_EFFECTS, Row, Seen, note_value, proof
 
 
 def leads(machine: Lifecycle, state: str, verb: str) -> str | None:
@@ -121,7 +121,7 @@ class Model:
     def __init__(self, seen: Seen, tally: Counter[str]) -> None:
         self.seen = seen
         self.lives: dict[UUID, Life] = {}
-        self.steps_told: Counter[tuple[UUID, str]] = Counter()
+        self.steps_with_effects: Counter[tuple[UUID, str]] = Counter()
         self.tally = tally
 
     def observe(self, after: Seen, call: Call) -> None:
@@ -170,7 +170,7 @@ class Model:
         else:
             self._moved_freely(life, event, before, call, step)
         if verb not in ("claim", "park", "admit", "ask_cancel") and task not in call.kept:
-            limited = said(event, "category") == "RateLimited"
+            limited = note_value(event, "category") == "RateLimited"
             life.limited_since = (life.slowed_down_since() or after.now) if limited else None
         life.version, life.attempt, life.state = event["version"], event["attempt"], event["to_state"]
 
@@ -259,23 +259,23 @@ class Model:
             for event in after.events
             if self.lives[event["task_id"]].machine.name in WITH_EFFECTS
         )
-        told = Counter(
+        effects_seen = Counter(
             (effect["task_id"], effect["verb"], effect["from_state"], effect["to_state"], effect["attempt"])
             for effect in after.effects
             if effect["step"] is None and effect["verb"] != "retried"
         )
-        assert told == moves, "the effects of these moves are missing, or doubled"
+        assert effects_seen == moves, "the effects of these moves are missing, or doubled"
         retried = Counter(effect["task_id"] for effect in after.effects if effect["verb"] == "retried")
         born = {event["task_id"] for event in after.events if event["from_state"] == ""}
         assert retried.keys() <= born, "a retry was told of a task that is no new one"
         assert max(retried.values(), default=1) == 1, "a retry was told twice"
         for effect in after.effects:
             if effect["step"]:
-                self.steps_told[effect["task_id"], effect["step"]] += 1
+                self.steps_with_effects[effect["task_id"], effect["step"]] += 1
         for (task, name), row in after.steps.items():
             if task in after.touched and self.lives[task].machine.name in WITH_EFFECTS:
                 first_here = row["done"] and name not in self.lives[task].inherited
-                assert self.steps_told[task, name] == first_here, f"the effects of step {name} of {task}"
+                assert self.steps_with_effects[task, name] == first_here, f"the effects of step {name} of {task}"
 
     def foresee(self, lease: Lease, outcome: Outcome) -> tuple[str, str | None]:
         """The status that a settlement must get, and the verb by which it moves its task."""

@@ -247,7 +247,7 @@ class Rules(Clockwork):
         n=some.few,
         lasting=some.leases,
     )
-    def turn(self, which: list[int], outcomes: list[Any], queues: list[str], n: int, lasting: Any) -> None:
+    def settle_and_claim(self, which: list[int], outcomes: list[Any], queues: list[str], n: int, lasting: Any) -> None:
         leases = [self.pick(self.held_or_handed(), one) for one in which]
         self.settle_all(list(zip(leases, outcomes, strict=False)), then=(queues, n, lasting))
 

@@ -255,10 +255,10 @@ class Window:
         )
 
 
-def said(row: Row, word: str) -> Any:
+def note_value(row: Row, key: str) -> Any:
     """What a task's note, or an event's data, says about this."""
     note = row["data"] if "data" in row else row["note"]
-    return json.loads(note).get(word) if note else None
+    return json.loads(note).get(key) if note else None
 
 
 def proof(lease: Lease) -> tuple[UUID, int]:

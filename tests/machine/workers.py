@@ -145,10 +145,10 @@ class Workers(Stage):
         assert verbs or claimed or then or before == self.model.seen, "a refused settlement has changed something"
         if then:  # of what went well a turn tells nothing
             answers = [self._as_seen(lease.task_id, status) for lease, _, status, _ in foreseen]
-        told: dict[tuple[UUID, str], Settled] = {(answer.task_id, answer.status): answer for answer in answers}
+        answered: dict[tuple[UUID, str], Settled] = {(answer.task_id, answer.status): answer for answer in answers}
         turned = {lease.task_id for lease in claimed}
         for lease, outcome, status, verb in foreseen:
-            self._settled(lease, outcome, verb, was[lease.task_id], told[lease.task_id, status], turned)
+            self._settled(lease, outcome, verb, was[lease.task_id], answered[lease.task_id, status], turned)
 
     def _as_seen(self, task: UUID, status: Any) -> Settled:
         row = self.model.seen.row(task)
@@ -158,16 +158,16 @@ class Workers(Stage):
         self, lease: Lease, outcome: Outcome, verb: str | None, was: str, answer: Settled, turned: set[UUID]
     ) -> None:
         life, row = self.model.lives[lease.task_id], self.model.seen.row(lease.task_id)
-        said = (answer.state, answer.version, answer.attempt)
+        reached = (answer.state, answer.version, answer.attempt)
         if verb:
             if lease.task_id not in turned:
-                assert said == (row["state"], row["version"], row["attempt"])
+                assert reached == (row["state"], row["version"], row["attempt"])
             self.model.accept(lease, outcome, verb, was, answer)
             self.tally["failed for good"] += verb == "fail"
             self.tally["told to slow down"] += isinstance(outcome, Failed) and verb == "later"
         elif answer.status == "repeat":
             assert life.accepted
-            assert said == (life.accepted[2].state, life.accepted[2].version, life.accepted[2].attempt)
+            assert reached == (life.accepted[2].state, life.accepted[2].version, life.accepted[2].attempt)
             self.tally["accepted settlement repeated"] += 1
         elif answer.status == "lost":
             ended = life.accepted is not None and proof(life.accepted[0]) == proof(lease)

@@ -59,7 +59,7 @@ def show(verdict: Verdict) -> None:
     found = verdict.test.rpartition("::")[2]
     sys.stdout.write(f"{verdict.verdict:9} {verdict.seconds:4.0f} s  {verdict.layer:13}  {verdict.mutant:34} {found}\n")
     if verdict.verdict not in GOOD:
-        sys.stdout.write(f"{verdict.said}\n")
+        sys.stdout.write(f"{verdict.message}\n")
     sys.stdout.flush()
 
 
@@ -68,7 +68,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only mutants with one of these words in their name")
     parser.add_argument("--list", action="store_true", help="only name them")
     given = parser.parse_args()
-    chosen = [one for one in MUTANTS if not given.names or any(word in one.name for word in given.names)]
+    chosen = [one for one in MUTANTS if not given.names or any(part in one.name for part in given.names)]
     if not chosen:
         parser.error("no mutant has such a name; --list names them all")
     if given.list:

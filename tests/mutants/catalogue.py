@@ -103,7 +103,7 @@ SIMULATED = [
         "using v_moved;",
         "using v_moved || v_moved;",
         "promises",
-        ("tests/promises/test_effects.py::test_every_move_and_every_step_is_told_once",),
+        ("tests/promises/test_effects.py::test_every_move_and_every_step_has_its_effect_once",),
     ),
     Mutant(
         "key taken twice",

@@ -33,18 +33,18 @@ class Verdict:
     layer: str
     verdict: str
     test: str
-    said: str
+    message: str
     seconds: float
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a run of tests has told: its exit code, and what failed first."""
+class TestRun:
+    """The outcome of a run of tests: its exit code, and what failed first."""
 
     code: int
     test: str = ""
     noticed: bool = False
-    said: str = ""
+    message: str = ""
 
 
 class Lane:
@@ -71,7 +71,7 @@ class Lane:
         finally:
             file.write_text(sound)
 
-    def test(self, layer: str, tests: Sequence[str]) -> Told:
+    def test(self, layer: str, tests: Sequence[str]) -> TestRun:
         """Run these until the first one fails."""
         report, temporary = self._folder / "report", self._folder / "tmp"
         report.unlink(missing_ok=True)
@@ -90,27 +90,29 @@ class Lane:
                     command, cwd=self.root, env=given, stdout=output, stderr=output, timeout=within_seconds
                 )
             except subprocess.TimeoutExpired:
-                return Told(-1, said=f"no end within {within_seconds} s")
+                return TestRun(-1, message=f"no end within {within_seconds} s")
         if report.exists():
-            return Told(done.returncode, **json.loads(report.read_text().splitlines()[0]))
-        return Told(done.returncode, said=(self._folder / "output").read_text()[-2000:] if done.returncode else "")
+            return TestRun(done.returncode, **json.loads(report.read_text().splitlines()[0]))
+        return TestRun(
+            done.returncode, message=(self._folder / "output").read_text()[-2000:] if done.returncode else ""
+        )
 
 
 def judge(lane: Lane, mutant: Mutant) -> Verdict:
     began = time.monotonic()
     try:
         with lane.with_bug(mutant):
-            told = lane.test(mutant.layer, mutant.tests)
+            run = lane.test(mutant.layer, mutant.tests)
     except NoLongerApplies as error:
         return Verdict(mutant.name, mutant.layer, "gone", "", str(error), 0)
-    verdict = "survived" if told.code == 0 else "killed" if told.noticed else "broken"
-    said = told.said or mutant.breaks
-    return Verdict(mutant.name, mutant.layer, verdict, told.test, said, time.monotonic() - began)
+    verdict = "survived" if run.code == 0 else "killed" if run.noticed else "broken"
+    message = run.message or mutant.breaks
+    return Verdict(mutant.name, mutant.layer, verdict, run.test, message, time.monotonic() - began)
 
 
 def control(lane: Lane, layer: str, tests: Sequence[str]) -> Verdict:
     """Without any bug all of them must pass."""
     began = time.monotonic()
-    told = lane.test(layer, tests)
-    verdict = "unsound" if told.code else "sound"
-    return Verdict("(none)", layer, verdict, told.test, told.said, time.monotonic() - began)
+    run = lane.test(layer, tests)
+    verdict = "unsound" if run.code else "sound"
+    return Verdict("(none)", layer, verdict, run.test, run.message, time.monotonic() - began)

@@ -25,10 +25,10 @@ def pytest_runtest_makereport(
         line = {
             "test": item.nodeid,
             "noticed": call.when == "call" and is_assertion(error),
-            "said": f"{call.when}: {type(error).__name__}: {error}"[:2000],
+            "message": f"{call.when}: {type(error).__name__}: {error}"[:2000],
         }
-        with Path(os.environ["MUTANT_REPORT"]).open("a") as told:
-            told.write(json.dumps(line) + "\n")
+        with Path(os.environ["MUTANT_REPORT"]).open("a") as report_file:
+            report_file.write(json.dumps(line) + "\n")
     return report
 
 

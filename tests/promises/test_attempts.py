@@ -87,7 +87,7 @@ async def test_a_rate_limit_costs_no_attempt_and_holds_no_slot(store: Store, clo
     assert (await store.steps(task)) == []
 
 
-async def test_whoever_is_told_to_slow_down_for_too_long_fails(store: Store, clock: Clock) -> None:
+async def test_a_task_asked_to_slow_down_for_too_long_fails(store: Store, clock: Clock) -> None:
     await store.declare(PATIENT)
     task = await submit(store, lifecycle="patient")
     for _ in range(7):
@@ -99,9 +99,7 @@ async def test_whoever_is_told_to_slow_down_for_too_long_fails(store: Store, clo
     assert await state_of(store, task) == "FAILED"
 
 
-async def test_who_is_told_to_slow_down_and_not_for_how_long_waits_longer_and_longer(
-    store: Store, clock: Clock
-) -> None:
+async def test_a_task_asked_to_slow_down_without_a_time_waits_longer_and_longer(store: Store, clock: Clock) -> None:
     await store.declare(PATIENT)
     await submit(store, lifecycle="patient")
     waits = []

@@ -168,7 +168,7 @@ async def test_what_is_no_id_is_refused(world: World, method: str) -> None:
 
 
 # Every place into which somebody can write a word.
-WORDS: dict[str, Place] = {
+NAMES: dict[str, Place] = {
     "name": lambda w, given: w.store.submit(Submission(given)),
     "owner": lambda w, given: w.store.submit(Submission(owner=given)),
     "key": lambda w, given: w.store.submit(Submission(key=given)),
@@ -215,15 +215,15 @@ FREE = {"reason", "cancelled by", "retried by", "paused by", "label", "resolved 
 LOOKED_UP = {"claim queue", "claim name", "hello queue", "hello name", "goodbye"}  # what is too long is not found
 CLEANED = {"message", "code"}  # so that a failure can be settled in any case
 IN_JSON = {"message", "code", "kind", "cancel reason"}
-TEXT = {name: place for name, place in WORDS.items() if name not in IN_JSON}
+TEXT = {name: place for name, place in NAMES.items() if name not in IN_JSON}
 NAMES = {name: place for name, place in TEXT.items() if name not in FREE | LOOKED_UP}
 
 
-@pytest.mark.parametrize("word", ["a\0b", "a\ud800"], ids=["NUL", "half a pair"])
-async def test_a_character_that_is_none_is_refused(world: World, word: str) -> None:
-    for name, place in WORDS.items():
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800"], ids=["NUL", "half a pair"])
+async def test_a_character_that_is_none_is_refused(world: World, text: str) -> None:
+    for name, place in NAMES.items():
         if name not in CLEANED:
-            await refused(world, name, partial(place, given=word))
+            await refused(world, name, partial(place, given=text))
     await world.rightful()
 
 

@@ -18,11 +18,11 @@ def test_the_page_says_what_the_newest_kept_run_says() -> None:
     assert results is None or PLOT.read_text() == plot(results)
 
 
-def test_the_median_of_the_rounds_is_shown_with_the_least_and_the_most() -> None:
+def test_the_median_of_the_rounds_stands_with_the_least_and_the_most() -> None:
     results = run_of(holdfast=[{"tasks": 100, "seconds": seconds} for seconds in (1, 4, 2)])
-    shown = summary(results, "drain1", "holdfast")
-    assert shown
-    assert (shown.median, shown.least, shown.most) == (50, 25, 100)
+    row = summary(results, "drain1", "holdfast")
+    assert row
+    assert (row.median, row.least, row.most) == (50, 25, 100)
 
 
 @pytest.mark.parametrize(("metric", "times"), [("drain1", 2), ("p50", 0.5)])

@@ -27,7 +27,7 @@ async def test_what_nobody_holds_is_cancelled_at_once(
     assert await store.cancel(task) == "too_late"
 
 
-async def test_who_holds_a_task_is_told_by_the_next_heartbeat(store: Store) -> None:
+async def test_a_worker_learns_of_a_cancel_by_its_next_heartbeat(store: Store) -> None:
     task = await submit(store)
     lease = await take_one(store)
     assert await store.cancel(task, "user asked") == "requested"
@@ -39,7 +39,7 @@ async def test_who_holds_a_task_is_told_by_the_next_heartbeat(store: Store) -> N
 
 
 @pytest.mark.parametrize("outcome", [Later(MINUTE), Failed("Transient", "x"), Failed("RateLimited", "x")])
-async def test_who_was_asked_to_cancel_gets_no_further_turn(outcome: Outcome, store: Store) -> None:
+async def test_a_task_asked_to_cancel_is_not_run_again(outcome: Outcome, store: Store) -> None:
     task = await submit(store)
     lease = await take_one(store)
     await store.cancel(task)

@@ -35,9 +35,9 @@ def test_the_public_names_are_these() -> None:
 def test_the_distribution_has_one_name_and_one_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (project["name"], project["dynamic"]) == (NAME, ["version"])
-    words = re.compile(r"pip install '?\"?holdfast(?!-engine)\b|\bholdfast\[[a-z]")
+    unwanted = re.compile(r"pip install '?\"?holdfast(?!-engine)\b|\bholdfast\[[a-z]")
     texts = [ROOT / name for name in tracked if name.endswith((".py", ".md", ".toml")) and name != "CHANGELOG.md"]
-    assert [path for path in texts if path != Path(__file__) and words.search(path.read_text())] == []
+    assert [path for path in texts if path != Path(__file__) and unwanted.search(path.read_text())] == []
 
 
 def test_the_engine_is_imported_without_what_applications_need() -> None:

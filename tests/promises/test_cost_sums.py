@@ -139,7 +139,7 @@ entry = st.fixed_dictionaries(
     },
 )
 reported = st.lists(entry | anything, max_size=4) | entry | anything
-told = st.lists(st.tuples(st.sampled_from(["one", "two", None]), reported), min_size=1, max_size=4)
+reported = st.lists(st.tuples(st.sampled_from(["one", "two", None]), reported), min_size=1, max_size=4)
 
 
 @settings(
@@ -147,24 +147,24 @@ told = st.lists(st.tuples(st.sampled_from(["one", "two", None]), reported), min_
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(
-    told=told,
+    reported=reported,
     owner=st.sampled_from(["", "ada", "bob"]),
     name=st.sampled_from(["mail", "post"]),
     hours=st.integers(0, 30),
 )
 def test_sums_by_every_grouping_are_those_of_the_events(
-    holdfast: Engine, told: list[tuple[str | None, Json]], owner: str, name: str, hours: int
+    holdfast: Engine, reported: list[tuple[str | None, Json]], owner: str, name: str, hours: int
 ) -> None:
     """Each example adds a task to those before it; the sums are then reckoned from all their events."""
     holdfast.clock.advance(hours=hours)
-    holdfast.call(check_sums(holdfast.store, told, owner, name))
+    holdfast.call(check_sums(holdfast.store, reported, owner, name))
 
 
-async def check_sums(store: Store, told: list[tuple[str | None, Json]], owner: str, name: str) -> None:
+async def check_sums(store: Store, reported: list[tuple[str | None, Json]], owner: str, name: str) -> None:
     await store.costs.set_price("a", *PRICES, since=await store.now() - LONG_AGO)
     await submit(store, name, owner=owner)
     lease = await take_one(store)
-    for step, value in told:
+    for step, value in reported:
         await (store.keep(lease, step, usage=value) if step else store.record(lease, "usage", data=value))
     await store.finish(lease, Done())
     expected: dict[str, dict[str, list[Cost]]] = {by: defaultdict(list) for by in get_args(Grouping)}
@@ -191,7 +191,7 @@ def entries(event: StepEvent) -> list[Cost]:
 def reckoned(one: dict[str, Any]) -> Cost:
     spent = [int(cut(one.get(part)).quantize(Decimal(1), ROUND_HALF_UP)) for part in ("tokens_in", "tokens_out")]
     with localcontext(prec=60):
-        known = told_cents(one.get("cost_cents"))
+        known = known_cents(one.get("cost_cents"))
         if known is None and one["model"] == "a":
             known = sum((n * price for n, price in zip(spent, PRICES, strict=True)), Decimal(0)) / 10**6
     return Cost(one["model"][:200], 1, spent[0], spent[1], known or Decimal(0), known is None)
@@ -202,7 +202,7 @@ def cut(value: object) -> Decimal:
     return min(max(number, Decimal(0)), Decimal(10**15))
 
 
-def told_cents(value: object) -> Decimal | None:
+def known_cents(value: object) -> Decimal | None:
     """A cost as it was told, to the 16th digit behind the point."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         amount = cut(value)

@@ -35,7 +35,7 @@ async def spend(store: Store, **spent: Json) -> Lease:
 # Prices
 
 
-async def test_a_cost_that_is_told_counts_whatever_the_price(store: Store) -> None:
+async def test_a_cost_that_is_given_counts_whatever_the_price(store: Store) -> None:
     await store.costs.set_price("tiny", 300, 1500)
     await spend(store, tokens_in=1_000_000, cost_cents=7)
     await spend(store, tokens_in=1_000_000, cost_cents="0.25")
@@ -51,7 +51,7 @@ async def test_tokens_without_a_cost_are_priced_by_the_table(store: Store) -> No
     assert (row.group, row.unpriced) == ("tiny", 0)
 
 
-async def test_what_nobody_priced_counts_nothing_and_is_told(store: Store) -> None:
+async def test_what_has_no_price_counts_nothing_and_is_reported(store: Store) -> None:
     await spend(store, tokens_in=10)
     await spend(store, tokens_in=10, cost_cents=0)
     await spend(store, tokens_in=10, cost_cents=None)
@@ -104,7 +104,7 @@ async def test_the_same_checkpoint_twice_is_spent_once(store: Store) -> None:
     assert (await total(store)).cost_cents == 3
 
 
-async def test_a_step_told_twice_in_one_call_is_spent_once(store: Store) -> None:
+async def test_a_step_reported_twice_in_one_call_is_spent_once(store: Store) -> None:
     await submit(store)
     lease = await take_one(store)
     await store.checkpoint(*(Checkpoint(lease, "thought", n, usage=[{**TINY, "cost_cents": n}]) for n in (1, 1)))
@@ -158,8 +158,8 @@ async def test_a_retried_task_does_not_spend_again_what_it_inherits(store: Store
 async def test_what_is_reported_with_the_end_of_an_attempt_counts_once(store: Store) -> None:
     await submit(store)
     lease = await take_one(store)
-    told = [("usage", None, {**TINY, "cost_cents": 2}), ("step_failed", "a", {**TINY, "cost_cents": 50})]
-    end = Completion(lease, Done(), told)
+    events = [("usage", None, {**TINY, "cost_cents": 2}), ("step_failed", "a", {**TINY, "cost_cents": 50})]
+    end = Completion(lease, Done(), events)
     assert [(await store.complete(end))[0].status for _ in range(2)] == ["ok", "repeat"]
     assert (await total(store)).cost_cents == 2
 

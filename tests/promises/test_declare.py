@@ -126,11 +126,11 @@ async def test_a_crowd_that_declares_at_once_agrees_on_one(database: Database) -
             assert declared(database) == [1]
         await stores[0].submit(Submission(lifecycle="review"))
         agreed = next(one for one in await stores[0].lifecycles() if one.name == "review").max_attempts
-        told = await asyncio.gather(
+        outcomes = await asyncio.gather(
             *(one.declare(given) for one, given in zip(stores, variants, strict=True)), return_exceptions=True
         )
-    assert [one == 1 for one in told] == [given.max_attempts == agreed for given in variants]
-    assert all(isinstance(one, DeclarationConflict) for one in told if one != 1)
+    assert [one == 1 for one in outcomes] == [given.max_attempts == agreed for given in variants]
+    assert all(isinstance(one, DeclarationConflict) for one in outcomes if one != 1)
 
 
 # Definitions that did not come from Python: a path into a sound one, or after a * a word that is replaced everywhere;

@@ -86,13 +86,13 @@ def rows(lifecycle: Lifecycle) -> list[list[str]]:
 @each_lifecycle
 def test_the_table_shows_every_move_and_limit_and_nothing_else(lifecycle: Lifecycle) -> None:
     head, *body = rows(lifecycle)
-    shown = {
+    drawn = {
         (row[0], target, label)
         for row in body
         for target, cell in zip(head[2:], row[2:], strict=True)
         for label in filter(None, cell.split(", "))
     }
-    assert shown == moves(lifecycle) | limits(lifecycle)
+    assert drawn == moves(lifecycle) | limits(lifecycle)
 
 
 @each_lifecycle
@@ -142,8 +142,8 @@ def test_the_mermaid_diagram_shows_every_move_and_limit_on_one_arrow_per_pair(li
     names = {alias: name for name, alias in re.findall(r'state "(\w+)" as (\S+)', mermaid(lifecycle))}
     arrows = re.findall(r"^    (\S+) --> (\S+) : (.*)$", mermaid(lifecycle), re.MULTILINE)
     assert len({(source, target) for source, target, _ in arrows}) == len(arrows)
-    shown = {(names.get(one, one), names[two], label) for one, two, labels in arrows for label in labels.split(", ")}
-    assert shown == drawn_moves(lifecycle) | limits(lifecycle) | births(lifecycle)
+    drawn = {(names.get(one, one), names[two], label) for one, two, labels in arrows for label in labels.split(", ")}
+    assert drawn == drawn_moves(lifecycle) | limits(lifecycle) | births(lifecycle)
 
 
 @each_lifecycle
@@ -158,7 +158,7 @@ def test_the_mermaid_diagram_ends_in_every_final_state_and_colours_all(lifecycle
     }
 
 
-def test_mermaid_never_meets_its_own_words_as_names() -> None:
+def test_mermaid_never_meets_its_own_keywords_as_names() -> None:
     aliases = set(re.findall(r'state "\w+" as (\S+)', mermaid(TANGLED)))
     assert {"Note.", "State.", "Class."} <= aliases - {"Note", "State", "Class"}
 
@@ -168,11 +168,11 @@ def test_a_verb_cannot_break_a_diagram() -> None:
     queued = replace(ANALYSIS["QUEUED"], moves=(*ANALYSIS["QUEUED"].moves, odd))
     lifecycle = replace(ANALYSIS, states=[queued if state.name == "QUEUED" else state for state in ANALYSIS.states])
     assert "QUEUED --> PROCESSING : claim, a#58;b#59;c#10;d#60;#38;\n" in mermaid(lifecycle)
-    assert "claim, a:b;c\nd<&" in [words for words, _, _ in texts(svg(lifecycle))]
+    assert "claim, a:b;c\nd<&" in [caption for caption, _, _ in texts(svg(lifecycle))]
 
 
 @pytest.mark.parametrize("draw", [mermaid, svg])
-def test_cancelling_is_told_once_if_it_leads_to_one_state_and_drawn_if_it_does_not(
+def test_cancelling_is_noted_once_if_it_leads_to_one_state_and_drawn_if_it_does_not(
     draw: Callable[[Lifecycle], str],
 ) -> None:
     assert draw(DISPATCH).count("cancel leads to Canceled from every state that is not final") == 1
@@ -202,10 +202,10 @@ def texts(picture: str) -> Iterator[tuple[str, Box, ElementTree.Element]]:
     """Every text with the room it takes, its letters taken for as wide as those of a common font."""
     for kind in ("hf-name", "hf-word", "hf-verb"):
         for text in elements(picture, "text", kind):
-            words, x, y = text.text or "", float(text.get("x", "")), float(text.get("y", ""))
-            width = 7.25 * len(words)
+            caption, x, y = text.text or "", float(text.get("x", "")), float(text.get("y", ""))
+            width = 7.25 * len(caption)
             x -= {"start": 0.0, "middle": width / 2, "end": width}[text.get("text-anchor", "")]
-            yield words, (x, y - 10, x + width, y + 3), text
+            yield caption, (x, y - 10, x + width, y + 3), text
 
 
 def labels(picture: str) -> Iterator[tuple[Box, ElementTree.Element]]:
@@ -221,7 +221,7 @@ def inside(one: Box, two: Box) -> bool:
 
 
 def written_in(picture: str, state: str) -> list[str]:
-    return [words for words, box, _ in texts(picture) if inside(box, boxes(picture)[state])]
+    return [caption for caption, box, _ in texts(picture) if inside(box, boxes(picture)[state])]
 
 
 @each_lifecycle
@@ -229,8 +229,8 @@ def test_the_picture_shows_every_move_and_birth_as_a_label(lifecycle: Lifecycle)
     found = [
         (text.get("data-from", ""), text.get("data-to", ""), text.text or "") for _, text in labels(svg(lifecycle))
     ]
-    shown = {(source, target, verb) for source, target, verbs in found if source for verb in verbs.split(", ")}
-    assert shown == drawn_moves(lifecycle) | births(lifecycle)
+    drawn = {(source, target, verb) for source, target, verbs in found if source for verb in verbs.split(", ")}
+    assert drawn == drawn_moves(lifecycle) | births(lifecycle)
 
 
 @each_lifecycle
@@ -240,7 +240,7 @@ def test_the_picture_shows_who_acts_next_and_every_limit_in_the_box(lifecycle: L
         written = written_in(picture, state.name)
         assert written[0] == state.name
         actor = f"ends as {state.outcome}" if state.outcome else rf"(other )?{state.actor} acts? next"
-        assert [words for words in written if re.fullmatch(actor, words)]
+        assert [caption for caption in written if re.fullmatch(actor, caption)]
         if state.limit:
             assert f"after {in_words(state.limit.after)}: {state.limit.to or 'wakes a worker'}" in written
 
@@ -339,24 +339,24 @@ def test_no_line_runs_through_a_box(lifecycle: Lifecycle) -> None:
 
 
 @each_lifecycle
-def test_every_text_lies_within_the_picture_and_every_word_in_its_box(lifecycle: Lifecycle) -> None:
+def test_every_text_lies_within_the_picture_and_in_its_box(lifecycle: Lifecycle) -> None:
     picture = svg(lifecycle, lifecycle.start)
     width, height = map(float, parsed(picture).get("viewBox", "").split()[2:])
-    assert [words for words, box, _ in texts(picture) if not inside(box, (0, 0, width, height))] == []
+    assert [caption for caption, box, _ in texts(picture) if not inside(box, (0, 0, width, height))] == []
     assert all(inside(box, (0, 0, width, height)) for box in boxes(picture).values())
-    in_boxes = [words for state in lifecycle.states for words in written_in(picture, state.name)]
-    footnotes = [words for words, _, text in texts(picture) if text.get("text-anchor") == "start"]
+    in_boxes = [caption for state in lifecycle.states for caption in written_in(picture, state.name)]
+    footnotes = [caption for caption, _, text in texts(picture) if text.get("text-anchor") == "start"]
     verbs = [label.text for _, label in labels(picture)]
-    assert sorted([*in_boxes, *footnotes, *map(str, verbs)]) == sorted(words for words, _, _ in texts(picture))
+    assert sorted([*in_boxes, *footnotes, *map(str, verbs)]) == sorted(caption for caption, _, _ in texts(picture))
 
 
 def test_a_label_cannot_break_the_picture() -> None:
     picture = svg(TANGLED)
-    assert '<b>"A&B"</b> ]]> --> ' in [words for words, _, _ in texts(picture)]
+    assert '<b>"A&B"</b> ]]> --> ' in [caption for caption, _, _ in texts(picture)]
     assert "<b>" not in picture
 
 
-def test_the_current_state_is_marked_in_words_and_by_its_border_and_no_other_is() -> None:
+def test_the_current_state_is_marked_by_text_and_border_and_no_other_is() -> None:
     picture = svg(ANALYSIS, "QUEUED")
     assert "● it is here now" in written_in(picture, "QUEUED")
     assert picture.count("it is here now") == 1
@@ -371,7 +371,7 @@ def test_a_state_of_another_lifecycle_cannot_be_the_current_one() -> None:
 
 
 @each_lifecycle
-def test_the_picture_needs_nothing_else_and_is_told_to_those_who_cannot_see_it(lifecycle: Lifecycle) -> None:
+def test_the_picture_needs_nothing_else_and_has_a_text_for_those_who_cannot_see_it(lifecycle: Lifecycle) -> None:
     picture = svg(lifecycle)
     root = parsed(picture)
     assert root.get("role") == "img"
@@ -396,6 +396,6 @@ DURATIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "duration"), DURATIONS.items())
-def test_durations_are_written_in_the_largest_unit_that_needs_no_fraction(words: str, duration: timedelta) -> None:
-    assert in_words(duration) == words
+@pytest.mark.parametrize(("caption", "duration"), DURATIONS.items())
+def test_durations_are_written_in_the_largest_unit_that_needs_no_fraction(caption: str, duration: timedelta) -> None:
+    assert in_words(duration) == caption

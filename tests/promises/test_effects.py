@@ -47,7 +47,7 @@ async def written(ledger: asyncpg.Connection) -> list[Any]:
     return [row["what"] for row in await ledger.fetch("select what from holdfast.told order by what")]
 
 
-async def test_every_move_and_every_step_is_told_once(store: Store, ledger: asyncpg.Connection) -> None:
+async def test_every_move_and_every_step_has_its_effect_once(store: Store, ledger: asyncpg.Connection) -> None:
     task = await submit(store, lifecycle="paid")
     await store.act(task, "pay", {"price": 3})
     lease = await take_one(store, "paid")
@@ -59,7 +59,7 @@ async def test_every_move_and_every_step_is_told_once(store: Store, ledger: asyn
     assert await ledger.fetchval("select data from holdfast.told where what = 'done'") == '{"output": "report"}'
 
 
-async def test_what_time_and_others_do_to_a_task_is_told_too(
+async def test_what_time_and_others_do_to_a_task_has_effects_too(
     store: Store, ledger: asyncpg.Connection, clock: Clock
 ) -> None:
     await submit(store, lifecycle="paid")

@@ -128,7 +128,7 @@ async def test_it_says_since_when_and_until_when(store: Store, clock: Clock) -> 
     assert "upload_urls" in why.fix
 
 
-async def test_a_message_of_many_lines_is_told_in_one(store: Store) -> None:
+async def test_a_message_of_many_lines_becomes_one_line(store: Store) -> None:
     task = await submit(store)
     await store.finish(await take_one(store), Failed("Fatal", "It broke by itself.\nTraceback: ..."))
     assert (await store.explain(task)).sentence == "It ended as Dead: It broke by itself."

@@ -33,7 +33,7 @@ class Undone(Exception):
 
 async def write(database: Database, seed: int) -> None:
     """Tasks of four moves each, by two connections whose transactions overlap, with every other attempt rolled back."""
-    chance = random.Random(seed)  # noqa: S311
+    randomness = random.Random(seed)  # noqa: S311
     async with database.connect() as one, database.connect() as other:
         for _ in range(TASKS_EACH):
             with contextlib.suppress(Undone):
@@ -42,12 +42,12 @@ async def write(database: Database, seed: int) -> None:
                     raise Undone
             async with contextlib.AsyncExitStack() as early:
                 # The second connection has the lower number and makes the later moves.
-                second = await early.enter_async_context(transaction(other)) if chance.random() < 0.5 else None
+                second = await early.enter_async_context(transaction(other)) if randomness.random() < 0.5 else None
                 async with transaction(one) as store:
                     task = await submit(store, "work")
                 async with transaction(one) as store:
                     (lease,) = await store.claim_these([task], lasting=MINUTE, worker="one")
-                    if chance.random() < 0.3:
+                    if randomness.random() < 0.3:
                         await one.execute("savepoint s")
                         await store.settle((lease, Cancelled()))
                         await one.execute("rollback to s")
@@ -58,14 +58,14 @@ async def write(database: Database, seed: int) -> None:
 
 async def read_to_the_end(store: Store, cursor: str, writing: "asyncio.Task[None]", seed: int) -> list[Move]:
     """What a reader gets that reads little at a time and breaks off anywhere, to go on from the last move it got."""
-    chance = random.Random(seed)  # noqa: S311
+    randomness = random.Random(seed)  # noqa: S311
     got: list[Move] = []
     while True:
         last = writing.done()
-        look = await store.feed(cursor, chance.choice([1, 2, 3, 7, 40]))
+        look = await store.feed(cursor, randomness.choice([1, 2, 3, 7, 40]))
         moves, cursor = look.moves, look.cursor
-        if moves and chance.random() < 0.3:
-            moves = moves[: chance.randint(1, len(moves))]
+        if moves and randomness.random() < 0.3:
+            moves = moves[: randomness.randint(1, len(moves))]
             cursor = moves[-1].cursor
         got += moves
         if last and not moves and not look.more:
@@ -205,7 +205,7 @@ async def test_what_is_no_cursor_is_refused(store: Store, nonsense: str) -> None
     assert not isinstance(caught.value, CursorGone)
 
 
-async def test_who_has_not_seen_what_was_dropped_is_told_so(store: Store, database: Database, clock: Clock) -> None:
+async def test_a_reader_that_missed_dropped_events_learns_so(store: Store, database: Database, clock: Clock) -> None:
     forget = "select holdfast.forget_events('2030-01-01')"
     await store.make_partitions(1)
     begin = (await store.feed()).cursor
@@ -254,7 +254,7 @@ async def test_a_follower_gets_what_happens_while_it_follows(store: Store) -> No
     assert [move async for move in feed.moves(wait=False)] == []
 
 
-async def test_followers_share_one_pulse_that_stops_with_the_last(store: Store) -> None:
+async def test_followers_share_one_poll_that_stops_with_the_last(store: Store) -> None:
     feed = Feed(store)
     before = asyncio.all_tasks()
     async with contextlib.AsyncExitStack() as stack:

@@ -160,8 +160,8 @@ async def test_a_retry_of_an_entry_is_a_new_task_and_the_entry_tells_of_it(store
     assert (await store.read(new))["retry_of"] == str(old.task_id)
     assert await steps(store, new) == ["fetched"]
     events = [(event.kind, event.step, event.data) for event in await store.step_events(new)]
-    told = {"from": str(old.task_id), "by": "ada", "from_step": None, "diff": None}
-    assert events == [("requeued", "", told), ("step_inherited", "fetched", {"from": str(old.task_id)})]
+    change = {"from": str(old.task_id), "by": "ada", "from_step": None, "diff": None}
+    assert events == [("requeued", "", change), ("step_inherited", "fetched", {"from": str(old.task_id)})]
     assert await store.verify() == []
 
 

@@ -78,7 +78,7 @@ async def test_the_refusal_of_one_does_not_undo_the_others(
     assert set(await ids(store)) == set(entries[1:3])
 
 
-async def test_what_the_effects_refuse_is_told_with_their_words(
+async def test_what_the_effects_refuse_is_reported_with_their_message(
     store: Store, clock: Clock, owner: asyncpg.Connection
 ) -> None:
     entries = [await fail(store, clock, payload={"n": n}) for n in range(2)]

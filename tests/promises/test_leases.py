@@ -168,7 +168,7 @@ async def test_settling_and_claiming_are_one_call(store: Store) -> None:
     assert len(leases) == 1
 
 
-async def test_a_turn_answers_only_what_was_refused(store: Store) -> None:
+async def test_settle_and_claim_answers_only_what_was_refused(store: Store) -> None:
     await store.submit(*(Submission("work") for _ in range(3)))
     good, stale, wrong = await take(store, n=3)
     given: list[Settlement] = [(good, Done()), (replace(stale, token=uuid4()), Done()), (wrong, Moved("NOWHERE"))]

@@ -284,8 +284,8 @@ async def test_the_database_allows_the_moves_of_the_table_and_no_other(
         " from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle where l.name = $1",
         lifecycle.name,
     )
-    told = {name: set(str(row[1]).split()) - {name} if len(row) == 4 else set() for name, row in rows.items()}
-    assert {name: set(targets) for name, targets in json.loads(allowed).items()} == told
+    expected = {name: set(str(row[1]).split()) - {name} if len(row) == 4 else set() for name, row in rows.items()}
+    assert {name: set(targets) for name, targets in json.loads(allowed).items()} == expected
 
 
 def test_a_task_may_bring_its_own_limit_only_where_the_table_says_so() -> None:

@@ -303,7 +303,7 @@ async def test_an_index_that_was_cut_off_is_built_anew(empty_database: Database,
     assert empty_database.ask_owner(valid) is True
 
 
-async def test_a_connection_lost_while_waiting_is_told(empty_database: Database) -> None:
+async def test_a_connection_lost_while_waiting_is_reported(empty_database: Database) -> None:
     async with empty_database.connect_owner() as other, other.transaction():
         await other.execute(f"select pg_advisory_xact_lock({LOCK})")
         waiting = asyncio.create_task(migrate(empty_database.owner_url))
@@ -341,8 +341,8 @@ async def test_the_owner_of_the_schema_needs_no_right_on_the_database(
                 "  loop execute format('alter %s owner to keeper', what); end loop; end $$;"
                 f"alter role keeper in database {empty_database.name} set search_path = public"
             )
-            as_keeper = empty_database.owner_url + "&options=-c%20role%3Dkeeper"
-            assert len(await migrate(as_keeper, [ENGINE, replace(library, migrations=library.migrations[:2])])) == 3
+            as_owner = empty_database.owner_url + "&options=-c%20role%3Dkeeper"
+            assert len(await migrate(as_owner, [ENGINE, replace(library, migrations=library.migrations[:2])])) == 3
         finally:
             await owner.execute("reassign owned by keeper to holdfast; drop owned by keeper; drop role keeper")
 

@@ -14,24 +14,24 @@ BERLIN = ZoneInfo("Europe/Berlin")
 SPRING, AUTUMN = datetime(2030, 3, 30, 12, tzinfo=UTC), datetime(2030, 10, 26, 12, tzinfo=UTC)
 
 
-def told(cron: str, start: datetime, n: int) -> list[str]:
+def first_starts(cron: str, start: datetime, n: int) -> list[str]:
     times = Times(cron, "Europe/Berlin")
     due = times.after(start)
     return [times.told(next(due)) for _ in range(n)]
 
 
 def test_a_time_that_is_skipped_in_spring_is_due_right_after_the_gap() -> None:
-    assert told("30 2 * * *", SPRING, 2) == ["2030-03-31T03:00:00+02:00", "2030-04-01T02:30:00+02:00"]
+    assert first_starts("30 2 * * *", SPRING, 2) == ["2030-03-31T03:00:00+02:00", "2030-04-01T02:30:00+02:00"]
 
 
 def test_a_time_that_comes_twice_in_autumn_is_due_once_the_first_time() -> None:
-    assert told("30 2 * * *", AUTUMN, 2) == ["2030-10-27T02:30:00+02:00", "2030-10-28T02:30:00+01:00"]
+    assert first_starts("30 2 * * *", AUTUMN, 2) == ["2030-10-27T02:30:00+02:00", "2030-10-28T02:30:00+01:00"]
 
 
 def test_what_goes_by_every_half_hour_keeps_to_real_time() -> None:
-    hours = [datetime.fromisoformat(one) for one in told("*/30 * * * *", AUTUMN, 60)]
+    hours = [datetime.fromisoformat(one) for one in first_starts("*/30 * * * *", AUTUMN, 60)]
     assert {after - before for before, after in pairwise(hours)} == {timedelta(minutes=30)}
-    hours = [datetime.fromisoformat(one) for one in told("*/30 * * * *", SPRING, 60)]
+    hours = [datetime.fromisoformat(one) for one in first_starts("*/30 * * * *", SPRING, 60)]
     assert {after - before for before, after in pairwise(hours)} == {timedelta(minutes=30)}
 
 
@@ -73,7 +73,7 @@ def test_the_hour_of_a_leap_day_comes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cron", "timezone", "said"),
+    ("cron", "timezone", "message"),
     [
         ("0 2 * *", "UTC", "five fields"),
         ("0 0 2 * * *", "UTC", "five fields"),
@@ -90,7 +90,7 @@ def test_the_hour_of_a_leap_day_comes() -> None:
         ("0 2 * * *", "../etc/passwd", "IANA"),
     ],
 )
-def test_what_cannot_be_read_is_refused_and_the_error_teaches(cron: str, timezone: str, said: str) -> None:
+def test_what_cannot_be_read_is_refused_and_the_error_teaches(cron: str, timezone: str, message: str) -> None:
     with pytest.raises(RequestInvalid) as refused:
         Times(cron, timezone)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

@@ -63,7 +63,7 @@ async def test_a_due_time_starts_its_task_once(store: Store, schedules: Schedule
     assert await store.verify() == []
 
 
-async def test_a_task_is_told_the_time_as_its_clocks_show_it(store: Store, schedules: Schedules, clock: Clock) -> None:
+async def test_a_task_gets_the_time_as_its_clocks_show_it(store: Store, schedules: Schedules, clock: Clock) -> None:
     await declare(schedules, cron="0 0 * * *", timezone="Europe/Berlin", at="day")
     clock.advance(hours=23)
     await tick(schedules)
@@ -276,7 +276,7 @@ async def test_a_clock_that_goes_back_and_forth_runs_nothing_twice_and_stops_not
     assert await tick(schedules) == 1
 
 
-async def test_a_refused_target_is_told_tried_again_and_keeps_nobody_else(
+async def test_a_refused_target_is_reported_tried_again_and_holds_up_no_other(
     store: Store, schedules: Schedules, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     await declare(schedules, "a-bad-one", target={"queue": "gone"})
@@ -286,9 +286,9 @@ async def test_a_refused_target_is_told_tried_again_and_keeps_nobody_else(
     clock.advance(hours=2)
     assert await tick(schedules) == 1
     assert "refused" in caplog.text
-    for name, said in (("a-bad-one", "'gone'"), ("b-bad-one", "'unknown'"), ("c-bad-one", "")):
+    for name, message in (("a-bad-one", "'gone'"), ("b-bad-one", "'unknown'"), ("c-bad-one", "")):
         now = await schedules.one(name)
-        assert said in now["error"]
+        assert message in now["error"]
         assert (now["next_at"], now["error_at"]) == ("2030-01-01T02:00:00+00:00", "2030-01-01T02:00:00+00:00")
     assert await schedules.due() == []  # not at once
     assert (await schedules.rest() or timedelta()) <= timedelta(seconds=1)
@@ -372,7 +372,7 @@ async def test_what_was_removed_and_comes_back_does_not_run_again_for_a_time_it_
     assert (await schedules.backfill("nightly", START, clock.now())).items == []
 
 
-async def test_one_that_nobody_declares_any_more_is_told_from_the_others(schedules: Schedules, clock: Clock) -> None:
+async def test_a_schedule_that_no_application_declares_is_marked(schedules: Schedules, clock: Clock) -> None:
     await declare(schedules)
     await declare(schedules, "orphan")
     clock.advance(seconds=31)

@@ -25,7 +25,7 @@ async def test_what_a_dead_worker_was_running_is_lost_at_once(store: Store) -> N
     assert await state_of(store, task) == "Failed", "the first loss is made good at once, the second after a pause"
 
 
-async def test_the_third_dead_worker_ends_a_task_and_the_last_chance_is_told(store: Store, clock: Clock) -> None:
+async def test_the_third_dead_worker_ends_a_task_and_the_last_attempt_is_marked(store: Store, clock: Clock) -> None:
     task = await submit(store)
     seen = []
     for _ in range(3):
@@ -75,7 +75,7 @@ async def test_a_worker_is_idle_until_it_takes_something(store: Store, database:
     assert await idle_workers(database) == 0
 
 
-async def test_who_goes_to_sleep_is_told_when_something_falls_due(store: Store) -> None:
+async def test_an_idle_worker_learns_when_something_falls_due(store: Store) -> None:
     await hello(store)
     await submit(store, delay=timedelta(minutes=3), priority=0)
     await submit(store, delay=timedelta(minutes=2), priority=9)

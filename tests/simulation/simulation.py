@@ -19,7 +19,7 @@ from tests.machine.opening import Opened
 from tests.machine.rules import BEGINNING, RULES, Rules
 
 LENGTH = 1000
-TOLD = 15
+CALLS_LISTED = 15
 
 
 class Broken(AssertionError):
@@ -66,7 +66,7 @@ class History:
                 f"seed {self.seed}, history {self.number}, operation {stage.operations}: {names.put_into(error)}",
                 f"{at.filename}:{at.lineno}: {at.line}",
                 f"The last calls that told of {', '.join(sorted(map(names.put_into, whom))) or 'anybody'}:",
-                journal.tell(journal.about(stage.journal, whom)[-TOLD:], names),
+                journal.tell(journal.about(stage.journal, whom)[-CALLS_LISTED:], names),
                 f"Play it again: HOLDFAST_SIM_SEED={self.seed} HOLDFAST_SIM_HISTORY={self.number}"
                 " .venv/bin/pytest -n 0 tests/simulation -k told_again",
             ]

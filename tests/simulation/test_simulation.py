@@ -53,7 +53,7 @@ def test_no_long_run_of_a_seed_breaks_a_promise(ground: Ground, seed: int) -> No
 
 @pytest.mark.deep
 @pytest.mark.timeout(300)
-def test_a_history_can_be_told_again(ground: Ground) -> None:
+def test_a_history_can_be_played_again(ground: Ground) -> None:
     digests = []
     for _ in range(2):
         with opened(ground, Counter()) as stage:

@@ -179,7 +179,7 @@ def test_a_delay_is_moved_over_and_not_more(holdfast: Engine) -> None:
     assert holdfast.clock.now() - before == timedelta(minutes=5)
 
 
-def test_a_task_that_is_told_to_slow_down_waits_at_no_cost(holdfast: Engine) -> None:
+def test_a_task_asked_to_slow_down_waits_at_no_cost(holdfast: Engine) -> None:
     @hf.task(name="limited", retries=0)
     def limited() -> int:
         calls.append("limited")
@@ -296,7 +296,7 @@ def test_an_owner_is_not_hurried(holdfast: Engine) -> None:
     assert holdfast.run(run.handle).state == "DONE"
 
 
-def test_a_poll_without_end_is_told(holdfast: Engine) -> None:
+def test_a_poll_without_end_is_reported(holdfast: Engine) -> None:
     @hf.task(name="polls")
     def polls() -> Later:
         return Later(timedelta(days=90))

@@ -160,7 +160,7 @@ def test_whoever_changes_more_than_rows_gets_it_dropped(spares: SpareDatabases, 
         ),
     ],
 )
-def test_whoever_makes_it_undroppable_is_told_and_no_later_test(
+def test_a_test_that_makes_its_database_undroppable_fails_and_no_later_one(
     ground: Ground, spares: SpareDatabases, change: str, mended: str, refusal: type[Exception]
 ) -> None:
     with pytest.raises(refusal), spares.borrow() as database:

@@ -34,8 +34,8 @@ def start(folder: Path) -> Started:
 @contextlib.contextmanager
 def another(folder: Path) -> Iterator["subprocess.Popen[str]"]:
     """A process that uses the server until it is told to stop."""
-    words = [sys.executable, "-c", USER, str(folder)]
-    with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    arguments = [sys.executable, "-c", USER, str(folder)]
+    with subprocess.Popen(arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "in\n"
         yield process
