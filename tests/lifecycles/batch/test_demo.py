@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.apps.demo import calls, transcribe_calls
+from holdfast.apps.demo import samples, transcribe_calls
 from holdfast.lifecycles.batch.planning import read_prompts
 from holdfast.lifecycles.batch.store import Batches
 from holdfast.testing.engine import Engine
 
 
 @pytest.mark.deep
-@pytest.mark.skipif(not calls.can_transcribe, reason="the speech model is not installed")
+@pytest.mark.skipif(not samples.can_transcribe, reason="the speech model is not installed")
 @pytest.mark.timeout(180)  # a model is loaded, on a machine that may be busy
 def test_calls_are_transcribed_and_one_that_is_cut_off_is_reported(holdfast: Engine) -> None:
     made = UUID(holdfast.run(transcribe_calls, 4, cut_off=True, crash_after="brought").result)
@@ -25,7 +25,7 @@ def test_calls_are_transcribed_and_one_that_is_cut_off_is_reported(holdfast: Eng
 
 
 def test_the_questions_are_short_and_others_the_next_time(tmp_path: Path) -> None:
-    found = [read_prompts(calls.write_questions(tmp_path / "q.jsonl", number), "q.jsonl", 0)[0] for number in (1, 2)]
+    found = [read_prompts(samples.write_questions(tmp_path / "q.jsonl", number), "q.jsonl", 0)[0] for number in (1, 2)]
     assert [len(each) for each in found] == [2, 2]
     assert found[0] != found[1]
-    assert all(one.body["max_tokens"] == calls.words_most for each in found for one in each)
+    assert all(one.body["max_tokens"] == samples.answer_tokens for each in found for one in each)

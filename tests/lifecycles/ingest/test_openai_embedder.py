@@ -174,7 +174,7 @@ async def test_a_wrong_key_and_an_unknown_model_are_for_a_person(
 async def test_a_server_that_is_not_there_or_keeps_silent_may_answer_later(
     server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openai, "silence_most", timedelta(seconds=1))
+    monkeypatch.setattr(openai, "answer_within", timedelta(seconds=1))
     server.script.append("silence")
     with pytest.raises(Transient, match="does not answer: ReadTimeout"):
         await opened(SMALL).embed(["tides"])

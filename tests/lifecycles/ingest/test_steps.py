@@ -228,7 +228,7 @@ def test_a_step_of_an_item_belongs_into_an_item(holdfast: Engine) -> None:
 
     ran = holdfast.run(stranger)
     assert ran.state == "Dead"
-    assert "no item of an ingestion" in str(ran.error)
+    assert "not an item of an ingestion" in str(ran.error)
 
 
 async def test_outside_of_a_task_a_step_just_runs() -> None:

@@ -14,15 +14,16 @@ import hashlib
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from holdfast.approvals.asking import ask
 from holdfast.apps.agents import PROFILE_MY_DATA
-from holdfast.apps.demo import calls, papers
-from holdfast.apps.demo.orders import write_orders
+from holdfast.apps.demo import samples
 from holdfast.apps.newsroom import is_installed
 from holdfast.apps.newsroom.feeds import odd_feed, shipped_feeds
 from holdfast.apps.nightly import is_installed as can_make_tables
@@ -38,7 +39,7 @@ from holdfast.sdk.client import Holdfast
 
 hf = Holdfast()
 hf.tool(PROFILE_MY_DATA)
-if papers.can_ingest:
+if samples.can_ingest:
     hf.documents()
 hf.newsroom()
 night_newsroom = hf.newsroom("night-desk")
@@ -115,7 +116,7 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
     with scratch() as folder:
         files = {
             role: (Promise(role, f"orders-{round + n}.csv", "text/csv"),
-                   write_orders(folder / role, round + n, shifted=n == 0))
+                   samples.write_orders(folder / role, round + n, shifted=n == 0))
             for role, n in (("primary", 0), ("baseline", -1))
         }  # fmt: skip
 
@@ -130,27 +131,31 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
 @hf.task(queue="demo")
 async def ingest_papers(round: int, torn: bool = False) -> str:  # noqa: A002
     """A run over the papers of a library. Where they were brought is kept in steps: a crash brings no second set."""
-    place = await step("place", papers.open_place)
-    told = await step("brought", papers.bring, objects_of(hf.settings), place, round, torn=torn)
-    return await papers.begin(told, key=f"demo-{current().task_id}")
+    place = await step("place", samples.open_place, samples.LIBRARY)
+    items = await step("brought", samples.upload_papers, objects_of(hf.settings), place, round, torn=torn)
+    return await samples.start_ingestion(items, key=f"demo-{current().task_id}")
 
 
 @hf.task(queue="demo")
 async def transcribe_calls(round: int, cut_off: bool = False) -> str:  # noqa: A002
     """A batch of recordings for the model on this machine; one that is cut off makes it partly complete."""
-    urls = [path.as_uri() for path in calls.recordings(round)]
+    urls = [path.as_uri() for path in samples.recordings(round)]
     if cut_off:
-        place = await step("place", calls.open_place)
-        urls.append(await step("brought", calls.bring_damaged, objects_of(hf.settings), place, round))
-    return await calls.begin("transcription", urls, key=f"demo-{current().task_id}")
+        urls.append(await bring("cut-off.wav", "audio/wav", samples.write_damaged, round))
+    return await samples.start_batch("transcription", urls, key=f"demo-{current().task_id}")
 
 
 @hf.task(queue="demo")
 async def answer_questions(round: int) -> str:  # noqa: A002
     """A batch of prompts for the small model on this machine."""
-    place = await step("place", calls.open_place)
-    uri = await step("brought", calls.bring_questions, objects_of(hf.settings), place, round)
-    return await calls.begin("completion", [uri], key=f"demo-{current().task_id}")
+    uri = await bring("questions.jsonl", "application/x-ndjson", samples.write_questions, round)
+    return await samples.start_batch("completion", [uri], key=f"demo-{current().task_id}")
+
+
+async def bring(name: str, content_type: str, write: Callable[[Path, int], Path], round_: int) -> str:
+    """Upload a file in two steps: after a crash it is not uploaded to a second place."""
+    place = await step("place", samples.open_place, samples.LOCAL_OWNER)
+    return await step("brought", samples.upload, objects_of(hf.settings), place, name, content_type, write, round_)
 
 
 @hf.task(queue="demo")
@@ -163,11 +168,11 @@ async def publish_prices(round: int) -> str:  # noqa: A002
 
 @hf.task(queue="demo")
 async def light_beacon(round: int) -> str:  # noqa: A002
-    """A person is asked: `holdfast questions` shows it. Meanwhile nobody waits."""
+    """A person is asked: `holdfast questions` shows it. Meanwhile no worker waits."""
     try:
         answer = await ask("light", f"May the beacon be lit for round {round}?", within="10m")
     except Unanswered:
-        return "left dark: nobody answered"
+        return "left dark: no answer came"
     return "lit" if answer.get("approved") else "left dark"
 
 
@@ -192,45 +197,44 @@ async def keep_moving(round: int) -> int:  # noqa: A002
     for reader in ("ada", "grace", "joan"):
         await send.opts(**tagged(f"letter-{reader}", priority=3)).astart(reader)
     await engrave.opts(**tagged("plate")).astart(6)
-    if can_analyse and round % analysed_every == 0:
-        await analyse_orders.opts(**tagged("orders")).astart(round)
-    if papers.can_ingest and round % ingested_every == 0:
-        await ingest_papers.opts(**tagged("papers")).astart(round, torn=round % torn_every == 0)
-    if is_installed() and round % briefed_every == 0:
-        feeds = [*shipped_feeds(), *([odd_feed()] if round % odd_every == 0 else [])]
-        await night_newsroom.opts(**tagged("brief")).astart(feeds=feeds, enable_evaluation=True)
-    if calls.can_transcribe and round % called_every == 0:
-        await transcribe_calls.opts(**tagged("calls")).astart(round, cut_off=round % cut_off_every == 0)
-    if calls.can_complete and round % asked_every == 0:
-        await answer_questions.opts(**tagged("questions")).astart(round)
-    if can_publish and round % published_every == 0:
-        await publish_prices.opts(**tagged("prices-task")).astart(round)
-        await light_beacon.opts(**tagged("beacon")).astart(round)
+    for what, task, given in occasional_work(round):
+        await task.opts(**tagged(what)).astart(**given)
     if round % 10 == 0:
         await translate.opts(**tagged("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
     return round
 
 
+def occasional_work(round_: int, *, is_first: bool = False) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """What a round starts now and then: a name, the task, and what it takes. The first has all of it."""
+
+    def is_due(every: int) -> bool:
+        return is_first or round_ % every == 0
+
+    if can_analyse and is_due(analysed_every):
+        yield "orders-task", analyse_orders, {"round": round_}
+    if samples.can_ingest and is_due(ingested_every):
+        yield "papers", ingest_papers, {"round": round_, "torn": is_due(torn_every)}
+    if is_installed() and is_due(briefed_every):
+        feeds = [*shipped_feeds(), *([odd_feed()] if round_ % odd_every == 0 and not is_first else [])]
+        yield "brief", night_newsroom, {"feeds": feeds, "enable_evaluation": True, "enable_auto_optimize": is_first}
+    if samples.can_transcribe and is_due(called_every):
+        yield "calls", transcribe_calls, {"round": round_, "cut_off": is_due(cut_off_every)}
+    if samples.can_complete and is_due(asked_every):
+        yield "questions", answer_questions, {"round": round_}
+    if can_publish and is_due(published_every):
+        yield "prices-task", publish_prices, {"round": round_}
+    if is_due(published_every):
+        yield "beacon", light_beacon, {"round": round_}
+
+
 def first_work() -> list[Submission]:
-    """What is there to be seen at once, and the first round."""
+    """What can be seen at once, and the first round."""
     number = round_now()
-    work = []
-    if can_analyse:
-        work.append(analyse_orders.opts(key=f"demo-{number}-orders-task", tags=["demo"]).submission(number))
-    if papers.can_ingest:
-        work.append(ingest_papers.opts(key=f"demo-{number}-first-papers", tags=["demo"]).submission(number, torn=True))
-    if is_installed():
-        flags = {"enable_evaluation": True, "enable_auto_optimize": True}
-        work.append(night_newsroom.opts(key=f"demo-{number}-first-brief", tags=["demo"]).submission(**flags))
-    if calls.can_transcribe:
-        first = transcribe_calls.opts(key=f"demo-{number}-first-calls", tags=["demo"])
-        work.append(first.submission(number, cut_off=True))
-    if calls.can_complete:
-        work.append(answer_questions.opts(key=f"demo-{number}-first-questions", tags=["demo"]).submission(number))
-    if can_publish:
-        work.append(publish_prices.opts(key=f"demo-{number}-first-prices", tags=["demo"]).submission(number))
-    work.append(light_beacon.opts(key=f"demo-{number}-first-beacon", tags=["demo"]).submission(number))
+    work = [
+        task.opts(key=f"demo-{number}-first-{what}", tags=["demo"]).submission(**given)
+        for what, task, given in occasional_work(number, is_first=True)
+    ]
     return [*work, next_round()]
 
 

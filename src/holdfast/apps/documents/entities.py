@@ -151,12 +151,12 @@ def shaped(text: str) -> Iterator[Entity]:
 
 def day(found: re.Match[str]) -> str | None:
     """2026-11-16, or 2026-11 where no day is named; None for no such day, or for one of two that both may be meant."""
-    said = found.groupdict()
-    year, month = int(said["year"]), MONTHS.get(said["month"].lower()) or int(said["month"])
-    if said.get("day") is None:
+    parts = found.groupdict()
+    year, month = int(parts["year"]), MONTHS.get(parts["month"].lower()) or int(parts["month"])
+    if parts.get("day") is None:
         return f"{year}-{month:02}"
-    number = int(said["day"])
-    if said.get("mark") in ("/", "-") and found.start("day") < found.start("year") and month != number:
+    number = int(parts["day"])
+    if parts.get("mark") in ("/", "-") and found.start("day") < found.start("year") and month != number:
         if month <= 12 and number <= 12:
             return None  # 03/04/2026: of March or of April?
         if month > 12:

@@ -19,33 +19,33 @@ lots_each = 400
 
 def write_landings(path: Path, day: date) -> Path:
     """A line for each lot that came ashore."""
-    chance = random.Random(f"landings {day}")  # noqa: S311
+    rng = random.Random(f"landings {day}")  # noqa: S311
     with path.open("w", newline="") as stream:
         table = csv.writer(stream)
         table.writerow(LANDINGS)
         for number, species, kg in lots(day):
-            name = species.upper() if chance.random() < 0.05 else species
-            weight = "" if chance.random() < 0.01 else kg
-            for _ in range(2 if chance.random() < 0.01 else 1):
-                table.writerow((number, chance.choice(BOATS), f"{name} " if chance.random() < 0.02 else name, weight))
+            name = species.upper() if rng.random() < 0.05 else species
+            weight = "" if rng.random() < 0.01 else kg
+            for _ in range(2 if rng.random() < 0.01 else 1):
+                table.writerow((number, rng.choice(BOATS), f"{name} " if rng.random() < 0.02 else name, weight))
     return path
 
 
 def write_auctions(path: Path, day: date) -> Path:
     """A line for each lot that was sold: some stay on the quay, and of some only a part is sold."""
-    chance = random.Random(f"auctions {day}")  # noqa: S311
+    rng = random.Random(f"auctions {day}")  # noqa: S311
     with path.open("w", newline="") as stream:
         table = csv.writer(stream)
         table.writerow(AUCTIONS)
         for number, species, kg in lots(day):
-            if chance.random() < 0.06:
+            if rng.random() < 0.06:
                 continue
-            sold = round(kg * chance.uniform(0.3, 1), 1) if chance.random() < 0.2 else kg
-            price = round(SPECIES[species] * chance.lognormvariate(0, 0.12))
-            table.writerow((number, chance.choice(BUYERS), sold, price))
+            sold = round(kg * rng.uniform(0.3, 1), 1) if rng.random() < 0.2 else kg
+            price = round(SPECIES[species] * rng.lognormvariate(0, 0.12))
+            table.writerow((number, rng.choice(BUYERS), sold, price))
     return path
 
 
 def lots(day: date) -> list[tuple[int, str, float]]:
-    chance = random.Random(f"lots {day}")  # noqa: S311
-    return [(number, chance.choice(list(SPECIES)), round(chance.uniform(8, 120), 1)) for number in range(lots_each)]
+    rng = random.Random(f"lots {day}")  # noqa: S311
+    return [(number, rng.choice(list(SPECIES)), round(rng.uniform(8, 120), 1)) for number in range(lots_each)]

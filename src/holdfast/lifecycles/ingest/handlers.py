@@ -1,8 +1,11 @@
-"""How an item goes from step to step: what is done is not done again, and what fails is somebody's to answer.
+"""How an item goes from step to step: what is done is not done again, and what fails has a category.
 
 `run_step` is `step` with four things more: it moves the item to the state of the same name, it writes down when a step
 begins, it takes envelopes and exceptions of others for the categories they stand for, and it asks whether the run may
-still spend.
+still spend. A step that runs elsewhere answers in an envelope:
+
+{"status": "ok", "result": ..., "model": "tiny-embed", "tokens_in": 120, "tokens_out": 0, "cost_cents": 0.02}
+{"status": "error", "error_kind": "RateLimited", "message": "Too many requests.", "retry_after": 30}
 """
 
 import asyncio
@@ -60,7 +63,7 @@ KINDS: dict[str, type[Failure]] = {
     "RateLimited": RateLimited, "Transient": Transient, "SchemaInvalid": SchemaInvalid, "Fatal": Fatal,
 }  # fmt: skip
 
-# The first that fits counts. What fits none is nobody's category: it is tried again, a few times.
+# The first that fits counts. What fits none has no category: it is tried again, a few times.
 MAPPED: Mapped = {
     ObjectMissing: Fatal,
     ObjectsUnreachable: Transient,
@@ -101,9 +104,9 @@ def httpx_names(error: Exception) -> list[str]:
 def result_from_exception(error: Exception, mapped: Mapped | None = None) -> Envelope:
     """The envelope of a step that raised: its category, by your own mapping first, then by ours.
 
-    One that nobody has mapped is Transient here; run by the engine, it is tried again three times at most.
+    One that neither maps is Transient here; run by the engine, it is tried again three times at most.
     """
-    failure = failure_from(error, mapped) or Transient(said(error), code=type(error).__name__)
+    failure = failure_from(error, mapped) or Transient(describe(error), code=type(error).__name__)
     envelope = Envelope(status="error", error_kind=failure.category or "Transient", message=failure.message)
     envelope["code"] = failure.code
     if failure.retry_after is not None:
@@ -112,21 +115,16 @@ def result_from_exception(error: Exception, mapped: Mapped | None = None) -> Env
 
 
 def failure_from(error: Exception, mapped: Mapped | None = None) -> Failure | None:
-    """The failure that an exception stands for; None if nobody knows."""
+    """The failure that an exception stands for, by your own mapping first; None if it stands in none."""
     if isinstance(error, Failure):
         return error
-    for kind, failure in (mapped or {}).items():
-        if isinstance(error, kind):
-            return failure(said(error), code=type(error).__name__)
     names = httpx_names(error)
-    if REFUSED in names:
+    found = next((failure for kind, failure in (mapped or {}).items() if isinstance(error, kind)), None)
+    if found is None and REFUSED in names:
         return from_answer(cast(Any, error).response)
-    if found := next((OF_HTTPX[name] for name in names if name in OF_HTTPX), None):
-        return found(said(error), code=type(error).__name__)
-    for kind, failure in MAPPED.items():
-        if isinstance(error, kind):
-            return failure(said(error), code=type(error).__name__)
-    return None
+    found = found or next((OF_HTTPX[name] for name in names if name in OF_HTTPX), None)
+    found = found or next((failure for kind, failure in MAPPED.items() if isinstance(error, kind)), None)
+    return found(describe(error), code=type(error).__name__) if found else None
 
 
 def from_answer(answer: Any) -> Failure:
@@ -135,34 +133,29 @@ def from_answer(answer: Any) -> Failure:
     return failure_for(answer.status_code, message, answer.headers, code=f"http-{answer.status_code}")
 
 
-def is_envelope(value: object) -> bool:
-    """Whether a step has answered with an envelope: a status, a result or a category, and no field of its own."""
-    return (
-        isinstance(value, Mapping)
-        and value.get("status") in ("ok", "error")
-        and ("result" in value or "error_kind" in value)
-        and value.keys() <= FIELDS
-    )
+def unwrap(value: Any) -> Any:
+    """What a step gives: what is in its envelope, if it answers with one. Raises the failure that it reports.
+
+    An envelope has a status, a result or a category, and no field of its own. What the step used is recorded first.
+    """
+    if not isinstance(value, Mapping) or value.get("status") not in ("ok", "error") or not value.keys() <= FIELDS:
+        return value
+    if "result" not in value and "error_kind" not in value:
+        return value
+    if value.get("model"):
+        used = {name: value.get(name) or 0 for name in ("tokens_in", "tokens_out")}
+        usage(str(value["model"]), **used, cost_cents=value.get("cost_cents"))
+    kind = value.get("error_kind") or ""
+    if value["status"] == "ok" and not kind:
+        return value.get("result")
+    message = str(value.get("message") or value.get("result") or "The step failed, and does not say why.")
+    if kind not in KINDS:
+        raise SchemaInvalid(f"{kind!r} is not a category. The step answered: {message}", code="envelope")
+    raise KINDS[kind](message, code=value.get("code"), retry_after=value.get("retry_after"))
 
 
-def opened(envelope: Mapping[str, Any]) -> Any:
-    """What is in an envelope; what it used is written down first. Raises the failure that it tells of."""
-    if envelope.get("model"):
-        cost = envelope.get("cost_cents")
-        used = {name: envelope.get(name) or 0 for name in ("tokens_in", "tokens_out")}
-        usage(str(envelope["model"]), **used, cost_cents=cost)
-    kind = envelope.get("error_kind") or ""
-    if envelope["status"] == "ok" and not kind:
-        return envelope.get("result")
-    failure = KINDS.get(kind)
-    message = str(envelope.get("message") or envelope.get("result") or "The step says that it failed, and not why.")
-    if failure is None:
-        raise SchemaInvalid(f"{kind!r} is no category. It said: {message}", code="envelope")
-    raise failure(message, code=envelope.get("code"), retry_after=envelope.get("retry_after"))
-
-
-def said(error: Exception) -> str:
-    """An exception's message, with its name where that says more."""
+def describe(error: Exception) -> str:
+    """An exception's name and message."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -194,11 +187,11 @@ async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **k
     """Run one step of an item and move it there; or, if that is done already, bring back what it gave.
 
     The function may return its result or an envelope, and may raise. Raises the category that this stands for, or
-    whatever it raised if nobody knows; StepInvalid in a task that is no item.
+    what it raised if that is unknown; StepInvalid in a task that is not an item.
     """
     attempt = find_attempt(target, function)
     if attempt is None:
-        return emptied(await call_function(function, args, kwargs))
+        return unwrap(await call_function(function, args, kwargs))
     check_place(attempt, target)
     known, result = await attempt.find_step(target)
     if known:
@@ -207,7 +200,7 @@ async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **k
     await check_budget(attempt)
     await attempt.record("step_started", target, None)
     with attempt.track_step(target) as spent:
-        value = await answered(attempt, function, args, kwargs)
+        value = await call_step(attempt, function, args, kwargs)
         state = target if is_ahead(attempt, target) else None
         kept = await attempt.save_step(target, encode_result(target, function, value), spent, to=state)
     return decode_result(target, function, kept)
@@ -230,13 +223,13 @@ async def run_parallel_steps(*given: Any) -> Any:
     """
     if len(given) == 1 and isinstance(given[0], Mapping):
         steps: Mapping[str, Callable[[], Any]] = given[0]
-        results = await together([run_step(name, function) for name, function in steps.items()])
+        results = await gather_all([run_step(name, function) for name, function in steps.items()])
         return dict(zip(steps, results, strict=True))
-    return await together(list(given))
+    return await gather_all(list(given))
 
 
 async def skip_step(target: str, reason: str) -> None:
-    """Pass a step over, and say why: it has nothing to do here. Nothing is kept, so a later attempt decides anew."""
+    """Pass a step over, and say why: it has nothing to do here. Nothing is kept, so a later attempt decides again."""
     attempt = ATTEMPT.get()
     if attempt is None:
         return
@@ -249,7 +242,7 @@ def check_place(attempt: Attempt, target: str) -> None:
     """Raise StepInvalid for a step that is not run where steps of items are."""
     if attempt.lease.lifecycle != INGEST_ITEM.name:
         raise StepInvalid(
-            f"{target!r}: this task is no item of an ingestion ({attempt.lease.lifecycle}).",
+            f"{target!r}: this task is not an item of an ingestion ({attempt.lease.lifecycle}).",
             fix='Make it one: @hf.task(lifecycle="ingest_item"), or use step(...).',
         )
     if not attempt.is_in_loop():
@@ -277,10 +270,10 @@ async def check_budget(attempt: Attempt) -> None:
         raise Suspend(OVER_BUDGET)
 
 
-async def answered(attempt: Attempt, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What a step gives, out of its envelope. Raises the category of what it raised, where somebody knows it."""
+async def call_step(attempt: Attempt, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What a step gives, out of its envelope. Raises the category of what it raised, where one is known."""
     try:
-        return emptied(await call_function(function, args, kwargs))
+        return unwrap(await call_function(function, args, kwargs))
     except Failure:
         raise
     except Exception as error:
@@ -290,16 +283,12 @@ async def answered(attempt: Attempt, function: Callable[..., Any], args: Any, kw
         raise failure from error
 
 
-def emptied(value: Any) -> Any:
-    return opened(value) if is_envelope(value) else value
-
-
-async def together(branches: list[Awaitable[Any]]) -> list[Any]:
+async def gather_all(branches: list[Awaitable[Any]]) -> list[Any]:
     results = await asyncio.gather(*branches, return_exceptions=True)
     failures = [one for one in results if isinstance(one, BaseException)]
     if failures:
         gravest = max(failures, key=gravity)
-        await tell([one for one in failures if one is not gravest])
+        await record_failures([one for one in failures if one is not gravest])
         raise gravest
     return cast(list[Any], results)
 
@@ -313,10 +302,10 @@ def gravity(error: BaseException) -> int:
     return 0 if isinstance(error, Suspend) else 3
 
 
-async def tell(others: list[BaseException]) -> None:
-    """The gravest failure ends the attempt and is counted; of the others it is written down that they happened."""
+async def record_failures(others: list[BaseException]) -> None:
+    """The gravest failure ends the attempt and is counted; of the others it is recorded that they happened."""
     attempt = ATTEMPT.get()
     for error, step in attempt.blamed if attempt else []:
         if attempt and isinstance(error, Failure) and any(error is one for one in others):
-            said = {"category": error.category, "message": error.message, "code": error.code}
-            await attempt.record("step_failed", step, said)
+            data = {"category": error.category, "message": error.message, "code": error.code}
+            await attempt.record("step_failed", step, data)

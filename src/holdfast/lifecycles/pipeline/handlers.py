@@ -62,7 +62,7 @@ class Skip(Exception):
 
 @dataclass
 class Notes:
-    """What one run of one stage has told so far."""
+    """What one run of one stage has reported so far."""
 
     problems: list[str] = field(default_factory=list)
     settings: dict[str, Json] = field(default_factory=dict)
@@ -79,9 +79,9 @@ class Notes:
 
     def errors(self) -> list[str]:
         """The problems, no more than one can read."""
-        told = self.problems[:errors_at_most]
-        left = len(self.problems) - len(told)
-        return [*told, f"... and {left} more"] if left else told
+        first = self.problems[:errors_at_most]
+        left = len(self.problems) - len(first)
+        return [*first, f"... and {left} more"] if left else first
 
     async def stored(self, objects: Objects, place: str) -> list[dict[str, Json]]:
         """Put the outputs where objects live."""
@@ -281,8 +281,10 @@ class JobRun:
         most = min(row.retries + 1, lease.max_attempts, lease.max_attempts if outcome.category else surprises_at_most)
         if outcome.category in (None, "Transient") and row.failures + 1 < most:
             raise Suspend(outcome) from error
-        told = {"category": outcome.category or "Transient", "code": outcome.code}
-        return {"status": "failed", "errors": [encode.readable(outcome.message), *notes.errors()], **told}
+        return {
+            "status": "failed", "errors": [encode.readable(outcome.message), *notes.errors()],
+            "category": outcome.category or "Transient", "code": outcome.code,
+        }  # fmt: skip
 
     # What a stage is given, and what it gives
 
@@ -352,10 +354,10 @@ class JobRun:
         verdict = await self.verdict()
         if verdict.state == "FAILED":
             blame = self.kept.get(verdict.blame or "", {})
-            said = f"{verdict.blame}: {verdict.errors[0]}" if verdict.errors else "No stage had anything to do."
+            message = f"{verdict.blame}: {verdict.errors[0]}" if verdict.errors else "No stage had anything to do."
             is_input = blame.get("category") == "SchemaInvalid"
-            return Failed("SchemaInvalid" if is_input else "Fatal", said, code=blame.get("code") or "stage-failed")
+            return Failed("SchemaInvalid" if is_input else "Fatal", message, code=blame.get("code") or "stage-failed")
         summary = next((kept.get("result") for name, kept in self.kept.items() if name.lower() == "summary"), None)
         stages = [{"name": name, "status": kept["status"]} for name, kept in self.kept.items()]
-        told = {"stages": stages, "summary": summary}
-        return Partial(told) if verdict.state == "PARTIAL" else told
+        report = {"stages": stages, "summary": summary}
+        return Partial(report) if verdict.state == "PARTIAL" else report

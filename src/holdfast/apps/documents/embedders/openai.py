@@ -24,7 +24,7 @@ KNOWN = {
 
 texts_at_once = 128
 characters_at_once = 300_000
-silence_most = timedelta(seconds=60)
+answer_within = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class OpenAI:
     server: ModelServer
 
     @classmethod
-    def of(cls, told: str) -> "OpenAI":
+    def of(cls, given: str) -> "OpenAI":
         """The embedder of `<model>` or `<model>:<dimensions>`. Raises SettingInvalid."""
-        model, _, last = told.rpartition(":")
+        model, _, last = given.rpartition(":")
         if not (model and last.isascii() and last.isdigit()):
-            model, last = told, ""
+            model, last = given, ""
         dimensions = int(last) if last else KNOWN.get(model)
         if not dimensions:
             raise SettingInvalid(
@@ -61,7 +61,7 @@ class OpenAI:
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """As Embedder says, in as many requests as it takes: after a failure in one, all are to be asked again."""
         vectors: list[list[float]] = []
-        async with self.server.client(silence_most) as http:
+        async with self.server.client(answer_within) as http:
             for batch in batches(texts):
                 answer = await self.server.ask(http, "embeddings", self._asked(batch), budget=self.budget)
                 vectors += self._read(answer, len(batch))

@@ -43,24 +43,24 @@ def decode(path: Path, content_type: str | None) -> str:
     """The text of the file: by its mark, as UTF-8, as the server said, or as it looks most like. Raises Unreadable."""
     if path.stat().st_size > 4 * text_most + 4:
         raise too_long()
-    text = decoded(path.read_bytes(), declared(content_type))
+    text = decode_bytes(path.read_bytes(), declared_encoding(content_type))
     if text is None or len(CONTROLS.findall(text, 0, guessed_by_bytes)) > controls_most * len(text[:guessed_by_bytes]):
         raise binary()
     return text
 
 
-def declared(content_type: str | None) -> str | None:
+def declared_encoding(content_type: str | None) -> str | None:
     """The encoding that a server says."""
-    said = CHARSET.search(content_type or "")
-    return said[1] if said else None
+    found = CHARSET.search(content_type or "")
+    return found[1] if found else None
 
 
-def decoded(data: bytes, said: str | None) -> str | None:
+def decode_bytes(data: bytes, declared: str | None) -> str | None:
     """None if these bytes are in no encoding that is known."""
     for mark, encoding in MARKS:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
-    for encoding in filter(None, ("utf-8", said)):
+    for encoding in filter(None, ("utf-8", declared)):
         try:
             return data.decode(encoding)
         except (UnicodeError, LookupError):

@@ -12,7 +12,7 @@ import trafilatura
 from lxml import etree
 
 from holdfast.apps.documents.extract.document import Unreadable, binary, clean, one_line, too_long
-from holdfast.apps.documents.extract.plain import declared, decoded
+from holdfast.apps.documents.extract.plain import declared_encoding, decode_bytes
 
 depth_most = 2_000
 page_most_bytes = 40 * 1024 * 1024
@@ -40,7 +40,7 @@ def read(path: Path, content_type: str | None) -> tuple[str, str, tuple[int, ...
 def decode(data: bytes, content_type: str | None) -> str:
     """By its mark, as UTF-8, as the server or the page says, or as it looks most like."""
     meta = CHARSET.search(data[:4096])
-    page = decoded(data, declared(content_type) or (meta[1].decode("ascii") if meta else None))
+    page = decode_bytes(data, declared_encoding(content_type) or (meta[1].decode("ascii") if meta else None))
     if page is None:
         raise binary()
     return DECLARATION.sub("", page.replace("\0", ""))
