@@ -219,7 +219,10 @@ async def apply_outside(connection: asyncpg.Connection, url: str, step: Migratio
 
 
 async def replace_functions(connection: asyncpg.Connection, packages: Sequence[Package]) -> None:
-    """Create or replace every function, drop those that are gone, and let nobody call what is not granted."""
+    """Create or replace every function, drop those that are gone, and let applications call what is for them.
+
+    That is what runs with the rights of the owner (`security definer`) and is not a trigger: the verbs.
+    """
     await connection.execute("set local check_function_bodies = off")  # files may call what a later file defines
     for package in packages:
         for name, sql in package.functions.items():
@@ -227,15 +230,20 @@ async def replace_functions(connection: asyncpg.Connection, packages: Sequence[P
                 await create_functions(connection, sql)
     # What this transaction made, or a savepoint in it, is not older than it: no list to keep in step with the files.
     mine = await connection.fetch(
-        "select oid::regprocedure::text as signature from pg_proc"
+        "select oid::regprocedure::text as signature, prosecdef and prorettype <> 'trigger'::regtype as is_verb"
+        " from pg_proc"
         " where pronamespace = 'holdfast'::regnamespace and age(xmin) <= age(pg_current_xact_id()::xid)"
     )
     signatures = sorted(row["signature"] for row in mine)
     before = await connection.fetchval("select functions from holdfast.release") or []
     for signature in sorted(set(before) - set(signatures)):
         await connection.execute(f"drop function if exists {signature}")
-    for signature in signatures:
-        await connection.execute(f"revoke all on function {signature} from public")
+    for change, functions in (
+        ("revoke all on function {} from public", signatures),
+        ("grant execute on function {} to holdfast_app", [row["signature"] for row in mine if row["is_verb"]]),
+    ):
+        if functions:
+            await connection.execute(change.format(", ".join(functions)))
     await connection.execute(
         "insert into holdfast.release (version, sha256, functions) values ($1, $2, $3) on conflict (single) do update"
         " set version = excluded.version, sha256 = excluded.sha256, functions = excluded.functions, applied_at = now()",

@@ -134,6 +134,3 @@ as $$
     and (p_task is null or q.task_id = p_task) and (p_after is null or q.id > p_after)
   order by q.id limit least(p_limit, 1000)
 $$;
-
-grant execute on function holdfast.answer(jsonb, text, bytea, uuid, text, text), holdfast.read_question(bytea),
-  holdfast.questions(text, uuid, int, uuid) to holdfast_app;

@@ -67,6 +67,3 @@ begin
   get diagnostics v_forgotten = row_count;
   return v_forgotten;
 end $$;
-
-grant execute on function holdfast.ask(uuid, int, uuid, text, text, interval, text),
-  holdfast.forget_questions(interval, int) to holdfast_app;

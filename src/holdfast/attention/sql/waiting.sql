@@ -84,5 +84,3 @@ end $$;
 create or replace function holdfast.shell_word(p_word text) returns text
 language sql immutable
 as $$ select case when p_word ~ '^[[:alnum:]_.:/-]+$' then p_word else '''' || replace(p_word, '''', '''\''''') || '''' end $$;
-
-grant execute on function holdfast.waiting(text, text, int) to holdfast_app;

@@ -205,7 +205,3 @@ as $$
   where v.dataset_id = p_id and (p_before is null or v.version < p_before)
   order by v.version desc limit least(p_limit, 200)
 $$;
-
-grant execute on function holdfast.make_dataset(text, text, jsonb, text), holdfast.read_datasets(text, uuid, text, text, int),
-  holdfast.read_dataset(text, uuid, text, int, bigint, int), holdfast.generations(uuid, int, int),
-  holdfast.cutover_dataset(uuid, int, text), holdfast.rollback_dataset(uuid, int, text) to holdfast_app;

@@ -308,7 +308,3 @@ begin
     perform holdfast.make_current(v_made.dataset_id, v_made.version, 'published', '');
   end loop;
 end $$;
-
-grant execute on function
-  holdfast.deliver(uuid[], int[], uuid[], text[], text[], text[], interval[], jsonb[], uuid[], text[], text[], jsonb[], uuid[], jsonb[])
-  to holdfast_app;

@@ -39,5 +39,3 @@ begin
     select d.task_id from holdfast.delivery d where d.at < v_now - interval '30 days' limit 1000 for update skip locked);
   return v_gone;
 end $$;
-
-grant execute on function holdfast.forget_generations(int) to holdfast_app;

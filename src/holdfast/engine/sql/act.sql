@@ -79,5 +79,3 @@ begin
     perform holdfast.refuse(v_problem[1], v_problem[2], v_problem[3]);
   end if;
 end $$;
-
-grant execute on function holdfast.act(uuid, text, jsonb) to holdfast_app;

@@ -119,5 +119,3 @@ begin
   on conflict on constraint slot_pkey do update set allowed = excluded.allowed;
   perform holdfast.admit(array[limit_concurrency.key]);
 end $$;
-
-grant execute on function holdfast.limit_concurrency(text, int) to holdfast_app;

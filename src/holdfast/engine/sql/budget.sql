@@ -97,6 +97,3 @@ as $$
     format('Make it with holdfast.set_budget, or use one of: %s.',
            (select coalesce(string_agg(b.name, ', ' order by b.name), 'none') from holdfast.budget b)))
 $$;
-
-grant execute on function holdfast.set_budget(text, numeric, interval), holdfast.spend(text, numeric, timestamptz),
-  holdfast.block_budget(text, timestamptz) to holdfast_app;

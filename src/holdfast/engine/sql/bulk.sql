@@ -230,7 +230,3 @@ begin
     perform holdfast.refuse('TK010', 'So many tasks cannot be handled at once.', 'Handle 1 to 500, and go on from `next`.');
   end if;
 end $$;
-
-grant execute on function
-  holdfast.bulk_look(text, text, text, text, text, text, text, text, bool, text),
-  holdfast.bulk(text, text, text, text, text, text, text, text, text, bool, text, text, uuid, int) to holdfast_app;

@@ -47,5 +47,3 @@ as $$
   select case when jsonb_typeof(p_note) = 'object' then p_note else '{}' end || coalesce((select e.data from holdfast.event e where e.task_id = p_id and e.verb = 'ask_cancel'
                    order by e.version desc limit 1), '{"kind": "cancelled"}')
 $$;
-
-grant execute on function holdfast.cancel(uuid, text, text) to holdfast_app;

@@ -183,7 +183,3 @@ begin
     perform holdfast.refuse('TK010', 'A step has a name of 1 to 200 characters.', 'Put what is long into its result.');
   end if;
 end $$;
-
-grant execute on function holdfast.checkpoint(uuid[], int[], uuid[], text[], jsonb[], text[], jsonb[]),
-  holdfast.record(uuid[], int[], uuid[], text[], text[], jsonb[]), holdfast.held_steps(uuid, int, uuid),
-  holdfast.held_upstream(uuid, int, uuid), holdfast.check_held(uuid, int, uuid) to holdfast_app;

@@ -164,6 +164,3 @@ begin
     perform holdfast.refuse('TK010', 'A worker has a name of 1 to 200 characters.', 'Give each process one of its own.');
   end if;
 end $$;
-
-grant execute on function holdfast.claim(text[], int, interval, text, text[], timestamptz, uuid),
-  holdfast.claim_these(uuid[], interval, text) to holdfast_app;

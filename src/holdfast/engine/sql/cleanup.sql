@@ -42,5 +42,3 @@ as $$
                   else holdfast.now() + least(interval '1 minute' * power(2, least(c.tries - 1, 10)), interval '1 hour') end
   where c.id = p_id and c.done_at is null
 $$;
-
-grant execute on function holdfast.take_cleanups(int), holdfast.end_cleanup(uuid, bigint, text) to holdfast_app;

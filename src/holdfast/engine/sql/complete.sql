@@ -69,7 +69,3 @@ begin
   end if;
   perform holdfast.refuse('TK006', format('Task %s is %s. %s', p_id, v_why.state, v_why.sentence), v_why.fix);
 end $$;
-
-grant execute on function
-  holdfast.complete(uuid[], int[], uuid[], text[], text[], text[], interval[], jsonb[], uuid[], text[], text[], jsonb[]),
-  holdfast.refuse_claim(uuid) to holdfast_app;

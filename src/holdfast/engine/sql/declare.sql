@@ -180,5 +180,3 @@ as $$
   where p_all or l.version = (select max(n.version) from holdfast.lifecycle n where n.name = l.name)
   order by l.name, l.version
 $$;
-
-grant execute on function holdfast.declare(json), holdfast.lifecycles(bool) to holdfast_app;

@@ -94,5 +94,3 @@ as $$
   )
   select a.id from again a order by a.times desc, a.id desc limit 1
 $$;
-
-grant execute on function holdfast.retry_dependents(uuid, text, jsonb, text, text) to holdfast_app;

@@ -268,5 +268,3 @@ create or replace function holdfast.explain_as(p_reason text, p_until timestampt
 returns holdfast.explanation
 language sql immutable
 as $$ select p_reason, p_until, p_sentence, p_fix $$;
-
-grant execute on function holdfast.explain(uuid) to holdfast_app;

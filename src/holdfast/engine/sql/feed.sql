@@ -229,5 +229,3 @@ begin
     array(select pg_snapshot_xip(pg_current_snapshot()) union select pg_current_xact_id()));
   execute format('drop table holdfast.%I', v_name);
 end $$;
-
-grant execute on function holdfast.feed(text, int, text[], uuid[], text) to holdfast_app;

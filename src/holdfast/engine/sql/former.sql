@@ -7,5 +7,3 @@ as $$ select holdfast.mark_lost(p_id, p_attempt, p_token) $$;
 create or replace function holdfast.hand_back(p_worker text, p_kept uuid[] default '{}') returns int
 language sql security definer set search_path = pg_catalog, pg_temp
 as $$ select holdfast.release_leases(p_worker, p_kept) $$;
-
-grant execute on function holdfast.lose_these(uuid[], int[], uuid[]), holdfast.hand_back(text, uuid[]) to holdfast_app;

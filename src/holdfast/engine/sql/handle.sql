@@ -195,8 +195,3 @@ begin
     perform holdfast.refuse('TK010', 'Only a retry begins with a step.', 'Leave the step out.');
   end if;
 end $$;
-
-grant execute on function
-  holdfast.inbox_retry(uuid, text, text, jsonb, text), holdfast.resolve(uuid, text, text), holdfast.discard(uuid, text, text),
-  holdfast.inbox_bulk(text, text, uuid[], text, text, text, text, text, text, timestamptz, uuid, text, text, bool, int)
-  to holdfast_app;

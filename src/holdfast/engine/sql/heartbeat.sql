@@ -38,5 +38,3 @@ begin
   )
   select h.id, holdfast.now() + p_lease, h.cancel_requested from held h;
 end $$;
-
-grant execute on function holdfast.heartbeat(uuid[], int[], uuid[], interval, jsonb[]) to holdfast_app;

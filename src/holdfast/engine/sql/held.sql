@@ -27,5 +27,3 @@ as $$
           (select t.id from holdfast.task_done t where t.id > i.id order by t.id limit 1))
   from unnest(p_ids) i(id)
 $$;
-
-grant execute on function holdfast.held(int), holdfast.neighbours(uuid[]) to holdfast_app;

@@ -248,8 +248,3 @@ begin
                             format('Ask for 1 to %s.', p_most));
   end if;
 end $$;
-
-grant execute on function
-  holdfast.inbox(bool, int), holdfast.inbox_groups(text, text, text, text, text, text, int),
-  holdfast.inbox_items(text, text, text, text, text, text, text, uuid, int), holdfast.inbox_entry(uuid),
-  holdfast.find_entries(text, int), holdfast.entry_neighbours(uuid[]) to holdfast_app;

@@ -10,5 +10,3 @@ as $$
     'functions', r.sha256)
   from holdfast.release r
 $$;
-
-grant execute on function holdfast.installed() to holdfast_app;

@@ -52,6 +52,3 @@ begin
                             'See holdfast keys ls.');
   end if;
 end $$;
-
-grant execute on function holdfast.make_key(text, text[], text, bytea), holdfast.check_key(bytea), holdfast.list_keys(),
-  holdfast.revoke_key(uuid) to holdfast_app;

@@ -330,7 +330,3 @@ as $$
   group by l.name, s.name, s.actor, s.outcome
   order by l.name, s.actor, s.name
 $$;
-
-grant execute on function
-  holdfast.list_tasks(text, text, text, text, text, text, text, bool, text, uuid, int), holdfast.find_ids(text, int, text),
-  holdfast.owner_of(uuid, text), holdfast.owned(uuid[], text), holdfast.allowed(uuid), holdfast.attempts(uuid), holdfast.tree(uuid, int), holdfast.stats(text) to holdfast_app;

@@ -63,5 +63,3 @@ begin
   )
   insert into holdfast.tally (name, number) select g.name, sum(g.number) from gone g group by g.name;
 end $$;
-
-grant execute on function holdfast.metrics() to holdfast_app;

@@ -51,5 +51,3 @@ end $$;
 create or replace function holdfast.first_uuid(p_at timestamptz) returns uuid
 language sql immutable
 as $$ select (lpad(to_hex(floor(extract(epoch from p_at) * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid $$;
-
-grant execute on function holdfast.make_partitions(int) to holdfast_app;

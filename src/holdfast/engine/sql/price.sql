@@ -38,6 +38,3 @@ as $$
   from holdfast.price p where p_model is null or p.model = p_model
   order by p.model, p.since desc limit least(p_limit, 10000)
 $$;
-
-grant execute on function holdfast.set_price(text, numeric, numeric, timestamptz, text), holdfast.prices(text, int)
-  to holdfast_app;

@@ -69,6 +69,3 @@ as $$
     select count(*) as number from holdfast.task t where t.lease_token is not null and t.queue = q.name) h
   order by q.name
 $$;
-
-grant execute on function holdfast.make_queue(text), holdfast.pause_queue(text, text), holdfast.resume_queue(text),
-  holdfast.queues() to holdfast_app;

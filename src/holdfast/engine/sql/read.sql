@@ -98,6 +98,3 @@ as $$
   select e.number, e.at, e.step, e.kind, e.attempt, e.data from holdfast.step_event e where e.task_id = p_id
   order by e.number
 $$;
-
-grant execute on function holdfast.read(uuid), holdfast.outcomes(uuid[]), holdfast.upstream(uuid), holdfast.events(uuid), holdfast.steps(uuid), holdfast.step_events(uuid)
-  to holdfast_app;

@@ -189,5 +189,3 @@ language sql immutable
 as $$
   select case when length(p_value #>> '{}') > 200 then to_jsonb(left(p_value #>> '{}', 200) || '…') else p_value end
 $$;
-
-grant execute on function holdfast.retry(uuid, text, jsonb, text, text) to holdfast_app;

@@ -324,9 +324,3 @@ begin
     return query select null::uuid, null, c from holdfast.claim(p_queues, p_n, p_lease, p_worker, p_names, p_since, p_since_id) c;
   end if;
 end $$;
-
-grant execute on function
-  holdfast.settle(uuid[], int[], uuid[], text[], text[], interval[], timestamptz[], text[], text[], jsonb[]),
-  holdfast.turn(uuid[], int[], uuid[], text[], text[], interval[], timestamptz[], text[], text[], jsonb[],
-                text[], int, interval, text, text[], timestamptz, uuid)
-  to holdfast_app;

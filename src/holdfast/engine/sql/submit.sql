@@ -382,11 +382,3 @@ begin
   from unnest(p_waits_place, p_waits_for, p_waits_for_place, p_waits_policy) r(who, known, place, policy)
   where created[r.who];
 end $$;
-
-grant execute on function
-  holdfast.submit(text, jsonb, text, text, int, text, interval, timestamptz, int, text, uuid[], text, uuid, text, int,
-                  interval, text[], text, text[]),
-  holdfast.submit_many(text[], text[], jsonb[], text[], int[], text[], interval[], timestamptz[], int[], text[], uuid[],
-                       int[], text[], int[], interval[], int[], uuid[], int[], text[],
-                       jsonb[], text[])
-  to holdfast_app;

@@ -220,5 +220,3 @@ as $$
     select w.id from holdfast.worker w where w.seen_at < holdfast.now() - interval '1 hour'
     order by w.id limit 100 for update skip locked))
 $$;
-
-grant execute on function holdfast.sweep(int) to holdfast_app;

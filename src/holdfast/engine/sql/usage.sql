@@ -106,6 +106,3 @@ as $$
   cross join lateral (select * from holdfast.usage u where u.task_id = f.id offset 0) u
   group by f.part, u.model order by f.part desc, 6 desc, u.model limit least(p_limit, 10000)
 $$;
-
-grant execute on function holdfast.costs(text, timestamptz, timestamptz, text, text, text, uuid, int),
-  holdfast.cost_of(uuid, int) to holdfast_app;

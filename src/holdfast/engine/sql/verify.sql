@@ -55,5 +55,3 @@ as $$
     and not exists (select from holdfast.setback s where s.task_id = t.id)
   order by 1, 2
 $$;
-
-grant execute on function holdfast.verify(uuid[]) to holdfast_app;

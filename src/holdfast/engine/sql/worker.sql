@@ -133,8 +133,3 @@ begin
   v_id := holdfast.move_each(v_id, v_verb, null, v_note);
   return coalesce(cardinality(v_id), 0);
 end $$;
-
-grant execute on function holdfast.idle(text), holdfast.channel(text), holdfast.mark_lost(uuid[], int[], uuid[]),
-  holdfast.release_leases(text, uuid[]),
-  holdfast.hello(text, text, text[], text[], int, jsonb), holdfast.known_task(text), holdfast.goodbye(text), holdfast.workers()
-  to holdfast_app;

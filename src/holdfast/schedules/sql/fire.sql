@@ -147,6 +147,3 @@ begin
     perform holdfast.refuse('TK010', 'What is due lies before now, and before the next time.', 'Start nothing ahead of its time.');
   end if;
 end $$;
-
-grant execute on function holdfast.due_schedules(int), holdfast.schedules_rest(),
-  holdfast.fire(text, bytea, timestamptz, timestamptz[], text[], timestamptz) to holdfast_app;

@@ -168,9 +168,3 @@ as $$
     format('There are: %s.', coalesce((select string_agg(s.name, ', ' order by s.name) from (
       select s.name from holdfast.schedule s order by s.name limit 20) s), 'none; declare one with hf.cron(...)')))
 $$;
-
-grant execute on function
-  holdfast.declare_schedule(text, text, text, text, jsonb, text, text, text, timestamptz), holdfast.see_schedules(text[]),
-  holdfast.read_schedules(text, text, int), holdfast.schedule_runs(text, int), holdfast.pause_schedule(text, text),
-  holdfast.resume_schedule(text, bytea, timestamptz), holdfast.run_schedule(text, text, text),
-  holdfast.backfill_schedule(text, bytea, timestamptz[], text[], text, bool), holdfast.remove_schedule(text) to holdfast_app;

@@ -93,6 +93,3 @@ as $$
                and (select t.version from holdfast.task t where t.id = w.task_id) is distinct from w.version))
     for update skip locked))
 $$;
-
-grant execute on function holdfast.take_wakeups(int, int), holdfast.miss_wakeups(uuid[]), holdfast.which_wait(uuid[])
-  to holdfast_app;

@@ -148,7 +148,3 @@ begin
   get diagnostics v_forgotten = row_count;
   return v_forgotten;
 end $$;
-
-grant execute on function holdfast.take_deliveries(int, int, interval), holdfast.end_delivery(uuid, uuid, int, text, interval),
-  holdfast.test_webhook(uuid), holdfast.redeliver(uuid, uuid), holdfast.deliveries(uuid, text, uuid, int),
-  holdfast.forget_deliveries(interval, int) to holdfast_app;

@@ -69,5 +69,3 @@ end $$;
 create or replace function holdfast.pumped_webhooks() returns setof uuid
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$ select w.id from holdfast.webhook w where w.disabled_at is null order by w.id $$;
-
-grant execute on function holdfast.pump_webhook(uuid, int), holdfast.pumped_webhooks() to holdfast_app;

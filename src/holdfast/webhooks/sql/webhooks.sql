@@ -100,6 +100,3 @@ begin
   perform holdfast.refuse('TK073', format('No webhook has the id %s.', coalesce(p_id::text, 'null')),
                           'See holdfast webhooks ls.');
 end $$;
-
-grant execute on function holdfast.add_webhook(text, text, text, text[], text, text, text, text), holdfast.webhooks(uuid),
-  holdfast.pause_webhook(uuid), holdfast.resume_webhook(uuid), holdfast.remove_webhook(uuid) to holdfast_app;

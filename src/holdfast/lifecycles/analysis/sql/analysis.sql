@@ -107,7 +107,3 @@ begin
   end if;
   return v_found;
 end $$;
-
-grant execute on function
-  holdfast.define_tool(text, text, jsonb, bool), holdfast.tools(), holdfast.make_analysis(text, text[], text, text, text),
-  holdfast.read_analysis(uuid, text) to holdfast_app;

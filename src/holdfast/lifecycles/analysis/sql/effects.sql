@@ -163,8 +163,6 @@ begin
   return v_price;
 end $$;
 
-grant execute on function holdfast.check_credits_for(uuid) to holdfast_app;
-
 -- An agent has completed: its price is spent. Its step is written once, and so is the charge.
 create or replace function holdfast.charge_agent(p_task uuid, p_owner text, p_agent text) returns void
 language plpgsql

@@ -117,6 +117,3 @@ begin
           where l.owner = p_owner and l.credits > 0 and (p_before is null or l.id < p_before)
           order by l.id desc limit p_limit) e);
 end $$;
-
-grant execute on function holdfast.open_wallet(text, bigint, text), holdfast.top_up(text, bigint, text, text),
-  holdfast.read_wallet(text, bigint, int) to holdfast_app;

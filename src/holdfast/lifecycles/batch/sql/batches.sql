@@ -215,8 +215,3 @@ begin
   end if;
   return v_to;
 end $$;
-
-grant execute on function holdfast.offer_batches(text, text, text, text, jsonb), holdfast.batch_providers(),
-  holdfast.make_batch(text, text, jsonb, uuid[], text[], text, text, text, text[], uuid),
-  holdfast.read_batches(uuid[], text, bool), holdfast.batch_files(uuid),
-  holdfast.resolve_job(uuid, int, text, text, text, text) to holdfast_app;

@@ -383,7 +383,3 @@ as $$
     select jsonb_agg(to_jsonb(j) - 'result' order by j.number) from holdfast.batch_job j where j.task_id = b.task_id), '[]'))
   from holdfast.batch b where b.task_id = p_task
 $$;
-
-grant execute on function holdfast.load_batch(uuid), holdfast.batch_sources(uuid),
-  holdfast.plan_batch(uuid, int, uuid, jsonb, jsonb, int), holdfast.report_jobs(uuid, int, uuid, uuid, jsonb),
-  holdfast.keep_merged(uuid, int, uuid, text, text), holdfast.ended_jobs(uuid) to holdfast_app;

@@ -234,8 +234,3 @@ begin
     perform holdfast.finish_generations(v.id, v.outcome::text);
   end loop;
 end $$;
-
-grant execute on function
-  holdfast.declare_dag(text, text, jsonb, jsonb, jsonb, jsonb, text), holdfast.run_dag(text, jsonb, text, text, text),
-  holdfast.start_dag(text, jsonb, text, text, text, text[], int, text),
-  holdfast.start_graph(text, jsonb, jsonb, jsonb, text, text, text, text, text[], text) to holdfast_app;

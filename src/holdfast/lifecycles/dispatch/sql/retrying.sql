@@ -112,5 +112,3 @@ begin
   update holdfast.dag_node n set task_id = new.id where n.run = v_run and n.task_id = new.retry_of;
   return null;
 end $$;
-
-grant execute on function holdfast.retry_dag(uuid, text, text) to holdfast_app;

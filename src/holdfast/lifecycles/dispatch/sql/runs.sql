@@ -61,5 +61,3 @@ as $$
   where p_owner is null or t.owner = p_owner
   order by k.place
 $$;
-
-grant execute on function holdfast.dags(text), holdfast.read_dags(uuid[], text, bool) to holdfast_app;

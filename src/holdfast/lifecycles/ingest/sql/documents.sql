@@ -271,9 +271,3 @@ begin
   update holdfast.document d set current = null, fresh_at = greatest(d.fresh_at, holdfast.now()) where d.id = p_document;
   return true;
 end $$;
-
-grant execute on function
-  holdfast.persist_version(uuid, int, uuid, text, text, text, jsonb, int, int, jsonb),
-  holdfast.persist_chunks(uuid, int, uuid, int[], int[], int[], int[], text[], text, int, real[]),
-  holdfast.same_version(uuid, int, uuid, text, text, text), holdfast.read_documents(text, uuid, int),
-  holdfast.remove_document(uuid, text) to holdfast_app;

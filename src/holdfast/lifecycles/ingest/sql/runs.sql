@@ -190,6 +190,3 @@ begin
   now := holdfast.now();
   perform holdfast.delete_later(v_id, prefix, interval '8 days');
 end $$;
-
-grant execute on function holdfast.read_item_events(uuid), holdfast.open_uploads(text), holdfast.may_spend(uuid), holdfast.has_budget(uuid), holdfast.set_run_budget(uuid, numeric, text),
-  holdfast.read_runs(uuid[], text), holdfast.read_items(uuid, uuid, int, text, uuid) to holdfast_app;

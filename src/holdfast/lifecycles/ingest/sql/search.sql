@@ -78,11 +78,9 @@ begin
   order by f.score desc, f.version, f.number;
 end $$;
 
-grant execute on function holdfast.search_chunks(text, text, real[], text, text, int) to holdfast_app;
-
 -- The schema of the type `vector`, if chunks are kept with it.
 create or replace function holdfast.vector_schema() returns text
-language sql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable set search_path = pg_catalog, pg_temp
 as $$
   select n.nspname::text from pg_attribute a
   join pg_type t on t.oid = a.atttypid join pg_namespace n on n.oid = t.typnamespace

@@ -141,8 +141,3 @@ begin
   where p.name = p_name and p.settings <> v_settings;
   return v_settings;
 end $$;
-
-grant execute on function
-  holdfast.declare_pipeline(text, text, jsonb, jsonb, text, int, interval), holdfast.pipelines(text),
-  holdfast.make_job(text, jsonb, text, text, text, interval, text[]), holdfast.read_jobs(uuid[], text),
-  holdfast.read_outputs(uuid), holdfast.set_pipeline_settings(text, jsonb, text) to holdfast_app;

@@ -68,6 +68,3 @@ as $$
   select v.state, v.blame, (select s.errors from holdfast.pipeline_stage s where s.task_id = p_job and s.name = v.blame)
   from holdfast.job_verdict(p_job) v
 $$;
-
-grant execute on function holdfast.read_stages(uuid), holdfast.adopt_job(uuid, int, uuid), holdfast.begin_stage(uuid, int, uuid, text),
-  holdfast.read_verdict(uuid) to holdfast_app;
