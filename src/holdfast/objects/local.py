@@ -233,7 +233,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _temporary(self) -> Iterator[Path]:
-        """A path that nobody else has; what is still there in the end is removed."""
+        """A path of this call alone; what is still there in the end is removed."""
         path = self._incoming / secrets.token_hex(16)
         try:
             yield path

@@ -107,7 +107,7 @@ _number_formats = [
 def number_format(texts: pl.Series, least: float = 0.9) -> tuple[NumberFormat, float] | None:
     """The way in which these texts write numbers, and the share that it reads; None if less than `least` are numbers.
 
-    Columns of codes, such as postal codes with a leading zero, are no numbers. Among formats that read equally many,
+    Columns of codes, such as postal codes with a leading zero, are not numbers. Among formats that read equally many,
     the plainest wins. "1,234" alone is read as a thousand unless other values show that the comma is decimal.
     """
     values = _some(present(texts))

@@ -1,7 +1,7 @@
 """The agent suggest-cleaning: what to clean, what it changes, and a script that does it.
 
 What is suggested comes from a sample; how many rows a step changes is counted over all rows of the file as they were
-uploaded. Nothing is changed here: the script is for whoever owns the data.
+uploaded. Nothing is changed here: the script is for the owner of the data.
 """
 
 from collections.abc import Sequence

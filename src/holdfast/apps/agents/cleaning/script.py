@@ -12,7 +12,6 @@ from typing import get_args
 import polars as pl
 
 from holdfast.apps.agents.options import SuggestionKind
-from holdfast.apps.agents.outlying import Fences
 from holdfast.apps.agents.reading import ReadingOptions, Table
 from holdfast.apps.agents.report import counted
 from holdfast.apps.agents.signs import DateFormat, NumberFormat, exactly
@@ -64,16 +63,6 @@ def trim(name: str) -> pl.Expr:
     return exactly(name).str.strip_chars().str.replace_all(r"\s+", " ")
 
 
-def trim_code(name: str) -> str:
-    """The same as code; the script has these short names for what is done often."""
-    return f"trimmed({name!r})"
-
-
-def markers_code(name: str) -> str:
-    """Words that say nothing, as nothing."""
-    return f"without_markers({name!r})"
-
-
 def number_code(name: str, form: NumberFormat, whole: bool) -> str:
     """The reading of numbers, as NumberFormat.read does it."""
     kind = "Int64" if whole else "Float64"
@@ -88,17 +77,6 @@ def date_code(name: str, form: DateFormat) -> str:
     """The reading of dates, as DateFormat.read does it."""
     kind = 'pl.Datetime("us")' if form.has_time else "pl.Date"
     return f"{column_code(name)}.str.strip_chars().str.strptime({kind}, {form.pattern!r}, strict=False)"
-
-
-def flag_code(fences: Fences, new: str) -> str:
-    """A column that says whether a value is an outlier."""
-    name = column_code(fences.column)
-    return f"(({name} < {fences.low!r}) | ({name} > {fences.high!r})).alias({new!r})"
-
-
-def cap_code(fences: Fences) -> str:
-    """Outliers moved to the fence."""
-    return f"{column_code(fences.column)}.clip({fences.low!r}, {fences.high!r})"
 
 
 def assign(code: str) -> str:

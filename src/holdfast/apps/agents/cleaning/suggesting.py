@@ -21,7 +21,7 @@ from holdfast.apps.agents.signs import (
     present,
 )
 
-# How much each kind of step is worth to whoever uses the table afterwards; times the share of rows it changes.
+# How much each kind of step is worth to those who use the table afterwards; times the share of rows it changes.
 WORTH = {
     "drop_duplicates": 1.0, "missing_markers": 0.9, "parse_numbers": 0.8, "parse_dates": 0.8, "unify_categories": 0.7,
     "near_equal_categories": 0.6, "trim": 0.5, "outliers": 0.5, "drop_empty": 0.3, "drop_constant": 0.2, "split": 0.2,
@@ -90,7 +90,7 @@ class Suggester:
         if column.str.contains(r"^\s|\s$|\s\s").any():
             why = "Space around or doubled inside the text makes equal values differ."
             clean = script.trim(name)
-            yield Step("trim", name, why, script.assign(script.trim_code(name)), exactly(name) != clean, clean)
+            yield Step("trim", name, why, script.assign(f"trimmed({name!r})"), exactly(name) != clean, clean)
 
     def _missing(self, name: str, column: pl.Series) -> Iterator[Step]:
         low = column.drop_nulls().str.strip_chars().str.to_lowercase()
@@ -100,7 +100,7 @@ class Suggester:
             is_marker = exactly(name).str.strip_chars().str.to_lowercase().is_in(self.markers)
             yield Step(
                 "missing_markers", name, f"What is missing is written as {listed}; programs take that for a value.",
-                script.assign(script.markers_code(name)), is_marker,
+                script.assign(f"without_markers({name!r})"), is_marker,
                 pl.when(~is_marker).then(exactly(name)), evidence={"markers": used},
             )  # fmt: skip
 
@@ -128,7 +128,7 @@ class Suggester:
             plain = form_.described() == "plain"
             whole = self.types.get(name) == pl.Int64
             value, code = form_.read(exactly(name)), script.number_code(name, form_, whole)
-            why = f"Numbers are written as text ({form_.described()}); nobody can compute with them."
+            why = f"Numbers are written as text ({form_.described()}); programs cannot compute with them."
             evidence = {"format": form_.described()}
             return self._parsed(
                 Step("parse_numbers", name, why, script.assign(code), value.is_not_null(), evidence=evidence),
@@ -162,16 +162,15 @@ class Suggester:
         if not self.sample.select(beyond.any()).item():
             return
         between = f"{number(found.low)} to {number(found.high)}"
+        column = script.column_code(name)
         if self.options.outliers == "cap":
-            why, code, after = (
-                f"Values outside {between} are moved to that border.",
-                script.cap_code(found),
-                value.clip(found.low, found.high),
-            )
+            why = f"Values outside {between} are moved to that border."
+            code, after = f"{column}.clip({found.low!r}, {found.high!r})", value.clip(found.low, found.high)
         else:
             flag = self._new_name(f"{name}_outlier")
             why = f"Values outside {between} are far from the others; a new column marks them, to be looked at."
-            code, after = script.flag_code(found, flag), pl.lit("marked")
+            code = f"(({column} < {found.low!r}) | ({column} > {found.high!r})).alias({flag!r})"
+            after = pl.lit("marked")
         evidence: dict[str, object] = {"low": found.low, "high": found.high, "median": found.median}
         yield Step("outliers", name, why, script.assign(code), beyond, after, evidence=evidence)
 
@@ -190,7 +189,7 @@ class Suggester:
 
     def _replacing(self, kind: SuggestionKind, name: str, why: str, mapping: Mapping[str, str], sure: bool) -> Step:
         after = script.trim(name).replace(mapping)
-        code = script.assign(f"{script.trim_code(name)}.replace({dict(mapping)!r})")
+        code = script.assign(f"trimmed({name!r}).replace({dict(mapping)!r})")
         changed = script.trim(name).is_in(list(mapping))
         return Step(kind, name, why, code, changed, after, sure=sure, evidence={"spellings": len(mapping)})
 

@@ -117,6 +117,6 @@ def _share(values: pl.Series, pattern: str) -> float:
 
 
 def _short(values: pl.Series) -> bool:
-    """Whether these are no sentences, addresses on the web, times or dates."""
+    """Whether these are short, and not addresses on the web, times or dates."""
     plain = _share(values, r"://|\d:\d\d|^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}") < 0.05
     return plain and float(values.str.len_chars().mean() or 0) <= 60  # type: ignore[arg-type]

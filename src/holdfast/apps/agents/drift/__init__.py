@@ -5,11 +5,10 @@ the columns that made it. It says that the data differ, not why, and not whether
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 
-from holdfast.apps.agents.drift.columns import ColumnDrift, Level, compare, family
+from holdfast.apps.agents.drift.columns import ColumnDrift, Comparison, Level, family
 from holdfast.apps.agents.drift.page import render
 from holdfast.apps.agents.options import DriftOptions
 from holdfast.apps.agents.personal import Curtain, curtain_for, find_personal
@@ -36,7 +35,7 @@ def detect_drift(job: Job) -> None:
         now = take_sample(table.frame, options.sample_rows, table.rows)
         before = take_sample(baseline.frame, options.sample_rows, baseline.rows)
     curtain = curtain_for([*find_personal(now.frame), *find_personal(before.frame)])
-    # Among a hundred columns, one that only one in a hundred moves so far is no surprise.
+    # Among a hundred columns, one that only one in a hundred moves so far is not a surprise.
     fair = options.model_copy(update={"significance": options.significance / len(names)})
     found = [_drift(name, before.frame, now.frame, fair, curtain) for name in names]
     found.sort(key=lambda one: (ORDER.index(one.level), -one.figures.get("psi", 0.0)))
@@ -48,7 +47,7 @@ def detect_drift(job: Job) -> None:
         "verdict": verdict,
         "made_by": [one.column for one in found if one.level == verdict and verdict != "none"],
         "rows": {"now": now.described(), "baseline": before.described()},
-        "columns": [_as_json(one) for one in found],
+        "columns": [one.as_json() for one in found],
         "notes": [*table.notes, *baseline.notes],
         "options": options.model_dump(mode="json"),
     })  # fmt: skip
@@ -74,34 +73,22 @@ def _chosen(table: Table, baseline: Table, options: DriftOptions) -> list[str]:
 
 def _drift(name: str, before: pl.DataFrame, now: pl.DataFrame, options: DriftOptions, curtain: Curtain) -> ColumnDrift:
     if name not in before.columns:
-        drift = ColumnDrift(name, "other", figures={"schema": "added"})
-        drift.raise_to("some", "The column is new: the baseline does not have it.")
-        return drift
+        return _changed_schema(name, "some", "added", "The column is new: the baseline does not have it.")
     if name not in now.columns:
-        drift = ColumnDrift(name, "other", figures={"schema": "removed"})
-        drift.raise_to("strong", "The column is gone: only the baseline has it.")
-        return drift
-    types = family(before[name].dtype), family(now[name].dtype)
-    empty = [frame[name].null_count() == frame.height for frame in (before, now)]
-    if types[0] != types[1] and not any(empty):
-        drift = ColumnDrift(name, "other", figures={"schema": "type changed", "types": [str(types[0]), str(types[1])]})
-        drift.raise_to("strong", f"The column held {_plural(types[0])} and now holds {_plural(types[1])}.")
-        return drift
-    if types[0] != types[1]:
-        return compare(before[name].cast(pl.String), now[name].cast(pl.String), options, curtain)
-    return compare(before[name], now[name], options, curtain)
+        return _changed_schema(name, "strong", "removed", "The column is gone: only the baseline has it.")
+    pair = before[name], now[name]
+    old, new = (family(values.dtype) for values in pair)
+    if old != new and not any(values.null_count() == len(values) for values in pair):
+        reason = f"The column held {_plural(old)} and now holds {_plural(new)}."
+        return _changed_schema(name, "strong", "type changed", reason, types=[old, new])
+    if old != new:
+        pair = pair[0].cast(pl.String), pair[1].cast(pl.String)
+    return Comparison(*pair, options, curtain).compare()
+
+
+def _changed_schema(name: str, level: Level, change: str, reason: str, **figures: object) -> ColumnDrift:
+    return ColumnDrift(name, "other", level, [reason], {"schema": change, **figures})
 
 
 def _plural(kind: str) -> str:
     return {"number": "numbers", "date": "dates", "text": "texts", "nested": "nested values"}.get(kind, kind)
-
-
-def _as_json(drift: ColumnDrift) -> dict[str, Any]:
-    return {
-        "column": drift.column,
-        "kind": drift.kind,
-        "level": drift.level,
-        "reasons": drift.reasons,
-        **drift.figures,
-        "histogram": vars(drift.histogram) if drift.histogram else None,
-    }

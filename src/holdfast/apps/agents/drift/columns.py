@@ -53,8 +53,13 @@ def of_numbers(before: pl.Series, now: pl.Series, dates: bool = False) -> Histog
 
 def _in_bars(values: pl.Series, low: float, width: float, bars: int) -> tuple[float, ...]:
     place = ((values.cast(pl.Float64) - low) / width).floor().clip(0, bars - 1).cast(pl.Int32)
-    counted = dict(place.value_counts().iter_rows())
-    return tuple(round(counted.get(i, 0) / len(values), 6) for i in range(bars))
+    return tuple(round(count / len(values), 6) for count in tally(place, bars))
+
+
+def tally(places: pl.Series, number_of_places: int) -> list[int]:
+    """How often each place occurs."""
+    counted = dict(places.value_counts().iter_rows())
+    return [counted.get(place, 0) for place in range(number_of_places)]
 
 
 def _labels(low: float, width: float, bars: int, whole: bool, dates: bool) -> tuple[str, ...]:
@@ -102,6 +107,10 @@ class ColumnDrift:
         self.level = max(self.level, level, key=order.index)
         self.reasons.append(reason)
 
+    def as_json(self) -> dict[str, Any]:
+        fields = {"column": self.column, "kind": self.kind, "level": self.level, "reasons": self.reasons}
+        return {**fields, **self.figures, "histogram": vars(self.histogram) if self.histogram else None}
+
 
 def family(dtype: pl.DataType) -> str:
     """The type as a person would name it."""
@@ -114,23 +123,138 @@ def family(dtype: pl.DataType) -> str:
     return "text" if dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum) else "nested"
 
 
-def compare(before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain) -> ColumnDrift:
-    """How a column moved between two samples of the same type."""
-    kept_before, kept_now = _written(before), _written(now)
-    drift = ColumnDrift(now.name, _kind(kept_before, kept_now))
-    _compare_missing(drift, (len(before), len(kept_before)), (len(now), len(kept_now)), options)
-    if kept_before.is_empty() or kept_now.is_empty():
-        return drift
-    match drift.kind:
-        case "number":
-            _compare_numbers(drift, kept_before, kept_now, options, curtain)
-        case "date":
-            _compare_dates(drift, kept_before, kept_now, options, curtain)
-        case "category":
-            _compare_categories(drift, kept_before, kept_now, options, curtain)
-        case "text":
-            _compare_texts(drift, kept_before, kept_now, options)
-    return drift
+class Comparison:
+    """One column in two samples of the same type: the values that are there, and how far it moved."""
+
+    def __init__(self, before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain) -> None:
+        self.before, self.now = _written(before), _written(now)
+        self.rows = len(before), len(now)
+        self.options = options
+        self.curtain = curtain
+        self.drift = ColumnDrift(now.name, _kind(self.before, self.now))
+
+    def compare(self) -> ColumnDrift:
+        self._compare_missing()
+        if not self.before.is_empty() and not self.now.is_empty():
+            match self.drift.kind:
+                case "number":
+                    self._compare_numbers()
+                case "date":
+                    self._compare_dates()
+                case "category":
+                    self._compare_categories()
+                case "text":
+                    self._compare_texts()
+        return self.drift
+
+    @property
+    def is_personal(self) -> bool:
+        return self.drift.column in self.curtain.columns
+
+    def _show(self, value: object) -> str:
+        return self.curtain.show(self.drift.column, value)
+
+    def _compare_missing(self) -> None:
+        gone = [rows - len(kept) for rows, kept in zip(self.rows, (self.before, self.now), strict=True)]
+        old, new = (lost / rows if rows else 0.0 for lost, rows in zip(gone, self.rows, strict=True))
+        self.drift.figures["missing"] = {"baseline": round(old, 6), "now": round(new, 6)}
+        p = proportions_p(gone[0], self.rows[0], gone[1], self.rows[1])
+        if abs(new - old) >= self.options.missing_some and p < self.options.significance:
+            level: Level = "strong" if abs(new - old) >= self.options.missing_strong else "some"
+            self.drift.raise_to(level, f"Missing in {new:.1%} of the rows, before in {old:.1%}.")
+
+    def _compare_numbers(self) -> None:
+        spread = float(self.before.std() or 0)  # type: ignore[arg-type]
+        means = float(self.before.mean() or 0), float(self.now.mean() or 0)  # type: ignore[arg-type]
+        shift = (means[1] - means[0]) / spread if spread else 0.0
+        shift = shift if isfinite(shift) else 0.0
+        way = "higher" if shift > 0 else "lower"
+        moved = f"Values are {abs(shift):.1f} standard deviations {way} on average"
+        self._judge_distributions(
+            self.before, self.now, moved if abs(shift) >= 0.1 else "The values are spread differently"
+        )
+        mean = {"baseline": means[0], "now": means[1]}
+        self.drift.figures |= {"mean": mean, "mean_shift_deviations": round(shift, 4)}
+        if not self.is_personal:
+            self.drift.histogram = of_numbers(self.before, self.now)
+
+    def _compare_dates(self) -> None:
+        before, now = (values.cast(pl.Datetime("us")).dt.epoch("s") for values in (self.before, self.now))
+        old, new = ([self._show(end) for end in (values.min(), values.max())] for values in (self.before, self.now))
+        moved = f"Runs from {new[0]} to {new[1]}, before from {old[0]} to {old[1]}"
+        self._judge_distributions(before, now, moved, most="some")
+        first, last = (
+            round((after - start) / 86_400, 2) for start, after in zip(_ends(before), _ends(now), strict=True)
+        )
+        self.drift.figures |= {
+            "range": {"baseline": old, "now": new}, "range_shift_days": {"first": first, "last": last},
+        }  # fmt: skip
+        if not self.is_personal:
+            self.drift.histogram = of_numbers(before, now, dates=True)
+
+    def _compare_texts(self) -> None:
+        """Texts that hardly repeat are compared by their length."""
+        before, now = self.before.str.len_chars(), self.now.str.len_chars()
+        old, new = (round(float(values.mean() or 0), 2) for values in (before, now))  # type: ignore[arg-type]
+        self._judge_distributions(before, now, f"Texts have {new:.0f} characters on average, before {old:.0f}")
+        self.drift.figures |= {"compared": "length", "mean_length": {"baseline": old, "now": new}}
+        self.drift.histogram = of_numbers(before, now)
+
+    def _judge_distributions(self, before: pl.Series, now: pl.Series, moved: str, most: Level = "strong") -> None:
+        """The figures of two samples of numbers, and what follows from them."""
+        index = psi(*binned(before, now, self.options.bins))
+        distance, p = kolmogorov_smirnov(before, now)
+        self.drift.figures |= {"psi": round(index, 6), "ks": round(distance, 6), "ks_p": p}
+        self._judge(index, p, moved, most)
+
+    def _judge(self, index: float, p: float, moved: str, most: Level = "strong") -> None:
+        """Raise the level if the index is large and chance does not explain it."""
+        if index >= self.options.psi_some and p < self.options.significance:
+            large = index >= self.options.psi_strong and most == "strong"
+            probability = f"{p:.3f}" if p >= 0.001 else "below 0.001"
+            self.drift.raise_to("strong" if large else "some", f"{moved} (PSI {index:.2f}, p {probability}).")
+
+    def _compare_categories(self) -> None:
+        before, now = len(self.before), len(self.now)
+        counts = (
+            self.before.alias("value").value_counts(name="before")
+            .join(self.now.alias("value").value_counts(name="now"), on="value", how="full", coalesce=True)
+            .fill_null(0).sort(pl.col("before") + pl.col("now"), "value", descending=[True, False])
+        )  # fmt: skip
+        new = counts.filter(pl.col("before") == 0)
+        vanished = counts.filter((pl.col("now") == 0) & (pl.col("before") * now / before >= expected_least))
+        # Rare values are chosen by both files together: chosen by one, they would be more frequent in that one.
+        smaller = min(before, now) / (before + now)
+        is_common = (pl.col("before") + pl.col("now")) * smaller >= expected_least
+        common, rest = counts.filter(is_common), counts.filter(~is_common)
+        rows = [*common.select("before", "now").rows(), (rest["before"].sum(), rest["now"].sum())]
+        first, second = [b for b, n in rows if b + n], [n for b, n in rows if b + n]
+        index, (statistic, p) = psi(first, second), chi_square(first, second)
+        self.drift.figures |= {
+            "psi": round(index, 6), "jensen_shannon": round(jensen_shannon(first, second), 6),
+            "chi_square": round(statistic, 4), "chi_square_p": p,
+            "distinct": {"baseline": self.before.n_unique(), "now": self.now.n_unique()},
+            "new_values": self._list(new, "now", now),
+            "vanished_values": self._list(vanished, "before", before),
+        }  # fmt: skip
+        self._judge(index, p, self._moved_most(common, new))
+        self.drift.histogram = of_categories(counts, before, now, self._show)
+
+    def _list(self, counts: pl.DataFrame, side: str, total: int) -> dict[str, Any]:
+        rows = int(counts[side].sum())
+        examples = [self._show(value) for value in counts["value"].head(listed_most)]
+        return {"count": counts.height, "rows": rows, "share": round(rows / total, 6), "examples": examples}
+
+    def _moved_most(self, common: pl.DataFrame, new: pl.DataFrame) -> str:
+        """What changed most, as a sentence."""
+        before, now = len(self.before), len(self.now)
+        if (share := int(new["now"].sum()) / now) >= 0.05:
+            return f"{share:.1%} of the rows have a value that the baseline did not have"
+        if common.is_empty():
+            return "The values are others"
+        change = (pl.col("now") / now - pl.col("before") / before).abs()
+        top = common.sort(change, "value", descending=[True, False]).row(0)
+        return f"{self._show(top[0])!r} now has {top[2] / now:.1%} of the rows, before {top[1] / before:.1%}"
 
 
 def _written(values: pl.Series) -> pl.Series:
@@ -166,29 +290,6 @@ def _mostly_unique(values: pl.Series) -> bool:
     return values.n_unique() > max(50, 0.5 * len(values))
 
 
-def _compare_missing(drift: ColumnDrift, before: tuple[int, int], now: tuple[int, int], options: DriftOptions) -> None:
-    gone = [rows - kept for rows, kept in (before, now)]
-    shares = [lost / rows if rows else 0.0 for lost, (rows, _) in zip(gone, (before, now), strict=True)]
-    drift.figures["missing"] = {"baseline": round(shares[0], 6), "now": round(shares[1], 6)}
-    change = abs(shares[1] - shares[0])
-    if change >= options.missing_some and proportions_p(gone[0], before[0], gone[1], now[0]) < options.significance:
-        level: Level = "strong" if change >= options.missing_strong else "some"
-        drift.raise_to(level, f"Missing in {shares[1]:.1%} of the rows, before in {shares[0]:.1%}.")
-
-
-def _judge(
-    drift: ColumnDrift, index: float, p: float, options: DriftOptions, what: str, most: Level = "strong"
-) -> None:
-    """Raise the level if the index is large and chance does not explain it."""
-    if index >= options.psi_some and p < options.significance:
-        large = index >= options.psi_strong and most == "strong"
-        drift.raise_to("strong" if large else "some", f"{what} (PSI {index:.2f}, p {_describe_p(p)}).")
-
-
-def _describe_p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else "below 0.001"
-
-
 def binned(before: pl.Series, now: pl.Series, bins: int) -> tuple[list[int], list[int]]:
     """Counts of both in bins that hold equal parts of the baseline."""
     edges = pl.Series(
@@ -198,105 +299,4 @@ def binned(before: pl.Series, now: pl.Series, bins: int) -> tuple[list[int], lis
 
 
 def _counts(edges: pl.Series, values: pl.Series) -> list[int]:
-    places = edges.search_sorted(values.cast(pl.Float64), side="left")
-    counted = dict(places.value_counts().iter_rows())
-    return [counted.get(i, 0) for i in range(len(edges) + 1)]
-
-
-def _compare_distributions(
-    drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions
-) -> tuple[float, float]:
-    """The figures of two samples of numbers; their PSI, and how probable as large a distance is by chance."""
-    index = psi(*binned(before, now, options.bins))
-    distance, p = kolmogorov_smirnov(before, now)
-    drift.figures |= {"psi": round(index, 6), "ks": round(distance, 6), "ks_p": p}
-    return index, p
-
-
-def _compare_numbers(
-    drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain
-) -> None:
-    index, p = _compare_distributions(drift, before, now, options)
-    spread = float(before.std() or 0)  # type: ignore[arg-type]
-    means = float(before.mean() or 0), float(now.mean() or 0)  # type: ignore[arg-type]
-    shift = (means[1] - means[0]) / spread if spread else 0.0
-    shift = shift if isfinite(shift) else 0.0
-    drift.figures |= {"mean": {"baseline": means[0], "now": means[1]}, "mean_shift_deviations": round(shift, 4)}
-    way = "higher" if shift > 0 else "lower"
-    moved = f"Values are {abs(shift):.1f} standard deviations {way} on average"
-    _judge(drift, index, p, options, moved if abs(shift) >= 0.1 else "The values are spread differently")
-    if drift.column not in curtain.columns:
-        drift.histogram = of_numbers(before, now)
-
-
-def _compare_dates(
-    drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain
-) -> None:
-    seconds = before.cast(pl.Datetime("us")).dt.epoch("s"), now.cast(pl.Datetime("us")).dt.epoch("s")
-    index, p = _compare_distributions(drift, *seconds, options)
-    old, new = ([curtain.show(drift.column, end) for end in (values.min(), values.max())] for values in (before, now))
-    firsts, lasts = zip(_ends(seconds[0]), _ends(seconds[1]), strict=True)
-    days = [round((after - start) / 86_400, 2) for start, after in (firsts, lasts)]
-    drift.figures |= {
-        "range": {"baseline": old, "now": new}, "range_shift_days": {"first": days[0], "last": days[1]},
-    }  # fmt: skip
-    moved = f"Runs from {new[0]} to {new[1]}, before from {old[0]} to {old[1]}"
-    _judge(drift, index, p, options, moved, most="some")
-    if drift.column not in curtain.columns:
-        drift.histogram = of_numbers(*seconds, dates=True)
-
-
-def _compare_texts(drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions) -> None:
-    """Texts that hardly repeat are compared by their length."""
-    lengths = before.str.len_chars(), now.str.len_chars()
-    index, p = _compare_distributions(drift, *lengths, options)
-    means = [round(float(values.mean() or 0), 2) for values in lengths]  # type: ignore[arg-type]
-    drift.figures |= {"compared": "length", "mean_length": {"baseline": means[0], "now": means[1]}}
-    _judge(drift, index, p, options, f"Texts have {means[1]:.0f} characters on average, before {means[0]:.0f}")
-    drift.histogram = of_numbers(*lengths)
-
-
-def _compare_categories(
-    drift: ColumnDrift, before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain
-) -> None:
-    counts = (
-        before.alias("value").value_counts(name="before")
-        .join(now.alias("value").value_counts(name="now"), on="value", how="full", coalesce=True)
-        .fill_null(0).sort(pl.col("before") + pl.col("now"), "value", descending=[True, False])
-    )  # fmt: skip
-    new = counts.filter(pl.col("before") == 0)
-    expected_now = pl.col("before") * len(now) / len(before)
-    vanished = counts.filter((pl.col("now") == 0) & (expected_now >= expected_least))
-    # Rare values are chosen by both files together: chosen by one of them, they would be more frequent in that one.
-    smaller = min(len(before), len(now)) / (len(before) + len(now))
-    is_common = (pl.col("before") + pl.col("now")) * smaller >= expected_least
-    common, rest = counts.filter(is_common), counts.filter(~is_common)
-    rows = [*common.select("before", "now").rows(), (rest["before"].sum(), rest["now"].sum())]
-    first, second = [b for b, n in rows if b + n], [n for b, n in rows if b + n]
-    index, (statistic, p) = psi(first, second), chi_square(first, second)
-    drift.figures |= {
-        "psi": round(index, 6), "jensen_shannon": round(jensen_shannon(first, second), 6),
-        "chi_square": round(statistic, 4), "chi_square_p": p,
-        "distinct": {"baseline": before.n_unique(), "now": now.n_unique()},
-        "new_values": _listed(drift.column, new, "now", len(now), curtain),
-        "vanished_values": _listed(drift.column, vanished, "before", len(before), curtain),
-    }  # fmt: skip
-    _judge(drift, index, p, options, _moved_most(drift.column, common, len(before), len(now), new, curtain))
-    drift.histogram = of_categories(counts, len(before), len(now), lambda value: curtain.show(drift.column, value))
-
-
-def _listed(column: str, counts: pl.DataFrame, side: str, total: int, curtain: Curtain) -> dict[str, Any]:
-    rows = int(counts[side].sum())
-    examples = curtain.show_all(column, counts["value"].head(listed_most))
-    return {"count": counts.height, "rows": rows, "share": round(rows / total, 6), "examples": examples}
-
-
-def _moved_most(column: str, common: pl.DataFrame, before: int, now: int, new: pl.DataFrame, curtain: Curtain) -> str:
-    """What changed most, as a sentence."""
-    if (share := int(new["now"].sum()) / now) >= 0.05:
-        return f"{share:.1%} of the rows have a value that the baseline did not have"
-    change = (pl.col("now") / now - pl.col("before") / before).abs()
-    top = common.sort(change, "value", descending=[True, False]).row(0) if common.height else None
-    if top is None:
-        return "The values are others"
-    return f"{curtain.show(column, top[0])!r} now has {top[2] / now:.1%} of the rows, before {top[1] / before:.1%}"
+    return tally(edges.search_sorted(values.cast(pl.Float64), side="left"), len(edges) + 1)

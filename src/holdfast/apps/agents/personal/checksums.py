@@ -1,7 +1,7 @@
 """Numbers that carry their own proof: payment cards, bank accounts, national ids, addresses of machines.
 
-A check here says that a text can be such a number, never that somebody has it. What carries no check digit, such as the
-US social security number, is refused only where the issuing rules exclude it.
+A check here says that a text can be such a number, never that a person has it. A number without a check digit, such as
+the US social security number, is refused only where the issuing rules exclude it.
 """
 
 import ipaddress
@@ -118,7 +118,7 @@ def national_id(text: str) -> str | None:
 
 
 def is_address_of_a_machine(text: str) -> bool:
-    """Whether this is an IPv4 or IPv6 address that could be somebody's: no mask, no loopback, not unspecified."""
+    """Whether this is an IPv4 or IPv6 address that a machine can have: not a mask, not loopback, not unspecified."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:

@@ -133,8 +133,8 @@ def dates_of(column: Column, totals: Mapping[str, Any], values: pl.Series, as_of
         edge = moment(after) if column.dtype == pl.Date else moment(after) * 86_400_000_000
         future = int(len(values) - values.search_sorted(edge, side="left"))
     middle = values[len(values) // 2] if len(values) else None
-    shown = as_date(column, middle)
-    return Dates(min=totals["min"].isoformat(), median=str(shown), max=totals["max"].isoformat(), future=future)
+    median = as_date(column, middle)
+    return Dates(min=totals["min"].isoformat(), median=str(median), max=totals["max"].isoformat(), future=future)
 
 
 def moment(day: date) -> int:
@@ -170,10 +170,10 @@ def histogram_of(column: Column, values: pl.Series, bins: int) -> Histogram | No
     end = int(values.search_sorted(edges[-1], side="left" if whole else "right"))
     counts = [after - before for before, after in zip(places, [*places[1:], end], strict=True)]
 
-    def shown(edge: float) -> Value:
+    def label(edge: float) -> Value:
         return as_date(column, edge) if column.dtype.is_temporal() else edge
 
-    bars = [Bar(shown(edges[n]), shown(edges[n + 1]), counts[n]) for n in range(len(counts))]
+    bars = [Bar(label(edges[n]), label(edges[n + 1]), counts[n]) for n in range(len(counts))]
     return Histogram(tuple(bars), below=places[0], above=len(values) - end)
 
 
@@ -193,8 +193,8 @@ def top_of(sample: Sample, column: Column, runs: pl.DataFrame, count: int, most:
     found = runs.filter(pl.col("len") > 1).sort("len", "value", descending=[True, False]).head(most)
     if found.is_empty():
         return ()
-    shown = look_up(sample, column, found["value"])
-    rows = [(shown.get(value), amount) for amount, value in found.select("len", "value").rows()]
+    values_of = look_up(sample, column, found["value"])
+    rows = [(values_of.get(value), amount) for amount, value in found.select("len", "value").rows()]
     return tuple(Top(value, amount, share(amount, count)) for value, amount in rows)
 
 

@@ -1,4 +1,4 @@
-"""What somebody should know before using the data, in plain sentences, the gravest first."""
+"""Warnings to read before using the data, in plain sentences, the gravest first."""
 
 from collections.abc import Iterator
 

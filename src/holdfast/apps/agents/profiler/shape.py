@@ -157,7 +157,7 @@ class Correlations:
 
 @dataclass(frozen=True)
 class Warned:
-    """A sentence that somebody should read."""
+    """A sentence that the reader should not miss."""
 
     severity: Severity
     code: str

@@ -68,7 +68,7 @@ def aggregates(column: Column) -> Iterator[tuple[str, pl.Expr]]:
 
 
 def finite(values: pl.Expr) -> pl.Expr:
-    """Numbers as they are counted: what is no number is missing, what is infinite is left out."""
+    """Numbers as they are counted: what is not a number is missing, what is infinite is left out."""
     return pl.when(values.is_finite()).then(values)
 
 

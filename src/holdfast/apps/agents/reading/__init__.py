@@ -2,8 +2,8 @@
 
 `open_table` takes CSV, TSV (also with `;` and `|`), JSON Lines and Parquet, each also compressed with gzip, and goes by
 the content first and by the name where the content leaves it open. What it cannot take it refuses with the line that is
-wrong. Text is written as Parquet into the scratch folder, its columns typed by all their values; whoever works on the
-frame then reads single columns, as often as they like, and meets no surprise halfway.
+wrong. Text is written as Parquet into the scratch folder, its columns typed by all their values; an agent then reads
+single columns of the frame, as often as it likes, and meets no surprise halfway.
 
 A frame has only these types: Int64, Float64, Boolean, Date, Datetime in microseconds without zone (UTC where the file
 had a zone), and String. Polars is asked to stream: `frame.select(...).collect(engine="streaming")`.

@@ -89,7 +89,7 @@ def lay_out(path: Path, name: str, delimiter: str, header: bool, null_values: Se
 
 
 def check_names(name: str, given: Iterable[str]) -> None:
-    """Raise SchemaInvalid for a column's name that nobody could read."""
+    """Raise SchemaInvalid for a column's name that is too long to read."""
     for number, text in enumerate(given, start=1):
         if len(text) > name_most_characters:
             raise wrong_format(
@@ -128,7 +128,7 @@ def is_pattern(name: str) -> bool:
 
 
 def not_taken(name: str, taken: set[str]) -> str:
-    """The name, or the first with a higher number at its end that nobody has."""
+    """The name, or the first with a higher number at its end that is free."""
     stem, _, count = name.rpartition("_")
     if name in taken and not (stem and count.isdigit()):
         stem, count = name, "1"

@@ -46,7 +46,7 @@ digits_kept = 15
 class Kind:
     """A way to understand texts: `parse` gives null where it cannot, `refuse` is true where it does and should not.
 
-    Loosely means that blanks around a text and words for nothing are no misfits; to look for them costs as much as the
+    Loosely means that blanks around a text and words for nothing are not misfits; to look for them costs as much as the
     rest, so it is left out while nothing in the sample asks for it.
     """
 

@@ -60,10 +60,10 @@ def objects(source: Iterator[str], name: str) -> Iterator[tuple[int, dict[str, A
         try:
             found = json.loads(text, parse_constant=refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise wrong_format(f"{name}: line {line} is no JSON: {reason(error)}.") from None
+            raise wrong_format(f"{name}: line {line} is not JSON: {reason(error)}.") from None
         if not isinstance(found, dict):
             raise wrong_format(
-                f'{name}: line {line} holds no JSON object: write one in each line, such as {{"price": 3}}.'
+                f'{name}: line {line} is not a JSON object: write one in each line, such as {{"price": 3}}.'
             )
         yield line, found
 
@@ -75,7 +75,7 @@ def reason(error: ValueError | RecursionError) -> str:
 
 
 def refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON value")
+    raise ValueError(f"{constant} is not a JSON value")
 
 
 def field(value: Any) -> str:
@@ -97,7 +97,7 @@ def clean(text: str) -> str:
 
 
 def allowed(types: set[type]) -> tuple[str, ...]:
-    """What a column may be: a text of digits is a text to whoever wrote it in quotes."""
+    """What a column may be: digits in quotes were meant as a text."""
     if not types:
         return ()
     kinds = [set(ALLOWED.get(kind, ())) for kind in types]

@@ -96,7 +96,7 @@ def head(path: Path, size_bytes: int) -> bytes:
 
 
 def refuse_others(start: bytes, name: str) -> None:
-    """Raises SchemaInvalid, saying what the file is, if its first bytes are those of something that is no table."""
+    """Raises SchemaInvalid, naming what the file is, if its first bytes are not those of a table."""
     if not start:
         raise wrong_format(f"{name} is empty: {SEND}.")
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -183,7 +183,7 @@ def check_text(path: Path, name: str, delimiter: str = ",") -> Counts:
 def refuse_undecodable(
     decoder: codecs.IncrementalDecoder, pending: bytes, piece: bytes, last: bool, lines: int, name: str
 ) -> bytes:
-    """What is left of a character at the end of this piece. Raises SchemaInvalid if something else is no UTF-8."""
+    """What is left of a character at the end of this piece. Raises SchemaInvalid if anything else is not UTF-8."""
     try:
         decoder.decode(piece, final=last)
     except UnicodeDecodeError as error:

@@ -84,15 +84,15 @@ def rules(schema: Mapping[str, pl.DataType], today: date) -> list[Rule]:
 
 def _of_numbers(name: str, value: pl.Expr) -> Iterator[tuple[pl.Expr, str]]:
     if re.search(r"_(age|alter|edad)_(?!group|band)", name) and not re.search(r"_(days|hours|months|seconds)_", name):
-        yield (value < 0) | (value > 120), "are no age of a person (below 0 or above 120)"
+        yield (value < 0) | (value > 120), "are not the age of a person (below 0 or above 120)"
     elif re.search(r"_(quantity|qty|count|duration|height|weight|distance|population)_", name):
         yield value < 0, "are below zero"
     if re.search(r"_(percent|pct|percentage)_", name):
         yield (value < 0) | (value > 100), "are outside 0 to 100 percent"
     if re.search(r"_(lat|latitude)_", name):
-        yield (value < -90) | (value > 90), "are no latitude (-90 to 90)"
+        yield (value < -90) | (value > 90), "are not latitudes (-90 to 90)"
     if re.search(r"_(lon|lng|longitude)_", name):
-        yield (value < -180) | (value > 180), "are no longitude (-180 to 180)"
+        yield (value < -180) | (value > 180), "are not longitudes (-180 to 180)"
 
 
 def _of_dates(name: str, value: pl.Expr, today: date) -> Iterator[tuple[pl.Expr, str]]:
