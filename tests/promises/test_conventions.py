@@ -122,3 +122,8 @@ def test_every_path_that_contributing_names_exists() -> None:
         for name in named
         if "NNNN" not in name and not any((start / name.rstrip("/")).exists() for start in (ROOT, PACKAGE))
     ] == []
+
+
+def test_every_package_is_on_the_map_of_contributing() -> None:
+    packages = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+    assert [name for name in packages if f"{name}/" not in CONTRIBUTING.read_text()] == []
