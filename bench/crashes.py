@@ -10,7 +10,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from tests.worker.crew import Crew, Worker, eventually
+from tests.eventually import eventually
+from tests.worker.crew import Crew, Worker
 
 from bench.app import counted
 from bench.frame import Bench
@@ -32,14 +33,14 @@ class Line:
 
 async def measure(bench: Bench) -> None:
     for _ in range(bench.rounds):
-        await note_recovery(bench, "worker killed", keeper=True)
-        await note_recovery(bench, "runner killed", keeper=False)
+        await note_recovery(bench, "worker killed", supervisor=True)
+        await note_recovery(bench, "runner killed", supervisor=False)
         await note_extra(bench, "no-op handlers", bench.size(20_000), 0.0, SIZED)
         await note_extra(bench, "handlers of 10 ms", bench.size(10_000), 0.01, SIZED)
         await note_extra(bench, "handlers of 10 ms and default settings", bench.size(4_000), 0.01, {})
 
 
-async def note_recovery(bench: Bench, name: str, *, keeper: bool) -> None:
+async def note_recovery(bench: Bench, name: str, *, supervisor: bool) -> None:
     async with bench.database("crashes") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
         for _ in range(2):
             hire(crew)
@@ -49,7 +50,7 @@ async def note_recovery(bench: Bench, name: str, *, keeper: bool) -> None:
         victim = busiest(crew)
         lost = begun_by(crew, victim)
         killed = time.monotonic()
-        victim.kill(keeper=keeper)
+        victim.kill(supervisor=supervisor)
         await emptied(owner)
         ended = time.monotonic()
         again = max(line.at for line in lines(crew, "begun") if line.task in lost)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import asyncpg
-from tests.worker.crew import eventually
+from tests.eventually import eventually
 
 from bench.frame import Bench, Place
 from bench.worker import crew_on, hire, patience_seconds

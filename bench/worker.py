@@ -16,7 +16,8 @@ from pathlib import Path
 
 import asyncpg
 import psutil
-from tests.worker.crew import Crew, Worker, eventually
+from tests.eventually import eventually
+from tests.worker.crew import Crew, Worker
 
 from bench import limits
 from bench.app import five_steps, hf, nothing, tell_time
@@ -101,7 +102,7 @@ class Clocked:
         return {
             "the server": sum(map(processor, self.servers())),
             "the runners": sum(map(processor, runners)),
-            "the supervisors": sum(processor(worker.keeper.pid) for worker in self.workers),
+            "the supervisors": sum(processor(worker.supervisor.pid) for worker in self.workers),
         }
 
     def servers(self) -> list[int]:
@@ -190,4 +191,4 @@ async def note_memory(bench: Bench, clocked: Clocked, tasks: int) -> None:
 
 
 def memory(worker: Worker) -> float:
-    return float(sum(process.memory_info().rss for process in (worker.keeper, *worker.runners())) / 2**20)
+    return float(sum(process.memory_info().rss for process in (worker.supervisor, *worker.runners())) / 2**20)

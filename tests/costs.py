@@ -44,7 +44,7 @@ DEAR = {
     f"{CRASHES}::test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled[sql]",
     "tests/worker/test_leaving.py::test_short_tasks_end_and_long_ones_go_back[sql]",
     "tests/crash/test_acknowledged.py::test_a_settle_that_was_answered_outlives_the_server",
-    "tests/crash/test_embedded_kills.py::test_kill_9_of_each_holder_in_turn_hurts_no_other",
+    "tests/crash/test_embedded_kills.py::test_kill_9_of_one_holder_after_another_hurts_no_other",
     f"tests/lifecycles/analysis/test_kills.py::{KILLS}_at_the_agent_that_was_running[sql-the whole worker-lines]",
     f"tests/lifecycles/batch/test_kills.py::{KILLS}_and_begins_nothing_twice[sql-9]",
     f"tests/lifecycles/pipeline/test_kills.py::{KILLS}_at_the_stage_that_was_running[sql-killed]",

@@ -11,13 +11,12 @@ import random
 import signal
 import socket
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import httpx2
-import pytest
+
+from tests.eventually import eventually_sync
 
 RANDOM = random.SystemRandom()
 GUARD = Path(__file__).with_name("guard.py")
@@ -51,16 +50,11 @@ def spawn(folder: Path, *command: str, environment: dict[str, str] | None = None
 
 
 def wait_for(folder: Path, pid: int, ready: Callable[[], bool]) -> None:
-    """The server answers; otherwise it is ended, and what it said is told."""
-    over = time.monotonic() + ready_within_seconds
+    """The server answers; otherwise it is ended, and its log is printed."""
     try:
-        while time.monotonic() < over:
-            with contextlib.suppress(httpx2.HTTPError):
-                if ready():
-                    return
-            threading.Event().wait(0.05)
-        pytest.fail((folder / "log").read_text()[-3000:])
+        eventually_sync(ready, "the start of a server", ready_within_seconds, ignoring=httpx2.HTTPError)
     except BaseException:
+        sys.stderr.write((folder / "log").read_text()[-3000:])
         os.killpg(pid, signal.SIGKILL)
         raise
 

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
 from tests.cli.keyboard import Answer
 from tests.cli.test_terminal import Terminal, plain
+from tests.eventually import eventually_sync
 from tests.http.serving import serving
 from tests.worker.living import staffed
 
@@ -41,12 +41,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def until(typed: Keyboard, batch: str, status: str) -> dict[str, Any]:
     """The batch, once its first job is in this status."""
-    over = time.monotonic() + 60
-    while time.monotonic() < over:
-        shown: dict[str, Any] = typed("batch", "show", batch, "--json").json
-        if [job["status"] for job in shown["jobs"]][:1] == [status]:
-            return shown
-    pytest.fail(f"no job became {status}: {shown}")
+
+    def read() -> dict[str, Any] | None:
+        found: dict[str, Any] = typed("batch", "show", batch, "--json").json
+        return found if [job["status"] for job in found["jobs"]][:1] == [status] else None
+
+    found = eventually_sync(read, f"a job that is {status}")
+    assert found
+    return found
 
 
 @pytest.mark.deep

@@ -17,7 +17,7 @@ from holdfast.remote.server import Server
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.cli.conftest import Keyboard
-from tests.crash.holders import eventually
+from tests.eventually import eventually_sync
 from tests.http.serving import serving
 from tests.worker.living import staffed
 
@@ -71,7 +71,7 @@ def test_what_failed_is_told_with_its_reason_and_the_inbox(typed: Keyboard, fold
 
 def test_a_spent_budget_is_told_and_can_be_raised(typed: Keyboard, folder: Path) -> None:
     run = typed("ingest", "papers", "--name-prefix", "new/", "--budget", "0").out.strip()
-    eventually(lambda: typed("runs", "show", run, "--json").json["item_count_waiting"] == 2)
+    eventually_sync(lambda: typed("runs", "show", run, "--json").json["item_count_waiting"] == 2)
     waits = typed("runs", "watch", run, "--timeout", "1s")
     assert waits.code == 124, waits.err
     assert f"Allow more: holdfast runs budget {run} CENTS" in waits.err

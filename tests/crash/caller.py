@@ -33,9 +33,9 @@ class Caller(Client):
     async def calling(self, servers: deque[httpx2.AsyncClient]) -> None:
         """Stay with a server as long as it answers."""
         while not self.over:
-            (task,) = self.chance.choices(list(SHAPES), list(SHAPES.values()))
+            (task,) = self.rng.choices(list(SHAPES), list(SHAPES.values()))
             await self.ask(servers, self.submission(task, key=f"{self.history.name}-{self._number}"))
-            await asyncio.sleep(self.chance.uniform(*pauses_seconds))
+            await asyncio.sleep(self.rng.uniform(*pauses_seconds))
 
     async def ask(self, servers: deque[httpx2.AsyncClient], task: Submission) -> None:
         """Until it is answered."""
@@ -49,7 +49,7 @@ class Caller(Client):
                 return
             self.history.say("submit", "info", call=call, error=repr(answer), server=str(servers[0].base_url))
             servers.rotate()
-            await asyncio.sleep(self.chance.uniform(*pauses_seconds))
+            await asyncio.sleep(self.rng.uniform(*pauses_seconds))
 
     async def answer(self, server: httpx2.AsyncClient, task: Submission) -> httpx2.Response | httpx2.HTTPError:
         """What it says. A client may be told that it cannot be served now, and nothing else."""

@@ -17,7 +17,7 @@ stop_within_seconds = 2.0
 class Violation(NamedTuple):
     invariant: str
     task: str
-    said: str
+    message: str
 
 
 Found = Iterator[tuple[str, str]]
@@ -30,7 +30,7 @@ def invariant(check: Callable[[World], Found]) -> Callable[[World], Found]:
 
 
 def violations(world: World) -> list[Violation]:
-    return [Violation(name, task, said) for name, check in CHECKS.items() for task, said in check(world)]
+    return [Violation(name, task, message) for name, check in CHECKS.items() for task, message in check(world)]
 
 
 def verdict(world: World) -> str:
@@ -40,8 +40,8 @@ def verdict(world: World) -> str:
         return ""
     worst = min(found, key=lambda one: len(world.about(one.task)))
     counts = dict(Counter(one.invariant for one in found))
-    story = "\n".join(f"  {at:.3f}  {said}" for at, said in world.about(worst.task))
-    return f"violations: {counts}\nfor example {worst.invariant}, task {worst.task}: {worst.said}\n{story}"
+    story = "\n".join(f"  {at:.3f}  {line}" for at, line in world.about(worst.task))
+    return f"violations: {counts}\nfor example {worst.invariant}, task {worst.task}: {worst.message}\n{story}"
 
 
 # Leases
@@ -63,7 +63,7 @@ def stale_changes_nothing(world: World) -> Found:
     """I2: who was refused has left no trace, and is refused from then on."""
     lost: set[tuple[str, str]] = set()
     steps = {(row["task"], row["token"]): row["at"] for row in world.steps}
-    answers = [line for op in ("beat", "keep", "settle") for line in world.said(op, "ok", "fail")]
+    answers = [line for op in ("beat", "keep", "settle") for line in world.lines_of(op, "ok", "fail")]
     for line in sorted(answers, key=lambda one: float(one["t"])):
         op, lease = line["op"], (line["task"], line["token"])
         if op == "settle" and line["which"] != "first":
@@ -117,10 +117,10 @@ def done_is_one_set_of_effects(world: World) -> Found:
             paid[row["task"]].append(row["version"])
     for task, row in world.tasks.items():
         if row["charges"]:
-            told = Counter(event["verb"] for event in world.events.get(task, []))
-            told.update(steps[task])
-            if effects[task] != told:
-                yield task, f"its effects are {dict(effects[task])}; its moves and steps {dict(told)}"
+            moves = Counter(event["verb"] for event in world.events.get(task, []))
+            moves.update(steps[task])
+            if effects[task] != moves:
+                yield task, f"its effects are {dict(effects[task])}; its moves and steps {dict(moves)}"
         if row["outcome"] != "done":
             continue
         last = world.leases[task][-1] if world.leases.get(task) else None
@@ -140,7 +140,7 @@ def done_is_one_set_of_effects(world: World) -> Found:
 def a_repeated_settle_gets_the_same_answer(world: World) -> Found:
     """I6: the same again is a repeat, anything else is refused; what was refused stays so."""
     first: dict[tuple[str, str], str] = {}
-    for line in world.said("settle", "ok", "fail"):
+    for line in world.lines_of("settle", "ok", "fail"):
         lease = line["task"], line["token"]
         if line["which"] == "first":
             first[lease] = line["kind"]
@@ -153,21 +153,21 @@ def a_repeated_settle_gets_the_same_answer(world: World) -> Found:
 @invariant
 def a_lease_is_reaped_when_it_has_run_out(world: World) -> Found:
     """I12: not before. A raw worker's lease lasts as it was told; a runner's ends early only if the runner is dead."""
-    told: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    reported: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
     raw: set[str] = set()
-    for line in world.said("claim", "ok"):
+    for line in world.lines_of("claim", "ok"):
         raw.add(line["who"])
         for one in line["leases"]:
-            told[one["task"], one["version"]].append((line["t"], one["expires"]))
-    for line in world.said("beat", "ok"):
-        told[line["task"], line["version"]].append((line["t"], line["expires"]))
+            reported[one["task"], one["version"]].append((line["t"], one["expires"]))
+    for line in world.lines_of("beat", "ok"):
+        reported[line["task"], line["version"]].append((line["t"], line["expires"]))
     dead: dict[str, float] = {}
     for task, leases in world.leases.items():
         for lease in leases:
             if lease.end is None or lease.end["verb"] not in ("lost", "fail") or lease.end["cause"] != "lease_lost":
                 continue
             at, version, worker = lease.end["at"], lease.claim["version"], lease.claim["worker"]
-            if any(heard < at < until for heard, until in told[task, version]):
+            if any(heard < at < until for heard, until in reported[task, version]):
                 yield task, f"event {lease.end['version']} took a lease back that had not run out"
             if at < lease.claim["at"] + world.lease_seconds:
                 if worker in raw:
@@ -193,7 +193,7 @@ def who_has_lost_a_lease_stops(world: World) -> Found:
             if began < late["t"]:
                 until = max(until, ended)
         if late["t"] > until + stop_within_seconds and not late["who"].startswith("raw-"):
-            yield task, f"still said {late['kind']!r} {late['t'] - until:.1f} s after its lease had ended"
+            yield task, f"still sent {late['kind']!r} {late['t'] - until:.1f} s after its lease had ended"
 
 
 # Moves
@@ -271,12 +271,12 @@ def cancelled_or_completed_never_both(world: World) -> Found:
             if asked and event["verb"] == "claim":
                 yield task, f"claimed in event {event['version']}, after its cancelling was asked for"
             asked = asked or event["verb"] == "ask_cancel"
-    for line in world.said("cancel", "ok"):
+    for line in world.lines_of("cancel", "ok"):
         row, events = world.tasks.get(line["task"]), world.events.get(line["task"], [])
         if row is None or not events:
             continue
         if line["effect"] == "cancelled" and row["outcome"] != "cancelled":
-            yield line["task"], f"it was said to be cancelled, and ended as {row['outcome']}"
+            yield line["task"], f"it was reported as cancelled, and ended as {row['outcome']}"
         elif line["effect"] == "requested" and not any(event["verb"] == "ask_cancel" for event in events):
             yield line["task"], "its cancelling was acknowledged, and there is no trace of it"
         elif line["effect"] == "too_late" and events[-1]["committed"] > line["t"]:
@@ -286,7 +286,7 @@ def cancelled_or_completed_never_both(world: World) -> Found:
 @invariant
 def workers_claim_only_what_they_know(world: World) -> Found:
     """I19"""
-    known = {line["who"]: line["names"] for line in world.said("claim", "ok")}
+    known = {line["who"]: line["names"] for line in world.lines_of("claim", "ok")}
     for task, leases in world.leases.items():
         for lease in leases:
             names = known.get(lease.claim["worker"])
@@ -357,10 +357,10 @@ def a_join_waits_for_all_and_runs_once(world: World) -> Found:
 def a_kept_step_is_not_run_again(world: World) -> Found:
     """I37: whoever claims after a step was kept does not run it."""
     kept: dict[tuple[str, str], float] = {}
-    for line in world.said("run", "kept"):
+    for line in world.lines_of("run", "kept"):
         step = line["task"], line["step"]
         kept[step] = min(line["t"], kept.get(step, float("inf")))
-    for line in world.said("run", "step"):
+    for line in world.lines_of("run", "step"):
         lease = world.lease_at.get((line["task"], line["version"]))
         since = kept.get((line["task"], line["step"]))
         if lease and since and lease.claim["at"] > since:

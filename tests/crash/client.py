@@ -39,7 +39,7 @@ SHAPES: dict[Task[[int], Any], float] = {
 class Client:
     def __init__(self, role: str, folder: Path, seed: int) -> None:
         self.history = History(folder, role)
-        self.chance = random.Random(seed)  # noqa: S311
+        self.rng = random.Random(seed)  # noqa: S311
         self._over = folder / "over"
         self._calm = folder / "calm"
         self._number = seed % 10 * 10**6
@@ -56,15 +56,15 @@ class Client:
     def submission(self, task: Task[[int], Any], **options: Any) -> Submission:
         if task is app.limited:
             options |= {"limit_key": "narrow", "limit_to": app.limited_at_once}
-        elif task is app.quick and self.chance.random() < 0.1:
-            options |= {"delay": timedelta(seconds=self.chance.uniform(0.2, 2))}
+        elif task is app.quick and self.rng.random() < 0.1:
+            options |= {"delay": timedelta(seconds=self.rng.uniform(0.2, 2))}
         return task.opts(**options).submission(self.number())
 
     def batch(self) -> list[Submission]:
         """Some tasks; one that joins others comes right after them."""
         made: list[Submission] = []
-        keyed = self.chance.random() < 0.8
-        for task in self.chance.choices(list(SHAPES), list(SHAPES.values()), k=batch_size):
+        keyed = self.rng.random() < 0.8
+        for task in self.rng.choices(list(SHAPES), list(SHAPES.values()), k=batch_size):
             key = f"{self.history.name}-{self._number}" if keyed else None
             one = self.submission(task, key=key)
             if task is app.join:
@@ -83,7 +83,7 @@ class Client:
                 self.history.say("submit", "info", call=call, error=type(error).__name__)
                 if not all(one.key for one in tasks):
                     return []
-                await asyncio.sleep(self.chance.uniform(0.02, 0.3))
+                await asyncio.sleep(self.rng.uniform(0.02, 0.3))
                 continue
             return self._answered(call, made)
 
@@ -99,7 +99,7 @@ class Client:
                 self.open -= set(await store.outcomes(list(self.open)))
             await asyncio.sleep(0.15)
 
-    async def room(self) -> None:
+    async def wait_for_space(self) -> None:
         while len(self.open) > self._most() and not self.over:  # noqa: ASYNC110 - others end them
             await asyncio.sleep(0.05)
 
@@ -108,10 +108,10 @@ class Client:
 
     async def submitting(self, store: Store) -> None:
         while not self.over:
-            await self.room()
+            await self.wait_for_space()
             tasks = self.batch()
             asked = [self.submit(store, tasks)]
-            if tasks[0].key and self.chance.random() < 0.15:
+            if tasks[0].key and self.rng.random() < 0.15:
                 asked.append(self.submit(store, tasks, again=True))
             for ids in await asyncio.gather(*asked):
                 self.open.update(ids)
@@ -120,13 +120,13 @@ class Client:
         """One by one over HTTP, each asked until somebody says that it is there."""
         tasks = [app.quick, app.plain, app.stepped]
         while not self.over:
-            one = self.submission(self.chance.choice(tasks), key=f"{self.history.name}-{self._number}")
+            one = self.submission(self.rng.choice(tasks), key=f"{self.history.name}-{self._number}")
             body = {"task": one.name, "payload": one.payload, "key": one.key}
             if one.delay:
                 body["delay"] = one.delay.total_seconds()
             while not self.over:
                 known = await self.post(client, one, body)
-                await asyncio.sleep(self.chance.uniform(0, 0.1) if known else 0.3)
+                await asyncio.sleep(self.rng.uniform(0, 0.1) if known else 0.3)
                 if known:
                     break
 
@@ -149,16 +149,16 @@ class Client:
     async def cancelling(self, store: Store) -> None:
         tasks = [app.quick, app.plain, app.slow, app.blocking, app.stepped, app.charged, app.limited]
         while not self.over:
-            one = self.submission(self.chance.choice(tasks), key=f"{self.history.name}-{self._number}")
+            one = self.submission(self.rng.choice(tasks), key=f"{self.history.name}-{self._number}")
             (task,) = await self.submit(store, [one])
-            await asyncio.sleep(self.chance.choice([0, 0.01, 0.05, 0.3, 0.8]))
+            await asyncio.sleep(self.rng.choice([0, 0.01, 0.05, 0.3, 0.8]))
             while True:
                 call = self.history.invoke("cancel", task=task)
                 try:
                     effect = await store.cancel(task, by=self.history.name)
                 except DatabaseError as error:
                     self.history.say("cancel", "info", call=call, task=task, error=type(error).__name__)
-                    await asyncio.sleep(self.chance.uniform(0.02, 0.3))
+                    await asyncio.sleep(self.rng.uniform(0.02, 0.3))
                     continue
                 self.history.say("cancel", "ok", call=call, task=task, effect=effect)
                 break

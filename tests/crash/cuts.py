@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.crash.fronts import Fronts
+from tests.crash.faults import Faults
 from tests.crash.history import History
 from tests.crash.hosted import SERVERS, Hosted
 from tests.crash.hosts import Host
 
-FRONTS = {
+GROUPS = {
     "workers": (
         (0.5, 1.5),
         ("worker cut off", "worker not heard", "worker told nothing", "worker unplugged", "worker without a way",
@@ -28,7 +28,7 @@ FRONTS = {
     ),
     "database": ((18.0, 24.0), ("database unplugged",)),
 }  # fmt: skip
-KINDS = tuple(kind for _, kinds in FRONTS.values() for kind in kinds)
+KINDS = tuple(kind for _, kinds in GROUPS.values() for kind in kinds)
 
 worker_leases = 1.3, 1.9
 database_leases = 2.2, 2.6
@@ -36,22 +36,22 @@ blink_leases = 0.2, 0.3
 server_seconds = 2.0, 6.0
 
 
-class Cuts(Fronts):
-    fronts = FRONTS
+class Cuts(Faults):
+    groups = GROUPS
 
     def __init__(self, hosted: Hosted, history: History, seed: int) -> None:
         super().__init__(history, seed)
         self.hosted = hosted
         self.network = hosted.network
 
-    async def _workers(self, kind: str, chance: random.Random) -> bool:
+    async def _workers(self, kind: str, rng: random.Random) -> bool:
         busy = await self.hosted.busy()
         if not busy:
             return False
-        name = chance.choice(busy)
+        name = rng.choice(busy)
         worker, peers = self.network[name], self.hosted.peers
         leases = blink_leases if kind == "worker blinked" else worker_leases
-        seconds = chance.uniform(*leases) * self.hosted.lease_seconds
+        seconds = rng.uniform(*leases) * self.hosted.lease_seconds
         match kind:
             case "worker not heard":
                 cut = self._severed([worker], peers)
@@ -65,8 +65,8 @@ class Cuts(Fronts):
                 cut = self._severed([worker], peers, both=True)
         return await self._last(kind, seconds, cut, host=name, pids=self.hosted.runners(name))
 
-    async def _servers(self, kind: str, chance: random.Random) -> bool:
-        name = chance.choice(SERVERS)
+    async def _servers(self, kind: str, rng: random.Random) -> bool:
+        name = rng.choice(SERVERS)
         server, database, client = (self.network[one] for one in (name, "db", "client"))
         match kind:
             case "server cut off from database":
@@ -83,10 +83,10 @@ class Cuts(Fronts):
                 process.kill()
                 await asyncio.to_thread(process.wait)
                 return self._say(kind, began, host=name)
-        return await self._last(kind, chance.uniform(*server_seconds), cut, host=name)
+        return await self._last(kind, rng.uniform(*server_seconds), cut, host=name)
 
-    async def _database(self, kind: str, chance: random.Random) -> bool:
-        seconds = chance.uniform(*database_leases) * self.hosted.lease_seconds
+    async def _database(self, kind: str, rng: random.Random) -> bool:
+        seconds = rng.uniform(*database_leases) * self.hosted.lease_seconds
         return await self._last(kind, seconds, self._unplugged(self.network["db"]), host="db")
 
     async def _last(self, kind: str, seconds: float, cut: contextlib.AbstractContextManager[None], **more: Any) -> bool:

@@ -38,7 +38,7 @@ class Figures:
 
     def table(self) -> str:
         rows = [
-            ("tasks", f"{self.tasks}, {said(self.ended)}"),
+            ("tasks", f"{self.tasks}, {describe_counts(self.ended)}"),
             ("executions", self.executions),
             ("faults", f"{sum(self.faults.values())} of {len(self.faults)} kinds"),
             *((f"  {kind}", number) for kind, number in sorted(self.faults.items())),
@@ -62,18 +62,18 @@ class Figures:
         return asdict(self)
 
 
-def said(counts: dict[str, int]) -> str:
+def describe_counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
 
 
 def figures(world: World) -> Figures:
-    refused = [line for op in ("beat", "keep", "settle") for line in world.said(op, "fail")]
+    refused = [line for op in ("beat", "keep", "settle") for line in world.lines_of(op, "fail")]
     lost = [event for events in world.events.values() for event in events if event["cause"] == "lease_lost"]
     return Figures(
         tasks=len(world.tasks),
         executions=sum(any(line["kind"] == "start" for line in lines) for lines in world.runs.values()),
         ended=dict(Counter(str(row["outcome"]) for row in world.tasks.values())),
-        faults=dict(Counter(line["kind"] for line in world.said("fault", *KINDS))),
+        faults=dict(Counter(line["kind"] for line in world.lines_of("fault", *KINDS))),
         reaped=len(lost),
         stale_refused=sum(line["status"] == "lost" and line.get("which") != "other" for line in refused),
         cancel_races=cancel_races(world),
@@ -88,7 +88,7 @@ def figures(world: World) -> Figures:
 def cancel_races(world: World) -> int:
     """Cancels that met a task in a worker's hands, or that came when it had just ended."""
     races = 0
-    for line in world.said("cancel", "ok"):
+    for line in world.lines_of("cancel", "ok"):
         events = world.events.get(line["task"])
         just_missed = line["effect"] == "too_late" and events and line["t"] - events[-1]["committed"] < race_seconds
         races += bool(line["effect"] == "requested" or just_missed)
@@ -105,7 +105,9 @@ def ambiguous(world: World) -> int:
         if task and key and key not in seen and key not in twice:
             found += not created
             seen.add(key)
-    repeats = [line for line in world.said("settle", "ok") if (line["status"], line["which"]) == ("repeat", "first")]
+    repeats = [
+        line for line in world.lines_of("settle", "ok") if (line["status"], line["which"]) == ("repeat", "first")
+    ]
     return found + len(repeats)
 
 
@@ -113,7 +115,7 @@ def ambiguous(world: World) -> int:
 
 
 def outages(world: World, kinds: Iterable[str] = OUTAGES) -> list[tuple[float, float]]:
-    return [(line["began"], line["ended"] + settle_down_seconds) for line in world.said("fault", *kinds)]
+    return [(line["began"], line["ended"] + settle_down_seconds) for line in world.lines_of("fault", *kinds)]
 
 
 def summed_up(deaths: int, seconds: Iterable[float]) -> Recovery:
@@ -126,12 +128,12 @@ def summed_up(deaths: int, seconds: Iterable[float]) -> Recovery:
 
 def recovery(world: World, kind: str) -> Recovery:
     """Of first losses, while nothing else was wrong: whoever is lost a second time waits for its back-off, a limited
-    task for its place, and a keeper that is cut off cannot give back what its runner held."""
+    task for its place, and a supervisor that is cut off cannot give back what its runner held."""
     away = outages(world, (other for other in KINDS if other not in ("worker killed", "runner killed")))
     held = held_by_process(world)
     seconds: list[float] = []
     deaths = 0
-    for line in world.said("fault", kind):
+    for line in world.lines_of("fault", kind):
         died = line["began"]
         deaths += 1
         for lease in held_at(world, held, line["pids"], died, whole_worker=kind == "worker killed"):
@@ -177,15 +179,15 @@ def held_at(
 
 def reaping(world: World) -> Recovery:
     """I11: leases of raw workers that ran out, from the end they were told to the event that took them back."""
-    told: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
-    for line in world.said("claim", "ok"):
+    reported: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    for line in world.lines_of("claim", "ok"):
         for one in line["leases"]:
-            told[one["task"], one["version"]].append((line["t"], one["expires"]))
-    for line in world.said("beat", "ok"):
-        told[line["task"], line["version"]].append((line["t"], line["expires"]))
+            reported[one["task"], one["version"]].append((line["t"], one["expires"]))
+    for line in world.lines_of("beat", "ok"):
+        reported[line["task"], line["version"]].append((line["t"], line["expires"]))
     away = outages(world)
     seconds: list[float] = []
-    for key, ends in told.items():
+    for key, ends in reported.items():
         lease = world.lease_at.get(key)
         if lease is None or lease.end is None or lease.end["cause"] != "lease_lost":
             continue
@@ -193,4 +195,4 @@ def reaping(world: World) -> Recovery:
         expires = max((until for heard, until in ends if heard < lease.end["at"]), default=0)
         if not any(began < taken and ended > expires for began, ended in away):
             seconds.append(taken - expires)
-    return summed_up(len(told), seconds)
+    return summed_up(len(reported), seconds)

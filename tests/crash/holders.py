@@ -3,8 +3,6 @@
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +13,7 @@ from holdfast.postgres.connections import connected
 from holdfast.postgres.embedded import find_binaries, read_postmaster
 from holdfast.postgres.embedded import holder as holder_module
 from holdfast.postgres.embedded.folder import Plan
+from tests.eventually import eventually
 
 SOURCE = holder_module.SOURCE
 HOLDER = Path(__file__).with_name("holder_process.py")
@@ -72,11 +71,11 @@ def processes_of(home: Path) -> list[psutil.Process]:
     """Every process of `home` that lives: the watchdog, the postmaster, its backends."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
-        words = rpcs_of(process)
+        command = rpcs_of(process)
         ours = (
-            f"-D {home}/postgres" in words
-            or ("embedded.watchdog" in words and f'"{home}"' in words)
-            or words.startswith(f"postgres: {Plan(str(home), '', {}).mark}: ")
+            f"-D {home}/postgres" in command
+            or ("embedded.watchdog" in command and f'"{home}"' in command)
+            or command.startswith(f"postgres: {Plan(str(home), '', {}).mark}: ")
         )
         if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process)
@@ -111,16 +110,6 @@ def kill_at_once(*processes: psutil.Process) -> None:
         process.kill()
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds, at most a minute."""
-    never = threading.Event()
-    for _ in range(1200):
-        if condition():
-            return
-        never.wait(0.05)
-    pytest.fail("it did not happen within 60 s")
-
-
 def assert_gone(home: Path) -> None:
     left = psutil.wait_procs(processes_of(home), timeout=60)[1]
     assert not left
@@ -138,11 +127,9 @@ async def read(url: str) -> list[int]:
 
 
 async def eventually_read(url: str) -> list[int]:
-    """What `read` says once the server answers again."""
-    never = threading.Event()
-    for _ in range(1200):
-        try:
-            return await read(url)
-        except Exception:
-            never.wait(0.05)
-    return await read(url)
+    """What `read` returns once the server answers again."""
+
+    async def ask() -> list[list[int]]:
+        return [await read(url)]
+
+    return (await eventually(ask, "an answer", ignoring=Exception))[0]

@@ -24,7 +24,7 @@ from holdfast.postgres.embedded import Embedded, read_postmaster
 from holdfast.postgres.migrate import migrate
 from tests.crash.hosts import NETWORK, Host, Network
 from tests.crash.storm_app import WALLET, WALLET_SQL
-from tests.worker.crew import eventually
+from tests.eventually import eventually
 
 SERVERS = "api1", "api2"
 WORKERS = "w1", "w2", "w3", "w4"
@@ -159,8 +159,8 @@ class Hosted:
 
     async def _are_listening(self) -> bool:
         """Whether every server has said that it is up."""
-        said = [(self.folder / f"{name}.log").read_text() if name in self.servers else "" for name in SERVERS]
-        return all("Holdfast is up" in one for one in said)
+        logs = [(self.folder / f"{name}.log").read_text() if name in self.servers else "" for name in SERVERS]
+        return all("Holdfast is up" in one for one in logs)
 
     def start_client(self) -> None:
         given = str(self.histories), str(self.seed), *self.addresses

@@ -40,10 +40,10 @@ class Host:
         self, command: Sequence[str], log: Path, environment: dict[str, str], *, stdin: int = subprocess.DEVNULL
     ) -> subprocess.Popen[bytes]:
         """Run a command there: the process that is returned is the command's own."""
-        with log.open("ab") as said:
+        with log.open("ab") as output:
             return subprocess.Popen(
                 ["ip", "netns", "exec", self.space, *command],
-                stdin=stdin, stdout=said, stderr=said, env={**os.environ, **environment},
+                stdin=stdin, stdout=output, stderr=output, env={**os.environ, **environment},
             )  # fmt: skip
 
 
@@ -130,8 +130,8 @@ def ip(*commands: str, within: str = "") -> None:
 
 def spaces() -> list[str]:
     """All namespaces of ours, also those that a killed run has left."""
-    said = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-    return [name for line in said.splitlines() if (name := line.split()[0]).startswith(PREFIX)]
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    return [name for line in listed.splitlines() if (name := line.split()[0]).startswith(PREFIX)]
 
 
 def is_alive(space: str) -> bool:
@@ -142,9 +142,9 @@ def is_alive(space: str) -> bool:
 def remove(gone: Iterable[str]) -> None:
     """Remove these namespaces, with everything that runs in them; some may not be there."""
     for space in set(gone) & set(spaces()):
-        said = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False).stdout
+        listed = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False).stdout
         left = []
-        for pid in map(int, said.split()):
+        for pid in map(int, listed.split()):
             with contextlib.suppress(psutil.NoSuchProcess):
                 left.append(psutil.Process(pid))
                 left[-1].kill()

@@ -18,17 +18,17 @@ from holdfast.postgres.embedded import Embedded, read_postmaster
 from holdfast.sdk.task import Task
 from tests.crash import storm_app as app
 from tests.crash.client import described
+from tests.crash.faults import Faults
 from tests.crash.fleet import Fleet
-from tests.crash.fronts import Fronts
 from tests.crash.history import History
 from tests.worker.crew import Worker
 
 left_at_work = 2
-FRONTS = {
+GROUPS = {
     "workers": (
         (0.4, 1.8),
-        ("runner killed", "keeper killed", "worker killed", "runner stopped", "keeper stopped", "worker stopped",
-         "worker drained", "raw worker killed", "raw worker stopped", "server killed"),
+        ("runner killed", "supervisor killed", "worker killed", "runner stopped", "supervisor stopped",
+         "worker stopped", "worker drained", "raw worker killed", "raw worker stopped", "server killed"),
     ),
     "database": (
         (1.0, 3.5),
@@ -38,7 +38,7 @@ FRONTS = {
     "network": ((1.0, 3.5), ("connections reset", "replies dropped", "half open")),
     "handlers": ((2.0, 5.0), ("segfault", "exit", "endless loop", "always deadly")),
 }  # fmt: skip
-KINDS = tuple(kind for _, kinds in FRONTS.values() for kind in kinds)
+KINDS = tuple(kind for _, kinds in GROUPS.values() for kind in kinds)
 OUTAGES = ("backend killed", "postmaster killed", "immediate stop", "fast restart", "table locked")
 """Faults during which the database is away from everybody."""
 
@@ -46,8 +46,8 @@ settle_down_seconds = 1.0
 """After an outage, what it takes until everybody is connected again; no recovery is measured until then."""
 
 
-class Nemesis(Fronts):
-    fronts = FRONTS
+class Nemesis(Faults):
+    groups = GROUPS
 
     def __init__(self, server: Embedded, fleet: Fleet, store: Store, history: History, seed: int) -> None:
         super().__init__(history, seed)
@@ -56,32 +56,32 @@ class Nemesis(Fronts):
         self.store = store
         self._number = 9 * 10**6
 
-    async def rage(self, seconds: float) -> None:
-        await super().rage(seconds)
+    async def strike(self, seconds: float) -> None:
+        await super().strike(seconds)
         await self._until_answered()
 
     async def hunt(self, deaths: int) -> None:
         """One death at a time, while all else is well: what each costs until somebody takes up what was held."""
-        chance = random.Random(f"{self.seed} hunt")  # noqa: S311
+        rng = random.Random(f"{self.seed} hunt")  # noqa: S311
         await asyncio.sleep(settle_down_seconds)
         for kind in ("runner killed", "worker killed") * deaths:
-            while not await self._workers(kind, chance):  # noqa: ASYNC110 - nobody is there to be struck
+            while not await self._workers(kind, rng):  # noqa: ASYNC110 - nobody is there to be struck
                 await asyncio.sleep(0.1)
             await asyncio.sleep(self.fleet.lease_seconds + 1.5)
 
     # Workers
 
-    async def _workers(self, kind: str, chance: random.Random) -> bool:
+    async def _workers(self, kind: str, rng: random.Random) -> bool:
         who, _, what = kind.rpartition(" ")
         if who == "server":
             began = time.time()
             return self.fleet.kill_server() and self._say(kind, began)
         if who == "raw worker":
-            return self._raw_worker(kind, chance)
+            return self._raw_worker(kind, rng)
         ready = self.fleet.ready()
         if len(ready) <= left_at_work:
             return False
-        worker = chance.choice(ready)
+        worker = rng.choice(ready)
         runners = worker.runners()
         if not runners:
             return False
@@ -89,29 +89,29 @@ class Nemesis(Fronts):
         match kind:
             case "worker drained":
                 worker.process.send_signal(signal.SIGTERM)
-                return self._say(kind, began, pids=[worker.keeper.pid])
+                return self._say(kind, began, pids=[worker.supervisor.pid])
             case "runner killed":
                 struck = runners[:1]
-            case "keeper killed" | "keeper stopped":
-                struck = [worker.keeper]
+            case "supervisor killed" | "supervisor stopped":
+                struck = [worker.supervisor]
             case "runner stopped":
                 struck = runners
             case _:
-                struck = [*runners, worker.keeper]
+                struck = [*runners, worker.supervisor]
         if what == "killed":
             return self._killed(kind, struck)
         self.fleet.paused.add(worker)
-        self._stop(kind, struck, self.fleet.lease_seconds * chance.uniform(1.2, 2.2), worker)
+        self._stop(kind, struck, self.fleet.lease_seconds * rng.uniform(1.2, 2.2), worker)
         return True
 
-    def _raw_worker(self, kind: str, chance: random.Random) -> bool:
+    def _raw_worker(self, kind: str, rng: random.Random) -> bool:
         alive = [psutil.Process(one.pid) for one in self.fleet.raw_workers if one.poll() is None]
         if not alive:
             return False
-        struck = [chance.choice(alive)]
+        struck = [rng.choice(alive)]
         if kind == "raw worker killed":
             return self._killed(kind, struck)
-        self._stop(kind, struck, self.fleet.lease_seconds * chance.uniform(1.2, 2.2))
+        self._stop(kind, struck, self.fleet.lease_seconds * rng.uniform(1.2, 2.2))
         return True
 
     def _killed(self, kind: str, struck: Sequence[psutil.Process]) -> bool:
@@ -141,16 +141,16 @@ class Nemesis(Fronts):
 
     # The database
 
-    async def _database(self, kind: str, chance: random.Random) -> bool:
+    async def _database(self, kind: str, rng: random.Random) -> bool:
         began = time.time()
         try:
-            done = await self._strike_database(kind, chance)
+            done = await self._strike_database(kind, rng)
         except DRIVER_ERRORS:
             done = False
         await self._until_answered()
         return done and self._say(kind, began)
 
-    async def _strike_database(self, kind: str, chance: random.Random) -> bool:
+    async def _strike_database(self, kind: str, rng: random.Random) -> bool:
         match kind:
             case "postmaster killed":
                 return self._signal_postmaster(signal.SIGKILL)
@@ -166,7 +166,7 @@ class Nemesis(Fronts):
                     async with owner.transaction():
                         await owner.execute("set local lock_timeout = '2s'")
                         await owner.execute("lock table holdfast.task in access exclusive mode")
-                        await asyncio.sleep(chance.uniform(0.3, 1.4 * self.fleet.lease_seconds))
+                        await asyncio.sleep(rng.uniform(0.3, 1.4 * self.fleet.lease_seconds))
                     return True
                 case "listeners lost":
                     await owner.execute("update holdfast.worker set idle_since = null")
@@ -174,10 +174,10 @@ class Nemesis(Fronts):
                     return await self._terminate(owner, pids)
                 case "backends terminated":
                     pids = await self._backends(owner)
-                    return await self._terminate(owner, chance.sample(pids, (len(pids) + 1) // 2))
+                    return await self._terminate(owner, rng.sample(pids, (len(pids) + 1) // 2))
             pids = await self._backends(owner)
             if pids:
-                psutil.Process(chance.choice(pids)).kill()
+                psutil.Process(rng.choice(pids)).kill()
             return bool(pids)
 
     def _signal_postmaster(self, number: int) -> bool:
@@ -233,19 +233,19 @@ class Nemesis(Fronts):
 
     # The network
 
-    async def _network(self, kind: str, chance: random.Random) -> bool:
-        word, seconds = {
+    async def _network(self, kind: str, rng: random.Random) -> bool:
+        mode, seconds = {
             "connections reset": ("reset", 0.0),
-            "replies dropped": ("mute", chance.uniform(0.05, 0.4)),
-            "half open": ("half", self.fleet.lease_seconds * chance.uniform(0.5, 1.5)),
+            "replies dropped": ("mute", rng.uniform(0.05, 0.4)),
+            "half open": ("half", self.fleet.lease_seconds * rng.uniform(0.5, 1.5)),
         }[kind]
         began = time.time()
-        await self.fleet.tell_proxy(f"{word} {seconds}")
+        await self.fleet.tell_proxy(f"{mode} {seconds}")
         return self._say(kind, began)
 
     # Handlers
 
-    async def _handlers(self, kind: str, chance: random.Random) -> bool:
+    async def _handlers(self, kind: str, rng: random.Random) -> bool:
         self._number += 1
         key = f"{self.history.name}-{self._number}"
         task: Task[..., Any] = app.spinning if kind == "endless loop" else app.deadly

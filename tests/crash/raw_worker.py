@@ -1,4 +1,4 @@
-"""A worker without a keeper, that says every word it exchanges with the kernel; it knows one task only.
+"""A worker without a supervisor, that says every word it exchanges with the kernel; it knows one task only.
 
 `python -m tests.crash.raw_worker FOLDER URL SEED LEASE_SECONDS`, until the file `over` is there. Now and then it
 oversleeps its lease on purpose and goes on as if nothing had happened, or settles what it has settled.
@@ -29,7 +29,7 @@ tries_at_most = 6
 class RawWorker:
     def __init__(self, folder: Path, store: Store, seed: int, lease_seconds: float) -> None:
         self.history = History(folder, "raw")
-        self.chance = random.Random(seed)  # noqa: S311
+        self.rng = random.Random(seed)  # noqa: S311
         self.store = store
         self.over = folder / "over"
         self.lease = timedelta(seconds=lease_seconds)
@@ -40,7 +40,7 @@ class RawWorker:
             if leases:
                 await asyncio.gather(*(self.run(one) for one in leases))
             else:
-                await asyncio.sleep(self.chance.uniform(0.05, 0.2))
+                await asyncio.sleep(self.rng.uniform(0.05, 0.2))
 
     async def claim(self) -> list[Lease]:
         call = self.history.invoke("claim", names=KNOWN)
@@ -51,28 +51,28 @@ class RawWorker:
         except DatabaseError as error:
             self.history.say("claim", "info", call=call, error=type(error).__name__)
             return []
-        told = [{**proved(one), "name": one.name, "expires": one.expires_at.timestamp()} for one in leases]
-        self.history.say("claim", "ok", call=call, names=KNOWN, leases=told)
+        claimed = [{**proved(one), "name": one.name, "expires": one.expires_at.timestamp()} for one in leases]
+        self.history.say("claim", "ok", call=call, names=KNOWN, leases=claimed)
         return leases
 
     async def run(self, lease: Lease) -> None:
         """One task: short, or kept by heartbeats, or overslept."""
         self.history.say("run", "start", **proved(lease), name=lease.name)
-        way = self.chance.choice(["short", "short", "kept", "overslept"])
+        way = self.rng.choice(["short", "short", "kept", "overslept"])
         if way == "kept":
-            for _ in range(self.chance.randint(1, 4)):
+            for _ in range(self.rng.randint(1, 4)):
                 await asyncio.sleep(self.lease.total_seconds() / 3)
                 await self.beat(lease)
         elif way == "overslept":
-            await asyncio.sleep(self.lease.total_seconds() * self.chance.uniform(1.2, 1.8))
+            await asyncio.sleep(self.lease.total_seconds() * self.rng.uniform(1.2, 1.8))
             await self.beat(lease)
         await self.keep(lease)
         self.history.say("run", "end", **proved(lease), name=lease.name)
         outcome = Done({"number": lease.payload["number"], "version": lease.version})
         await self.settle(lease, outcome, "first")
-        if self.chance.random() < 0.2:
+        if self.rng.random() < 0.2:
             await self.settle(lease, outcome, "same")
-        if self.chance.random() < 0.2:
+        if self.rng.random() < 0.2:
             await self.settle(lease, Done("something else"), "other")
 
     async def beat(self, lease: Lease) -> None:
@@ -80,21 +80,21 @@ class RawWorker:
         answer = await self.ask("beat", lease, asked)
         if answer is not None:
             alive = answer.get(lease.task_id)
-            self.told("beat", lease, "ok" if alive else "lost", expires=alive.expires_at.timestamp() if alive else None)
+            self.note("beat", lease, "ok" if alive else "lost", expires=alive.expires_at.timestamp() if alive else None)
 
     async def keep(self, lease: Lease) -> None:
         answer = await self.ask("keep", lease, self.store.checkpoint(Checkpoint(lease, "kept", lease.token.hex)))
         if answer is not None:
-            self.told("keep", lease, answer[0].status)
+            self.note("keep", lease, answer[0].status)
 
     async def settle(self, lease: Lease, outcome: Outcome, which: str) -> None:
         """Until it is answered, but not for ever: the lease is over long before that."""
         for _ in range(tries_at_most):
             answer = await self.ask("settle", lease, self.store.settle((lease, outcome)), which=which)
             if answer is not None:
-                self.told("settle", lease, answer[0].status, which=which)
+                self.note("settle", lease, answer[0].status, which=which)
                 return
-            await asyncio.sleep(self.chance.uniform(0.05, 0.3))
+            await asyncio.sleep(self.rng.uniform(0.05, 0.3))
 
     async def ask(self, op: str, lease: Lease, asked: Awaitable[T], **more: Any) -> T | None:
         call = self.history.invoke(op, **proved(lease), **more)
@@ -103,7 +103,7 @@ class RawWorker:
         self.history.say(op, "info", call=call, **proved(lease), **more)
         return None
 
-    def told(self, op: str, lease: Lease, status: str, **more: Any) -> None:
+    def note(self, op: str, lease: Lease, status: str, **more: Any) -> None:
         kind = "ok" if status in ("ok", "stored", "repeat") else "fail"
         self.history.say(op, kind, **proved(lease), status=status, **more)
 

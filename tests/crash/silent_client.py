@@ -46,8 +46,8 @@ async def answer(ask: Callable[[], Awaitable[object]]) -> None:
         say(f"{time.monotonic() - began:.2f}")
 
 
-def say(word: str) -> None:
-    sys.stdout.write(f"{word}\n")
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 

@@ -11,8 +11,8 @@ from holdfast.postgres.connections import connected
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import migrate
 from tests.crash.holders import postmaster_of
+from tests.eventually import eventually
 from tests.promises.stage import submit, take
-from tests.worker.crew import eventually
 
 KILLS = 5
 

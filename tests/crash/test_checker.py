@@ -19,7 +19,7 @@ MOVES = {
 OUTCOMES = {"Completed": "done", "Dead": "failed", "Canceled": "cancelled"}
 
 
-class Telling:
+class HistoryBuilder:
     """Builds a world, task by task, as its witnesses would tell it."""
 
     def __init__(self) -> None:
@@ -66,76 +66,76 @@ class Telling:
     def run(self, at: float, task: str, version: int, *kinds: str, attempt: int = 1, who: str = "handler-9-1") -> None:
         lease = self.lease(task, version, attempt)
         for number, kind in enumerate(kinds):
-            word, _, step = kind.partition(" ")
-            self.say(at + number / 100, who, "run", word, **lease, name="work", **({"step": step} if step else {}))
+            happened, _, step = kind.partition(" ")
+            self.say(at + number / 100, who, "run", happened, **lease, name="work", **({"step": step} if step else {}))
 
     def lease(self, task: str, version: int, attempt: int = 1) -> Row:
         return {"task": task, "version": version, "attempt": attempt, "token": f"{task}{version}"}
 
 
 def good() -> World:
-    told = Telling()
+    history = HistoryBuilder()
     # a: by a raw worker that beats, keeps, settles, settles again, and tries to settle otherwise.
-    told.submit(0, "a")
-    told.submit(0, "a", created=False, again=True)
-    told.task("a", ("submit", 0), ("claim", 1), ("done", 3), worker="raw-1-1")
-    lease = told.lease("a", 1)
-    told.say(1.1, "raw-1-1", "claim", "ok", names=["work"], leases=[{**lease, "name": "work", "expires": 3.0}])
-    told.run(1.1, "a", 1, "start", "end", who="raw-1-1")
-    told.say(2, "raw-1-1", "beat", "ok", **lease, status="ok", expires=4.0)
-    told.say(2.1, "raw-1-1", "keep", "ok", **lease, status="ok")
-    told.world.steps.append({"task": "a", "step": "kept", "token": "a1", "at": 2.1})
-    told.say(3.1, "raw-1-1", "settle", "ok", **lease, status="ok", which="first")
-    told.say(3.2, "raw-1-1", "settle", "ok", **lease, status="repeat", which="same")
-    told.say(3.3, "raw-1-1", "settle", "fail", **lease, status="lost", which="other")
+    history.submit(0, "a")
+    history.submit(0, "a", created=False, again=True)
+    history.task("a", ("submit", 0), ("claim", 1), ("done", 3), worker="raw-1-1")
+    lease = history.lease("a", 1)
+    history.say(1.1, "raw-1-1", "claim", "ok", names=["work"], leases=[{**lease, "name": "work", "expires": 3.0}])
+    history.run(1.1, "a", 1, "start", "end", who="raw-1-1")
+    history.say(2, "raw-1-1", "beat", "ok", **lease, status="ok", expires=4.0)
+    history.say(2.1, "raw-1-1", "keep", "ok", **lease, status="ok")
+    history.world.steps.append({"task": "a", "step": "kept", "token": "a1", "at": 2.1})
+    history.say(3.1, "raw-1-1", "settle", "ok", **lease, status="ok", which="first")
+    history.say(3.2, "raw-1-1", "settle", "ok", **lease, status="repeat", which="same")
+    history.say(3.3, "raw-1-1", "settle", "fail", **lease, status="lost", which="other")
     # b: lost once, after its first step; its first worker is refused when it comes back.
-    told.submit(0, "b", delay=1.0)
-    told.task("b", ("submit", 0), ("claim", 2), ("lost", 4.1), ("claim", 5), ("done", 6), worker="w2")
-    told.run(2.1, "b", 1, "start", "step one", "kept one")
-    told.run(5.1, "b", 3, "start", "step two", "kept two", "end", attempt=2, who="handler-10-1")
-    told.say(0, "nemesis-2-1", "fault", "runner stopped", began=2.2, ended=6.0, pids=[9])
-    told.world.steps.append({"task": "b", "step": "one", "token": "b1", "at": 2.1})
-    told.run(6.5, "b", 1, "tick")
+    history.submit(0, "b", delay=1.0)
+    history.task("b", ("submit", 0), ("claim", 2), ("lost", 4.1), ("claim", 5), ("done", 6), worker="w2")
+    history.run(2.1, "b", 1, "start", "step one", "kept one")
+    history.run(5.1, "b", 3, "start", "step two", "kept two", "end", attempt=2, who="handler-10-1")
+    history.say(0, "nemesis-2-1", "fault", "runner stopped", began=2.2, ended=6.0, pids=[9])
+    history.world.steps.append({"task": "b", "step": "one", "token": "b1", "at": 2.1})
+    history.run(6.5, "b", 1, "tick")
     for op in ("beat", "keep"):
-        told.say(6.6, "raw-3-1", op, "fail", **told.lease("b", 1), status="lost", expires=None)
-    told.say(6.7, "raw-3-1", "settle", "fail", **told.lease("b", 1), status="lost", which="first")
-    told.say(6.8, "raw-3-1", "settle", "fail", **told.lease("b", 1), status="lost", which="same")
+        history.say(6.6, "raw-3-1", op, "fail", **history.lease("b", 1), status="lost", expires=None)
+    history.say(6.7, "raw-3-1", "settle", "fail", **history.lease("b", 1), status="lost", which="first")
+    history.say(6.8, "raw-3-1", "settle", "fail", **history.lease("b", 1), status="lost", which="same")
     # c: waits for a and b.
-    call = told.world.lines[0]["call"]
-    told.world.lines[0]["tasks"] += [told.asked("b"), told.asked("c", after=[0, 1])]
-    told.world.lines[1] |= {"ids": ["a", "b", "c"], "created": [True, False, True], "call": call}
-    told.task("c", ("block", 0), ("unblock", 6), ("claim", 7), ("done", 8))
-    told.run(7.1, "c", 2, "start", "end")
+    call = history.world.lines[0]["call"]
+    history.world.lines[0]["tasks"] += [history.asked("b"), history.asked("c", after=[0, 1])]
+    history.world.lines[1] |= {"ids": ["a", "b", "c"], "created": [True, False, True], "call": call}
+    history.task("c", ("block", 0), ("unblock", 6), ("claim", 7), ("done", 8))
+    history.run(7.1, "c", 2, "start", "end")
     # d: cancelled while it ran; e: before it ran; f: too late.
-    told.task("d", ("submit", 0), ("claim", 1), ("ask_cancel", 2), ("cancel", 3))
-    told.task("e", ("submit", 0), ("cancel", 1))
-    told.task("f", ("submit", 0), ("claim", 1), ("done", 2))
-    told.run(1.1, "f", 1, "start", "end")
+    history.task("d", ("submit", 0), ("claim", 1), ("ask_cancel", 2), ("cancel", 3))
+    history.task("e", ("submit", 0), ("cancel", 1))
+    history.task("f", ("submit", 0), ("claim", 1), ("done", 2))
+    history.run(1.1, "f", 1, "start", "end")
     for task, at, effect in (("d", 2.1, "requested"), ("e", 1.1, "cancelled"), ("f", 2.5, "too_late")):
-        told.say(at, "cancel-1-1", "cancel", "ok", task=task, effect=effect)
+        history.say(at, "cancel-1-1", "cancel", "ok", task=task, effect=effect)
     # g: pays. h, i: one after the other under a limit. j: tried again. k: given up after three lost workers.
-    told.task("g", ("submit", 0), ("claim", 1), ("done", 2), charges=True)
-    told.run(1.1, "g", 1, "start", "step one", "kept one", "end")
-    told.world.steps.append({"task": "g", "step": "one", "token": "g1", "at": 1.2})
-    told.world.wallet += [{"task": "g", "what": what, "version": None} for what in ("submit", "claim", "one")]
-    told.world.wallet.append({"task": "g", "what": "done", "version": 1})
+    history.task("g", ("submit", 0), ("claim", 1), ("done", 2), charges=True)
+    history.run(1.1, "g", 1, "start", "step one", "kept one", "end")
+    history.world.steps.append({"task": "g", "step": "one", "token": "g1", "at": 1.2})
+    history.world.wallet += [{"task": "g", "what": what, "version": None} for what in ("submit", "claim", "one")]
+    history.world.wallet.append({"task": "g", "what": "done", "version": 1})
     for task, at in (("h", 1.0), ("i", 3.0)):
-        told.task(task, ("submit", 0), ("claim", at), ("done", at + 1), limit_key="narrow")
-        told.run(at + 0.1, task, 1, "start", "end")
-    told.task("j", ("submit", 0), ("claim", 1), ("retry", 2), ("claim", 3), ("done", 4))
-    told.run(3.1, "j", 3, "start", "end", attempt=2)
+        history.task(task, ("submit", 0), ("claim", at), ("done", at + 1), limit_key="narrow")
+        history.run(at + 0.1, task, 1, "start", "end")
+    history.task("j", ("submit", 0), ("claim", 1), ("retry", 2), ("claim", 3), ("done", 4))
+    history.run(3.1, "j", 3, "start", "end", attempt=2)
     lost = [("submit", 0.0)]
     for at in (10.0, 20.0, 30.0):
         lost += [("claim", at), ("lost" if at < 30 else "fail", at + LEASE + 0.1)]
-    told.task("k", *lost, worker="w5")
-    return told.world
+    history.task("k", *lost, worker="w5")
+    return history.world
 
 
 def event(world: World, task: str, version: int) -> Row:
     return world.events[task][version]
 
 
-def said(world: World, op: str, kind: str, task: str) -> Row:
+def find_line(world: World, op: str, kind: str, task: str) -> Row:
     return next(
         line
         for line in world.lines
@@ -163,16 +163,16 @@ LIES: list[tuple[str, str, Callable[[World], object]]] = [
     (
         "stale_changes_nothing",
         "lost, then accepted",
-        lambda w: said(w, "settle", "fail", "b").update(kind="ok", status="ok"),
+        lambda w: find_line(w, "settle", "fail", "b").update(kind="ok", status="ok"),
     ),
     ("attempts_are_counted", "not counted", lambda w: [one.update(attempt=1) for one in w.events["b"]]),
     ("attempts_are_counted", "too many", lambda w: w.tasks["j"].update(max_attempts=1)),
-    ("attempts_are_counted", "an unknown lease", lambda w: said(w, "run", "start", "c").update(version=99)),
+    ("attempts_are_counted", "an unknown lease", lambda w: find_line(w, "run", "start", "c").update(version=99)),
     ("done_is_one_set_of_effects", "paid twice", lambda w: w.wallet.append(dict(w.wallet[-1]))),
     ("done_is_one_set_of_effects", "never paid", lambda w: w.wallet.pop()),
     ("done_is_one_set_of_effects", "paid by another", lambda w: w.wallet[-1].update(version=7)),
     ("done_is_one_set_of_effects", "the loser's result", lambda w: w.tasks["b"]["result"].update(version=1)),
-    ("done_is_one_set_of_effects", "nobody did it", lambda w: w.lines.remove(said(w, "run", "end", "c"))),
+    ("done_is_one_set_of_effects", "nobody did it", lambda w: w.lines.remove(find_line(w, "run", "end", "c"))),
     ("done_is_one_set_of_effects", "another token", lambda w: w.tasks["c"].update(token="c9")),
     (
         "a_repeated_settle_gets_the_same_answer",
@@ -182,7 +182,7 @@ LIES: list[tuple[str, str, Callable[[World], object]]] = [
     (
         "a_repeated_settle_gets_the_same_answer",
         "another accepted",
-        lambda w: said(w, "settle", "fail", "a").update(kind="ok", status="ok"),
+        lambda w: find_line(w, "settle", "fail", "a").update(kind="ok", status="ok"),
     ),
     ("a_lease_is_reaped_when_it_has_run_out", "too early", lambda w: reap_a_raw_lease(w, at=2.5)),
     (
@@ -190,7 +190,7 @@ LIES: list[tuple[str, str, Callable[[World], object]]] = [
         "the dead claims",
         lambda w: [event(w, "b", 2).update(at=3.0, committed=3.0), event(w, "b", 3).update(worker="w2")],
     ),
-    ("who_has_lost_a_lease_stops", "runs on", lambda w: said(w, "run", "tick", "b").update(t=9.0)),
+    ("who_has_lost_a_lease_stops", "runs on", lambda w: find_line(w, "run", "tick", "b").update(t=9.0)),
     ("only_declared_moves", "undeclared", lambda w: event(w, "f", 2).update(verb="fly")),
     ("only_declared_moves", "after the end", lambda w: insert_event(w, "f", 3, verb="claim")),
     ("events_tell_the_row", "a gap", lambda w: w.events["b"].pop(2)),
@@ -201,11 +201,15 @@ LIES: list[tuple[str, str, Callable[[World], object]]] = [
     ("a_crash_budget_is_kept", "never given up", lambda w: event(w, "k", 6).update(verb="lost")),
     ("nothing_is_claimed_before_it_is_due", "delay", lambda w: event(w, "a", 1).update(at=-2.0, committed=-1.0)),
     ("nothing_is_claimed_before_it_is_due", "retry", lambda w: event(w, "j", 3).update(committed=2.1)),
-    ("cancelled_or_completed_never_both", "both", lambda w: said(w, "cancel", "ok", "f").update(effect="cancelled")),
+    (
+        "cancelled_or_completed_never_both",
+        "both",
+        lambda w: find_line(w, "cancel", "ok", "f").update(effect="cancelled"),
+    ),
     (
         "cancelled_or_completed_never_both",
         "forgotten",
-        lambda w: said(w, "cancel", "ok", "f").update(effect="requested"),
+        lambda w: find_line(w, "cancel", "ok", "f").update(effect="requested"),
     ),
     ("cancelled_or_completed_never_both", "not too late", lambda w: event(w, "f", 2).update(committed=9.0)),
     ("cancelled_or_completed_never_both", "claimed again", lambda w: insert_event(w, "d", 3, verb="claim")),
@@ -228,7 +232,7 @@ def reap_a_raw_lease(world: World, at: float) -> None:
 
 
 def step_again(world: World) -> None:
-    line = dict(said(world, "run", "start", "j"))
+    line = dict(find_line(world, "run", "start", "j"))
     world.lines += [{**line, "kind": "kept", "step": "one", "t": 1.5}, {**line, "kind": "step", "step": "one"}]
 
 
@@ -248,11 +252,11 @@ def test_every_invariant_has_its_lie() -> None:
     assert {name for name, _, _ in LIES} == set(CHECKS)
 
 
-def test_the_shortest_history_is_told_with_all_witnesses_in_order() -> None:
+def test_the_shortest_history_is_printed_with_all_witnesses_in_order() -> None:
     world = good()
     for task in ("b", "e"):
         world.tasks[task].update(state="Queued", outcome=None)
-    told = verdict(world)
+    history = verdict(world)
     assert Violation("everything_ends", "e", "still Queued") in violations(world)
-    assert "task e: " in told
-    assert told.index("submit") < told.index("cancel-1-1") < told.index("in the end")
+    assert "task e: " in history
+    assert history.index("submit") < history.index("cancel-1-1") < history.index("in the end")

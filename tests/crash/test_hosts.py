@@ -19,12 +19,13 @@ from holdfast.postgres.connections import connected
 from tests.crash.checker import verdict
 from tests.crash.cuts import KINDS, Cuts
 from tests.crash.export import export
-from tests.crash.figures import ambiguous, held_at, held_by_process, said
+from tests.crash.figures import ambiguous, describe_counts, held_at, held_by_process
 from tests.crash.history import History
 from tests.crash.hosted import HOSTS, PEERS, WORKERS, Hosted, crash_budget
 from tests.crash.hosts import Network, NotAllowed
 from tests.crash.world import World
-from tests.worker.crew import ROOT, eventually
+from tests.eventually import eventually
+from tests.worker.crew import ROOT
 
 cut_seconds = float(os.environ.get("HOLDFAST_CRASH_SECONDS", "60"))
 seed = int(os.environ.get("HOLDFAST_CRASH_SEED", time.time_ns() % 10**6))
@@ -61,7 +62,7 @@ async def test_hosts_that_lose_sight_of_each_other_lose_nothing(hosted: Hosted) 
     async with hosted.running():
         await hosted.check_ways()
         hosted.start_client()
-        await Cuts(hosted, History(hosted.histories, "cuts"), seed).rage(cut_seconds)
+        await Cuts(hosted, History(hosted.histories, "cuts"), seed).strike(cut_seconds)
         healed = time.monotonic()
         await hosted.check_ways()
         await hosted.dismiss_client(within=answer_within_seconds)
@@ -74,8 +75,8 @@ async def test_hosts_that_lose_sight_of_each_other_lose_nothing(hosted: Hosted) 
         found = counted(world, hosted)
         (hosted.folder / "summary.json").write_text(json.dumps(asdict(found), indent=2))
         print(f"{found.table()}\n{'all ended, after the last cut':32} {calm_after:.1f} s")  # noqa: T201
-        if told := verdict(world):
-            pytest.fail(told)
+        if violations := verdict(world):
+            pytest.fail(violations)
         assert await hosted.store.verify() == []
         assert set(found.ended) == {"Completed"}, "what was acknowledged is completed, all of it"
         refuse_vacuous(found)
@@ -102,7 +103,7 @@ class Found:
 
     def table(self) -> str:
         rows = [
-            ("tasks", f"{self.tasks}, {said(self.ended)}"),
+            ("tasks", f"{self.tasks}, {describe_counts(self.ended)}"),
             ("cuts", f"{sum(self.cuts.values())} of {len(self.cuts)} kinds"),
             *((f"  {kind}", number) for kind, number in sorted(self.cuts.items())),
             ("workers cut off at work", self.cuts_while_running),
@@ -117,7 +118,7 @@ class Found:
 
 def counted(world: World, hosted: Hosted) -> Found:
     held = held_by_process(world)
-    faults = list(world.said("fault", *KINDS))
+    faults = list(world.lines_of("fault", *KINDS))
     logged = logged_by_workers(hosted)
     struck = [line for line in faults if line["kind"].startswith("worker ")]
     return Found(
@@ -130,7 +131,7 @@ def counted(world: World, hosted: Hosted) -> Found:
         leases_lost=sum(event["cause"] == "lease_lost" for events in world.events.values() for event in events),
         stopped_in_time=logged["lease about to end; stopped"],
         stale_refused=logged["result refused"],
-        failed_over=sum(line.get("tried", 0) > 0 for line in world.said("submit", "ok")),
+        failed_over=sum(line.get("tried", 0) > 0 for line in world.lines_of("submit", "ok")),
         ambiguous_resolved=ambiguous(world),
     )
 

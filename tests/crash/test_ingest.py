@@ -25,10 +25,11 @@ from holdfast.objects.scratch import scratch
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
+from tests.eventually import eventually
 from tests.lifecycles.ingest.harness import Harness, harness_at
 from tests.lifecycles.ingest.ledger import Ledger
 from tests.lifecycles.ingest.papers import Paper, papers
-from tests.worker.crew import Crew, Worker, eventually
+from tests.worker.crew import Crew, Worker
 
 seed = 4
 lease_seconds = 4.0
@@ -36,7 +37,7 @@ slots = 3
 pause_seconds = 0.05
 claimed_within_seconds = 0.2
 
-ON_LAST_CHANCE = "select exists (select from holdfast.task t where t.lease_token is not null and t.crashes > 1)"
+ON_LAST_ATTEMPT = "select exists (select from holdfast.task t where t.lease_token is not null and t.crashes > 1)"
 """The third loss of a worker ends a task: whoever kills looks first, so that it is never the killer's doing."""
 
 KEPT = "select s.task_id::text as item, s.name as step, s.token::text from holdfast.step s where s.done"
@@ -91,27 +92,27 @@ class Assault:
 
     async def _kill(self) -> None:
         """Whoever is at work, if anything has been done since the last one was killed."""
-        chance, seen, bag = random.Random(seed), 0, list[str]()  # noqa: S311
+        rng, seen, bag = random.Random(seed), 0, list[str]()  # noqa: S311
         while not self.over and self.kills.total() < self.size.most:
-            await asyncio.sleep(chance.uniform(*self.size.pauses))
+            await asyncio.sleep(rng.uniform(*self.size.pauses))
             alive = [worker for worker in self.manned.values() if worker.process.poll() is None and worker.runners()]
             done = len(self.ledger.lines())
             if not alive or done < seen + slots:
                 continue
-            bag = bag or chance.sample(["runner", "keeper", "worker"], 3)
-            if await self._strike(chance.choice(alive), bag[-1]):
+            bag = bag or rng.sample(["runner", "supervisor", "worker"], 3)
+            if await self._strike(rng.choice(alive), bag[-1]):
                 self.kills[bag.pop()] += 1
                 seen = done
 
     async def _strike(self, worker: Worker, kind: str) -> bool:
         """Stop it, so that it claims nothing more; kill it, unless that would end somebody; let the rest go on."""
-        struck = [*worker.runners(), worker.keeper]
+        struck = [*worker.runners(), worker.supervisor]
         with contextlib.suppress(psutil.NoSuchProcess):
             worker.signal(signal.SIGSTOP)
         await asyncio.sleep(claimed_within_seconds)
-        spared = bool(await self.owner.fetchval(ON_LAST_CHANCE))
+        spared = bool(await self.owner.fetchval(ON_LAST_ATTEMPT))
         for process in struck:
-            is_hit = not spared and (kind == "worker" or (kind == "keeper") == (process == worker.keeper))
+            is_hit = not spared and (kind == "worker" or (kind == "supervisor") == (process == worker.supervisor))
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(signal.SIGKILL if is_hit else signal.SIGCONT)
         return not spared
@@ -204,7 +205,7 @@ def check_ends(items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
 async def check_costs(user: Harness, run: str, items: list[dict[str, Any]], ledger: Ledger, micros: Decimal) -> None:
     """Each step that was kept cost its cent once; beside it only what was spent in steps that came to no end.
 
-    A runner whose keeper is killed gives its work back, and tells what that has cost until then.
+    A runner whose supervisor is killed gives its work back, and tells what that has cost until then.
     """
     ended = Counter(line.item for line in ledger.lines() if line.what == "end")
     for item in items:
@@ -220,25 +221,25 @@ async def check_costs(user: Harness, run: str, items: list[dict[str, Any]], ledg
 
 async def check_run(user: Harness, run: str, items: list[dict[str, Any]]) -> None:
     """The run was summed up once, and its numbers are those of its items."""
-    told = await user.run(run)
+    read = await user.run(run)
     ends = Counter(item["status"] for item in items)
-    counts = {name: told[f"item_count_{name}"] for name in ("total", "done", "failed", "cancelled", "pending")}
-    assert told["status"] == "PARTIAL"
+    counts = {name: read[f"item_count_{name}"] for name in ("total", "done", "failed", "cancelled", "pending")}
+    assert read["status"] == "PARTIAL"
     assert counts == {
         "total": len(items), "done": ends["DONE"], "failed": ends["FAILED"], "cancelled": 0, "pending": 0,
     }  # fmt: skip
     (last,) = [one for one in await user.store.step_events(UUID(run)) if one.kind == "run_completed"]
     assert last.data["item_count_done"] == ends["DONE"]
-    assert last.data["cost_micros"] == pytest.approx(told["cost_cents"] * 10000)
+    assert last.data["cost_micros"] == pytest.approx(read["cost_cents"] * 10000)
     assert [one.verb for one in await user.store.events(UUID(run))].count("partial") == 1
 
 
 async def check_inbox(user: Harness, items: list[dict[str, Any]], given: dict[str, Paper]) -> None:
     """Who cannot be read is there, with the reason; nobody else is."""
     entries = {str(entry["task_id"]): entry for entry in await user.store.inbox.newest(limit=1000)}
-    told = {item["uri"]: entries.pop(item["item_id"]) for item in items if item["item_id"] in entries}
+    failures = {item["uri"]: entries.pop(item["item_id"]) for item in items if item["item_id"] in entries}
     assert not entries
-    assert {uri: (entry["category"], entry["error"]["code"]) for uri, entry in told.items()} == {
+    assert {uri: (entry["category"], entry["error"]["code"]) for uri, entry in failures.items()} == {
         uri: ("SchemaInvalid", paper.broken) for uri, paper in given.items() if paper.broken
     }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.testing import Database
+from tests.eventually import eventually
 from tests.over_http import key_to
 from tests.sharing import free_ports
 from tests.worker import app
@@ -55,8 +56,10 @@ async def test_workers_without_a_database_finish_while_servers_are_killed(
     began = time.monotonic()
 
     async def until_done(number: int) -> None:
-        while len(await crew.store.outcomes(ids)) < number:  # noqa: ASYNC110 - it is other processes that work
-            await asyncio.sleep(0.05)
+        async def is_done() -> bool:
+            return len(await crew.store.outcomes(ids)) >= number
+
+        await eventually(is_done, f"the end of {number} tasks", within=600)
 
     for death in range(deaths):
         await until_done(tasks * (death + 1) // (deaths + 2))

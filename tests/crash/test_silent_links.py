@@ -17,7 +17,7 @@ from holdfast.postgres.migrate import migrate
 from tests.crash.holders import assert_gone
 from tests.crash.hosted import start_database, start_within_seconds
 from tests.crash.hosts import Host, Network, NotAllowed
-from tests.worker.crew import eventually
+from tests.eventually import eventually
 
 port = 7777
 leeway_seconds = 10.0
@@ -53,7 +53,7 @@ class Client:
         command = [sys.executable, "-m", "tests.crash.silent_client"]
         self.process = host.start(command, log, environment, stdin=subprocess.PIPE)
 
-    async def said(self, lines: int) -> str:
+    async def read_lines(self, lines: int) -> str:
         """Its newest word, when it has said so many."""
 
         async def look() -> list[str]:
@@ -78,10 +78,10 @@ async def test_a_connection_whose_link_falls_silent_is_given_up(
 ) -> None:
     host, other = network["w1"], network["db"]
     client = Client(host, tmp_path / "w1.log", {"HOLDFAST_URL": address(database, other)})
-    await client.said(1)
+    await client.read_lines(1)
     network.sever(other, host)
     client.ask()
-    took = float(await client.said(2))
+    took = float(await client.read_lines(2))
     assert took < silence_seconds + leeway_seconds
     network.mend(other, host)
     client.process.communicate()
@@ -100,7 +100,7 @@ async def test_a_sleep_at_a_server_that_falls_silent_is_given_up(
     ):
         environment = {"HOLDFAST_API": f"http://{other.address}:{port}", "HOLDFAST_KEY": key}
         client = Client(host, tmp_path / "w1.log", environment)
-        await client.said(1)
+        await client.read_lines(1)
         woken = await owner.fetchval("select idle_since from holdfast.worker")
 
         async def is_asleep() -> bool:
@@ -109,7 +109,7 @@ async def test_a_sleep_at_a_server_that_falls_silent_is_given_up(
         client.ask()
         await eventually(is_asleep, "the client to sleep at the server")
         network.sever(other, host)
-        took = float(await client.said(2))
+        took = float(await client.read_lines(2))
         assert took < silence_seconds + leeway_seconds
         network.mend(other, host)
         client.process.communicate()

@@ -20,7 +20,7 @@ storm_seconds = 60
 async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
     home = tmp_path / ".holdfast"
     seed = time.time_ns()
-    chance = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)  # noqa: S311
     holders = [Holder(home) for _ in range(3)]
     url = {holder.wait_until_held() for holder in holders}.pop()
     async with connected(url) as connection:
@@ -42,10 +42,10 @@ async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
 
     async def kill() -> None:
         while time.monotonic() < over:
-            await asyncio.sleep(chance.uniform(0.1, 3))
-            victim = chance.choice(list(kills))
+            await asyncio.sleep(rng.uniform(0.1, 3))
+            victim = rng.choice(list(kills))
             if victim == "holder":
-                holder = holders.pop(chance.randrange(len(holders)))
+                holder = holders.pop(rng.randrange(len(holders)))
                 await asyncio.to_thread(holder.kill)
                 holders.append(await asyncio.to_thread(Holder, home))
                 await asyncio.to_thread(holders[-1].wait_until_held)

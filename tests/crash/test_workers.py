@@ -26,7 +26,8 @@ from tests.crash.fleet import Fleet
 from tests.crash.history import History
 from tests.crash.nemesis import KINDS, Nemesis
 from tests.crash.storm_app import WALLET, WALLET_SQL
-from tests.worker.crew import ROOT, eventually
+from tests.eventually import eventually
+from tests.worker.crew import ROOT
 
 storm_seconds = float(os.environ.get("HOLDFAST_CRASH_SECONDS", "120"))
 seed = int(os.environ.get("HOLDFAST_CRASH_SEED", time.time_ns() % 10**6))
@@ -46,12 +47,12 @@ class Storm:
         self.nemesis = nemesis
         self.store = store
 
-    async def rage(self) -> float:
+    async def strike(self) -> float:
         """Let it rage; then let everything come to its end. How long that took after the last fault had healed."""
         self.fleet.man()
         await eventually(self._ready, "the first workers", within=start_within_seconds)
         self.fleet.start_clients()
-        await self.nemesis.rage(storm_seconds)
+        await self.nemesis.strike(storm_seconds)
         self.fleet.ask_for_less()
         await eventually(self._has_little, "what had piled up to end", within=answer_within_seconds)
         await self.nemesis.hunt(deaths=int(storm_seconds / 20))
@@ -117,15 +118,15 @@ async def storm(folder: Path) -> AsyncIterator[Storm]:
 @pytest.mark.long
 @pytest.mark.timeout(storm_seconds + 300)
 async def test_a_storm_over_everything_ends_every_task_once(storm: Storm) -> None:
-    calm_after = await storm.rage()
+    calm_after = await storm.strike()
     async with connected(storm.server.owner_url()) as owner:
         world = await export(owner, storm.fleet.histories, lease_seconds)
     found = figures(world)
     summary = storm.fleet.folder / "summary.json"
     summary.write_text(json.dumps({**found.dump(), "calm_after_seconds": calm_after}, indent=2))
     print(f"{found.table()}\n{'all ended, after the last fault':32} {calm_after:.1f} s\n{summary}")  # noqa: T201
-    if told := verdict(world):
-        pytest.fail(told)
+    if violations := verdict(world):
+        pytest.fail(violations)
     assert await storm.store.verify() == []
     refuse_vacuous(found)
     if storm_seconds >= measured_from_seconds:

@@ -47,9 +47,11 @@ async def finish(store: Store, leases: list[Lease]) -> None:
     assert {one.status for one in await store.settle(*((lease, Done("in time")) for lease in leases))} == {"ok"}
 
 
-async def judge(store: Store, database: Database, told: list[dict[str, str]], before: str, taken: list[Lease]) -> None:
+async def judge(
+    store: Store, database: Database, answers: list[dict[str, str]], before: str, taken: list[Lease]
+) -> None:
     """Nothing was accepted, nothing has changed, and the successor's word stands."""
-    assert {answer for one in told for answer in one.values()} <= {"lost", "stale"}
+    assert {answer for one in answers for answer in one.values()} <= {"lost", "stale"}
     assert database.ask_owner(EVERYTHING) == before
     if (await store.read(taken[0].task_id))["outcome"] is None:
         await finish(store, taken)
@@ -67,9 +69,9 @@ async def test_eighty_old_proofs_are_worth_nothing_once_others_have_it(
     zombies = await take(store, n=40, worker="zombie")
     taken = await overtake(store, clock, 40, complete=complete)
     before = database.ask_owner(EVERYTHING)
-    told = [await try_everything(store, zombie) for zombie in zombies]
-    assert len(told) == 40
-    await judge(store, database, told, before, taken)
+    answers = [await try_everything(store, zombie) for zombie in zombies]
+    assert len(answers) == 40
+    await judge(store, database, answers, before, taken)
 
 
 @contextlib.contextmanager
@@ -99,6 +101,6 @@ async def test_twenty_stopped_processes_come_back_in_vain(
         taken = await overtake(store, clock, 10, complete=complete)
         before = database.ask_owner(EVERYTHING)
         zombie.send_signal(signal.SIGCONT)
-        told = json.loads(await asyncio.to_thread(zombie.stdout.read))
-    assert len(told) == 10
-    await judge(store, database, told, before, taken)
+        answers = json.loads(await asyncio.to_thread(zombie.stdout.read))
+    assert len(answers) == 10
+    await judge(store, database, answers, before, taken)

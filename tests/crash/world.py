@@ -44,7 +44,7 @@ class World:
     limits: dict[str, int] = field(default_factory=dict)
     retry_seconds: float = 0.2
 
-    def said(self, op: str, *kinds: str) -> Iterator[Line]:
+    def lines_of(self, op: str, *kinds: str) -> Iterator[Line]:
         return (line for line in self._by_op[op] if line["kind"] in kinds)
 
     @cached_property
@@ -99,7 +99,7 @@ class World:
 
     def submitted(self) -> Iterator[tuple[Line, int, Row, str | None, bool]]:
         """Each task that was asked for: the call, its place there, what it was, and, if known, its id and newness."""
-        for line in self.said("submit", "invoke"):
+        for line in self.lines_of("submit", "invoke"):
             answer = self.answers.get(line["call"])
             for place, asked in enumerate(line["tasks"]):
                 if answer:
@@ -109,13 +109,13 @@ class World:
 
     def about(self, task: str) -> list[tuple[float, str]]:
         """Everything that any witness says of a task, in the order of time."""
-        told = [*self._told[task], *((one["committed"], f"database  {one}") for one in self.events.get(task, []))]
+        story = [*self._stories[task], *((one["committed"], f"database  {one}") for one in self.events.get(task, []))]
         if task in self.tasks:
-            told.append((float("inf"), f"in the end  {self.tasks[task]}"))
-        return sorted(told)
+            story.append((float("inf"), f"in the end  {self.tasks[task]}"))
+        return sorted(story)
 
     @cached_property
-    def _told(self) -> dict[str, list[tuple[float, str]]]:
+    def _stories(self) -> dict[str, list[tuple[float, str]]]:
         """What processes said, by the task that it was about."""
         found: dict[str, list[tuple[float, str]]] = defaultdict(list)
         for line in self.lines:

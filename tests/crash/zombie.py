@@ -1,6 +1,6 @@
 """A worker that takes tasks, waits for a word, and then goes on as if they were still its own: `... URL N`.
 
-It prints `holding` once it holds N tasks, and after the word what it was told, as JSON: one object per lease.
+It prints `holding` once it holds N tasks, and after the word what it was answers, as JSON: one object per lease.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ ENDS: Sequence[Outcome] = (Done("late"), Failed("Fatal", "late"), Later(), Cance
 
 async def try_everything(store: Store, lease: Lease) -> dict[str, str]:
     """All that a holder can do, and how each was answered."""
-    told = {"heartbeat": "ok" if await store.heartbeat([lease], lasting=MINUTE) else "lost"}
-    told["checkpoint"] = (await store.checkpoint(Checkpoint(lease, "late", "late")))[0].status
+    answers = {"heartbeat": "ok" if await store.heartbeat([lease], lasting=MINUTE) else "lost"}
+    answers["checkpoint"] = (await store.checkpoint(Checkpoint(lease, "late", "late")))[0].status
     try:
         await store.record(lease, "late_event", "late")
-        told["record"] = "ok"
+        answers["record"] = "ok"
     except LeaseLost:
-        told["record"] = "lost"
+        answers["record"] = "lost"
     for end in ENDS:
-        told[f"settle {type(end).__name__}"] = (await store.settle((lease, end)))[0].status
+        answers[f"settle {type(end).__name__}"] = (await store.settle((lease, end)))[0].status
     completed = await store.complete(Completion(lease, Done("late"), [("late_event", "late", None)]))
-    told["complete"] = completed[0].status
+    answers["complete"] = completed[0].status
     refused, _ = await store.settle_and_claim([(lease, Done("late"))], ["batch"], lasting=MINUTE, worker="zombie")
-    told["turn"] = refused.get(lease.task_id, "ok")
-    return told
+    answers["turn"] = refused.get(lease.task_id, "ok")
+    return answers
 
 
 async def main(url: str, n: int) -> None:

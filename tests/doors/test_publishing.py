@@ -15,8 +15,8 @@ from holdfast.testing.providers.faults import rewrite
 from holdfast.wakeups.publishing import PendingWakeups, Publisher, Unsent, publish_on
 from holdfast.wakeups.queue import Queue
 from tests.doors.amazon import SEND, Line
+from tests.eventually import eventually
 from tests.promises.stage import MINUTE, submit
-from tests.worker.crew import eventually
 
 WAITING = """
 set session_replication_role = replica;

@@ -20,9 +20,9 @@ from holdfast.wakeups.publishing import PendingWakeups
 from holdfast.wakeups.queue import Message, Queue, queue_named, region_of, task_named
 from holdfast.wakeups.sqs import SqsWakeups
 from tests.doors.amazon import RECEIVE, Line
+from tests.eventually import eventually
 from tests.promises.stage import MINUTE, submit
 from tests.tiers import deep_but
-from tests.worker.crew import eventually
 
 SOON = 20.0
 

@@ -13,8 +13,8 @@ from holdfast.engine.store.commands import Store
 from holdfast.postgres.connections import Address, pooled
 from holdfast.testing import Database
 from holdfast.testing.ground import KEPT
+from tests.eventually import eventually
 from tests.http.conftest import client, keys
-from tests.worker.crew import eventually
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from holdfast.errors import RequestInvalid, UploadTooLarge
 from holdfast.objects import Upload, UploadSpec
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock
-from tests.crash.holders import eventually
+from tests.eventually import eventually_sync
 
 KEY = "users/ada/tasks/7/inputs/table.csv"
 BODY = b"a,b\n1,2\n"
@@ -224,10 +224,10 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(
     def break_off() -> None:
         with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20) as line:
             line.sendall(head.encode() + b"x" * (2 << 20))
-            eventually(lambda: left(folder))
+            eventually_sync(lambda: left(folder))
 
     await asyncio.to_thread(break_off)
-    await asyncio.to_thread(eventually, lambda: not left(folder))
+    await asyncio.to_thread(eventually_sync, lambda: not left(folder))
     assert await folder.keys("users") == []
     assert (await send(http, link, b"y" * size)).status_code == 200
 

@@ -18,11 +18,11 @@ from holdfast.remote.places import objects_of
 from holdfast.remote.server import calling
 from holdfast.settings import Settings
 from holdfast.testing import Database
+from tests.eventually import eventually
 from tests.http.apps import Changing
 from tests.http.conftest import keys
 from tests.http.serving import serving
 from tests.objects.cutting import cutting
-from tests.worker.crew import eventually
 
 SIZE = 3 << 20
 BODY = bytes(range(256)) * (SIZE // 256)

@@ -20,9 +20,9 @@ from holdfast.apps.providers.local.provider import Local
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.lifecycles.batch.provider import Ended, Input, Running
 from holdfast.objects.local import Folder
+from tests.eventually import eventually
 from tests.providers.jobs import ROOT, all_of, finish, job, needs, results
 from tests.remote.site import serving
-from tests.worker.crew import eventually
 
 pytestmark = needs("transcription")
 Write = Callable[..., list[Input]]

@@ -18,9 +18,9 @@ from holdfast.apps.providers.local.speech import samples, word_error_rate
 from holdfast.errors import SchemaInvalid
 from holdfast.lifecycles.batch.provider import Input, Result, Usage
 from holdfast.objects.local import Folder
+from tests.eventually import eventually
 from tests.providers.jobs import all_of, finish, job, needs, results
 from tests.providers.recordings import Samples, at_rate, tone, wav, write
-from tests.worker.crew import eventually
 
 pytestmark = needs("transcription")
 

@@ -3,8 +3,9 @@
 import pytest
 
 from holdfast.approvals import Questions
+from tests.eventually import eventually
 from tests.questions import app
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 
 @pytest.mark.deep

@@ -69,7 +69,7 @@ def test_a_task_says_which_schedule_started_it(holdfast: Engine) -> None:
     assert task["max_attempts"] == 3
 
 
-def test_what_the_database_is_told_is_what_was_written() -> None:
+def test_what_the_database_gets_is_what_was_written() -> None:
     own = app()
     own.cron("0 2 * * *", report, 42, name="r", missed="all", at="at")
     own.cron("0 4 * * *", Nightly(), since="monday")
@@ -83,7 +83,7 @@ def test_what_the_database_is_told_is_what_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "said"),
+    ("given", "options", "message"),
     [
         (("61 * * * *", report, 1), {}, "bad minute"),
         (("0 2 * *", report, 1), {}, "five fields"),
@@ -104,10 +104,10 @@ def test_what_the_database_is_told_is_what_was_written() -> None:
         (("0 2 * * *", print), {}, "@hf.task"),
     ],
 )
-def test_what_cannot_run_is_refused_when_it_is_loaded(given: Any, options: dict[str, Any], said: str) -> None:
+def test_what_cannot_run_is_refused_when_it_is_loaded(given: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(AppInvalid) as refused:
         app().cron(*given, **options)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_two_schedules_of_one_name_are_refused_and_the_same_line_again_is_not() -> None:

@@ -222,7 +222,7 @@ async def test_all_options_arrive_by_asyncpg_too(database: Database) -> None:
         assert datetime.fromisoformat(read["due_at"]) == datetime(2030, 1, 1, 0, 5, tzinfo=UTC)
 
 
-async def test_what_holds_no_transaction_is_told_apart(database: Database) -> None:
+async def test_a_connection_without_a_transaction_is_refused(database: Database) -> None:
     async with asyncpg.create_pool(database.url, min_size=0) as pool:
         with pytest.raises(RequestInvalid, match="no pool, no engine"):
             await send.opts(on=pool).astart("a")

@@ -241,6 +241,10 @@ def test_closing_ends_the_asking(holdfast: Engine) -> None:
 
 def test_whoever_waits_learns_why_it_was_cancelled() -> None:
     handle = hf.handle(uuid4())
-    for note, told in (({"reason": "too late"}, "too late"), ({"message": "no money"}, "no money"), (None, "Canceled")):
-        with pytest.raises(TaskCancelled, match=told):
+    for note, reason in (
+        ({"reason": "too late"}, "too late"),
+        ({"message": "no money"}, "no money"),
+        (None, "Canceled"),
+    ):
+        with pytest.raises(TaskCancelled, match=reason):
             handle.value(Ended(handle.id, "Canceled", "cancelled", None, note))

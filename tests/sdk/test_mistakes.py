@@ -110,7 +110,7 @@ def test_a_step_that_is_not_awaited_fails_its_task(holdfast: Engine) -> None:
     assert "returned a coroutine" in str(holdfast.run(forgets, "returned").error)
 
 
-def test_a_step_that_waits_its_turn_is_not_forgotten(holdfast: Engine) -> None:
+def test_a_step_that_waits_for_a_slot_is_not_forgotten(holdfast: Engine) -> None:
     app = Holdfast()
 
     @app.task

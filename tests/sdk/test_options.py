@@ -31,7 +31,7 @@ def test_the_same_key_gives_the_same_task(holdfast: Engine) -> None:
     assert send.opts(key="inv-42").start(42).result(timeout=0) == 42
 
 
-def test_a_delay_is_said_in_many_ways(holdfast: Engine) -> None:
+def test_a_delay_can_be_written_in_many_ways(holdfast: Engine) -> None:
     ways: list[Any] = ["5m", timedelta(minutes=5), 300, 300.0, "300"]
     for delay in ways:
         due = send.opts(delay=delay).start(1).read()["due_at"]
@@ -45,8 +45,8 @@ def test_options_arrive(holdfast: Engine) -> None:
         run_at=at, priority=9, tags=["a", "b"], after=[first, first.id], owner="ada", limit_key="k", limit_to=2
     )  # fmt: skip
     read = task.start(1).read()
-    shown = {name: read[name] for name in ("priority", "tags", "owner", "limit_key", "queue", "state")}
-    assert shown == {
+    found = {name: read[name] for name in ("priority", "tags", "owner", "limit_key", "queue", "state")}
+    assert found == {
         "priority": 9, "tags": ["a", "b"], "owner": "ada", "limit_key": "k", "queue": "mail", "state": "Blocked",
     }  # fmt: skip
     assert datetime.fromisoformat(read["due_at"]) == at

@@ -291,12 +291,12 @@ def test_whatever_a_handler_raises_is_an_outcome(holdfast: Engine) -> None:
     def exits() -> None:
         sys.exit(3)
 
-    told = {
+    record = {
         what: (error.category, error.code, error.step)
         for what in ("exit", "alien", "mute", "group", "itself", "returned")
         for error in [failure(holdfast.run(raises, what))]
     }
-    assert told == {
+    assert record == {
         "exit": ("Transient", "Exited", "leaves"),
         "alien": ("Transient", "Alien", None),
         "mute": ("Transient", "Mute", None),
@@ -357,10 +357,10 @@ def test_the_log_shows_the_handlers_own_lines_first(holdfast: Engine, caplog: py
     for function in (asynchronous, plain):
         caplog.clear()
         holdfast.run(app.task(retries=0)(function))
-        (told,) = [one for one in caplog.records if one.message == "task raised"]
-        assert told.exc_info
-        assert told.exc_info[2]
-        assert told.exc_info[2].tb_frame.f_code.co_name == function.__name__
+        (record,) = [one for one in caplog.records if one.message == "task raised"]
+        assert record.exc_info
+        assert record.exc_info[2]
+        assert record.exc_info[2].tb_frame.f_code.co_name == function.__name__
 
 
 def test_a_failure_with_a_category_is_one_line_in_the_log(holdfast: Engine, caplog: pytest.LogCaptureFixture) -> None:
@@ -374,10 +374,11 @@ def test_a_failure_with_a_category_is_one_line_in_the_log(holdfast: Engine, capl
         await step("charged", charge)
 
     run = holdfast.run(pays, 1)
-    (told,) = [one for one in caplog.records if one.name == "holdfast.task"]
-    assert not told.exc_info
-    assert {name: vars(told)[name] for name in ("task", "task_id", "attempt", "category", "code", "step", "error")} == {
+    (record,) = [one for one in caplog.records if one.name == "holdfast.task"]
+    assert not record.exc_info
+    fields = ("task", "task_id", "attempt", "category", "code", "step", "error")
+    assert {name: vars(record)[name] for name in fields} == {
         "task": "pays", "task_id": str(run.id), "attempt": 1, "category": "SchemaInvalid", "code": "E1",
         "step": "charged", "error": "x" * 300,
     }  # fmt: skip
-    assert (told.levelname, told.message) == ("WARNING", "task failed")
+    assert (record.levelname, record.message) == ("WARNING", "task failed")

@@ -21,7 +21,7 @@ def check(*command: str) -> str:
     return ran.stdout
 
 
-def said(rejected: set[int]) -> list[str]:
+def misplaced(rejected: set[int]) -> list[str]:
     """Where a checker and the marks differ."""
     return [LINES[number - 1].strip() for number in sorted(rejected ^ WRONG)]
 
@@ -31,11 +31,11 @@ def test_mypy_rejects_the_wrong_lines_and_no_others() -> None:
     found = check(
         "mypy", "--config-file=", "--strict", "--no-error-summary", "--output=json", "--cache-dir=.mypy_cache"
     )
-    assert said({json.loads(line)["line"] for line in found.splitlines()}) == []
+    assert misplaced({json.loads(line)["line"] for line in found.splitlines()}) == []
 
 
 @pytest.mark.deep
 def test_pyright_rejects_the_wrong_lines_and_no_others() -> None:
     pytest.importorskip("basedpyright")
     found = json.loads(check("basedpyright", "--outputjson", "--level", "error"))["generalDiagnostics"]
-    assert said({one["range"]["start"]["line"] + 1 for one in found}) == []
+    assert misplaced({one["range"]["start"]["line"] + 1 for one in found}) == []

@@ -15,7 +15,7 @@ from holdfast.errors import RequestInvalid, TaskCancelled, TaskError, TaskFailed
 from holdfast.execution.context import current
 from holdfast.sdk.client import override_settings
 from holdfast.testing import Engine
-from tests.worker.crew import eventually
+from tests.eventually import eventually
 
 hf = Holdfast()
 calls: list[str] = []

@@ -16,8 +16,8 @@ from holdfast.postgres.connections import connect
 from holdfast.testing import Database, Ground
 from holdfast.testing.ground import SpareDatabases, uses_at_most
 from holdfast.testing.reuse import Snapshot, rows_restored_at_most
+from tests.eventually import eventually
 from tests.promises.stage import take
-from tests.worker.crew import eventually
 
 OWN = """
 create table public.orders

@@ -43,10 +43,10 @@ QUICK = hf.lifecycle(
 )
 
 
-def note(word: str) -> None:
+def note(mark: str) -> None:
     """One line in the ledger, whole whoever else writes there."""
     descriptor = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(descriptor, f"{word} {os.getpid()}\n".encode())
+    os.write(descriptor, f"{mark} {os.getpid()}\n".encode())
     os.close(descriptor)
 
 
@@ -78,18 +78,18 @@ async def add_async(a: int, b: int) -> int:
 
 
 @hf.task
-async def hold(name: str, word: str) -> str:
-    note(word)
+async def hold(name: str, mark: str) -> str:
+    note(mark)
     await until_open(name)
-    note(f"{word}-done")
-    return word
+    note(f"{mark}-done")
+    return mark
 
 
 @hf.task
-def hold_sync(name: str, word: str) -> str:
-    note(word)
+def hold_sync(name: str, mark: str) -> str:
+    note(mark)
     wait_for(name)
-    return word
+    return mark
 
 
 @hf.task(lifecycle=QUICK)
@@ -112,11 +112,11 @@ def die(way: str) -> None:
 
 
 @hf.task
-async def die_once(way: str, word: str) -> str:
-    note(f"once-{word}")
+async def die_once(way: str, mark: str) -> str:
+    note(f"once-{mark}")
     if current().crashes == 0:
         die(way)
-    return word
+    return mark
 
 
 @hf.task
@@ -131,8 +131,8 @@ def backtrack() -> None:
 
 
 @hf.task
-def stuck(word: str) -> None:
-    note(word)
+def stuck(mark: str) -> None:
+    note(mark)
     backtrack()
 
 
@@ -172,36 +172,36 @@ def parse(seconds: float) -> float:
 
 
 @hf.task
-async def cooperative(word: str) -> None:
-    note(word)
+async def cooperative(mark: str) -> None:
+    note(mark)
     try:
         await asyncio.sleep(600)
     finally:
-        note(f"{word}-finally")
+        note(f"{mark}-finally")
 
 
 @hf.task
-def cooperative_sync(word: str) -> None:
-    note(word)
+def cooperative_sync(mark: str) -> None:
+    note(mark)
     try:
         while not cancelled():
             time.sleep(0.01)
         time.sleep(0.01)
     except asyncio.CancelledError:
-        note(f"{word}-cancelled")
+        note(f"{mark}-cancelled")
         raise
     finally:
-        note(f"{word}-finally")
+        note(f"{mark}-finally")
 
 
 @hf.task
-async def stubborn(word: str) -> None:
-    note(word)
+async def stubborn(mark: str) -> None:
+    note(mark)
     while True:
         try:
             await asyncio.sleep(600)
         except asyncio.CancelledError:
-            note(f"{word}-swallowed")
+            note(f"{mark}-swallowed")
 
 
 @hf.task(timeout="200ms", retries=1, lifecycle=QUICK)
@@ -236,10 +236,10 @@ def fail(kind: str, times: int) -> int:
     raise CATEGORIES[kind]("no", retry_after=timedelta(seconds=0.01))
 
 
-def write_down(word: str) -> str:
-    note(f"step-{word}")
+def write_down(mark: str) -> str:
+    note(f"step-{mark}")
     usage("tiny", tokens_in=10, cost_cents=1)
-    return word
+    return mark
 
 
 @hf.task
@@ -342,10 +342,10 @@ def ticket(way: str) -> Any:
 
 
 @hf.task
-async def note_slowly(word: str) -> str:
-    note(word)
+async def note_slowly(mark: str) -> str:
+    note(mark)
     await asyncio.sleep(0.3)
-    return word
+    return mark
 
 
 @hf.task
@@ -356,15 +356,15 @@ def calls_others(count: int) -> int:
 
 
 @hf.task
-def sleeps(word: str) -> None:
+def sleeps(mark: str) -> None:
     """Deep in C, where no exception reaches it."""
-    note(word)
+    note(mark)
     time.sleep(600)
 
 
 @hf.task(timeout="2s")
-async def outlasts(word: str) -> str:
+async def outlasts(mark: str) -> str:
     """It ends in time, though its result may have to wait."""
-    note(word)
+    note(mark)
     await asyncio.sleep(0.2)
-    return word
+    return mark

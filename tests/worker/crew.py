@@ -1,15 +1,13 @@
 """Workers as processes, and what can be done to them."""
 
-import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import psutil
@@ -17,28 +15,14 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Ended, Submission
-from holdfast.errors import DatabaseError
 from holdfast.worker.config import WorkerConfig
-
-T = TypeVar("T")
+from tests.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], what: object = "it", within: float = 60) -> T:
-    """The first true answer; a database that is away may come back."""
-    over = time.monotonic() + within
-    while True:
-        with contextlib.suppress(DatabaseError):
-            if answer := await ask():
-                return answer
-        if time.monotonic() > over:
-            pytest.fail(f"{what} did not happen within {within} s")
-        await asyncio.sleep(0.02)
-
-
 class Worker:
-    """One worker: the keeper that was started here, and the runners that it started."""
+    """One worker: the supervisor that was started here, and the runners that it started."""
 
     def __init__(self, crew: "Crew", config: WorkerConfig, processes: int) -> None:
         self.crew = crew
@@ -58,30 +42,30 @@ class Worker:
         if not is_ready:
             self.process.wait(30)
             pytest.fail(self.log.read_text())
-        self.keeper = psutil.Process(self.process.pid)
+        self.supervisor = psutil.Process(self.process.pid)
         self._seen: set[psutil.Process] = set()
         self.runners()
 
     def runners(self) -> list[psutil.Process]:
         """Its runner processes, oldest first; those that run one task alone come after the others."""
         try:
-            found = sorted(self.keeper.children(), key=lambda child: child.create_time())
+            found = sorted(self.supervisor.children(), key=lambda child: child.create_time())
         except psutil.NoSuchProcess:
             return []
         self._seen.update(found)
         return found
 
     def seen(self) -> set[psutil.Process]:
-        """Every runner that was ever looked at: those that outlived their keeper are still to be ended."""
+        """Every runner that was ever looked at: those that outlived their supervisor are still to be ended."""
         self.runners()
         return self._seen
 
-    def signal(self, number: int, *, keeper: bool = True, runners: bool = True) -> None:
-        for process in [*(self.runners() if runners else []), *([self.keeper] if keeper else [])]:
+    def signal(self, number: int, *, supervisor: bool = True, runners: bool = True) -> None:
+        for process in [*(self.runners() if runners else []), *([self.supervisor] if supervisor else [])]:
             process.send_signal(number)
 
-    def kill(self, *, keeper: bool = True, runners: bool = True) -> None:
-        self.signal(signal.SIGKILL, keeper=keeper, runners=runners)
+    def kill(self, *, supervisor: bool = True, runners: bool = True) -> None:
+        self.signal(signal.SIGKILL, supervisor=supervisor, runners=runners)
 
     def leave(self) -> int:
         """Ask it to end; its exit code."""
@@ -116,7 +100,7 @@ class Crew:
 
     def close(self) -> None:
         """End every process that was started here."""
-        everyone = [process for worker in self.workers for process in (worker.keeper, *worker.seen())]
+        everyone = [process for worker in self.workers for process in (worker.supervisor, *worker.seen())]
         for process in everyone:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -129,19 +113,19 @@ class Crew:
         """Let those go on who wait at this gate."""
         self.ledger.with_name(f"gate-{gate}").touch()
 
-    def notes(self, word: str) -> list[int]:
+    def notes(self, mark: str) -> list[int]:
         """The processes that wrote this word into the ledger, in order."""
         lines = [line.split() for line in self.ledger.read_text().splitlines()]
-        return [int(process) for noted, process in lines if noted == word]
+        return [int(process) for noted, process in lines if noted == mark]
 
-    async def noted(self, word: str, times: int = 1) -> list[int]:
+    async def noted(self, mark: str, times: int = 1) -> list[int]:
         """Wait until it was written so often."""
 
         async def look() -> list[int]:
-            found = self.notes(word)
+            found = self.notes(mark)
             return found if len(found) >= times else []
 
-        return await eventually(look, f"{times} x {word!r}")
+        return await eventually(look, f"{times} x {mark!r}")
 
     async def submit(self, *tasks: Submission) -> list[UUID]:
         return [one.id for one in await self.store.submit(*tasks) if one.id]

@@ -17,8 +17,8 @@ from holdfast.testing import Clock, Database
 from holdfast.wakeups import Wakeups
 from holdfast.worker.claim_loop import ClaimLoop
 from holdfast.worker.config import WorkerConfig
+from tests.eventually import eventually
 from tests.promises.stage import declare_polled, state_of, submit
-from tests.worker.crew import eventually
 
 
 class Polling:

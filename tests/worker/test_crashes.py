@@ -14,9 +14,10 @@ import pytest
 
 from holdfast.sdk.task import Task
 from holdfast.testing import Database
+from tests.eventually import eventually
 from tests.promises.stage import until_somebody_waits_for_a_lock
 from tests.worker import app
-from tests.worker.crew import Crew, Worker, eventually
+from tests.worker.crew import Crew, Worker
 
 LONG = 30.0
 """A lease so long that nothing in a test can have waited for its end."""
@@ -30,7 +31,7 @@ async def test_what_a_killed_runner_ran_is_run_again_at_once(crew: Crew) -> None
     tasks = await crew.submit(*(app.hold.submission("go", f"held-{n}") for n in range(3)))
     for n in range(3):
         await crew.noted(f"held-{n}")
-    worker.kill(keeper=False)
+    worker.kill(supervisor=False)
     killed = time.monotonic()
     for n in range(3):
         await crew.noted(f"held-{n}", 2)
@@ -58,7 +59,7 @@ async def a_last_claim(live: Database, crew: Crew, worker: Worker) -> AsyncItera
         await owner.execute("select pg_advisory_lock(7)")
         (task,) = await crew.submit(app.add.submission(1, 2))
         await until_somebody_waits_for_a_lock(owner)
-        worker.kill(keeper=False)
+        worker.kill(supervisor=False)
 
         async def is_buried() -> bool:
             return known.id not in [one.id for one in await crew.store.workers()]
@@ -91,13 +92,13 @@ async def test_a_worker_that_leaves_gives_back_what_a_runner_claimed_as_it_died(
 
 
 @pytest.mark.deep
-async def test_a_runner_without_its_keeper_gives_its_work_back_and_ends(crew: Crew) -> None:
+async def test_a_runner_without_its_supervisor_gives_its_work_back_and_ends(crew: Crew) -> None:
     worker = crew.start(lease_seconds=LONG, cancel_seconds=IMPATIENT)
     tasks = await crew.submit(
         app.hold.submission("go", "async"), app.hold_sync.submission("go", "sync"), app.sleeps.submission("asleep")
     )
-    for word in ("async", "sync", "asleep"):
-        await crew.noted(word)
+    for mark in ("async", "sync", "asleep"):
+        await crew.noted(mark)
     (runner,) = worker.runners()
     worker.kill(runners=False)
 
@@ -158,11 +159,11 @@ async def test_what_is_done_is_not_done_again_after_a_crash(crew: Crew, task: ob
     crew.start(lease_seconds=LONG)
     sync = task is app.stepped_sync
     (end,) = await crew.run((app.stepped_sync if sync else app.stepped).submission("kill"))
-    words = ["one", "two"] if sync else ["one", "two", "x", "y", "z"]
-    assert end.result == words
-    assert [len(crew.notes(f"step-{word}")) for word in words] == [1] * len(words)
+    marks = ["one", "two"] if sync else ["one", "two", "x", "y", "z"]
+    assert end.result == marks
+    assert [len(crew.notes(f"step-{mark}")) for mark in marks] == [1] * len(marks)
     used = {one.group: one for one in await crew.store.costs.totals()}
-    assert used["tiny"].tokens_in == 10 * len(words)
+    assert used["tiny"].tokens_in == 10 * len(marks)
 
 
 # Processes that are stopped and go on
@@ -190,9 +191,11 @@ async def finals(crew: Crew) -> list[str]:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("who", ["both", *(pytest.param(one, marks=pytest.mark.long) for one in ("runner", "keeper"))])
+@pytest.mark.parametrize(
+    "who", ["both", *(pytest.param(one, marks=pytest.mark.long) for one in ("runner", "supervisor"))]
+)
 async def test_a_worker_that_slept_through_its_lease_changes_nothing(crew: Crew, who: str) -> None:
-    first, _ = await stopped(crew, keeper=who != "runner", runners=who != "keeper")
+    first, _ = await stopped(crew, supervisor=who != "runner", runners=who != "supervisor")
     ends = await crew.run(*(app.add.submission(n, 1) for n in range(50)))  # by both: it is of use again
     assert {end.outcome for end in ends} == {"done"}
     assert first.process.poll() is None
@@ -200,7 +203,7 @@ async def test_a_worker_that_slept_through_its_lease_changes_nothing(crew: Crew,
 
 
 @pytest.mark.deep
-async def test_a_stopped_keeper_costs_a_task_no_more_than_one_crash(crew: Crew) -> None:
+async def test_a_stopped_supervisor_costs_a_task_no_more_than_one_crash(crew: Crew) -> None:
     worker = crew.start(lease_seconds=2.0, poll_seconds=0.1)
     (task,) = await crew.submit(app.hold.submission("go", "held"))
     await crew.noted("held")
@@ -299,10 +302,10 @@ async def test_a_handler_that_holds_the_interpreter_does_not_cost_others_their_l
 async def test_runners_come_and_go_and_leave_nothing_open(crew: Crew) -> None:
     worker = crew.start(lease_seconds=LONG)
     before = 0
-    for turn in range(6):
-        (poison,) = await crew.submit(app.die_once.submission("exit", f"turn-{turn}"))
+    for round_number in range(6):
+        (poison,) = await crew.submit(app.die_once.submission("exit", f"turn-{round_number}"))
         assert (await crew.ended([poison]))[0].outcome == "done"
-        if turn == 1:
-            before = worker.keeper.num_fds()
-    assert worker.keeper.num_fds() <= before + 2
-    assert len({pid for turn in range(6) for pid in crew.notes(f"once-turn-{turn}")}) >= 7
+        if round_number == 1:
+            before = worker.supervisor.num_fds()
+    assert worker.supervisor.num_fds() <= before + 2
+    assert len({pid for round_number in range(6) for pid in crew.notes(f"once-turn-{round_number}")}) >= 7

@@ -7,15 +7,16 @@ import pytest
 
 from holdfast.engine.task import Proof
 from holdfast.testing import Database
+from tests.eventually import eventually
 from tests.worker import app
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 
-async def until_stopped(crew: Crew, word: str) -> None:
+async def until_stopped(crew: Crew, mark: str) -> None:
     async def look() -> bool:
-        return bool(crew.notes(f"{word}-finally"))
+        return bool(crew.notes(f"{mark}-finally"))
 
-    await eventually(look, f"the stop of {word!r}")
+    await eventually(look, f"the stop of {mark!r}")
 
 
 @pytest.mark.over_http("deep")
@@ -35,7 +36,7 @@ async def test_a_lease_that_is_lost_stops_its_task_and_no_other(crew: Crew, live
 
 
 @pytest.mark.deep
-async def test_a_runner_whose_keeper_hangs_stops_what_nobody_keeps(crew: Crew) -> None:
+async def test_a_runner_whose_supervisor_hangs_stops_what_is_not_kept(crew: Crew) -> None:
     first = crew.start()
     await crew.submit(app.cooperative.submission("held"))
     await crew.noted("held")

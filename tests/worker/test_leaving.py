@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
+from tests.eventually import eventually
 from tests.worker import app
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 FREE = {"attempt": 1, "crashes": 0, "failures": 0}
 
@@ -22,8 +23,8 @@ async def test_short_tasks_end_and_long_ones_go_back(crew: Crew) -> None:
         app.note_slowly.submission("short"), app.hold.submission("go", "long"), app.hold_sync.submission("go", "plain"),
         app.sleeps.submission("deaf"),
     )  # fmt: skip
-    for word in ("short", "long", "plain", "deaf"):
-        await crew.noted(word)
+    for mark in ("short", "long", "plain", "deaf"):
+        await crew.noted(mark)
     worker.signal(signal.SIGTERM, runners=False)
     late = await crew.submit(*(app.hold.submission("go", f"late-{n}") for n in range(9)))
     assert worker.process.wait(30) == 0
@@ -66,7 +67,7 @@ async def test_what_ran_apart_goes_back_at_no_further_cost(crew: Crew, kind: str
     (task,) = await crew.submit(handler.submission("apart"))
     await crew.noted("apart")
     for lost in (1, 2):
-        worker.kill(keeper=False)
+        worker.kill(supervisor=False)
         await crew.noted("apart", lost + 1)
     assert worker.leave() == 0
     assert await cost(crew, task) == {**FREE, "attempt": 3, "crashes": 2}

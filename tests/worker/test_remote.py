@@ -135,12 +135,12 @@ async def test_tasks_of_other_lifecycles_run_there_too(staff: Crew, tmp_path: Pa
             (job,) = await staff.run(Submission("brief", lifecycle="pipeline", queue="pipeline"))
         finally:
             process.terminate()
-        said = process.communicate(timeout=60)[1].decode()
+        output = process.communicate(timeout=60)[1].decode()
     assert end.result == "ran"
     assert (job.state, job.result["summary"]) == ("COMPLETED", "1 line")
-    assert "brief, plain" in said
-    assert staff.environment["HOLDFAST_API"] in said
-    assert "HTTP Request" not in said, "not a line for each call"
+    assert "brief, plain" in output
+    assert staff.environment["HOLDFAST_API"] in output
+    assert "HTTP Request" not in output, "not a line for each call"
 
 
 @pytest.mark.deep
@@ -148,9 +148,9 @@ async def test_a_worker_whose_server_is_not_there_says_so(tmp_path: Path) -> Non
     crew = Crew("", tmp_path)
     crew.speak_http(f"http://127.0.0.1:{free_ports(1)[0]}", "hf_none")
     with command(crew, "--app", "tests.worker.app") as process:
-        said = (await asyncio.to_thread(process.communicate, timeout=60))[1].decode()
+        output = (await asyncio.to_thread(process.communicate, timeout=60))[1].decode()
     assert process.returncode == ServerUnreachable.exit_code
-    assert "The server does not answer." in said
+    assert "The server does not answer." in output
 
 
 @pytest.mark.deep
@@ -158,19 +158,19 @@ async def test_a_key_that_does_not_count_ends_the_start(staff: Crew, tmp_path: P
     crew = Crew("", tmp_path)
     crew.speak_http(staff.environment["HOLDFAST_API"], "hf_none")
     with command(crew, "--app", "tests.worker.app") as process:
-        said = (await asyncio.to_thread(process.communicate, timeout=60))[1].decode()
+        output = (await asyncio.to_thread(process.communicate, timeout=60))[1].decode()
     assert process.returncode == 2
-    assert "Set HOLDFAST_KEY" in said
+    assert "Set HOLDFAST_KEY" in output
 
 
 async def test_a_worker_whose_key_was_revoked_says_so_and_what_to_do(staff: Crew, tmp_path: Path) -> None:
     api = staff.environment["HOLDFAST_API"]
     key = await staff.store.keys.make("leaver", ["worker"])
-    async with open_remote(Settings(api=api, key=key.secret, home=tmp_path)) as words:
-        assert await words.which_wait([]) == set()
+    async with open_remote(Settings(api=api, key=key.secret, home=tmp_path)) as remote:
+        assert await remote.which_wait([]) == set()
         await staff.store.keys.revoke(key.id)
         with pytest.raises(WorkerRefused) as refused:
-            await words.which_wait([])
+            await remote.which_wait([])
     assert isinstance(refused.value, DatabaseError), "it is waited for like one that is away"
     assert str(refused.value).splitlines()[1:] == [
         f"{api} refuses the key in HOLDFAST_KEY: it was revoked, or is of another server.",

@@ -30,8 +30,8 @@ class Hosts:
 
     def settings(self, key: str | None = None) -> Settings:
         """What an application on the crew's host is told."""
-        told = self.crew.environment
-        return Settings(api=told["HOLDFAST_API"], key=key or told["HOLDFAST_KEY"], home=self.home)
+        environment = self.crew.environment
+        return Settings(api=environment["HOLDFAST_API"], key=key or environment["HOLDFAST_KEY"], home=self.home)
 
 
 @pytest.fixture

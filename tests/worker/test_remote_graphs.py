@@ -16,9 +16,10 @@ from holdfast.schedules import Schedules
 from holdfast.sdk.client import Holdfast
 from holdfast.settings import Settings
 from holdfast.testing import Database
+from tests.eventually import eventually
 from tests.over_http import staffing
 from tests.worker import graph_app
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 
 @pytest.fixture

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from holdfast.engine.task import Submission
+from tests.eventually import eventually
 from tests.worker import app
-from tests.worker.crew import ROOT, Crew, eventually
+from tests.worker.crew import ROOT, Crew
 
 
 @contextlib.contextmanager
-def command(crew: Crew, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def command(crew: Crew, *marks: str) -> Iterator[subprocess.Popen[bytes]]:
     """A worker as a user starts one; it ends with the block."""
     with subprocess.Popen(
-        [sys.executable, "-m", "holdfast", "worker", *words],
+        [sys.executable, "-m", "holdfast", "worker", *marks],
         cwd=ROOT, env={**os.environ, **crew.environment}, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
@@ -85,19 +86,19 @@ async def test_the_command_runs_the_tasks_of_a_file(crew: Crew, tmp_path: Path) 
         finally:
             process.terminate()
         assert end.result == "ok"
-        said = process.communicate(timeout=30)[1]
+        output = process.communicate(timeout=30)[1]
     assert process.returncode == 0
-    assert b" stopped." in said
+    assert b" stopped." in output
 
 
 async def test_an_application_that_cannot_be_loaded_says_why(crew: Crew, tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("1 / 0\n")
     with command(crew, "--app", str(file)) as process:
-        said = process.communicate(timeout=30)[1]
+        output = process.communicate(timeout=30)[1]
     assert process.returncode != 0
-    assert b"ZeroDivisionError" in said
-    assert b"Traceback" not in said
+    assert b"ZeroDivisionError" in output
+    assert b"Traceback" not in output
 
 
 # Failures
@@ -186,8 +187,8 @@ async def test_a_task_that_runs_too_long_is_stopped(staff: Crew) -> None:
 @pytest.mark.over_http
 async def test_cancelling_raises_in_the_handler(staff: Crew) -> None:
     tasks = await staff.submit(app.cooperative.submission("awaits"), app.cooperative_sync.submission("loops"))
-    for word in ("awaits", "loops"):
-        await staff.noted(word)
+    for mark in ("awaits", "loops"):
+        await staff.noted(mark)
     for task in tasks:
         assert await staff.store.cancel(task) == "requested"
     assert [end.outcome for end in await staff.ended(tasks)] == ["cancelled"] * 2
@@ -200,13 +201,13 @@ async def test_cancelling_raises_in_the_handler(staff: Crew) -> None:
 
 @pytest.mark.over_http
 async def test_progress_is_seen_while_it_runs(staff: Crew) -> None:
-    (task,) = await staff.submit(app.shows.submission("shown"))
+    (task,) = await staff.submit(app.shows.submission("seen"))
 
-    async def shown() -> object:
+    async def read_progress() -> object:
         return (await staff.read(task))["progress"]
 
-    seen = await eventually(shown)
-    staff.open("shown")
+    seen = await eventually(read_progress)
+    staff.open("seen")
     await staff.ended([task])
     assert seen == {"done": 3, "total": 7, "note": "halfway"}
 

@@ -9,8 +9,9 @@ import pytest
 from holdfast.schedules import Schedules, ticker
 from holdfast.schedules.ticker import tick_on
 from holdfast.testing import Clock, Database
+from tests.eventually import eventually
 from tests.promises.test_schedules import declare
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 LAST_YEAR = "date_trunc('year', holdfast.now() at time zone 'Asia/Tokyo') at time zone 'Asia/Tokyo'"
 
@@ -34,7 +35,7 @@ async def found(schedules: Schedules) -> bool:
     return bool(await schedules.read())
 
 
-async def said(caplog: pytest.LogCaptureFixture) -> bool:
+async def has_complained(caplog: pytest.LogCaptureFixture) -> bool:
     return "schedules could not be looked at" in caplog.text
 
 
@@ -49,7 +50,7 @@ async def test_the_ticking_outlives_a_database_that_is_away(
         ticking = asyncio.create_task(tick_on(store))
         try:
             database.ask_owner("alter table holdfast.schedule rename to schedule_away")
-            await eventually(lambda: said(caplog), "a complaint")
+            await eventually(lambda: has_complained(caplog), "a complaint")
             database.ask_owner("alter table holdfast.schedule_away rename to schedule")
             clock.advance(hours=2)
             (run,) = await eventually(lambda: schedules.runs("nightly"), "a run")

@@ -13,7 +13,8 @@ from holdfast.testing.providers.faults import change
 from holdfast.wakeups.publishing import PendingWakeups, publish_on
 from holdfast.wakeups.queue import Queue
 from tests.doors.amazon import RECEIVE, Line
-from tests.worker.crew import Crew, eventually
+from tests.eventually import eventually
+from tests.worker.crew import Crew
 
 RARELY = 60.0
 """Who looks so rarely was woken, if it begins sooner."""
@@ -99,27 +100,27 @@ async def test_a_queue_that_is_away_leaves_workers_polling(crew: Crew, line: Lin
     ended = await crew.run(*adding(1, 2))
     assert [end.outcome for end in ended] == ["done", "done"]
 
-    async def told() -> bool:
+    async def is_warned() -> bool:
         text = worker.log.read_text()
-        told = ["wake-ups do not arrive; polling goes on"]
+        warnings = ["wake-ups do not arrive; polling goes on"]
         if transport == "sql":
-            told.append("wake-ups are not published")
-        return all(one in text for one in told)
+            warnings.append("wake-ups are not published")
+        return all(one in text for one in warnings)
 
-    await eventually(told, "the warning")
+    await eventually(is_warned, "the warning")
     line.server.start()
 
-    async def told_again() -> bool:
+    async def is_listening() -> bool:
         return "wake-ups arrive again" in worker.log.read_text()
 
-    await eventually(told_again, "the listening")
+    await eventually(is_listening, "the listening")
 
 
 @pytest.mark.long
 async def test_what_a_killed_worker_held_is_published_anew_for_the_others(crew: Crew, line: Line) -> None:
     """Its listening may outlive it and take the new message; then another one is published half a minute later."""
     first = crew.start(poll_seconds=2 * RARELY, lease_seconds=5.0)
-    (task,) = await crew.submit(Submission("hold", {"name": "door", "word": "held"}))
+    (task,) = await crew.submit(Submission("hold", {"name": "door", "mark": "held"}))
     await crew.noted("held")
     crew.start(poll_seconds=2 * RARELY)
     await until_asleep(crew, line)

@@ -18,7 +18,7 @@ async def test_memory_and_files_stay_flat(crew: Crew) -> None:
     async def work(count: int) -> tuple[int, int, int, int]:
         await crew.run(*(app.add.submission(n, 1) for n in range(count)))
         assert worker.runners() == [runner]
-        used = [(process.memory_info().rss, process.num_fds()) for process in (runner, worker.keeper)]
+        used = [(process.memory_info().rss, process.num_fds()) for process in (runner, worker.supervisor)]
         return *used[0], *used[1]
 
     await work(500)

@@ -8,9 +8,10 @@ import pytest
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
+from tests.eventually import eventually
 from tests.lifecycles.analysis.harness import Harness, harness_at
 from tests.tiers import deep_after
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 AGENTS = ["lines", "size"]
 
@@ -35,7 +36,7 @@ async def test_another_worker_goes_on_at_the_agent_that_was_running(
     for agent in AGENTS[: AGENTS.index(killed_in)]:
         crew.open(agent)
     await crew.noted(killed_in)
-    worker.kill(keeper=whole)
+    worker.kill(supervisor=whole)
     if whole:
         crew.start(app="tests.lifecycles.analysis.app:hf", lease_seconds=30.0)
     await crew.noted(killed_in, 2)

@@ -10,9 +10,10 @@ import pytest
 
 from holdfast.lifecycles.batch.store import Batches
 from holdfast.testing.providers import Faults, OpenAIStandIn, Server, delay
+from tests.eventually import eventually
 from tests.lifecycles.batch.watched_app import complete, hf
 from tests.tiers import deep_after
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 APP = "tests.lifecycles.batch.watched_app:hf"
 CALLS = {

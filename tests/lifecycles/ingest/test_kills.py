@@ -17,11 +17,12 @@ from holdfast.sdk.handle import Handle
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
+from tests.eventually import eventually
 from tests.lifecycles.ingest import app
 from tests.lifecycles.ingest.harness import Harness, harness_at
 from tests.lifecycles.ingest.ledger import Ledger, watch
 from tests.tiers import deep_after
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 ONE_BY_ONE = ("FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED")
 Boundary = tuple[tuple[str, ...], tuple[str, ...]]
@@ -155,7 +156,7 @@ async def test_another_process_goes_on_at_the_step_that_was_running(
     name = user.write("shores.md", "# Shores\n\nThis page is about limpets.\n")
     run, item = await begun(user, name)
     await eventually(stands_at(user, ledger, item, moment, lost), moment, within=60)
-    worker.kill(keeper=whole)
+    worker.kill(supervisor=whole)
     crew.open(moment)
     if whole:
         crew.start(app="tests.lifecycles.ingest.watched_app:hf", lease_seconds=30.0)

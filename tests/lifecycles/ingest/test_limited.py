@@ -16,10 +16,11 @@ from holdfast.sdk.client import override_settings
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
+from tests.eventually import eventually
 from tests.lifecycles.ingest.embedding_server import KEY, EmbeddingServer, embedding_server, refusal
 from tests.lifecycles.ingest.harness import Harness, harness_at
 from tests.lifecycles.ingest.ledger import Ledger, watch
-from tests.worker.crew import Crew, eventually
+from tests.worker.crew import Crew
 
 EMBEDDER = "openai:house-model:8"
 number = 5

@@ -1,6 +1,6 @@
-"""Where faults come from: several fronts at once, each with its kinds of faults and the pauses between them.
+"""Where faults come from: several groups at once, each with its kinds of faults and the pauses between them.
 
-The seed decides which kind comes next on each front and after what pause. Each fault is one line of history: its kind,
+The seed decides which kind of a group comes next and after what pause. Each fault is one line of history: its kind,
 when it began and ended, and what it struck.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 from tests.crash.history import History
 
-ClaimCursor = tuple[tuple[float, float], tuple[str, ...]]
+FaultGroup = tuple[tuple[float, float], tuple[str, ...]]
 """The shortest and the longest pause, and the kinds of faults."""
 
 
-class Fronts:
-    """Strikes on every front; on that of the name `x` by the method `_x`, which says whether anybody was struck."""
+class Faults:
+    """Strikes with every group; with that of the name `x` by the method `_x`, which returns whether it struck."""
 
-    fronts: Mapping[str, ClaimCursor]
+    groups: Mapping[str, FaultGroup]
 
     def __init__(self, history: History, seed: int) -> None:
         self.history = history
@@ -28,29 +28,29 @@ class Fronts:
         self._resting = asyncio.Event()
         self._under_way: set[asyncio.Task[bool]] = set()
 
-    async def rage(self, seconds: float) -> None:
+    async def strike(self, seconds: float) -> None:
         """Strike for so long; then let what is under way pass."""
-        fronts = [asyncio.create_task(self._front(name)) for name in self.fronts]
-        await asyncio.wait(fronts, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        groups = [asyncio.create_task(self._strike_group(name)) for name in self.groups]
+        await asyncio.wait(groups, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         self._resting.set()
-        await asyncio.gather(*fronts)
+        await asyncio.gather(*groups)
         await asyncio.gather(*self._under_way)
 
-    async def _front(self, name: str) -> None:
-        pauses, kinds = self.fronts[name]
+    async def _strike_group(self, name: str) -> None:
+        pauses, kinds = self.groups[name]
         strike: Callable[[str, random.Random], Awaitable[bool]] = getattr(self, f"_{name}")
-        chance = random.Random(f"{self.seed} {name}")  # noqa: S311
+        rng = random.Random(f"{self.seed} {name}")  # noqa: S311
         bag: list[str] = []
         while not self._resting.is_set():
-            bag = bag or chance.sample(kinds, len(kinds))
-            kind, pause = bag.pop(), chance.uniform(*pauses)
+            bag = bag or rng.sample(kinds, len(kinds))
+            kind, pause = bag.pop(), rng.uniform(*pauses)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._resting.wait(), pause)
                 return
             for _ in range(100):
-                if self._resting.is_set() or await strike(kind, chance):
+                if self._resting.is_set() or await strike(kind, rng):
                     break
-                await asyncio.sleep(0.1)  # nobody is there to be struck
+                await asyncio.sleep(0.1)  # there is nothing to be struck
 
     def _say(self, kind: str, began: float, **more: Any) -> bool:
         self.history.say("fault", kind, began=began, ended=time.time(), **more)
