@@ -17,7 +17,7 @@ SPRING, AUTUMN = datetime(2030, 3, 30, 12, tzinfo=UTC), datetime(2030, 10, 26, 1
 def first_starts(cron: str, start: datetime, n: int) -> list[str]:
     times = Times(cron, "Europe/Berlin")
     due = times.after(start)
-    return [times.told(next(due)) for _ in range(n)]
+    return [times.format_due(next(due)) for _ in range(n)]
 
 
 def test_a_time_that_is_skipped_in_spring_is_due_right_after_the_gap() -> None:

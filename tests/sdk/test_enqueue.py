@@ -230,9 +230,9 @@ async def test_a_connection_without_a_transaction_is_refused(database: Database)
             send.opts(on=pool).start("a")
     engine = sqlalchemy.create_engine(address(database.url, "psycopg"))
     for thing in (engine, object(), "postgresql://here", psycopg):
-        with pytest.raises(RequestInvalid, match="no connection that is known here"):
+        with pytest.raises(RequestInvalid, match="not a connection that is known here"):
             send.opts(on=thing).start("a")
-        with pytest.raises(RequestInvalid, match="no connection that is known here"):
+        with pytest.raises(RequestInvalid, match="not a connection that is known here"):
             await send.opts(on=thing).astart("a")
     async with psycopg_async(database.url) as (connection, *_):
         with pytest.raises(RequestInvalid, match=r"Use `await task\.opts"):

@@ -94,7 +94,7 @@ async def test_what_takes_a_database_is_refused_with_the_fix(client: Holdfast) -
     with pytest.raises(RequestInvalid, match="whoever has the key"):
         await client.tasks["add"].opts(owner="ada").astart(1, 2)
     with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
-        await client.acall(client.with_store(lambda store: store.queues()))
+        await client.acall(client.open_store())
     with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
         await client.asgi().open()
 

@@ -169,8 +169,8 @@ def output(dataset: str, what: object, *, key: str | None = None, mode: Mode = "
     """Publish this in a dataset when the task is done: an address, rows as dictionaries, or a table.
 
     replace: the dataset's entry of this key, by default the task's name, becomes this one. append: it is added, unless
-    the key, by default the task's id, is there already. Nobody sees it before the task is done, and never what an
-    attempt wrote that has lost its lease. Raises StepInvalid, and PayloadTooLarge for rows beyond 256 KiB.
+    the key, by default the task's id, is there already. It is not visible before the task is done, and what an
+    attempt wrote that has lost its lease never is. Raises StepInvalid, and PayloadTooLarge for rows beyond 256 KiB.
     """
     made = read_output(dataset, what, key, mode)
     attempt = ATTEMPT.get()
@@ -190,7 +190,7 @@ def output(dataset: str, what: object, *, key: str | None = None, mode: Mode = "
 
 
 async def spend(budget: str, amount: float = 1) -> None:
-    """Take a share of what all share who call the same provider, before it is called.
+    """Take a share of what all callers of a provider have together, before it is called.
 
     Where none is left this raises RateLimited: the task waits until there is some, and takes no slot meanwhile. A
     budget that is not set and that no provider has limited lets everything through.

@@ -120,7 +120,7 @@ class Schedules(Calls):
         page = owed[:runs_at_once]
         next_at = times.next(page[-1] if len(owed) > len(page) else due.now)
         query = "select * from holdfast.fire($1, $2, $3, $4, $5, $6)"
-        given = (due.name, due.definition, due.next_at, page, [times.told(one) for one in page], next_at)
+        given = (due.name, due.definition, due.next_at, page, [times.format_due(one) for one in page], next_at)
         return encode.from_row(Fired, (await self._rows(query, *given))[0])
 
     # For operators
@@ -165,9 +165,9 @@ class Schedules(Calls):
     async def run_now(self, name: str, by: str = "") -> UUID:
         """One run at once; its next time stays. Raises ScheduleUnknown, or why its target is refused."""
         seen = await self.one(name)
-        told = times_of(seen).told(datetime.fromisoformat(seen["now"]))
+        due = times_of(seen).format_due(datetime.fromisoformat(seen["now"]))
         query = "select holdfast.run_schedule($1, $2, $3)"
-        answer: UUID = await self._value(query, encode.text(name), told, encode.text(by), repeatable=False)
+        answer: UUID = await self._value(query, encode.text(name), due, encode.text(by), repeatable=False)
         return answer
 
     async def backfill(
@@ -193,7 +193,7 @@ class Schedules(Calls):
         found = times.between(start, min(end, datetime.fromisoformat(seen["now"])), limit + 1)
         page = found[:limit]
         query = "select * from holdfast.backfill_schedule($1, $2, $3, $4, $5, $6)"
-        told = [times.told(due) for due in page]
+        told = [times.format_due(due) for due in page]
         given = (encode.text(name), bytes.fromhex(seen["definition"]), page, told, encode.text(by), dry_run)
         rows = await self._rows(query, *given)
         return Filled([(row["due_at"], row["task_id"]) for row in rows], found[limit] if len(found) > limit else None)

@@ -74,7 +74,7 @@ class Times:
             found.append(due)
         return found
 
-    def told(self, due: datetime) -> str:
+    def format_due(self, due: datetime) -> str:
         """A due time in words that a task can read: ISO 8601, as the clocks of the time zone show it."""
         return due.astimezone(self.zone).isoformat(timespec="seconds")
 

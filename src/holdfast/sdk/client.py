@@ -39,7 +39,7 @@ from holdfast.sdk.cron import Cron, Target
 from holdfast.sdk.dataset import Dataset
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.session import IMPORTING, LoopThread, Session, called_while_imported, no_database
-from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Task, TaskMaker, check_task
+from holdfast.sdk.task import AsyncTask, Errors, PlainTask, Prepared, Task, TaskMaker, check_task
 from holdfast.settings import Settings, read_settings
 
 P = ParamSpec("P")
@@ -216,7 +216,10 @@ class Holdfast:
         `latest` of them, one for `all` (up to a thousand), or `skip`. at: the parameter that gets the due time. Raises
         AppInvalid.
         """
+        if not isinstance(target, Prepared) and not getattr(target, "is_dag", False):
+            raise AppInvalid(f"{target!r} cannot be started.", fix="Pass a function marked with @hf.task.")
         caller = sys._getframe(1)
+        name = name or (target.task.name if isinstance(target, Prepared) else target.name)
         made = Cron(name, cron, timezone, target, args, kwargs, missed, at, (caller.f_code, caller.f_lineno))
         known = self.crons.get(made.name)
         if known and not known.is_again(made):
@@ -322,7 +325,7 @@ class Holdfast:
             self.call(prepare())
 
     async def wait_for_end(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
-        """How a task ended; to be run as `with_store` is. Raises TaskNotFound or TimeoutError."""
+        """How a task ended; to be run by `call` or `acall`. Raises TaskNotFound or TimeoutError."""
         try:
             return await (await self._open()).wait_for_end(task_id, timeout)
         except TimeoutError as error:
@@ -376,21 +379,24 @@ class Holdfast:
         queues = self._known_queues()
         return {**declared, "schedules": [one.published(queues) for one in self.crons.values()]}
 
-    async def with_store(self, ask: Callable[[Store], Awaitable[T]]) -> T:
-        """The answer of the store; to be run in the SDK's own thread, by `call` or `acall`. Raises RequestInvalid."""
-        return await ask((await self._open()).store)
+    async def open_store(self) -> Store:
+        """The store; to be used in the SDK's own thread, in what `call` or `acall` run. Raises RequestInvalid."""
+        return (await self._open()).store
 
-    async def with_backend(self, ask: Callable[[ClientBackend], Awaitable[T]]) -> T:
-        """The answer of the store, or of the server; to be run as `with_store` is."""
-        return await ask((await self._open()).backend)
+    async def open_backend(self) -> ClientBackend:
+        """The store, or the server; to be used as `open_store` is."""
+        return (await self._open()).backend
 
     def query(self, ask: Callable[[ClientBackend], Awaitable[T]]) -> T:
         """The answer of the store, or of the server: `hf.query(lambda backend: backend.read(task_id))`."""
-        return self.call(self.with_backend(ask))
+        return self.call(self._ask(ask))
 
     async def aquery(self, ask: Callable[[ClientBackend], Awaitable[T]]) -> T:
         """The same in async code."""
-        return await self.acall(self.with_backend(ask))
+        return await self.acall(self._ask(ask))
+
+    async def _ask(self, ask: Callable[[ClientBackend], Awaitable[T]]) -> T:
+        return await ask(await self.open_backend())
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._thread(work).call(work)

@@ -1,6 +1,7 @@
 """`hf.cron(...)`: a task, a pipeline or a graph that the clock starts. What cannot run is refused when it is loaded."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import CodeType
 from typing import Any, Protocol, get_args, runtime_checkable
@@ -10,7 +11,7 @@ from holdfast.engine.task import Json, Submission
 from holdfast.errors import AppInvalid, HoldfastError, RequestInvalid
 from holdfast.schedules import Missed
 from holdfast.schedules.times import Times
-from holdfast.sdk.task import Prepared, Task
+from holdfast.sdk.task import Prepared
 
 longest_name = 80
 tags_at_most = 19
@@ -25,31 +26,28 @@ class Graph(Protocol):
     is_dag: bool
 
 
-Target = Task[..., Any] | Prepared[..., Any] | Graph
+Target = Prepared[..., Any] | Graph
 
 
+@dataclass(eq=False, repr=False)
 class Cron:
     """A schedule of an application. Made by `Holdfast.cron`."""
 
-    def __init__(
-        self, name: str | None, cron: str, timezone: str, target: Target, args: Sequence[Any],
-        kwargs: Mapping[str, Any], missed: Missed, at: str | None, place: tuple[CodeType, int],
-    ) -> None:  # fmt: skip
-        if not isinstance(target, Task | Prepared) and not getattr(target, "is_dag", False):
-            raise AppInvalid(f"{target!r} cannot be started.", fix="Pass a function marked with @hf.task.")
-        self.name = name = name or (target.task.name if isinstance(target, Prepared) else target.name)
-        self.cron = cron
-        self.timezone = timezone
-        self.target = target
-        self.args = args
-        self.kwargs = kwargs
-        self.missed = missed
-        self.at = at
-        self.place = place
-        if not isinstance(name, str) or not 1 <= len(name) <= longest_name or not is_name(name):
+    name: str
+    cron: str
+    timezone: str
+    target: Target
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    missed: Missed
+    at: str | None
+    place: tuple[CodeType, int]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= longest_name or not is_name(self.name):
             raise self._wrong("it cannot be called so.", "Take up to 80 letters, digits and _ . : - for name=...")
-        if missed not in get_args(Missed):
-            raise self._wrong(f"missed={missed!r}.", 'It is "latest", "all" or "skip".')
+        if self.missed not in get_args(Missed):
+            raise self._wrong(f"missed={self.missed!r}.", 'It is "latest", "all" or "skip".')
         self.times = self._times()
         self.published(set())
 
@@ -76,7 +74,7 @@ class Cron:
             "missed": self.missed,
             "at": self.at,
         }
-        if not isinstance(self.target, Task | Prepared):
+        if not isinstance(self.target, Prepared):
             return schedule | {"starts": "dag", "target": {"name": self.target.name, "payload": self._params()}}
         made = self._submission(self.target)
         payload = dict(made.payload) if isinstance(made.payload, dict) else {}
@@ -96,19 +94,19 @@ class Cron:
         except RequestInvalid as error:
             raise self._wrong(error.detail, error.fix) from None
 
-    def _submission(self, target: Task[..., Any] | Prepared[..., Any]) -> Submission:
+    def _submission(self, target: Prepared[..., Any]) -> Submission:
         """A run as it would be made, at some due time. Raises AppInvalid where the arguments do not fit."""
         given = dict(self.kwargs)
         if self.at is not None:
             if self.at in given:
                 raise self._wrong(f"{self.at} is given, and at={self.at!r} gives it too.", "Leave one of them out.")
-            given[self.at] = self.times.told(datetime(2030, 1, 1, 12, 30, tzinfo=UTC))
+            given[self.at] = self.times.format_due(datetime(2030, 1, 1, 12, 30, tzinfo=UTC))
         try:
             made = target.submission(*self.args, **given)
         except (TypeError, HoldfastError) as error:
             detail = error.detail if isinstance(error, HoldfastError) else str(error)
             raise self._wrong(detail, "Pass what the task takes; at= names what gets the due time.") from error
-        refused = [name for name in NOT_FOR_CRON if isinstance(target, Prepared) and getattr(target.options, name)]
+        refused = [name for name in NOT_FOR_CRON if getattr(target.options, name)]
         if refused:
             raise self._wrong(f"its runs cannot share {' and '.join(refused)}.", "Leave it out of opts(...).")
         if len(made.tags) > tags_at_most:

@@ -1,6 +1,6 @@
 """A dataset as users read it: `hf.dataset("prices").read()`. One generation whole, whatever is published meanwhile."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,43 +59,44 @@ class Dataset:
 
     def read(self, version: int | None = None) -> Snapshot:
         """The current generation, or this one. Raises DatasetNotFound, also while there is none to read yet."""
-        return self.app.call(self._with_datasets(lambda datasets: self._read(datasets, version)))
+        return self.app.call(self._read(version))
 
     async def aread(self, version: int | None = None) -> Snapshot:
         """The same in async code."""
-        return await self.app.acall(self._with_datasets(lambda datasets: self._read(datasets, version)))
+        return await self.app.acall(self._read(version))
 
     def generations(self) -> list[dict[str, Any]]:
         """The newest generations, whatever became of them. Raises DatasetNotFound."""
-        return self.app.call(self._with_datasets(self._generations))
+        return self.app.call(self._generations())
 
     async def agenerations(self) -> list[dict[str, Any]]:
         """The same in async code."""
-        return await self.app.acall(self._with_datasets(self._generations))
+        return await self.app.acall(self._generations())
 
     def cutover(self, version: int, *, by: str = "") -> None:
         """Let this generation be current. Raises DatasetNotFound or GenerationIncomplete."""
-        self.app.call(self._with_datasets(lambda datasets: self._cutover(datasets, version, by)))
+        self.app.call(self._cutover(version, by))
 
     async def acutover(self, version: int, *, by: str = "") -> None:
         """The same in async code."""
-        await self.app.acall(self._with_datasets(lambda datasets: self._cutover(datasets, version, by)))
+        await self.app.acall(self._cutover(version, by))
 
     def rollback(self, version: int | None = None, *, by: str = "") -> int:
         """Take the current generation back, or this one, whose run is then cancelled; the version that is current now.
 
         Raises DatasetNotFound, or GenerationIncomplete where there is nothing to go back to.
         """
-        return self.app.call(self._with_datasets(lambda datasets: self._rollback(datasets, version, by)))
+        return self.app.call(self._rollback(version, by))
 
     async def arollback(self, version: int | None = None, *, by: str = "") -> int:
         """The same in async code."""
-        return await self.app.acall(self._with_datasets(lambda datasets: self._rollback(datasets, version, by)))
+        return await self.app.acall(self._rollback(version, by))
 
-    async def _with_datasets(self, question: Callable[[Datasets], Awaitable[T]]) -> T:
-        return await self.app.with_store(lambda store: question(Datasets.over(store)))
+    async def _datasets(self) -> Datasets:
+        return Datasets.over(await self.app.open_store())
 
-    async def _read(self, datasets: Datasets, version: int | None) -> Snapshot:
+    async def _read(self, version: int | None) -> Snapshot:
+        datasets = await self._datasets()
         found = await datasets.read("", name=self.name, version=version)
         if not found["version"]:
             raise DatasetNotFound(f"{self.name} has no generation to read yet.", fix="Wait until its run is done.")
@@ -111,13 +112,16 @@ class Dataset:
             [read_file(one) for one in items],
         )
 
-    async def _generations(self, datasets: Datasets) -> list[dict[str, Any]]:
+    async def _generations(self) -> list[dict[str, Any]]:
+        datasets = await self._datasets()
         return await datasets.generations(await self._id(datasets))
 
-    async def _cutover(self, datasets: Datasets, version: int, by: str) -> None:
+    async def _cutover(self, version: int, by: str) -> None:
+        datasets = await self._datasets()
         await datasets.cutover(await self._id(datasets), version, by)
 
-    async def _rollback(self, datasets: Datasets, version: int | None, by: str) -> int:
+    async def _rollback(self, version: int | None, by: str) -> int:
+        datasets = await self._datasets()
         rolled = await datasets.rollback(await self._id(datasets), version, by)
         return int(rolled["current_version"])
 

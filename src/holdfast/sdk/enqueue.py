@@ -1,10 +1,12 @@
 """A task made in the caller's own transaction: it commits or vanishes with the caller's rows.
 
-Every driver calls the same SQL function. Which one it is, is told by what the connection can do, so none of them has to
-be installed.
+Every driver calls the same SQL function. Which driver it is, the connection's class shows, so none of them has to be
+installed.
 """
 
-from typing import Any, NoReturn
+import contextlib
+from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -25,43 +27,37 @@ COLUMNS = {
 
 def submit(on: Any, submission: Submission) -> UUID:
     """Make the task on a psycopg connection, a SQLAlchemy Session or Connection. Raises RequestInvalid."""
-    module = module_of(on)
     if is_async(on):
         raise RequestInvalid(f"{type(on).__name__} is async.", fix="Use `await task.opts(on=...).astart(...)`.")
-    given = values_of(submission)
-    try:
-        if module == "sqlalchemy" and hasattr(on, "execute"):
-            return one(on.execute(sqlalchemy_text(), given).scalar_one())
-        if module in ("psycopg", "psycopg2") and hasattr(on, "cursor"):
-            with plain_cursor(on) as cursor:
-                cursor.execute(statement(lambda name: f"%({name})s"), given)
-                return one(cursor.fetchone()[0])
-    except Exception as error:
-        raise_translated(error)
-    raise unknown(on)
+    arguments = sql_arguments(submission)
+    with translate_errors():
+        match module_of(on):
+            case "sqlalchemy" if hasattr(on, "execute"):
+                return as_uuid(on.execute(sqlalchemy_text(), arguments).scalar_one())
+            case "psycopg" | "psycopg2" if hasattr(on, "cursor"):
+                with tuple_cursor(on) as cursor:
+                    cursor.execute(statement(lambda name: f"%({name})s"), arguments)
+                    return as_uuid(cursor.fetchone()[0])
+    raise unknown_connection(on)
 
 
 async def asubmit(on: Any, submission: Submission) -> UUID:
     """The same on an asyncpg connection, a psycopg AsyncConnection, a SQLAlchemy AsyncSession or AsyncConnection."""
-    if module_of(on) == "asyncpg":
-        if not isinstance(on, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)):
-            raise unknown(on)
-        made = (await Store(on).submit(submission))[0].id
-        assert made is not None  # noqa: S101
-        return made
+    if isinstance(on, (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)):
+        (made,) = await Store(on).submit(submission)
+        return as_uuid(made.id)
     if not is_async(on):
         return submit(on, submission)
-    given = values_of(submission)
-    try:
-        if module_of(on) == "sqlalchemy" and hasattr(on, "execute"):
-            return one((await on.execute(sqlalchemy_text(), given)).scalar_one())
-        if module_of(on) == "psycopg" and hasattr(on, "cursor"):
-            async with plain_cursor(on) as cursor:
-                await cursor.execute(statement(lambda name: f"%({name})s"), given)
-                return one((await cursor.fetchone())[0])
-    except Exception as error:
-        raise_translated(error)
-    raise unknown(on)
+    arguments = sql_arguments(submission)
+    with translate_errors():
+        match module_of(on):
+            case "sqlalchemy" if hasattr(on, "execute"):
+                return as_uuid((await on.execute(sqlalchemy_text(), arguments)).scalar_one())
+            case "psycopg" if hasattr(on, "cursor"):
+                async with tuple_cursor(on) as cursor:
+                    await cursor.execute(statement(lambda name: f"%({name})s"), arguments)
+                    return as_uuid((await cursor.fetchone())[0])
+    raise unknown_connection(on)
 
 
 def statement(placeholder: Any) -> str:
@@ -76,7 +72,7 @@ def sqlalchemy_text() -> Any:
     return text(statement(lambda name: f":{name}"))
 
 
-def values_of(task: Submission) -> dict[str, Any]:
+def sql_arguments(task: Submission) -> dict[str, Any]:
     """The arguments of the SQL function. Raises PayloadInvalid."""
     waits = encode.waits(task)
     return {
@@ -104,7 +100,7 @@ def is_async(on: Any) -> bool:
     return module_of(on) == "asyncpg" or any(kind.__name__.startswith("Async") for kind in type(on).__mro__)
 
 
-def plain_cursor(on: Any) -> Any:
+def tuple_cursor(on: Any) -> Any:
     """A cursor whose rows are tuples, whatever this connection makes of its own."""
     if module_of(on) == "psycopg":
         from psycopg.rows import tuple_row
@@ -115,33 +111,37 @@ def plain_cursor(on: Any) -> Any:
     return on.cursor(cursor_factory=cursor)
 
 
-def one(value: Any) -> UUID:
+def as_uuid(value: Any) -> UUID:
     return value if isinstance(value, UUID) else UUID(str(value))
 
 
-def raise_translated(error: Exception) -> NoReturn:
-    """Raise what Postgres raised as the class of its SQLSTATE; what is no error of ours is raised as it is."""
-    raised = getattr(error, "orig", None) or error
-    if code(raised.__cause__):  # SQLAlchemy's wrapping of asyncpg's error, which knows more
-        raised = raised.__cause__
-    if code(raised) in ("3F000", "42883"):
-        raise SchemaMissing(f"{raised}.", fix="Run `holdfast db migrate` on this database.") from error
-    kind = encode.BY_SQLSTATE.get(code(raised) or "")
-    if kind is None:
-        raise error
-    diagnosis = getattr(raised, "diag", None)
-    message = getattr(diagnosis, "message_primary", None) or getattr(raised, "message", None) or str(raised)
-    hint = getattr(diagnosis, "message_hint", None) or getattr(raised, "hint", None) or ""
-    raise kind(str(message), fix=hint) from error
+@contextlib.contextmanager
+def translate_errors() -> Iterator[None]:
+    """Raise what Postgres raises as the class of its SQLSTATE; any other error is raised as it is."""
+    try:
+        yield
+    except Exception as error:
+        raised = getattr(error, "orig", None) or error
+        if code(raised.__cause__):  # SQLAlchemy's wrapping of asyncpg's error, which knows more
+            raised = raised.__cause__
+        if code(raised) in ("3F000", "42883"):
+            raise SchemaMissing(f"{raised}.", fix="Run `holdfast db migrate` on this database.") from error
+        kind = encode.BY_SQLSTATE.get(code(raised) or "")
+        if kind is None:
+            raise
+        diagnosis = getattr(raised, "diag", None)
+        message = getattr(diagnosis, "message_primary", None) or getattr(raised, "message", None) or str(raised)
+        hint = getattr(diagnosis, "message_hint", None) or getattr(raised, "hint", None) or ""
+        raise kind(str(message), fix=hint) from error
 
 
 def code(error: Any) -> str | None:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
-def unknown(on: Any) -> RequestInvalid:
+def unknown_connection(on: Any) -> RequestInvalid:
     return RequestInvalid(
-        f"{type(on).__module__}.{type(on).__name__} is no connection that is known here.",
+        f"{type(on).__module__}.{type(on).__name__} is not a connection that is known here.",
         fix="Pass the connection that holds your transaction, of psycopg, asyncpg or SQLAlchemy: no pool, no engine."
         " With any other, call holdfast.submit(...) in SQL.",
     )

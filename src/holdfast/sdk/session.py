@@ -31,7 +31,7 @@ PENDING = object()
 
 
 class Session:
-    """What one application has open: its thread, its backend, and who waits there for tasks to end."""
+    """What one application has open: its thread, its backend, and the callers that wait there for tasks to end."""
 
     def __init__(self) -> None:
         self.thread = LoopThread()
@@ -68,7 +68,7 @@ class Session:
             backend: ClientBackend
             async with contextlib.AsyncExitStack() as stack:
                 if settings.is_remote:
-                    # Only who speaks HTTP pays for what it imports.
+                    # Imported only where HTTP is used.
                     from holdfast.remote.client_backend import RemoteClient
                     from holdfast.remote.server import calling
 
@@ -99,7 +99,7 @@ class Session:
 
     async def _close(self) -> None:
         if self._waiters is not None:
-            await self._waiters.close(closed())
+            await self._waiters.close(closed_error())
         self.thread.cancel_calls()
         await self._stack.aclose()
 
@@ -138,7 +138,7 @@ class LoopThread:
         except concurrent.futures.CancelledError as error:
             if not self._is_closed:
                 raise
-            raise closed() from error
+            raise closed_error() from error
         except BaseException:
             future.cancel()
             raise
@@ -152,13 +152,13 @@ class LoopThread:
             caller = asyncio.current_task()
             if not self._is_closed or (caller and caller.cancelling()):  # the caller was cancelled, not the call
                 raise
-            raise closed() from error
+            raise closed_error() from error
 
     def _begin_call(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         with self._lock:
             if self._is_closed:
                 work.close()
-                raise closed()
+                raise closed_error()
             future = self.begin(work)
             self._calls.add(future)
         future.add_done_callback(self._calls.discard)
@@ -180,7 +180,7 @@ class LoopThread:
 
 
 class Waiters:
-    """Those who wait for tasks to end."""
+    """Callers that wait for tasks to end."""
 
     def __init__(self, backend: ClientBackend) -> None:
         self._backend = backend
@@ -196,7 +196,7 @@ class Waiters:
             ended = (await self._backend.outcomes([task_id])).get(task_id, PENDING)
             if isinstance(ended, Ended):
                 return ended
-            raise await self._timed_out(task_id, "") if ended is PENDING else missing(task_id)
+            raise await self._timed_out(task_id, "") if ended is PENDING else missing_error(task_id)
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._futures[task_id].add(future)
         self._added.set()
@@ -227,7 +227,7 @@ class Waiters:
                     future.set_exception(error)
 
     async def close(self, error: Exception) -> None:
-        """Raise this for all who wait, and poll no more."""
+        """Raise this for all that wait, and poll no more."""
         self._fail(error)
         if self._polling is not None:
             self._polling.cancel()
@@ -248,7 +248,7 @@ class Waiters:
             for task_id, ended in outcomes.items():
                 for future in self._futures.get(task_id, ()):
                     if not future.done() and ended is None:
-                        future.set_exception(missing(task_id))
+                        future.set_exception(missing_error(task_id))
                     elif not future.done() and ended is not None:
                         future.set_result(ended)
             try:
@@ -294,9 +294,9 @@ def no_database() -> RequestInvalid:
     )
 
 
-def closed() -> DatabaseUnreachable:
+def closed_error() -> DatabaseUnreachable:
     return DatabaseUnreachable("The application was closed.", fix="Ask again; it opens itself.")
 
 
-def missing(task_id: UUID) -> TaskNotFound:
+def missing_error(task_id: UUID) -> TaskNotFound:
     return TaskNotFound(f"{task_id}.", fix="Was its transaction committed?")

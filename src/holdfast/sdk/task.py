@@ -7,9 +7,9 @@ import operator
 import reprlib
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -55,38 +55,79 @@ class Options:
     on: Any = None
 
 
-class Task(Generic[P, R]):
-    """A function with a name under which workers know it. Made by `Holdfast.task`."""
+class Prepared(Generic[P, R]):
+    """A task with options, to be started."""
 
-    __name__: str
-    __qualname__: str
+    def __init__(self, task: "Task[P, R]", options: Options) -> None:
+        self.app = task.app
+        self.task = task
+        self.options = options
 
-    def __init__(
-        self,
-        app: "Holdfast",
-        function: Callable[..., Any],
-        *,
-        name: str,
-        queue: str | None,
-        retries: int | None,
-        timeout: timedelta | None,
-        priority: int,
-        lifecycle: str,
-        errors: Errors,
-    ) -> None:
-        functools.update_wrapper(cast(Callable[..., Any], self), function)
-        self.app = app
-        self.function = function
-        self.name = name
-        self.queue = queue
-        self.retries = retries
-        self.timeout = timeout
-        self.priority = priority
-        self.lifecycle = lifecycle
-        self.errors = dict(errors)
-        self.isolated = False
-        """Whether workers run it in a process of its own, which can be ended without harm to others."""
-        self.signature = inspect.signature(function)
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
+        """Make the task and return at once. Raises a RequestInvalid, and then nothing was made."""
+        return self.app.start(self.task, self.submission(*args, **kwargs), self.options.on)
+
+    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
+        """The same in async code."""
+        return await self.app.astart(self.task, self.submission(*args, **kwargs), self.options.on)
+
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """The task as it would be made; `Holdfast.submit` makes many at once. Raises PayloadInvalid."""
+        made = object.__new__(Submission)  # a thousand of them differ in these two fields, and share the others
+        vars(made).update(self._form, payload=self.task.payload(args, kwargs), trace=traceparent())
+        return made
+
+    @functools.cached_property
+    def _form(self) -> dict[str, Any]:
+        """What the options say. Raises RequestInvalid."""
+        task, given = self.task, self.options
+        delay, limit = (None if one is None else parse_duration(one) for one in (given.delay, given.time_limit))
+        form = Submission(
+            task.name,
+            lifecycle=task.lifecycle,
+            queue=given.queue or task.queue,
+            priority=task.priority if given.priority is None else given.priority,
+            key=given.key,
+            delay=delay,
+            run_at=read_moment(given.run_at),
+            max_attempts=None if task.retries is None else task.retries + 1,
+            owner=given.owner,
+            after=read_after(given.after),
+            on_failure=given.on_failure,
+            limit_key=given.limit_key,
+            limit_to=given.limit_to,
+            time_limit=limit,
+            tags=read_tags(given.tags),
+        )
+        return vars(form)
+
+
+@dataclass(eq=False, repr=False)
+class Task(Prepared[P, R]):
+    """A function with a name under which workers know it, to be started without options. Made by `Holdfast.task`."""
+
+    __name__: ClassVar[str]
+    __qualname__: ClassVar[str]
+
+    app: "Holdfast"
+    function: Callable[..., Any]
+    _: KW_ONLY
+    name: str
+    queue: str | None
+    retries: int | None
+    timeout: timedelta | None
+    priority: int
+    lifecycle: str
+    errors: Errors
+    isolated: bool = False
+    """Whether workers run it in a process of its own, which can be ended without harm to others."""
+
+    def __post_init__(self) -> None:
+        own = dict(vars(self))
+        functools.update_wrapper(cast(Callable[..., Any], self), self.function)
+        vars(self).update(own)  # a function may have attributes of these names
+        super().__init__(self, Options())
+        self.signature = inspect.signature(self.function)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -135,22 +176,6 @@ class Task(Generic[P, R]):
         given = {name: value for name, value in locals().items() if name != "self"}
         return Prepared(self, Options(**given))
 
-    def start(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
-        """Make the task and return at once. Raises a RequestInvalid, and then nothing was made."""
-        return self._plainly.start(*args, **kwargs)
-
-    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
-        """The same in async code."""
-        return await self._plainly.astart(*args, **kwargs)
-
-    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
-        """The task as it would be made; `Holdfast.submit` makes many at once. Raises PayloadInvalid."""
-        return self._plainly.submission(*args, **kwargs)
-
-    @functools.cached_property
-    def _plainly(self) -> "Prepared[P, R]":
-        return Prepared(self, Options())
-
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
         """A call as JSON, argument by argument. Raises TypeError as the call would, or PayloadInvalid."""
         if self._is_plain and not kwargs and len(args) == len(self._reading):
@@ -195,7 +220,7 @@ class Task(Generic[P, R]):
                 more = {name: given[name] for name in unknown}
                 bound.arguments[self._more] = {**bound.arguments.get(self._more, {}), **more}
             else:
-                problems += [((name,), "nobody expects it") for name in unknown]
+                problems += [((name,), "it is not a parameter") for name in unknown]
         if problems:
             raise values.misfit(self.name, problems)
         if self._is_plain:
@@ -247,52 +272,6 @@ class AsyncTask(Task[P, R]):
         return result
 
 
-class Prepared(Generic[P, R]):
-    """A task with options, to be started."""
-
-    def __init__(self, task: Task[P, R], options: Options) -> None:
-        self.task = task
-        self.options = options
-
-    def start(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
-        """Make the task and return at once. Raises a RequestInvalid, and then nothing was made."""
-        return self.task.app.start(self.task, self.submission(*args, **kwargs), self.options.on)
-
-    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
-        """The same in async code."""
-        return await self.task.app.astart(self.task, self.submission(*args, **kwargs), self.options.on)
-
-    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
-        """The task as it would be made. Raises PayloadInvalid."""
-        made = object.__new__(Submission)  # a thousand of them differ in these two fields, and share the others
-        vars(made).update(self._form, payload=self.task.payload(args, kwargs), trace=traceparent())
-        return made
-
-    @functools.cached_property
-    def _form(self) -> dict[str, Any]:
-        """What the options say. Raises RequestInvalid."""
-        task, given = self.task, self.options
-        delay, limit = (None if one is None else parse_duration(one) for one in (given.delay, given.time_limit))
-        form = Submission(
-            task.name,
-            lifecycle=task.lifecycle,
-            queue=given.queue or task.queue,
-            priority=task.priority if given.priority is None else given.priority,
-            key=given.key,
-            delay=delay,
-            run_at=moment(given.run_at),
-            max_attempts=None if task.retries is None else task.retries + 1,
-            owner=given.owner,
-            after=waited_for(given.after),
-            on_failure=given.on_failure,
-            limit_key=given.limit_key,
-            limit_to=given.limit_to,
-            time_limit=limit,
-            tags=words(given.tags),
-        )
-        return vars(form)
-
-
 class TaskMaker(Protocol):
     """What `@hf.task(...)` gives: it makes a task of a function."""
 
@@ -309,7 +288,7 @@ def check_task(
     """Raise AppInvalid for a task that could not be run."""
     problem, fix = "", ""
     if not callable(function):
-        problem, fix = f"{function!r} is no function.", "Write @hf.task, or @hf.task(name=..., retries=...)."
+        problem, fix = f"{function!r} is not a function.", "Write @hf.task, or @hf.task(name=..., retries=...)."
     elif not name:
         problem, fix = "A task needs a name.", "Give it one with name=..."
     elif name == "<lambda>":
@@ -346,7 +325,7 @@ def is_unbound(function: object) -> bool:
 
 
 def is_again(one: Callable[..., Any], other: object) -> bool:
-    """Whether the same function is defined anew, as a notebook does; two places in one file are two functions."""
+    """Whether the same function is defined again, as in a notebook; two places in one file are two functions."""
     if any(getattr(one, name, one) != getattr(other, name, other) for name in ("__module__", "__qualname__")):
         return False
     first, then = (getattr(inspect.unwrap(each), "__code__", None) for each in (one, other))  # type: ignore[arg-type]
@@ -355,22 +334,22 @@ def is_again(one: Callable[..., Any], other: object) -> bool:
     return bool(first.co_filename != then.co_filename or first.co_firstlineno == then.co_firstlineno)
 
 
-def waited_for(tasks: "After") -> list[UUID | int] | dict[UUID | int, Policy]:
+def read_after(tasks: "After") -> list[UUID | int] | dict[UUID | int, Policy]:
     """The ids of handles, or ids as they are; with a policy for each, if they have some. Raises RequestInvalid."""
     if isinstance(tasks, str) or not isinstance(tasks, Iterable):
-        raise RequestInvalid(f"after={tasks!r} is no list.", fix="Pass a list of handles or ids.")
+        raise RequestInvalid(f"after={tasks!r} is not a list.", fix="Pass a list of handles or ids.")
     ids: list[UUID | int] = [encode.task_id(one.id if hasattr(one, "id") else one) for one in tasks]
     return dict(zip(ids, tasks.values(), strict=True)) if isinstance(tasks, Mapping) else ids
 
 
-def words(tags: Iterable[str]) -> tuple[str, ...]:
+def read_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """The tags. Raises RequestInvalid for a lone string, whose letters they would be."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):
-        raise RequestInvalid(f"tags={tags!r} is no list.", fix='Pass a list: tags=["urgent"].')
+        raise RequestInvalid(f"tags={tags!r} is not a list.", fix='Pass a list: tags=["urgent"].')
     return tuple(tags)
 
 
-def moment(at: datetime | None) -> datetime | None:
+def read_moment(at: datetime | None) -> datetime | None:
     """A time that means the same everywhere. Raises RequestInvalid."""
     if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
         raise RequestInvalid(f"run_at={at!r} names no time zone.", fix="Pass datetime.now(UTC) + ..., or use delay.")

@@ -113,15 +113,15 @@ class Engine:
     @overload
     def start(self, task: Dag, **params: Any) -> Handle[dict[str, int]]: ...
     @overload
-    def start(self, task: Task[..., R] | Prepared[..., R], *args: Any, **kwargs: Any) -> Handle[R]: ...
+    def start(self, task: Prepared[..., R], *args: Any, **kwargs: Any) -> Handle[R]: ...
 
-    def start(self, task: Task[..., R] | Prepared[..., R] | Dag, *args: Any, **kwargs: Any) -> Handle[Any]:
+    def start(self, task: Prepared[..., R] | Dag, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Start a task, as `task.start(...)` does. It runs with the next `run` or `drain`."""
-        if not isinstance(task, Task | Prepared | Dag):
+        if not isinstance(task, Prepared | Dag):
             raise TypeError(
                 f"{task!r} is not a task. Pass a function that is marked with @hf.task, then its arguments."
             )
-        self._add_app(task.task.app if isinstance(task, Prepared) else task.app)
+        self._add_app(task.app)
         if isinstance(task, Dag):
             return task.start(**kwargs)
         return task.start(*args, **kwargs)
@@ -131,7 +131,7 @@ class Engine:
     @overload
     def run(
         self,
-        task: Task[..., R] | Prepared[..., R] | Handle[R],
+        task: Prepared[..., R] | Handle[R],
         *args: Any,
         crash_after: str | Iterable[str] | None = None,
         crash_before: str | Iterable[str] | None = None,
@@ -141,7 +141,7 @@ class Engine:
 
     def run(
         self,
-        task: Task[..., R] | Prepared[..., R] | Handle[R] | Dag,
+        task: Prepared[..., R] | Handle[R] | Dag,
         *args: Any,
         crash_after: str | Iterable[str] | None = None,
         crash_before: str | Iterable[str] | None = None,
@@ -288,7 +288,7 @@ class Engine:
         self.clock.set(at)
         return True
 
-    # Who is there
+    # Applications
 
     def _add_app(self, app: Holdfast) -> None:
         self._apps[id(app)] = app

@@ -42,7 +42,7 @@ uses_at_most = 40
 """Dead rows add up: a test should not pay for those of hundreds of tests before it."""
 connections_kept = 10
 KEPT = {"application_name": "kept for the next test"}
-"""Tells the connections that stay open from those a test opens."""
+"""Marks the connections that stay open, unlike those a test opens."""
 restore_within_seconds = 20
 
 

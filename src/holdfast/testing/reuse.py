@@ -145,7 +145,7 @@ class Snapshot:
         await connection.execute(RESET)
         if not await connection.fetchval(IS_OURS, run, database):
             return False
-        if not await alone(connection, kept):
+        if not await is_alone(connection, kept):
             return False
         async with connection.transaction():
             await connection.execute("set local session_replication_role = replica")
@@ -164,7 +164,7 @@ class Snapshot:
         return [one for one, digest in zip(self.relations, digests, strict=True) if one.digest != digest]
 
 
-async def alone(connection: asyncpg.Connection, kept: list[int]) -> bool:
+async def is_alone(connection: asyncpg.Connection, kept: list[int]) -> bool:
     """Whether all other sessions have ended, if only just. The owner of one that has not could come back."""
     for _ in range(sessions_end_within_ms // 10):
         if not await connection.fetchval(OTHER_SESSIONS, kept):

@@ -56,7 +56,7 @@ async def open_backend(
 ) -> AsyncIterator[OpenBackend]:  # fmt: skip
     """The backend of these settings. Raises a DatabaseError or a MigrationError."""
     if settings.is_remote:
-        from holdfast.remote.worker_backend import (  # only who speaks HTTP pays for what it imports
+        from holdfast.remote.worker_backend import (  # imported only where HTTP is used
             RemoteWakeups,
             open_remote,
         )

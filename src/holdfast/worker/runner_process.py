@@ -251,7 +251,7 @@ class Runner:
         await asyncio.wait([claiming], timeout=self.config.cancel_seconds)
 
 
-def published(task: Task[..., Any]) -> dict[str, Any]:
+def describe_task(task: Task[..., Any]) -> dict[str, Any]:
     """What it takes to start a task as its own application would."""
     attempts = None if task.retries is None else task.retries + 1
     return {"queue": task.queue, "max_attempts": attempts, "priority": task.priority}
@@ -286,7 +286,7 @@ def main() -> None:
     channel.send(
         "loaded",
         {
-            "tasks": {task.name: published(task) for task in app.tasks.values()},
+            "tasks": {task.name: describe_task(task) for task in app.tasks.values()},
             "queues": app.queues,
             "lifecycles": [lifecycle.definition() for lifecycle in app.lifecycles.values()],
             "published": own,

@@ -27,7 +27,6 @@ from holdfast.apps.demo import samples
 from holdfast.apps.newsroom import is_installed
 from holdfast.apps.newsroom.feeds import odd_feed, shipped_feeds
 from holdfast.apps.nightly import is_installed as can_make_tables
-from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.errors import Fatal, RateLimited, Transient, Unanswered
 from holdfast.execution.context import current, progress, step, usage
@@ -120,12 +119,13 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
             for role, n in (("primary", 0), ("baseline", -1))
         }  # fmt: skip
 
-        async def bring(store: Store) -> UUID:
+        async def bring() -> UUID:
+            store = await hf.open_store()
             await Analyses.over(store).top_up("shop", len(agents), "demo", key=f"demo-{round}")
             intake = Intake(store, objects_of(hf.settings))
             return await intake.bring(PROFILE_MY_DATA.id, agents, files, owner="shop", key=f"demo-{round}-orders")
 
-        return str(await hf.acall(hf.with_store(bring)))
+        return str(await hf.acall(bring()))
 
 
 @hf.task(queue="demo")

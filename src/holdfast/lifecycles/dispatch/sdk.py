@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
-from uuid import UUID
 
 from pydantic import ValidationError
 
 from holdfast.durations import parse_duration
 from holdfast.engine import values
-from holdfast.engine.backend import ClientBackend
 from holdfast.engine.params import (
     MORE,
     describe_parameters,
@@ -35,7 +33,7 @@ from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.lifecycles.dispatch.handlers import run_node
 from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.sdk.handle import Handle
-from holdfast.sdk.task import AsyncTask, check_task, is_again, words
+from holdfast.sdk.task import AsyncTask, check_task, is_again, read_tags
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
@@ -103,26 +101,23 @@ class Start:
         return given
 
     async def _begin(self, params: Mapping[str, Json]) -> Handle[dict[str, int]]:
-        trace, tags = traceparent(), words(self.tags)
+        dag, trace, tags = self.dag, traceparent(), read_tags(self.tags)
+        backend = await dag.app.open_backend()
+        if isinstance(backend, Store):
+            run, _ = await Dags.over(backend).start(
+                dag.name, params, owner=self.owner, key=self.key, tags=tags, priority=self.priority, trace=trace
+            )
+            return Handle(dag.app, run, dict[str, int])
+        from holdfast.remote.client_backend import RemoteClient  # imported only where HTTP is used
 
-        async def begin(backend: ClientBackend) -> UUID:
-            if isinstance(backend, Store):
-                run, _ = await Dags.over(backend).start(
-                    self.dag.name, params, owner=self.owner, key=self.key, tags=tags, priority=self.priority,
-                    trace=trace,
-                )  # fmt: skip
-                return run
-            from holdfast.remote.client_backend import RemoteClient  # imported only where HTTP is used
-
-            assert isinstance(backend, RemoteClient)  # noqa: S101
-            if self.owner or self.priority is not None:
-                raise RequestInvalid(
-                    f"{self.dag.name}: over HTTP a run belongs to whoever has the key, and has no priority of its own.",
-                    fix="Leave out owner and priority, or set HOLDFAST_URL.",
-                )
-            return await backend.start_dag(self.dag.name, params, key=self.key, tags=tags, trace=trace)
-
-        return Handle(self.dag.app, await self.dag.app.with_backend(begin), dict[str, int])
+        assert isinstance(backend, RemoteClient)  # noqa: S101
+        if self.owner or self.priority is not None:
+            raise RequestInvalid(
+                f"{dag.name}: over HTTP a run belongs to whoever has the key, and has no priority of its own.",
+                fix="Leave out owner and priority, or set HOLDFAST_URL.",
+            )
+        run = await backend.start_dag(dag.name, params, key=self.key, tags=tags, trace=trace)
+        return Handle(dag.app, run, dict[str, int])
 
 
 class Dag:
