@@ -20,8 +20,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
-from tests.doors.amazon import KEYS, RECEIVE, Line, line_to, start_moto
 from tests.sharing import shared
+from tests.wakeups.amazon import KEYS, RECEIVE, Line, line_to, start_moto
 
 from bench.app import counted, tell_time
 from bench.frame import Bench

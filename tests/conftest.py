@@ -17,11 +17,11 @@ from holdfast.engine.store.commands import Store
 from holdfast.postgres.embedded import binary_folders, major_version, read_postmaster
 from holdfast.testing import Clock, Database, Ground
 from tests.costs import Costs
-from tests.doors import amazon
 from tests.hangs import Hangs
 from tests.objects import servers
 from tests.sharing import shared
 from tests.tiers import Tiers
+from tests.wakeups import amazon
 from tests.worker.crew import Crew
 
 POSTGRES_VERSIONS = (15, 16, 18)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from random import SystemRandom
 
 SYSTEM = SystemRandom()
-CHANCE = SYSTEM
 
 
 def jitter(seconds: float, spread: float = 0.3) -> float:

@@ -14,8 +14,8 @@ from holdfast.postgres.migrate import PACKAGES
 from holdfast.testing import Database
 from tests.cli.keyboard import run_alone
 from tests.cli.keyboard import typed_alone as holdfast
-from tests.doors.amazon import Line
 from tests.http.serving import serving
+from tests.wakeups.amazon import Line
 
 
 def test_version() -> None:

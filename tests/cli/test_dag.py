@@ -82,7 +82,7 @@ def test_graphs_that_are_declared_are_listed_shown_and_drawn(typed: Keyboard, tm
     assert (missing.code, "There are: nightly." in missing.err) == (3, True)
 
 
-def test_mistakes_are_told(typed: Keyboard) -> None:
+def test_mistakes_are_named(typed: Keyboard) -> None:
     missing = typed("dag", "run", "nightly")
     assert (missing.code, "day is missing" in missing.err) == (2, True)
     unknown = typed("dag", "run", "daily")

@@ -5,8 +5,8 @@ from uuid import UUID
 import pytest
 
 from holdfast.engine.store.commands import Store
+from tests.approvals.test_answering import DAY, asked, waits
 from tests.cli.conftest import Keyboard, Stage
-from tests.questions.test_answering import DAY, asked, waits
 
 
 async def one_asks(store: Store) -> UUID:

@@ -107,7 +107,7 @@ async def test_a_worker_that_speaks_http_reports_what_it_spent(http: httpx2.Asyn
     assert str((await store.costs.totals())[0].cost_cents) == "0.1000000000000001"
 
 
-async def test_a_run_is_shown_with_what_its_items_cost(http: httpx2.AsyncClient, store: Store) -> None:
+async def test_a_run_has_the_cost_of_its_items(http: httpx2.AsyncClient, store: Store) -> None:
     made = await store.submit(Submission(lifecycle="ingest"), Submission(lifecycle="ingest_item", parent=0))
     (item,) = await take(store, "ingest_item")
     await store.keep(item, "fetched", usage=[{"model": "tiny", "tokens_in": 4, "cost_cents": 0.5}])

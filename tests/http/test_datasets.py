@@ -35,8 +35,8 @@ async def test_a_completion_publishes_and_a_reader_sees_it_whole(http: httpx2.As
         ("monday", None, [{"price": 1}], str(task)), (str(task), "s3://b/a.parquet", None, str(task)),
     ]  # fmt: skip
     assert [one["name"] for one in (await http.get("/datasets")).json()["items"]] == ["prices"]
-    told = (await http.get(f"/api/v1/tasks/{task}")).json()["result"]["outputs"]
-    assert told[0] == {"dataset": "prices", "key": "monday", "mode": "replace", "uri": None, "row_count": 1}
+    outputs = (await http.get(f"/api/v1/tasks/{task}")).json()["result"]["outputs"]
+    assert outputs[0] == {"dataset": "prices", "key": "monday", "mode": "replace", "uri": None, "row_count": 1}
 
 
 async def test_a_zombies_outputs_are_never_visible(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:

@@ -38,18 +38,18 @@ class Served:
 
     app: FastAPI
     feed: Feed
-    door: socket.socket = field(default_factory=lambda: bind("127.0.0.1", 0))
+    listening: socket.socket = field(default_factory=lambda: bind("127.0.0.1", 0))
 
     @property
     def url(self) -> str:
-        return web_address(*self.door.getsockname())
+        return web_address(*self.listening.getsockname())
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
         config = uvicorn.Config(self.app, log_config=None, access_log=False, lifespan="off", ws="none")
         server = uvicorn.Server(config)
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
-        serving = asyncio.create_task(server.serve(sockets=[self.door.dup()]))
+        serving = asyncio.create_task(server.serve(sockets=[self.listening.dup()]))
         try:
             yield self.url
         finally:
@@ -63,7 +63,7 @@ async def served(database: Database) -> AsyncIterator[str]:
     async with pooled(Address(given=database.url)) as pool:
         app = make_app(pool, database="here", objects=Folder(Path("unopened")))
         one = Served(app, app.state.feed)
-        with one.door:
+        with one.listening:
             async with one.running() as url:
                 yield url
 
@@ -107,7 +107,7 @@ async def hear(url: str, **query: str) -> list[Heard]:
 
 @pytest.mark.deep
 async def test_no_move_is_lost_or_doubled_over_reconnects_and_restarts(database: Database) -> None:
-    chance = random.Random(7)  # noqa: S311
+    randoms = random.Random(7)  # noqa: S311
     got: list[tuple[str, int]] = []
     async with contextlib.AsyncExitStack() as stack:
         store = await stack.enter_async_context(database.store())
@@ -129,7 +129,7 @@ async def test_no_move_is_lost_or_doubled_over_reconnects_and_restarts(database:
             async with served(database) as url:
                 restarts += 1
                 for _ in range(4):
-                    leave_after = chance.randint(1, 100)
+                    leave_after = randoms.randint(1, 100)
                     async with contextlib.aclosing(listen(client, url, cursor)) as stream:
                         async for heard in stream:
                             cursor = heard.id or cursor
@@ -247,7 +247,7 @@ async def own_feed(store: Store, **options: Any) -> AsyncIterator[str]:
     app.state.guard = Guard(store, loopback=True)
     one = Served(app, Feed(store))
     app.include_router(events.routes(store, one.feed, **options))
-    with one.door:
+    with one.listening:
         async with one.running() as url:
             yield url
 
@@ -320,13 +320,13 @@ async def test_who_takes_nothing_is_let_go(store: Store) -> None:
     app.state.guard = Guard(store, loopback=True)
     one = Served(app, Feed(store))
     app.include_router(events.routes(store, one.feed, stalled=timedelta(seconds=0.2)))
-    with one.door, socket.socket() as lazy:
-        one.door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    with one.listening, socket.socket() as lazy:
+        one.listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         lazy.setblocking(False)
         async with one.running():
             loop = asyncio.get_running_loop()
-            await loop.sock_connect(lazy, one.door.getsockname())
+            await loop.sock_connect(lazy, one.listening.getsockname())
             before = asyncio.all_tasks()
             await loop.sock_sendall(lazy, f"GET {EVENTS}?cursor=start HTTP/1.1\r\nHost: here\r\n\r\n".encode())
             assert (await loop.sock_recv(lazy, 100)).startswith(b"HTTP/1.1 200")

@@ -30,24 +30,22 @@ async def lease(store: Store) -> Lease:
     return lease
 
 
-async def said(http: httpx2.AsyncClient, place: str, held: Lease, /, **given: Any) -> httpx2.Response:
+async def call(http: httpx2.AsyncClient, place: str, held: Lease, /, **given: Any) -> httpx2.Response:
     body = json.dumps({**dump_proof(held), "given": given})
     return await http.post(f"/internal/rpc/{place}", content=body)
 
 
-async def test_a_word_is_answered_as_the_method_answers(http: httpx2.AsyncClient, store: Store, lease: Lease) -> None:
-    answer = (await said(http, "jobs/stages", lease, job=str(lease.task_id))).json()
+async def test_an_rpc_is_answered_as_the_method_answers(http: httpx2.AsyncClient, store: Store, lease: Lease) -> None:
+    answer = (await call(http, "jobs/stages", lease, job=str(lease.task_id))).json()
     stages = rpcs_of(Jobs)["stages"]
     assert stages.load(answer) == await Jobs.over(store).stages(lease.task_id)
-    assert (await said(http, "jobs/begin", lease, stage="read")).json() is True
+    assert (await call(http, "jobs/begin", lease, stage="read")).json() is True
 
 
-async def test_whoever_does_not_hold_the_task_is_told_nothing(
-    http: httpx2.AsyncClient, store: Store, lease: Lease
-) -> None:
+async def test_an_rpc_without_the_lease_is_refused(http: httpx2.AsyncClient, store: Store, lease: Lease) -> None:
     stale = Lease(**{**vars(lease), "token": uuid4()})
     for place, given in {"jobs/stages": {"job": str(lease.task_id)}, "jobs/begin": {"stage": "read"}}.items():
-        refused = await said(http, place, stale, **given)
+        refused = await call(http, place, stale, **given)
         assert (refused.status_code, refused.json()["code"]) == (409, "lease-lost")
     (stage,), _ = await Jobs.over(store).stages(lease.task_id)
     assert stage.status == "pending"
@@ -56,8 +54,8 @@ async def test_whoever_does_not_hold_the_task_is_told_nothing(
 @pytest.mark.parametrize(
     "place", ["jobs/declare", "jobs/_rows", "jobs/make", "store/cancel", "jobs/", "spending/costs"]
 )
-async def test_what_is_no_word_is_not_there(http: httpx2.AsyncClient, lease: Lease, place: str) -> None:
-    assert (await said(http, place, lease)).status_code == 404
+async def test_an_unknown_rpc_is_not_found(http: httpx2.AsyncClient, lease: Lease, place: str) -> None:
+    assert (await call(http, place, lease)).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -65,20 +63,20 @@ async def test_what_is_no_word_is_not_there(http: httpx2.AsyncClient, lease: Lea
     [{}, {"stage": 7}, {"stage": None}, {"stage": ["read"]}, {"stage": "\0"}, {"stage": "x" * 100_000}],
     ids=lambda given: json.dumps(given)[:20],
 )
-async def test_what_a_word_does_not_take_is_refused(
+async def test_wrong_arguments_of_an_rpc_are_refused(
     http: httpx2.AsyncClient, lease: Lease, given: dict[str, Any]
 ) -> None:
-    assert (await said(http, "jobs/begin", lease, **given)).status_code in (409, 422)
+    assert (await call(http, "jobs/begin", lease, **given)).status_code in (409, 422)
 
 
-@pytest.mark.parametrize("room", SERVICES, ids=lambda room: room.__name__)
-async def test_no_word_breaks_over_what_it_is_given(http: httpx2.AsyncClient, lease: Lease, room: Any) -> None:
+@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.__name__)
+async def test_no_rpc_breaks_over_its_arguments(http: httpx2.AsyncClient, lease: Lease, service: Any) -> None:
     """Nonsense of each kind for every argument: refused, or answered with nothing."""
-    for word in rpcs_of(room).values():
-        names = list(word.signature.parameters)[1:]
+    for rpc in rpcs_of(service).values():
+        names = list(rpc.signature.parameters)[1:]
         for nonsense in NONSENSE:
-            answer = await said(http, f"{room.__name__.lower()}/{word.name}", lease, **dict.fromkeys(names, nonsense))
-            assert answer.status_code < 500, (word.name, nonsense, answer.text)
+            answer = await call(http, f"{service.__name__.lower()}/{rpc.name}", lease, **dict.fromkeys(names, nonsense))
+            assert answer.status_code < 500, (rpc.name, nonsense, answer.text)
 
 
 async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: httpx2.AsyncClient, store: Store) -> None:
@@ -94,4 +92,4 @@ async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: htt
 async def test_tasks_of_other_lifecycles_have_no_stages(http: httpx2.AsyncClient, store: Store) -> None:
     await store.submit(Submission("plain"))
     (plain,) = await store.claim(["default"], lasting=timedelta(minutes=1), worker="w")
-    assert (await said(http, "jobs/stages", plain, job=str(plain.task_id))).json() == [[], {}]
+    assert (await call(http, "jobs/stages", plain, job=str(plain.task_id))).json() == [[], {}]

@@ -51,9 +51,9 @@ async def test_a_task_goes_from_submission_to_completion(http: httpx2.AsyncClien
     assert (again.status_code, again.json()) == (200, first.json())
     task = (await http.get(f"/api/v1/tasks/{made['task_id']}")).json()
     assert task["result"]["outputs"][0]["dataset"] == "mails"
-    told = (await http.get(f"/api/v1/tasks/{made['task_id']}/events")).json()["steps"]
-    assert [(one["kind"], one["step"]) for one in told] == [("step_completed", "render"), ("mail_sent", "send")]
-    assert told[1]["data"] == {"at": "2030-01-01T00:00:04+00:00", "bytes": 5}
+    noted = (await http.get(f"/api/v1/tasks/{made['task_id']}/events")).json()["steps"]
+    assert [(one["kind"], one["step"]) for one in noted] == [("step_completed", "render"), ("mail_sent", "send")]
+    assert noted[1]["data"] == {"at": "2030-01-01T00:00:04+00:00", "bytes": 5}
 
 
 async def test_a_failure_is_tried_again_when_the_engine_says(
@@ -272,11 +272,11 @@ async def test_many_attempts_end_in_one_call_and_each_says_how_it_fared(
         (asked[4]["task_id"], "stale", None),
     ]
     assert [bool(one["next_retry_at"]) for one in answer.json()] == [False, False, False, True, False]
-    told = {}
+    noted = {}
     for task in (taken["task_id"], done["task_id"], gone["task_id"]):
         events = (await http.get(f"/api/v1/tasks/{task}/events")).json()["steps"]
-        told[task] = [event["kind"] for event in events]
-    assert told == {taken["task_id"]: [], done["task_id"]: ["mail_sent", "mail_seen"], gone["task_id"]: []}
+        noted[task] = [event["kind"] for event in events]
+    assert noted == {taken["task_id"]: [], done["task_id"]: ["mail_sent", "mail_seen"], gone["task_id"]: []}
     repeated = await http.post("/internal/task-complete", json=[asked[1]])
     assert repeated.json() == [answer.json()[1]]
     assert await store.verify() == []

@@ -107,19 +107,19 @@ async def test_a_host_without_our_lifespan_opens_it_with_the_first_request(hf: H
 
 async def test_as_a_server_of_its_own_it_lives_as_long_as_the_server(hf: Holdfast, database: Database) -> None:
     ours = hf.asgi()
-    told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    events: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
-    life = asyncio.create_task(ours({"type": "lifespan", "asgi": {}}, told.get, heard.put))
-    await told.put({"type": "lifespan.startup"})
+    life = asyncio.create_task(ours({"type": "lifespan", "asgi": {}}, events.get, heard.put))
+    await events.put({"type": "lifespan.startup"})
     assert await heard.get() == {"type": "lifespan.startup.complete"}
     assert await connections(database) > 0
-    await told.put({"type": "lifespan.shutdown"})
+    await events.put({"type": "lifespan.shutdown"})
     assert await heard.get() == {"type": "lifespan.shutdown.complete"}
     await life
     await all_are_closed(database)
 
 
-async def test_a_database_that_is_away_is_told_without_its_address() -> None:
+async def test_a_database_that_is_away_is_reported_without_its_address() -> None:
     shop = FastAPI()
     shop.mount("/holdfast", Holdfast("postgresql://nobody@127.0.0.1:1/nowhere").asgi())
     async with client(shop) as http:

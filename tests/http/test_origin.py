@@ -66,13 +66,13 @@ async def test_a_page_may_call_only_the_server_it_came_from(
         assert answer.json()["code"] == "origin-refused"
 
 
-async def test_no_page_of_another_site_is_told_that_it_may_read(http: httpx2.AsyncClient) -> None:
+async def test_no_page_of_another_site_may_read(http: httpx2.AsyncClient) -> None:
     answer = await http.options("/api/v1/tasks", headers={"Access-Control-Request-Method": "POST"})
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 @pytest.mark.deep
-async def test_bound_elsewhere_the_names_it_was_told_count(database: Database, store: Store, tmp_path: Path) -> None:
+async def test_bound_elsewhere_the_configured_names_count(database: Database, store: Store, tmp_path: Path) -> None:
     objects = Folder(tmp_path)
     key = await store.keys.make("ada", ["user"])
     async with pooled(Address(given=database.url), connections=2) as pool:

@@ -73,7 +73,7 @@ async def test_no_secret_reaches_a_log_or_an_error(
     task = await submit(store)
     lease = await take_one(store)
     held = {"task_id": str(task), "attempt": 1, "lease_token": str(lease.token)}
-    said = ""
+    texts = ""
     async with client(app, key.secret) as http:
         for path, body in (
             ("heartbeat", held),
@@ -82,9 +82,9 @@ async def test_no_secret_reaches_a_log_or_an_error(
             ("task-complete", {**held, "status": "completed", "result": "\0"}),
             ("task-complete", {**held, "status": "x"}),
         ):
-            said += (await http.post(f"/internal/{path}", json=body)).text
+            texts += (await http.post(f"/internal/{path}", json=body)).text
     async with client(app, key.secret + "x") as http:
-        said += (await http.get("/api/v1/tasks")).text
-    said += caplog.text
-    assert key.secret not in said
-    assert str(lease.token) not in said
+        texts += (await http.get("/api/v1/tasks")).text
+    texts += caplog.text
+    assert key.secret not in texts
+    assert str(lease.token) not in texts

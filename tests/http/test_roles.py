@@ -190,7 +190,7 @@ BY_LINK = {
     *((method, "/objects/{token}") for method in ("PUT", "GET", "HEAD")),
     *((method, "/answers/{token}") for method in ("GET", "POST")),
 }
-"""For whoever has the link; tests/objects and tests/questions try these."""
+"""For whoever has the link; tests/objects and tests/approvals try these."""
 
 
 def routes_of(routes: Iterable[Any]) -> Iterator[tuple[str, str]]:
@@ -298,7 +298,7 @@ async def test_no_answer_about_a_task_gives_its_token_away(app: FastAPI, store: 
                 assert str(lease.token) not in (await http.get(path.replace("{task_id}", str(task)))).text
 
 
-async def test_who_only_uses_workers_is_not_told_where_they_run(app: FastAPI, store: Store) -> None:
+async def test_where_workers_run_is_hidden_from_their_users(app: FastAPI, store: Store) -> None:
     await store.hello("w", label="host7", queues=["default"], names=["mail"], slots=2)
     for role, secret in (await keys(store)).items():
         async with client(app, secret) as http:
@@ -328,7 +328,7 @@ async def test_who_shows_no_key_sees_only_that_the_server_is_there(app: FastAPI,
         assert "<img" in (await http.get("/")).text
         secrets = await keys(store)
         page = (await http.get("/")).text
-        assert not [word for word in ("own", "<img", "Postgres", "Schema", "since") if word in page]
+        assert not [text for text in ("own", "<img", "Postgres", "Schema", "since") if text in page]
         assert {name for name, value in (await http.get("/ready")).json().items() if value} == {"status"}
     async with client(app, secrets["worker"]) as http:
         assert "a test&#x27;s own" in (await http.get("/")).text

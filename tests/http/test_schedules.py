@@ -30,7 +30,7 @@ async def test_they_are_listed_by_name_in_pages(http: httpx2.AsyncClient, schedu
     assert ([one["name"] for one in rest["items"]], rest["next"]) == (["nightly"], None)
 
 
-async def test_one_is_shown_with_its_next_times_and_its_runs(
+async def test_a_schedule_has_its_next_times_and_its_runs(
     http: httpx2.AsyncClient, schedules: Schedules, clock: Clock
 ) -> None:
     clock.advance(hours=1)

@@ -18,15 +18,15 @@ def test_the_session_in_the_documentation_runs(database: Database) -> None:
     found = re.search(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found
     commands = [line for line in found[1].splitlines() if line.startswith("curl")]
-    said = [line.lstrip("# ") for line in found[1].splitlines() if line.startswith("#")]
+    answers = [line.lstrip("# ") for line in found[1].splitlines() if line.startswith("#")]
     task, token = "01b8dac5-...", "5f0c..."
     with serving(database) as url:
-        for command, promised in zip(commands, said, strict=True):
+        for command, promised in zip(commands, answers, strict=True):
             line = command.replace("$api", url).replace("01b8dac5-...", task).replace("5f0c...", token)
             answer = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout
             task, token = newer("task_id", answer, task), newer("lease_token", answer, token)
-            shown = re.escape(promised.replace("5f0c...", "...")).replace(r"\.\.\.", ".*")
-            assert re.fullmatch(shown, answer), answer
+            pattern = re.escape(promised.replace("5f0c...", "...")).replace(r"\.\.\.", ".*")
+            assert re.fullmatch(pattern, answer), answer
 
 
 def newer(field: str, answer: str, before: str) -> str:

@@ -34,19 +34,19 @@ async def test_the_same_idempotency_key_makes_one_task(http: httpx2.AsyncClient,
 @pytest.mark.parametrize(
     ("delay", "due"), [("5m", "00:05:00"), (90, "00:01:30"), ("1h30m", "01:30:00"), (0, "00:00:00")]
 )
-async def test_a_delay_is_seconds_or_words(http: httpx2.AsyncClient, delay: str | int, due: str) -> None:
+async def test_a_delay_is_seconds_or_a_duration(http: httpx2.AsyncClient, delay: str | int, due: str) -> None:
     made = (await http.post("/dispatch/tasks", json={"task": "mail", "delay": delay})).json()
     assert (await http.get(f"/api/v1/tasks/{made['task_id']}")).json()["due_at"] == f"2030-01-01T{due}+00:00"
 
 
-async def test_what_is_not_said_of_a_task_is_as_its_worker_says(http: httpx2.AsyncClient, store: Store) -> None:
+async def test_what_a_request_leaves_out_is_as_the_worker_declares_it(http: httpx2.AsyncClient, store: Store) -> None:
     await store.make_queue("post")
-    said = {"queue": "post", "max_attempts": 7, "priority": 3}
-    await store.hello("w", label="w", queues=["post"], names=["mail"], slots=1, tasks={"mail": said})
+    offer = {"queue": "post", "max_attempts": 7, "priority": 3}
+    await store.hello("w", label="w", queues=["post"], names=["mail"], slots=1, tasks={"mail": offer})
     for asked in ({}, {"priority": 0}, {"queue": "default", "max_attempts": 1}):
         made = (await http.post("/dispatch/tasks", json={"task": "mail", **asked})).json()["task_id"]
         task = await store.read(made)
-        assert {name: task[name] for name in said} == {**said, **asked}
+        assert {name: task[name] for name in offer} == {**offer, **asked}
 
 
 async def test_a_task_waits_for_others(http: httpx2.AsyncClient) -> None:
@@ -188,7 +188,7 @@ async def test_a_body_that_is_too_large_is_not_read(http: httpx2.AsyncClient) ->
      '{"events": [' + "{}," * 90_000 + "1]}", '{"error": {' + ",".join(f'"k{n}":1' for n in range(100_000)) + "}}"],
     ids=lambda body: body[:12],
 )  # fmt: skip
-async def test_of_very_many_mistakes_a_few_are_told(http: httpx2.AsyncClient, body: str) -> None:
+async def test_of_very_many_mistakes_a_few_are_listed(http: httpx2.AsyncClient, body: str) -> None:
     answer = await http.post("/internal/task-complete", content=body)
     assert answer.status_code == 422
     assert int(answer.json()["detail"].split()[0]) < 30

@@ -48,18 +48,18 @@ WORKER = "w1"
 
 
 @pytest.fixture
-def words(app: FastAPI) -> RemoteWorker:
+def backend(app: FastAPI) -> RemoteWorker:
     return RemoteWorker(Server(Settings(api="http://localhost:7777"), client(app)))
 
 
-async def taken(words: WorkerBackend, n: int = 10) -> list[Lease]:
-    return (await words.settle_and_claim([], ["default"], n, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
+async def taken(backend: WorkerBackend, n: int = 10) -> list[Lease]:
+    return (await backend.settle_and_claim([], ["default"], n, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
 
 
-async def test_a_lease_is_the_same_by_whatever_way_it_came(words: RemoteWorker, store: Store) -> None:
+async def test_a_lease_is_the_same_by_whatever_way_it_came(backend: RemoteWorker, store: Store) -> None:
     await submit(store, payload={"text": "grüße", "deep": [1, {"x": None}]}, priority=3)
-    (lease,) = await taken(words)
-    again = (await words.settle_and_claim([(lease, Later())], ["default"], 0, lasting=MINUTE, worker=WORKER))[0]
+    (lease,) = await taken(backend)
+    again = (await backend.settle_and_claim([(lease, Later())], ["default"], 0, lasting=MINUTE, worker=WORKER))[0]
     assert again == {}
     (plain,) = await store.claim(["default"], lasting=MINUTE, worker=WORKER)
     fields = set(vars(plain)) - {"token", "expires_at", "version", "resumed", "due_at"}
@@ -88,12 +88,14 @@ OUTCOMES: list[tuple[Outcome, str]] = [
 
 @pytest.mark.parametrize(("outcome", "state"), OUTCOMES, ids=lambda one: str(one)[:30])
 async def test_every_outcome_leads_where_it_leads_over_sql(
-    words: RemoteWorker, store: Store, outcome: Outcome, state: str
+    backend: RemoteWorker, store: Store, outcome: Outcome, state: str
 ) -> None:
-    await words.declare([TICKET.definition()], {}, ["ticket"])
+    await backend.declare([TICKET.definition()], {}, ["ticket"])
     tasks = [one.id for one in await store.submit(*[Submission("work", lifecycle="ticket")] * 2) if one.id]
-    first, second = (await words.settle_and_claim([], ["ticket"], 2, lasting=MINUTE, worker=WORKER, names=["work"]))[1]
-    await words.settle_and_claim([(first, outcome)], ["ticket"], 0, lasting=MINUTE, worker=WORKER)
+    first, second = (await backend.settle_and_claim([], ["ticket"], 2, lasting=MINUTE, worker=WORKER, names=["work"]))[
+        1
+    ]
+    await backend.settle_and_claim([(first, outcome)], ["ticket"], 0, lasting=MINUTE, worker=WORKER)
     await store.settle((second, outcome))
     by_http, by_sql = [await store.read(one) for one in (first.task_id, second.task_id)]
     assert {by_http["state"], by_sql["state"]} == {state}
@@ -104,64 +106,64 @@ async def test_every_outcome_leads_where_it_leads_over_sql(
     assert notes[0] == notes[1]
 
 
-async def test_what_a_lifecycle_refuses_is_told_for_each(words: RemoteWorker, store: Store) -> None:
+async def test_what_a_lifecycle_refuses_is_answered_for_each(backend: RemoteWorker, store: Store) -> None:
     await submit(store)
     await submit(store)
-    first, second = await taken(words)
+    first, second = await taken(backend)
     stale = Proof(second.task_id, second.attempt, uuid4())
-    refused, _ = await words.settle_and_claim(
+    refused, _ = await backend.settle_and_claim(
         [(first, Partial()), (stale, Done())], ["default"], 0, lasting=MINUTE, worker=WORKER
     )  # fmt: skip
     assert refused == {first.task_id: "undeclared", second.task_id: "lost"}
-    (settled,) = await words.settle((second, Done(1)))
+    (settled,) = await backend.settle((second, Done(1)))
     assert (settled.status, settled.state, settled.task_id) == ("ok", "Completed", second.task_id)
 
 
-async def test_whoever_does_not_hold_a_task_neither_reads_nor_writes_in_it(words: RemoteWorker, store: Store) -> None:
+async def test_whoever_does_not_hold_a_task_neither_reads_nor_writes_in_it(backend: RemoteWorker, store: Store) -> None:
     await submit(store)
-    (lease,) = await taken(words)
-    (kept,) = await words.checkpoint(Checkpoint(lease, "one", {"secret": 1}))
+    (lease,) = await taken(backend)
+    (kept,) = await backend.checkpoint(Checkpoint(lease, "one", {"secret": 1}))
     assert kept.status == "ok"
     stranger = Proof(lease.task_id, lease.attempt, uuid4())
     with pytest.raises(LeaseLost):
-        await words.held_steps(stranger)
+        await backend.held_steps(stranger)
     with pytest.raises(LeaseLost):
-        await words.record(stranger, "seen")
-    assert (await words.checkpoint(Checkpoint(stranger, "two")))[0].status == "lost"
-    assert await words.mark_lost([stranger]) == 0
-    assert await words.heartbeat([stranger], lasting=MINUTE) == {}
-    (step,) = await words.held_steps(lease)
+        await backend.record(stranger, "seen")
+    assert (await backend.checkpoint(Checkpoint(stranger, "two")))[0].status == "lost"
+    assert await backend.mark_lost([stranger]) == 0
+    assert await backend.heartbeat([stranger], lasting=MINUTE) == {}
+    (step,) = await backend.held_steps(lease)
     assert (step.name, step.result, step.done) == ("one", {"secret": 1}, True)
-    await words.record(lease, "seen", "one", {"by": "me"})
-    beat = (await words.heartbeat([lease], lasting=MINUTE, progress={lease.task_id: {"done": 1}}))[lease.task_id]
+    await backend.record(lease, "seen", "one", {"by": "me"})
+    beat = (await backend.heartbeat([lease], lasting=MINUTE, progress={lease.task_id: {"done": 1}}))[lease.task_id]
     assert (beat.cancel_requested, (await store.read(lease.task_id))["progress"]) == (False, {"done": 1})
 
 
-async def test_claims_whose_answer_was_lost_go_back(words: RemoteWorker, store: Store) -> None:
+async def test_claims_whose_answer_was_lost_go_back(backend: RemoteWorker, store: Store) -> None:
     tasks = [await submit(store) for _ in range(3)]
-    (kept, *_) = await taken(words)
-    assert await words.release_leases(WORKER, [kept.task_id]) == 2
+    (kept, *_) = await taken(backend)
+    assert await backend.release_leases(WORKER, [kept.task_id]) == 2
     assert [bool((await store.read(task))["lease_expires_at"]) for task in tasks].count(True) == 1
-    assert await words.mark_lost([kept]) == 1
+    assert await backend.mark_lost([kept]) == 1
     known = {"work": {"priority": 3}}
-    await words.hello(WORKER, label="here", queues=["default"], names=["work"], slots=2, tasks=known)
+    await backend.hello(WORKER, label="here", queues=["default"], names=["work"], slots=2, tasks=known)
     assert [one.label for one in await store.workers()] == ["here"]
-    await words.goodbye(WORKER)
+    await backend.goodbye(WORKER)
     assert await store.workers() == []
 
 
-async def test_an_application_declares_what_is_its_own_and_nothing_else(words: RemoteWorker, store: Store) -> None:
-    await words.declare([TICKET.definition()], {}, ["ticket", "letters"])
+async def test_an_application_declares_what_is_its_own_and_nothing_else(backend: RemoteWorker, store: Store) -> None:
+    await backend.declare([TICKET.definition()], {}, ["ticket", "letters"])
     assert {"ticket", "letters"} <= {one.name for one in await store.queues()}
     with_effects = {**TICKET.definition(), "name": "mine", "effects": "dispatch_moved"}
     for wrong in (DISPATCH.definition(), with_effects, {"name": "half"}, {**TICKET.definition(), "states": 7}):
         with pytest.raises(DeclarationInvalid):
-            await words.declare([wrong], {}, [])
+            await backend.declare([wrong], {}, [])
     assert "mine" not in {one.name for one in await store.lifecycles()}
 
 
 async def test_a_key_declares_schedules_of_its_own_if_it_may_start_tasks(app: FastAPI, store: Store) -> None:
-    def said(name: str, owner: str = "") -> dict[str, Any]:
+    def schedules(name: str, owner: str = "") -> dict[str, Any]:
         target = {"name": "report", "payload": {}}
         one = {"name": name, "cron": "0 2 * * *", "timezone": "UTC", "starts": "task", "missed": "latest"}
         return {"schedules": [{**one, "target": target, "owner": owner}]}
@@ -173,30 +175,30 @@ async def test_a_key_declares_schedules_of_its_own_if_it_may_start_tasks(app: Fa
     only_works, ada, bob = await spoken("w", "worker"), *[await spoken(one, "worker", "user") for one in ("ada", "bob")]
     chief = await spoken("chief", "worker", "operator")
     with pytest.raises(RoleMissing, match="which start tasks"):
-        await only_works.declare([], said("nightly"), [])
-    await ada.declare([], said("nightly"), [])
-    await ada.declare([], said("nightly"), [])
-    for other in (said("nightly"), said("theirs", "ada")):
+        await only_works.declare([], schedules("nightly"), [])
+    await ada.declare([], schedules("nightly"), [])
+    await ada.declare([], schedules("nightly"), [])
+    for other in (schedules("nightly"), schedules("theirs", "ada")):
         with pytest.raises(RequestInvalid, match="is not that of bob"):
             await bob.declare([], other, [])
-    await chief.declare([], said("house"), [])
+    await chief.declare([], schedules("house"), [])
     found = await Schedules.over(store).read()
     assert [(one["name"], one["owner"]) for one in found] == [("house", ""), ("nightly", "ada")]
 
 
-async def test_budgets_are_shared_with_workers_over_http(words: RemoteWorker, store: Store) -> None:
+async def test_budgets_are_shared_with_workers_over_http(backend: RemoteWorker, store: Store) -> None:
     await store.set_budget("vendor", 1, timedelta(minutes=1))
-    first, second = await words.spend("vendor"), await words.spend("vendor")
+    first, second = await backend.spend("vendor"), await backend.spend("vendor")
     assert (first.granted, second.granted) == (True, False)
     assert second.retry_at is not None
     with pytest.raises(RequestInvalid):
-        await words.spend("nobody set this")
+        await backend.spend("nobody set this")
 
 
-async def test_a_key_that_is_refused_at_work_is_waited_for(words: RemoteWorker, store: Store) -> None:
+async def test_a_key_that_is_refused_at_work_is_waited_for(backend: RemoteWorker, store: Store) -> None:
     await store.keys.make("somebody", ["user"])  # from now on requests need one
     with pytest.raises(ServerUnreachable):
-        await taken(words)
+        await taken(backend)
 
 
 # Sleeping
@@ -204,9 +206,9 @@ async def test_a_key_that_is_refused_at_work_is_waited_for(words: RemoteWorker, 
 
 async def test_whoever_sleeps_at_a_server_is_woken(database: Database, store: Store) -> None:
     with serving(database) as address:
-        async with open_remote(Settings(api=address)) as words:
-            await words.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
-            wakeups = RemoteWakeups(words, WORKER)
+        async with open_remote(Settings(api=address)) as backend:
+            await backend.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
+            wakeups = RemoteWakeups(backend, WORKER)
             assert await wakeups.wait(20), "who is new looks once, for whatever was missed"
             while await wakeups.wait(0.5):
                 pass
@@ -218,17 +220,17 @@ async def test_whoever_sleeps_at_a_server_is_woken(database: Database, store: St
             assert wakeups.is_listening
 
 
-async def test_where_nobody_hears_the_time_is_slept_through(words: RemoteWorker) -> None:
+async def test_where_nobody_hears_the_time_is_slept_through(backend: RemoteWorker) -> None:
     began = asyncio.get_running_loop().time()
-    assert not await RemoteWakeups(words, WORKER).wait(0.2)
+    assert not await RemoteWakeups(backend, WORKER).wait(0.2)
     assert asyncio.get_running_loop().time() - began >= 0.2
 
 
-async def test_a_sleeper_is_told_when_something_falls_due(words: RemoteWorker, store: Store, clock: Clock) -> None:
-    await words.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
-    assert await words.idle(WORKER) is None
+async def test_a_sleeper_learns_when_something_falls_due(backend: RemoteWorker, store: Store, clock: Clock) -> None:
+    await backend.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
+    assert await backend.idle(WORKER) is None
     await submit(store, delay=timedelta(seconds=90))
-    assert await words.idle(WORKER) == timedelta(seconds=90)
+    assert await backend.idle(WORKER) == timedelta(seconds=90)
 
 
 # Servers
@@ -255,36 +257,36 @@ class Flaky(httpx2.AsyncBaseTransport):
 def two(app: FastAPI, how: Any) -> tuple[Flaky, RemoteWorker]:
     flaky = Flaky(app, "127.0.0.1", how)
     server = Server(Settings(api="http://127.0.0.1:1, http://localhost:2"), httpx2.AsyncClient(transport=flaky))
-    server._turn = 0
+    server._current = 0
     return flaky, RemoteWorker(server)
 
 
 @pytest.mark.parametrize("how", [httpx2.ConnectError, httpx2.ReadError, 503, 502])
 async def test_when_one_server_is_away_the_next_is_asked(app: FastAPI, store: Store, how: Any) -> None:
-    flaky, words = two(app, how)
-    await words.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
+    flaky, backend = two(app, how)
+    await backend.hello(WORKER, label="", queues=["default"], names=["work"], slots=1)
     assert flaky.asked == ["127.0.0.1", "localhost"]
-    await words.goodbye(WORKER)
+    await backend.goodbye(WORKER)
     assert flaky.asked[2:] == ["localhost"], "who was away is not asked first again"
 
 
 async def test_a_claim_is_not_sent_again_unless_it_never_arrived(app: FastAPI, store: Store) -> None:
     await submit(store)
-    flaky, words = two(app, httpx2.ReadError)
+    flaky, backend = two(app, httpx2.ReadError)
     with pytest.raises(ServerUnreachable):
-        await taken(words)
+        await taken(backend)
     assert flaky.asked == ["127.0.0.1"]
-    flaky, words = two(app, httpx2.ConnectError)
-    assert len(await taken(words)) == 1
+    flaky, backend = two(app, httpx2.ConnectError)
+    assert len(await taken(backend)) == 1
 
 
-async def test_what_cannot_be_written_is_refused_as_over_sql(words: RemoteWorker, store: Store) -> None:
+async def test_what_cannot_be_written_is_refused_as_over_sql(backend: RemoteWorker, store: Store) -> None:
     await submit(store)
-    (lease,) = await taken(words)
+    (lease,) = await taken(backend)
     for wrong in (float("nan"), object(), "a\0b", "\ud800"):
         with pytest.raises(RequestInvalid):
-            await words.settle_and_claim([(lease, Done(wrong))], ["default"], 0, lasting=MINUTE, worker=WORKER)
+            await backend.settle_and_claim([(lease, Done(wrong))], ["default"], 0, lasting=MINUTE, worker=WORKER)
     with pytest.raises(MoveRefused):
         await store.finish(lease, Moved("Queued"))
     assert isinstance(lease.task_id, UUID)
-    assert (await words.settle((lease, Done("fine"))))[0].status == "ok"
+    assert (await backend.settle((lease, Done("fine"))))[0].status == "ok"

@@ -182,7 +182,7 @@ async def test_more_than_a_bucket_takes_by_one_link_is_refused_before_it_is_sent
 async def test_a_link_for_a_file_of_no_size_is_not_signed(server: str) -> None:
     async with calling(Settings(api=server)) as asked:
         with pytest.raises(RequestInvalid, match="most_bytes"):
-            await asked.say("POST", f"{remote.UNDER}/upload-url", {"key": "a/b"})
+            await asked.request("POST", f"{remote.UNDER}/upload-url", {"key": "a/b"})
 
 
 def test_one_place_serves_any_event_loop(server: str, given: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.remote.site import Site
 BODY = b"The Peldaxakket index.\n" * 100
 
 
-def told(body: bytes, content_type: str | None = None) -> Fetched:
+def fetched(body: bytes, content_type: str | None = None) -> Fetched:
     return Fetched(len(body), hashlib.sha256(body).hexdigest(), content_type)
 
 
@@ -29,9 +29,9 @@ def source(tmp_path: Path) -> Path:
 
 
 async def test_a_file_is_copied_counted_and_hashed(fetching: Fetching, source: Path) -> None:
-    assert await fetching(source.as_uri()) == told(BODY)
+    assert await fetching(source.as_uri()) == fetched(BODY)
     assert fetching.content == BODY
-    assert await fetching(source.as_uri().replace("file://", "FILE://localhost")) == told(BODY)
+    assert await fetching(source.as_uri().replace("file://", "FILE://localhost")) == fetched(BODY)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ async def test_a_file_that_may_not_be_read_is_forbidden(fetching: Fetching, tmp_
 
 async def test_an_object_is_fetched(fetching: Fetching, folder: Folder, source: Path) -> None:
     await folder.put("papers/1.txt", source, content_type="text/plain")
-    assert await fetching("object:papers/1.txt") == told(BODY)
+    assert await fetching("object:papers/1.txt") == fetched(BODY)
     assert fetching.content == BODY
     with pytest.raises(SchemaInvalid, match="larger than 100 bytes"):
         await fetching("object:papers/1.txt", most_bytes=100)
@@ -99,7 +99,7 @@ async def test_what_cannot_be_fetched_is_refused(
     assert caught.value.code == code
 
 
-async def test_an_unknown_address_is_told_what_can_be_fetched(fetching: Fetching) -> None:
+async def test_an_unknown_address_is_refused_with_what_can_be_fetched(fetching: Fetching) -> None:
     with pytest.raises(SchemaInvalid, match=r"file:///folder/name, object:key, http://host/path or https://host/path"):
         await fetching("s3://bucket/key")
 
@@ -113,7 +113,7 @@ async def test_a_place_for_objects_that_cannot_be_used_is_transient(fetching: Fe
 
 async def test_a_page_is_fetched_as_it_is_asked_for(fetching: Fetching, site: Site) -> None:
     url = site.answer("/a?b=c", BODY, Content_Type="text/plain; charset=utf-8")
-    assert await fetching(url + "#part") == told(BODY, "text/plain; charset=utf-8")
+    assert await fetching(url + "#part") == fetched(BODY, "text/plain; charset=utf-8")
     assert fetching.content == BODY
     [(path, headers, _)] = site.asked
     assert (path, headers["Host"], headers["Accept-Encoding"]) == ("/a?b=c", f"127.0.0.1:{site.port}", "identity")
@@ -152,7 +152,7 @@ NOON = "Tue, 04 Mar 2025 12:00:00 GMT"
 
 
 @pytest.mark.parametrize(
-    ("said", "wait"),
+    ("header", "wait"),
     [
         ("120", timedelta(minutes=2)),
         ("1.5", timedelta(seconds=1.5)),
@@ -167,20 +167,20 @@ NOON = "Tue, 04 Mar 2025 12:00:00 GMT"
 )
 @pytest.mark.parametrize(("status", "failure"), [(429, RateLimited), (503, Transient)])
 async def test_a_server_says_how_long_to_wait(
-    fetching: Fetching, site: Site, status: int, failure: type[Failure], said: str, wait: timedelta
+    fetching: Fetching, site: Site, status: int, failure: type[Failure], header: str, wait: timedelta
 ) -> None:
     with pytest.raises(failure) as caught:
-        await fetching(site.answer("/a", status=status, Retry_After=said, Date=NOON))
+        await fetching(site.answer("/a", status=status, Retry_After=header, Date=NOON))
     assert caught.value.retry_after == wait
 
 
-@pytest.mark.parametrize("said", ["soon", "-5", "nan", ""])
-async def test_a_wait_that_is_none_is_no_wait(fetching: Fetching, site: Site, said: str) -> None:
+@pytest.mark.parametrize("header", ["soon", "-5", "nan", ""])
+async def test_a_wait_that_is_none_is_no_wait(fetching: Fetching, site: Site, header: str) -> None:
     with pytest.raises(RateLimited) as caught:
-        await fetching(site.answer("/a", status=429, Retry_After=said))
+        await fetching(site.answer("/a", status=429, Retry_After=header))
     assert caught.value.retry_after is None
     with pytest.raises(Transient):
-        await fetching(site.answer("/b", status=503, Retry_After=said))
+        await fetching(site.answer("/b", status=503, Retry_After=header))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ async def test_what_is_cut_off_is_transient(fetching: Fetching, site: Site, answ
 
 
 async def test_a_document_without_a_declared_length_is_fetched(fetching: Fetching, site: Site) -> None:
-    assert await fetching(site.raw("/a", b"HTTP/1.1 200 OK\r\n\r\n", BODY)) == told(BODY)
+    assert await fetching(site.raw("/a", b"HTTP/1.1 200 OK\r\n\r\n", BODY)) == fetched(BODY)
 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 99999999\r\n", b""], ids=["declared", "counted"])

@@ -110,11 +110,11 @@ async def test_the_connection_goes_to_the_address_that_was_checked(fetching: Fet
     assert (asked, address, headers["Host"]) == (["papers.example"], "127.0.0.1", f"papers.example:{site.port}")
 
 
-async def test_a_name_that_turns_private_between_two_hops_is_refused(fetching: Fetching, site: Site) -> None:
+async def test_a_name_that_becomes_private_between_two_hops_is_refused(fetching: Fetching, site: Site) -> None:
     guard, asked = resolving(["127.0.0.1"], ["127.0.0.2"])
     site.answer("/a", status=302, Location="/b")
     site.answer("/b", BODY)
-    with pytest.raises(Fatal, match=r"papers\.example \(127\.0\.0\.2\) is no public address"):
+    with pytest.raises(Fatal, match=r"papers\.example \(127\.0\.0\.2\) is not a public address"):
         await fetching(site.url("/a", host="papers.example"), guard=guard)
     assert asked == ["papers.example"] * 2
     assert [path for path, _, _ in site.asked] == ["/a"]

@@ -35,6 +35,6 @@ async def all_sent(*servers: Deliverer) -> None:
     """All that is due now is sent, by these."""
     busy = True
     while busy:
-        busy = any([await server.turn() for server in servers])
+        busy = any([await server.send_due() for server in servers])
         for server in servers:
-            await server.landed()
+            await server.finish()

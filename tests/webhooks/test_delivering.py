@@ -30,7 +30,7 @@ async def end(store: Store, outcome: Any = None, **options: Any) -> UUID:
     return task
 
 
-async def test_the_end_of_a_task_is_told_and_can_be_verified(
+async def test_the_end_of_a_task_is_delivered_and_can_be_verified(
     store: Store, webhooks: Webhooks, receiver: Receiver, server: Deliverer
 ) -> None:
     await end(store, name="before")
@@ -40,15 +40,15 @@ async def test_the_end_of_a_task_is_told_and_can_be_verified(
     gone = await submit(store)
     await store.cancel(gone)
     await all_sent(server)
-    told = {UUID(one["data"]["task_id"]): one for one in receiver.verified(secret)}
-    assert {task: one["type"] for task, one in told.items()} == {
+    received = {UUID(one["data"]["task_id"]): one for one in receiver.verified(secret)}
+    assert {task: one["type"] for task, one in received.items()} == {
         done: "task.completed", dead: "task.failed", gone: "task.cancelled"
     }  # fmt: skip
-    assert told[done]["data"] == {
+    assert received[done]["data"] == {
         "task_id": str(done), "lifecycle": "dispatch", "name": "mail", "state": "Completed", "outcome": "done",
         "owner": "ada", "attempt": 1, "version": 2,
     }  # fmt: skip
-    assert datetime.fromisoformat(told[done]["timestamp"]) == await store.now()
+    assert datetime.fromisoformat(received[done]["timestamp"]) == await store.now()
     assert "result" not in str(receiver.came)
     assert {(one.state, one.tries, one.status) for one in await webhooks.deliveries(hook)} == {("done", 1, 200)}
     headers, body = receiver.at()[0]
@@ -61,7 +61,7 @@ async def test_the_end_of_a_task_is_told_and_can_be_verified(
         Verifier(secret).verify(body, {**headers, "webhook-id": "msg_other"})
 
 
-async def test_only_what_was_asked_for_is_told(
+async def test_only_what_was_asked_for_is_delivered(
     store: Store, webhooks: Webhooks, receiver: Receiver, server: Deliverer
 ) -> None:
     asked: dict[str, dict[str, Any]] = {
@@ -75,15 +75,15 @@ async def test_only_what_was_asked_for_is_told(
     dead = await end(store, Failed("Fatal", "no"), owner="bob")
     await all_sent(server)
 
-    def told(path: str) -> list[tuple[str, str]]:
+    def received(path: str) -> list[tuple[str, str]]:
         found = [json.loads(body) for _, body in receiver.at(path)]
         return sorted((one["data"]["task_id"], one["type"]) for one in found)
 
-    assert told("/failed") == [(str(dead), "task.failed")]
-    assert told("/name") == [(str(mail), "task.completed")]
-    assert told("/owner") == [(str(adas), "task.completed")]
-    assert told("/batch") == []
-    assert sorted(kind for _, kind in told("/all")) == ["task.completed"] * 2 + ["task.moved"] * 6
+    assert received("/failed") == [(str(dead), "task.failed")]
+    assert received("/name") == [(str(mail), "task.completed")]
+    assert received("/owner") == [(str(adas), "task.completed")]
+    assert received("/batch") == []
+    assert sorted(kind for _, kind in received("/all")) == ["task.completed"] * 2 + ["task.moved"] * 6
 
 
 async def test_what_is_refused_is_sent_again_under_the_same_id_until_it_is_taken(
@@ -117,7 +117,7 @@ async def test_retry_after_is_heeded(
     assert len(receiver.ids()) == 1
 
 
-async def test_after_the_last_try_it_is_given_up_and_told_and_can_be_sent_again(
+async def test_after_the_last_try_it_has_failed_and_can_be_sent_again(
     store: Store, webhooks: Webhooks, receiver: Receiver, server: Deliverer, clock: Clock
 ) -> None:
     hook, _ = await webhooks.add(receiver.url(), "mine")
@@ -148,7 +148,7 @@ async def test_the_waits_add_up_to_some_three_days(database: Database) -> None:
     assert timedelta(days=3) < sum(waits[:-1], timedelta()) < timedelta(days=3.6)
 
 
-async def test_an_endpoint_that_is_gone_is_told_nothing_more_until_it_is_resumed(
+async def test_an_endpoint_that_is_gone_gets_nothing_more_until_it_is_resumed(
     store: Store, webhooks: Webhooks, receiver: Receiver, server: Deliverer
 ) -> None:
     hook, _ = await webhooks.add(receiver.url(), "mine")
@@ -191,7 +191,7 @@ async def test_a_slow_endpoint_holds_up_nobody_but_itself(
     receiver.silent.add("/slow")
     ended = [await end(store) for _ in range(delivering.in_flight_each + 4)]
     while len(receiver.ids("/fast")) < len(ended):
-        await server.turn()
+        await server.send_due()
         await asyncio.sleep(0.01)
     assert len(receiver.ids("/slow")) <= delivering.in_flight_each
     server.stop()
@@ -235,8 +235,8 @@ async def test_a_server_that_dies_while_it_sends_loses_nothing(
     assert len(receiver.came) == 2
     clock.advance(seconds=61)
     await all_sent(survivor)
-    told = [json.loads(body)["data"]["task_id"] for _, body in receiver.at()]
-    assert (set(told), len(told), len(set(receiver.ids()))) == (ended, 4, 3)
+    received = [json.loads(body)["data"]["task_id"] for _, body in receiver.at()]
+    assert (set(received), len(received), len(set(receiver.ids()))) == (ended, 4, 3)
     assert await webhooks.end(sent, Sent(500)) == "lost"
     assert {one.state for one in await webhooks.deliveries((await webhooks.all())[0].id)} == {"done"}
 
@@ -247,10 +247,10 @@ async def test_two_servers_send_each_delivery_once(store: Store, webhooks: Webho
     ended = set()
     for _ in range(10):
         ended.add(str(await end(store)))
-        await asyncio.gather(*(server.turn() for server in servers))
+        await asyncio.gather(*(server.send_due() for server in servers))
     await all_sent(*servers)
-    told = [one["data"]["task_id"] for one in receiver.verified(secret)]
-    assert (set(told), len(told)) == (ended, len(ended))
+    received = [one["data"]["task_id"] for one in receiver.verified(secret)]
+    assert (set(received), len(received)) == (ended, len(ended))
 
 
 async def test_a_pump_that_meets_another_leaves_it_to_it(store: Store, webhooks: Webhooks, database: Database) -> None:
@@ -269,7 +269,7 @@ async def test_a_pump_that_meets_one_that_dies_does_its_work(
     assert (second, await webhooks.pump(), (await webhooks.all())[0].waiting) == (1, 0, 1)
 
 
-async def test_an_end_that_commits_late_is_told_too(store: Store, webhooks: Webhooks, database: Database) -> None:
+async def test_an_end_that_commits_late_is_delivered_too(store: Store, webhooks: Webhooks, database: Database) -> None:
     await webhooks.add("https://example.org", "mine")
     await submit(store)
     lease = await take_one(store)
@@ -283,7 +283,7 @@ async def test_an_end_that_commits_late_is_told_too(store: Store, webhooks: Webh
     assert await webhooks.pump() == 1
 
 
-async def test_moves_that_are_gone_are_told_as_missed_and_it_goes_on(
+async def test_moves_that_are_gone_are_reported_as_missed_and_it_goes_on(
     store: Store, webhooks: Webhooks, database: Database
 ) -> None:
     hook, _ = await webhooks.add("https://example.org", "mine")
@@ -314,7 +314,7 @@ async def test_old_deliveries_are_forgotten(store: Store, webhooks: Webhooks, cl
     ["http://127.0.0.1:9/x", "http://localhost/x", "http://169.254.169.254/latest", "http://10.0.0.1", "http://[::1]/",
      "http://2130706433/", "ftp://example.org", "https://ada:secret@example.org/", "http://"],
 )  # fmt: skip
-async def test_what_is_not_public_is_not_told_anything(url: str) -> None:
+async def test_what_is_not_public_is_sent_nothing(url: str) -> None:
     with pytest.raises(RequestInvalid):
         await check_url(url, Guard())
 
@@ -330,7 +330,7 @@ async def test_a_name_that_leads_inside_later_is_not_followed(
     await all_sent(Deliverer(webhooks, Guard(resolve=rebound)))
     (one,) = await webhooks.deliveries(hook)
     assert receiver.came == []
-    assert (one.state, one.status, "is no public address" in (one.error or "")) == ("pending", None, True)
+    assert (one.state, one.status, "is not a public address" in (one.error or "")) == ("pending", None, True)
 
 
 async def test_a_redirect_is_not_followed(

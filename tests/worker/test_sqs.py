@@ -12,8 +12,8 @@ from holdfast.engine.task import Submission
 from holdfast.testing.providers.faults import change
 from holdfast.wakeups.publishing import PendingWakeups, publish_on
 from holdfast.wakeups.queue import Queue
-from tests.doors.amazon import RECEIVE, Line
 from tests.eventually import eventually
+from tests.wakeups.amazon import RECEIVE, Line
 from tests.worker.crew import Crew
 
 RARELY = 60.0

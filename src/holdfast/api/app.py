@@ -26,7 +26,7 @@ from holdfast.api import (
     workers,
 )
 from holdfast.api import objects as files
-from holdfast.api.page import Work, describe, render_page, tasks_shown
+from holdfast.api.page import Work, describe, render_page, tasks_listed
 from holdfast.api.readiness import Ready, ask_database
 from holdfast.approvals import routes as questions
 from holdfast.datasets import routes as datasets
@@ -133,7 +133,7 @@ def make_app(
                 return render_page({"Version": __version__})
             work = None
             if "operator" in caller.roles:
-                newest = (await store.list_tasks(limit=tasks_shown)).items
+                newest = (await store.list_tasks(limit=tasks_listed)).items
                 work = Work(await store.stats(), newest, sum(one.live for one in await store.workers()))
             names = [lifecycle.name for lifecycle in await store.lifecycles()]
         except DatabaseError as error:

@@ -23,7 +23,7 @@ from holdfast.http.shapes import Filter, Items
 def numeral(value: object) -> object:
     """A number, or a decimal that is written as a string to keep its digits; true is none."""
     if isinstance(value, bool) or (isinstance(value, str) and not re.fullmatch(DECIMAL, value)):
-        raise ValueError("is no number")
+        raise ValueError("is not a number")
     return value
 
 
@@ -111,7 +111,7 @@ def routes(store: Store) -> APIRouter:
         found = await store.costs.totals(
             by, since, until, owner=owned_by(caller), lifecycle=lifecycle, name=name, limit=limit
         )  # fmt: skip
-        return Usages(since=since, items=[shown(one, by) for one in found])
+        return Usages(since=since, items=[render(one, by) for one in found])
 
     @router.get("/tasks/{task_id}/cost", response_model_exclude_unset=True)
     async def cost(task_id: UUID, caller: Reader) -> TaskCost:
@@ -121,8 +121,8 @@ def routes(store: Store) -> APIRouter:
         return TaskCost(
             own_cents=float(found.own_cents),
             children_cents=float(found.children_cents),
-            own=[shown(one, "model") for one in found.own],
-            children=[shown(one, "model") for one in found.children],
+            own=[render(one, "model") for one in found.own],
+            children=[render(one, "model") for one in found.children],
         )
 
     @router.get("/prices", dependencies=[needs("user", "operator")])
@@ -139,7 +139,7 @@ def routes(store: Store) -> APIRouter:
     return router
 
 
-def shown(cost: Cost, by: Grouping) -> Spent:
+def render(cost: Cost, by: Grouping) -> Spent:
     sums = {name: value for name, value in vars(cost).items() if name != "group" and (name != "unpriced" or value)}
     return Spent.model_validate(sums if by == "total" else {by: cost.group, **sums})
 

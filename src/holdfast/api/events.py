@@ -128,13 +128,13 @@ def routes(
             except KeyRefused:
                 return True
             except DatabaseError:
-                return False  # nothing can be told meanwhile; it is asked again
+                return False  # nothing can be sent meanwhile; it is asked again
             return False
 
         async def chunks(cursor: str, gone: CursorGone | None) -> AsyncGenerator[bytes]:
             asked = time.monotonic()
             while True:
-                yield format_sse_event(id=cursor, retry=reconnect_milliseconds) + (reset(gone) if gone else b"")
+                yield format_sse_event(id=cursor, retry=reconnect_milliseconds) + (reset_event(gone) if gone else b"")
                 try:
                     looks = followed.looks(cursor, limit=moves_at_once, wait=wait, at_least_every=asked_again, **wanted)
                     async with contextlib.aclosing(looks):
@@ -144,10 +144,10 @@ def routes(
                                 if await refused():
                                     return
                                 asked = time.monotonic()
-                            told = b"".join(map(tell, look.moves))
+                            events = b"".join(map(move_event, look.moves))
                             # Who hears nothing still gets on, so that nobody has to come back from far away.
-                            if told or not wait or time.monotonic() - heard >= quiet.total_seconds() / 2:
-                                yield told + format_sse_event(comment="so far", id=look.cursor)
+                            if events or not wait or time.monotonic() - heard >= quiet.total_seconds() / 2:
+                                yield events + format_sse_event(comment="so far", id=look.cursor)
                                 heard = time.monotonic()
                     return
                 except CursorGone as error:
@@ -174,7 +174,7 @@ async def understand(topics: str, caller: Principal, store: Store) -> tuple[list
     return lifecycles or None, tasks or None
 
 
-def tell(move: Move) -> bytes:
+def move_event(move: Move) -> bytes:
     data = {
         "task_id": str(move.task_id),
         "lifecycle": move.lifecycle,
@@ -191,8 +191,8 @@ def tell(move: Move) -> bytes:
     return format_sse_event(event="move", id=move.cursor, data_str=json.dumps(data))
 
 
-def reset(error: CursorGone) -> bytes:
-    """Said instead of an error, since a browser's EventSource cannot read one and would not come back."""
+def reset_event(error: CursorGone) -> bytes:
+    """Sent instead of an error, since a browser's EventSource cannot read one and would not come back."""
     data = {"code": "cursor-gone", "detail": f"{error.title} {error.detail} {error.fix}"}
     return format_sse_event(event="reset", data_str=json.dumps(data))
 
@@ -200,7 +200,7 @@ def reset(error: CursorGone) -> bytes:
 class Stream(StreamingResponse):
     """An answer that is given up when the client takes nothing of it for too long.
 
-    FastAPI's own EventSourceResponse knows no such end, and finds out what is wrong only after it has said 200.
+    FastAPI's own EventSourceResponse knows no such end, and finds out what is wrong only after it has answered 200.
     """
 
     media_type = "text/event-stream"

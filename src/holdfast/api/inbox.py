@@ -20,8 +20,8 @@ from holdfast.http.shapes import CountedPage, Filter, Limit, Page
 
 Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
 
-groups_shown = 100
-waiting_shown = 100
+groups_listed = 100
+waiting_listed = 100
 
 
 class InboxPage(CountedPage[Entry]):
@@ -111,12 +111,12 @@ def routes(store: Store) -> APIRouter:
     ) -> InboxPage:
         """What failed for good, newest first; the first page also in groups that are alike."""
         which = EntryFilter(signature, category, lifecycle, name, step, owner)
-        groups = await store.inbox.groups(which, limit=groups_shown) if cursor is None else None
+        groups = await store.inbox.groups(which, limit=groups_listed) if cursor is None else None
         page = await store.inbox.page(which, handled=handled, cursor=cursor, limit=limit)
         beside = None
         if cursor is None:
             all_kinds = which == EntryFilter(owner=owner) and handled != "handled"
-            beside = list((await waiting.waiting(owner, limit=waiting_shown)).items) if all_kinds else []
+            beside = list((await waiting.waiting(owner, limit=waiting_listed)).items) if all_kinds else []
         return InboxPage(groups=groups, waiting=beside, **vars(page))
 
     @router.get("/waiting")

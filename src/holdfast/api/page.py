@@ -90,7 +90,7 @@ $rows
 ROW = Template("""\
 <tr><td><a href="api/v1/tasks/$id">$name</a><td>$state<td>$attempt of $most<td>$queue<td>$since</tr>""")
 
-tasks_shown = 12
+tasks_listed = 12
 
 
 @dataclass(frozen=True)

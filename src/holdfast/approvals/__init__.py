@@ -41,7 +41,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Shown:
+class LinkedQuestion:
     """A question as the holder of its link sees it. A task that has ended has no name any more."""
 
     id: UUID
@@ -71,23 +71,21 @@ class Questions(Calls):
 
     async def answer_by_link(self, secret: str, answer: Json, by: str = "") -> Answered:
         """The same, for whoever has the link."""
-        query = "select * from holdfast.answer($1, $2, $3)"
-        return encode.from_row(Answered, (await self._rows(query, dumped(answer), encode.text(by), hashed(secret)))[0])
+        return await self._record(Answered, "answer", dumped(answer), encode.text(by), hashed(secret))
 
-    async def read(self, secret: str) -> Shown:
+    async def read(self, secret: str) -> LinkedQuestion:
         """The question that a link is about. Raises QuestionUnknown."""
-        return encode.from_row(Shown, (await self._rows("select * from holdfast.read_question($1)", hashed(secret)))[0])
+        return await self._record(LinkedQuestion, "read_question", hashed(secret))
 
     async def open(
         self, owner: str | None = None, *, after: UUID | None = None, limit: int = 50, task: UUID | None = None
     ) -> list[Question]:
         """Questions that somebody waits for, the oldest first."""
-        rows = await self._rows("select * from holdfast.questions($1, $2, $3, $4)", owner, after, limit, task)
-        return [encode.from_row(Question, row) for row in rows]
+        return await self._records(Question, "questions", owner, after, limit, task)
 
     async def forget(self) -> int:
         """Forget the questions of tasks that ended a month ago; how many."""
-        return int(await self._value("select holdfast.forget_questions()"))
+        return int(await self._call("forget_questions"))
 
 
 def dumped(answer: Json) -> str:

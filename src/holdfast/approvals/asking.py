@@ -1,6 +1,6 @@
 """What a task calls to ask a person: `answer = await ask("publish", "Publish 1,204 prices?", within="2d")`.
 
-A question is a step by its name. The first time it is written down, whoever it is for is told the link, and the handler
+A question is a step by its name. The first time it is written down, its `tell` is called with the link, and the handler
 is left: the task sleeps, with no worker and at no cost. Once it is answered the task is due at once, its handler runs
 again, and `ask` returns the answer. What else the handler has under way is finished before it is left, so several may
 be asked at once.
@@ -23,8 +23,8 @@ from holdfast.execution.threads import call_function
 T = TypeVar("T")
 Tell = Callable[[str], object]
 
-longest_name = 150  # what is told has a name of its own that begins with it
-longest_shown = 300
+longest_name = 150  # the step that sends the link has a longer name
+longest_message = 300
 
 
 class Asking:
@@ -111,19 +111,19 @@ async def write(attempt: Attempt, name: str, question: str, within: Duration) ->
     asked = await patiently(lambda: attempt.backend.ask(attempt.lease, name, question, lasting))
     refuse(asked.status, attempt.lease, f"the question {name!r}")
     if asked.status == "late":
-        error = Unanswered(f"Nobody answered {name!r} in time: {question[:longest_shown]}", code="unanswered")
+        error = Unanswered(f"Nobody answered {name!r} in time: {question[:longest_message]}", code="unanswered")
         attempt.blame(error, name)
         raise error
     return asked
 
 
 async def tell_once(attempt: Attempt, name: str, tell: Tell | None, asked: Asked) -> None:
-    """Call `tell` with the link, unless this link was told. A retried task has the steps of the old, and a new link."""
+    """Call `tell` with the link, unless it was called with it. A retried task has the old steps and a new link."""
     if tell is None:
         return
     step, mark = f"{name}:told", str(asked.id)
-    known, told = await attempt.find_step(step)
-    if known and told != mark:
+    known, sent_for = await attempt.find_step(step)
+    if known and sent_for != mark:
         step = f"{step}:{mark}"
         known, _ = await attempt.find_step(step)
     if not known:
@@ -139,7 +139,7 @@ async def leave(attempt: Attempt, name: str, question: str, asked: Asked) -> Non
     await attempt.wait_until_idle()
     first = min(attempt.waits, key=lambda wait: wait.until)
     more = f" (and {len(attempt.waits) - 1} more)" if len(attempt.waits) > 1 else ""
-    message = f"Waits for an answer: {first.about[:longest_shown]}{more}"
+    message = f"Waits for an answer: {first.about[:longest_message]}{more}"
     raise SuspendHandler(
         Later(at=first.until, kind="question", message=message, steps=[wait.step for wait in attempt.waits])
     )  # fmt: skip

@@ -10,7 +10,7 @@ from string import Template
 
 from fastapi.responses import HTMLResponse
 
-from holdfast.approvals import Shown
+from holdfast.approvals import LinkedQuestion
 from holdfast.errors import HoldfastError
 
 PAGE = Template("""\
@@ -57,17 +57,17 @@ FORM = """\
 </form>"""
 
 
-def question_page(shown: Shown) -> HTMLResponse:
+def question_page(asked: LinkedQuestion) -> HTMLResponse:
     """The question, and how it stands."""
     states = {
-        "open": f"It can be answered until {moment(shown.until)}.",
-        "answered": f"It was answered at {moment(shown.answered_at)}. There is nothing left to do.",
-        "late": f"It had to be answered until {moment(shown.until)}. Nobody waits for it any more.",
-        "closed": "The task that asked has ended. Nobody waits for it any more.",
+        "open": f"It can be answered until {moment(asked.until)}.",
+        "answered": f"It was answered at {moment(asked.answered_at)}. There is nothing left to do.",
+        "late": f"It had to be answered until {moment(asked.until)}. No task waits for it any more.",
+        "closed": "The task that asked has ended. No task waits for it any more.",
     }
-    asker = f'<p class="from">{html.escape(shown.name)} asks</p>\n' if shown.name else ""
-    body = f'{asker}<h1>{html.escape(shown.question)}</h1>\n<p class="state">{states[shown.state]}</p>'
-    return rendered(shown.question[:80], f"{body}\n{FORM}" if shown.state == "open" else body)
+    asker = f'<p class="from">{html.escape(asked.name)} asks</p>\n' if asked.name else ""
+    body = f'{asker}<h1>{html.escape(asked.question)}</h1>\n<p class="state">{states[asked.state]}</p>'
+    return rendered(asked.question[:80], f"{body}\n{FORM}" if asked.state == "open" else body)
 
 
 def refusal_page(error: HoldfastError) -> HTMLResponse:

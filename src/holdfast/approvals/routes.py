@@ -47,7 +47,7 @@ ANSWER: dict[str, Any] = {
 REPLAYED: dict[int | str, dict[str, Any]] = {200: {"headers": {"Idempotency-Replayed": {"schema": {"type": "string"}}}}}
 
 
-class QuestionShown(BaseModel):
+class QuestionByLink(BaseModel):
     """A question, for whoever has its link."""
 
     question: str
@@ -74,7 +74,7 @@ class AnswerGiven(Body):
     note: Text | None = None
 
     def value(self) -> Any:
-        """What is told to the task. Raises RequestInvalid unless it is said in one way."""
+        """The answer as the task gets it. Raises RequestInvalid unless it is given in one way."""
         if (self.approved is None) == ("answer" not in self.model_fields_set):
             raise RequestInvalid(
                 "Answer in one way.", fix='Send {"answer": ...}, or {"approved": true, "note": "..."}.'
@@ -114,16 +114,16 @@ def routes(store: Store) -> APIRouter:
 
 
 def add_links(router: APIRouter, questions: Questions) -> None:
-    @router.get("/answers/{token}", response_model=QuestionShown)
+    @router.get("/answers/{token}", response_model=QuestionByLink)
     async def look(token: Token, request: Request) -> Response:
         """What is asked, and whether anybody still waits for the answer. A page for browsers, else JSON."""
         try:
-            shown = await questions.read(token)
+            found = await questions.read(token)
         except QuestionError as error:
             return refused(request, error)
         if wants_page(request):
-            return question_page(shown)
-        answer = QuestionShown(**{**vars(shown), "task": shown.name})
+            return question_page(found)
+        answer = QuestionByLink(**{**vars(found), "task": found.name})
         return JSONResponse(answer.model_dump(mode="json"), headers=PRIVATE)
 
     @router.post("/answers/{token}", response_model=AnswerKept, openapi_extra=ANSWER, responses=REPLAYED)
@@ -162,7 +162,7 @@ async def read_answer(request: Request) -> Any:
             return json.loads(body)
         fields = {name: values[0] for name, values in parse_qs(body.decode(), max_num_fields=10).items()}
     except (ValueError, RecursionError):
-        raise RequestValidationError([{"loc": ("body",), "msg": "is no JSON, and no form"}]) from None
+        raise RequestValidationError([{"loc": ("body",), "msg": "is neither JSON nor a form"}]) from None
     if fields.get("approved") not in ("true", "false"):
         raise RequestValidationError([{"loc": ("body", "approved"), "msg": "is neither true nor false"}])
     return approval(fields["approved"] == "true", encode.text(fields.get("note")))

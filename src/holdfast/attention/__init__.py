@@ -43,6 +43,6 @@ class Waiting(Calls):
 
     async def waiting(self, owner: str | None = None, *, cursor: str | None = None, limit: int = 50) -> Waits:
         """What waits now, of one owner or of all; `cursor` is the `next` of the page before. Raises RequestInvalid."""
-        rows = await self._rows("select * from holdfast.waiting($1, $2, $3)", owner, encode.text(cursor), limit)
+        rows = await self._table("waiting", owner, encode.text(cursor), limit)
         items = [encode.from_row(Wait, row) for row in rows]
         return Waits(items, items[-1].id if len(items) == limit else None)

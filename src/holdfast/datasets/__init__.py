@@ -17,9 +17,8 @@ class Datasets(Calls):
 
     async def make(self, owner: str, name: str, files: Sequence[Mapping[str, str]], by: str = "") -> tuple[UUID, int]:
         """A dataset of these files, or its next version; its id and version. Raises RequestInvalid."""
-        query = "select * from holdfast.make_dataset($1, $2, $3, $4)"
         given = (owner, encode.text(name), encode.dump([dict(one) for one in files]), by)
-        row = (await self._rows(query, *given, repeatable=False))[0]
+        row = (await self._table("make_dataset", *given, repeatable=False))[0]
         return row["dataset_id"], row["version"]
 
     async def find(
@@ -32,8 +31,7 @@ class Datasets(Calls):
         limit: int = 50,
     ) -> list[dict[str, Any]]:
         """Datasets by name: of one owner, or of all; one of them; or those after a name."""
-        query = "select * from holdfast.read_datasets($1, $2, $3, $4, $5)"
-        rows = await self._rows(query, owner, dataset, encode.text(name), encode.text(after), limit)
+        rows = await self._table("read_datasets", owner, dataset, encode.text(name), encode.text(after), limit)
         return [encode.load(row[0]) for row in rows]
 
     async def read(
@@ -50,8 +48,7 @@ class Datasets(Calls):
 
         Where there is more, `next` is the number to go on from, with the same version.
         """
-        query = "select holdfast.read_dataset($1, $2, $3, $4, $5, $6)"
-        rows = await self._rows(query, owner, dataset, encode.text(name), version, after, limit)
+        rows = await self._table("read_dataset", owner, dataset, encode.text(name), version, after, limit)
         found: dict[str, Any] | None = encode.load(rows[0][0]) if rows else None
         if found is None:
             which = f" {name or dataset}" + (f" in a generation {version} that can be read" if version else "")
@@ -60,19 +57,18 @@ class Datasets(Calls):
 
     async def generations(self, dataset: UUID, *, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """Its generations, the newest first, whatever became of them."""
-        rows = await self._rows("select * from holdfast.generations($1, $2, $3)", dataset, before, limit)
+        rows = await self._table("generations", dataset, before, limit)
         return [encode.load(row[0]) for row in rows]
 
     async def cutover(self, dataset: UUID, version: int, by: str = "") -> dict[str, Any]:
         """Let this generation be current. Raises DatasetNotFound or GenerationIncomplete."""
-        row = (await self._rows("select * from holdfast.cutover_dataset($1, $2, $3)", dataset, version, by))[0]
+        row = (await self._table("cutover_dataset", dataset, version, by))[0]
         return dict(row)
 
     async def rollback(self, dataset: UUID, version: int | None = None, by: str = "") -> dict[str, Any]:
         """Take back the current generation, or this one. Raises DatasetNotFound or GenerationIncomplete."""
-        query = "select * from holdfast.rollback_dataset($1, $2, $3)"
-        return dict((await self._rows(query, dataset, version, by, repeatable=False))[0])
+        return dict((await self._table("rollback_dataset", dataset, version, by, repeatable=False))[0])
 
     async def forget(self, n: int = 20) -> int:
         """Forget the generations that were kept for long enough; how many there were."""
-        return int(await self._value("select holdfast.forget_generations($1)", n))
+        return int(await self._call("forget_generations", n))

@@ -22,7 +22,7 @@ from holdfast.errors import BodyTooLarge, KeyRefused, RoleMissing, SettingInvali
 # A payload has 64 KiB at most; written with nothing but escapes, such as \u00e9, it is three times as long.
 body_most_bytes = 256 * 1024
 long_body_most_bytes = 2 * 1024 * 1024
-turn_most_bytes = 16 * 1024 * 1024
+many_most_bytes = 16 * 1024 * 1024
 brackets_most = 100_000  # what is parsed keeps everybody else waiting: a tenth of a second would be too long
 
 
@@ -111,7 +111,7 @@ class GuardedLong(Guarded):
 class GuardedMany(Guarded):
     """The same, for what is said of many tasks at once."""
 
-    most_bytes = turn_most_bytes
+    most_bytes = many_most_bytes
 
 
 def refuse_unknown(request: Request, known: Collection[str]) -> None:

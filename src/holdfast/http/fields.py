@@ -1,7 +1,7 @@
-"""The fields that requests are made of: unknown ones are refused, texts hold no NUL, true is not the number 1.
+"""The fields of requests: unknown ones are refused, texts have no NUL, true is not the number 1.
 
-What is wrong with a body is told up to a limit, so that a body full of mistakes is refused as fast as any: of unknown
-fields the first few, of a list (with `fail_fast`) the first wrong one.
+Mistakes are listed up to a limit, so that a body full of them is refused as fast as any: of unknown fields the first
+few, of a list (with `fail_fast`) the first wrong item.
 """
 
 from itertools import islice
@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-unknown_fields_told = 20
+unknown_fields_named = 20
 
 
 class Body(BaseModel):
@@ -28,42 +28,42 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def drop_most_unknown(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + unknown_fields_told:
+        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + unknown_fields_named:
             return given
         known = {name: given[name] for name in cls.model_fields if name in given}
-        unknown = islice((name for name in given if name not in known), unknown_fields_told)
+        unknown = islice((name for name in given if name not in known), unknown_fields_named)
         return known | {name: given[name] for name in unknown}
 
 
 def sane(text: str) -> str:
     if "\0" in text:
-        raise ValueError("holds a NUL")
+        raise ValueError("has a NUL character")
     return text
 
 
-def number(value: object) -> object:
+def check_number(value: object) -> object:
     if isinstance(value, (bool, str)):
-        raise ValueError("is no number")
+        raise ValueError("is not a number")
     return value
 
 
-Whole = Annotated[int, BeforeValidator(number)]
-Real = Annotated[float, BeforeValidator(number)]
+Whole = Annotated[int, BeforeValidator(check_number)]
+Real = Annotated[float, BeforeValidator(check_number)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(sane)]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(sane)]
 Json = Any
 
 
-def written(value: object) -> object:
+def check_moment(value: object) -> object:
     if not isinstance(value, str) or "-" not in value[1:]:
-        raise ValueError("is no moment such as 2030-01-01T12:00:00Z")
+        raise ValueError("is not a moment such as 2030-01-01T12:00:00Z")
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(written)]
+Moment = Annotated[AwareDatetime, BeforeValidator(check_moment)]
 
 
 class Cancel(Body):
-    """Why, for whoever looks at it later."""
+    """The reason is kept with the task."""
 
     reason: Text | None = None

@@ -37,7 +37,7 @@ PASSING = (
 )
 retry_after_seconds = 2
 log = logging.getLogger("holdfast.api")
-errors_shown = 20
+errors_listed = 20
 
 
 class Problem(BaseModel):
@@ -123,7 +123,7 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
         errors = [
             {"loc": [part if isinstance(part, int) else encode.readable(part)[:200] for part in each["loc"]],
              "message": encode.readable(each["msg"])[:500]}
-            for each in found[:errors_shown]
+            for each in found[:errors_listed]
         ]  # fmt: skip
         detail = f"{len(found)} field(s) are wrong."
         return problem(request, 422, "The request is not valid", detail, code="request-invalid", errors=errors)

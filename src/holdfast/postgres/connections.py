@@ -15,7 +15,7 @@ import asyncpg
 
 from holdfast.errors import DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
 from holdfast.postgres.embedded import OLDEST_POSTGRES, Embedded
-from holdfast.postgres.keepalive import give_up_in_silence
+from holdfast.postgres.keepalive import enable_keepalive
 from holdfast.settings import Settings
 
 connect_timeout_seconds = 10
@@ -122,7 +122,7 @@ async def connect(url: str, *, prepared: bool = False, **options: Any) -> asyncp
     size = statements_kept if prepared else 0
     options["connection_class"] = Connection
     connection = await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=size, **options)
-    give_up_in_silence(connection._transport.get_extra_info("socket"))
+    enable_keepalive(connection._transport.get_extra_info("socket"))
     return connection
 
 

@@ -13,7 +13,7 @@ SILENCE = {
 }  # fmt: skip
 
 
-def give_up_in_silence(way: socket.socket) -> None:
+def enable_keepalive(way: socket.socket) -> None:
     """Have the connection break when nothing comes back from the other host any more, not even a confirmation."""
     if way.family not in (socket.AF_INET, socket.AF_INET6):
         return

@@ -1,4 +1,4 @@
-"""What is asked by who starts tasks and waits for them, over HTTP. It satisfies `engine.backend.Answers`.
+"""`ClientBackend` over HTTP: for programs that start tasks and wait for them.
 
 A task that is started without a key is given one here: so it can be asked for again until an answer comes, and is made
 once all the same.
@@ -35,7 +35,7 @@ class RemoteClient:
             return []
         body = [new_task(task) for task in tasks]
         trace = {"traceparent": tasks[0].trace} if tasks[0].trace else {}
-        made = await self._server.say("POST", "/dispatch/tasks/many", body, headers=trace)
+        made = await self._server.request("POST", "/dispatch/tasks/many", body, headers=trace)
         return [Submitted(UUID(one["task_id"]), one["created"]) for one in made]
 
     async def start_dag(
@@ -44,31 +44,31 @@ class RemoteClient:
         """A run of a declared graph. Raises RequestInvalid or KeyConflict."""
         headers = {"Idempotency-Key": key or uuid4().hex} | ({"traceparent": trace} if trace else {})
         body = {"dag": dag, "params": dict(params), "tags": list(tags)}
-        return UUID((await self._server.say("POST", "/dags", body, headers=headers))["dag_id"])
+        return UUID((await self._server.request("POST", "/dags", body, headers=headers))["dag_id"])
 
     async def read(self, task_id: UUID | str) -> dict[str, Any]:
-        return dict(await self._server.say("GET", f"{TASKS}/{encode.task_id(task_id)}"))
+        return dict(await self._server.request("GET", f"{TASKS}/{encode.task_id(task_id)}"))
 
     async def outcomes(self, ids: Iterable[UUID | str]) -> dict[UUID, Ended | None]:
         wanted = [encode.task_id(one) for one in ids]
         found: dict[UUID, Ended | None] = {}
         for begin in range(0, len(wanted), many):
-            answer = await self._server.say("POST", "/api/v1/outcomes", {"ids": wanted[begin : begin + many]})
+            answer = await self._server.request("POST", "/api/v1/outcomes", {"ids": wanted[begin : begin + many]})
             ended = [encode.from_json(Ended, one) for one in answer["items"]]
             found |= {UUID(one): None for one in answer["missing"]} | {one.task_id: one for one in ended}
         return found
 
     async def events(self, task_id: UUID | str) -> list[Event]:
-        answer = await self._server.say("GET", f"{TASKS}/{encode.task_id(task_id)}/events")
+        answer = await self._server.request("GET", f"{TASKS}/{encode.task_id(task_id)}/events")
         return [encode.from_json(Event, one) for one in answer["items"]]
 
     async def explain(self, task_id: UUID | str) -> Explanation:
-        answer = await self._server.say("GET", f"{TASKS}/{encode.task_id(task_id)}/why")
+        answer = await self._server.request("GET", f"{TASKS}/{encode.task_id(task_id)}/why")
         return encode.from_json(Explanation, answer)
 
     async def cancel(self, task_id: UUID | str, reason: str | None = None) -> str:
         path = f"{TASKS}/{encode.task_id(task_id)}/cancel"
-        return str((await self._server.say("POST", path, {"reason": reason}))["effect"])
+        return str((await self._server.request("POST", path, {"reason": reason}))["effect"])
 
 
 def new_task(task: Submission) -> dict[str, Json]:
@@ -78,19 +78,21 @@ def new_task(task: Submission) -> dict[str, Json]:
                              fix=BY_DATABASE)  # fmt: skip
     if task.owner or task.parent is not None or not all(isinstance(one, UUID) for one in task.after):
         raise RequestInvalid(
-            f"{task.name}: over HTTP a task belongs to whoever has the key, and waits for tasks that are there.",
+            f"{task.name}: over HTTP a task belongs to the owner of the key, and waits for existing tasks.",
             fix=f"Leave out the owner, the parent, and places in `after`. {BY_DATABASE}",
         )
-    said = {
+    given = {
         "task": task.name, "payload": {} if task.payload is None else task.payload, "queue": task.queue,
         "priority": task.priority, "key": task.key or uuid4().hex, "delay": task.delay, "run_at": task.run_at,
-        "max_attempts": task.max_attempts, "after": waits(task.after, task.on_failure),
+        "max_attempts": task.max_attempts, "after": dependencies(task.after, task.on_failure),
         "limit_key": task.limit_key, "limit_to": task.limit_to, "time_limit": task.time_limit, "tags": list(task.tags),
     }  # fmt: skip
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def waits(after: Sequence[UUID | int] | Mapping[UUID | int, Policy], on_failure: Policy) -> list[dict[str, Json]]:
+def dependencies(
+    after: Sequence[UUID | int] | Mapping[UUID | int, Policy], on_failure: Policy
+) -> list[dict[str, Json]]:
     """What is waited for, each with what follows if it ends badly."""
     each = after if isinstance(after, Mapping) else dict.fromkeys(after, on_failure)
     return [{"task_id": one, "on_failure": policy} for one, policy in each.items()]

@@ -42,12 +42,12 @@ class ModelServer:
             )
         return cls(url, key)
 
-    def client(self, silence_most: timedelta) -> "httpx2.AsyncClient":
+    def client(self, answer_within: timedelta) -> "httpx2.AsyncClient":
         """What to ask it with; whoever asks often keeps it open."""
         import httpx2  # takes its time, and most processes ask nobody
 
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return httpx2.AsyncClient(headers=headers, timeout=silence_most.total_seconds(), verify=certificates())
+        return httpx2.AsyncClient(headers=headers, timeout=answer_within.total_seconds(), verify=certificates())
 
     async def ask(self, http: "httpx2.AsyncClient", path: str, asked: Mapping[str, Any], *, budget: str) -> Any:
         """The JSON of a good answer. Raises RateLimited (and lets all wait who share the budget) or another Failure."""
@@ -65,4 +65,4 @@ class ModelServer:
         try:
             return answer.json()
         except ValueError as error:
-            raise SchemaInvalid(f"What {self.url} answers is no JSON: {error}.") from error
+            raise SchemaInvalid(f"What {self.url} answers is not JSON: {error}.") from error

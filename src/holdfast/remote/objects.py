@@ -118,7 +118,7 @@ class ServerObjects:
 
     async def _ask(self, path: str, fields: Mapping[str, Any], within: timedelta = brief) -> Any:
         async with self._calling() as server:
-            return await server.say("POST", f"{UNDER}/{path}", fields, within=within)
+            return await server.request("POST", f"{UNDER}/{path}", fields, within=within)
 
     @contextlib.asynccontextmanager
     async def _calling(self) -> AsyncIterator[Server]:
@@ -136,7 +136,7 @@ class ServerObjects:
 
 async def link_to(server: Server, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """A link; one to the server's own folder leads where it has just answered."""
-    link = await server.say("POST", f"{UNDER}/{path}", fields, within=brief)
+    link = await server.request("POST", f"{UNDER}/{path}", fields, within=brief)
     return {**link, "url": f"{server.address}{link['url']}" if link["url"].startswith("/") else link["url"]}
 
 

@@ -25,13 +25,13 @@ from holdfast.errors import (
     ServerUnreachable,
     TaskBusy,
 )
-from holdfast.postgres.keepalive import give_up_in_silence
+from holdfast.postgres.keepalive import enable_keepalive
 from holdfast.remote.certificates import certificates
 from holdfast.settings import Settings
 
 calls_at_most = 5
 longest_pause_seconds = 1.0
-silence_most = timedelta(seconds=60)
+answer_within = timedelta(seconds=60)
 connect_within_seconds = 5.0
 connections_kept_seconds = 2.0  # a server gives idle ones up after 5; whoever sends at that moment gets no answer
 
@@ -52,14 +52,14 @@ class Server:
         self._addresses = settings.servers
         self._http = http
         if first in self._addresses:
-            self._turn = self._addresses.index(first)
+            self._current = self._addresses.index(first)
         else:
-            self._turn = SYSTEM.randrange(len(self._addresses))  # not all clients at one
+            self._current = SYSTEM.randrange(len(self._addresses))  # not all clients at one
 
     @property
     def address(self) -> str:
         """Whom the next call asks first."""
-        return self._addresses[self._turn % len(self._addresses)]
+        return self._addresses[self._current % len(self._addresses)]
 
     async def ask(
         self,
@@ -68,23 +68,23 @@ class Server:
         body: object = None,
         *,
         key: str | None = None,
-        within: timedelta = silence_most,
+        within: timedelta = answer_within,
     ) -> dict[str, Any]:
         """Its answer. While there is none it is asked again: all that is asked here can be asked twice.
 
         Raises what the server says.
         """
         headers = {"Idempotency-Key": key} if key else {}
-        return dict(await self.say(method, path, body, headers=headers, within=within, busy_again=True) or {})
+        return dict(await self.request(method, path, body, headers=headers, within=within, busy_again=True) or {})
 
-    async def say(
+    async def request(
         self,
         method: str,
         path: str,
         body: object = None,
         *,
         headers: Mapping[str, str] | None = None,
-        within: timedelta = silence_most,
+        within: timedelta = answer_within,
         repeatable: bool = True,
         busy_again: bool = False,
         calls: int | None = None,
@@ -97,7 +97,7 @@ class Server:
         most = calls or calls_at_most
         pauses = backoff(0.2, longest_pause_seconds)
         for call in range(1, most + 1):
-            turn = self._turn
+            asked = self._current
             try:
                 answer = await self._http.request(
                     method,
@@ -105,46 +105,46 @@ class Server:
                     content=content,
                     headers={"Content-Type": "application/json", **(headers or {})},
                     timeout=httpx2.Timeout(within.total_seconds(), connect=connect_within_seconds),
-                    extensions={"trace": guard},
+                    extensions={"trace": keep_alive},
                 )
             except httpx2.TransportError as error:
-                self._pass_on(turn)
+                self._pass_on(asked)
                 if call == most or not (repeatable or isinstance(error, NEVER_ARRIVED)):
                     raise self.unreachable(error) from error
             except asyncio.CancelledError:  # whoever waits no longer asks another one the next time
-                self._pass_on(turn)
+                self._pass_on(asked)
                 raise
             else:
                 is_busy = code_of(answer) == TaskBusy.http_code
                 if answer.status_code not in AWAY or (is_busy and not busy_again):
                     return checked(answer)
-                self._pass_on(turn)
+                self._pass_on(asked)
                 if call == most or not repeatable:
                     return checked(answer)
             if call >= len(self._addresses):
                 await asyncio.sleep(next(pauses))
         raise self.unreachable(None)  # pragma: no cover - the last call has returned or raised
 
-    def _pass_on(self, turn: int) -> None:
+    def _pass_on(self, asked: int) -> None:
         """Let the next call ask the next server, unless another call has seen to that."""
-        if self._turn == turn:
-            self._turn += 1
+        if self._current == asked:
+            self._current += 1
 
     async def send(self, link: Mapping[str, Any], body: AsyncIterator[bytes], size: int) -> None:
         """Bring a file by its link. Raises UrlRefused for one that is good no more, or whatever is wrong with it."""
         headers = {**link["headers"], "Content-Length": str(size)}
-        turn = self._turn
+        asked = self._current
         try:
             answer = await self._http.request(link["method"], link["url"], content=body, headers=headers)
         except httpx2.TransportError as error:
-            self._pass_on(turn)
+            self._pass_on(asked)
             raise self.unreachable(error) from error
         checked(answer, otherwise=errors.UrlRefused)
 
     @contextlib.asynccontextmanager
     async def fetch(self, url: str, *, at_once: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
         """A file, as it comes, or in parts of a size. Raises ObjectMissing, UrlRefused, or what the server says."""
-        turn = self._turn
+        asked = self._current
         try:
             async with self._http.stream("GET", url) as answer:
                 if answer.status_code != 200:
@@ -152,7 +152,7 @@ class Server:
                     checked(answer, otherwise=ObjectMissing if answer.status_code == 404 else errors.UrlRefused)
                 yield answer.aiter_bytes(at_once)
         except httpx2.TransportError as error:
-            self._pass_on(turn)
+            self._pass_on(asked)
             raise self.unreachable(error) from error
 
     def unreachable(self, error: Exception | None) -> ServerUnreachable:
@@ -178,7 +178,7 @@ async def calling(settings: Settings, *, first: str | None = None) -> AsyncItera
 
     async with httpx2.AsyncClient(
         base_url=settings.servers[0],
-        timeout=silence_most.total_seconds(),
+        timeout=answer_within.total_seconds(),
         event_hooks={"request": [show_key]},
         limits=httpx2.Limits(keepalive_expiry=connections_kept_seconds),
         verify=certificates(),
@@ -186,11 +186,11 @@ async def calling(settings: Settings, *, first: str | None = None) -> AsyncItera
         yield Server(settings, http, first=first)
 
 
-async def guard(event: str, told: Mapping[str, Any]) -> None:
+async def keep_alive(event: str, about: Mapping[str, Any]) -> None:
     """Let no connection outlive the host at its other end, whether that is a server's or a proxy's."""
     if event == "connection.connect_tcp.complete":
         with contextlib.suppress(OSError):  # it is broken already
-            give_up_in_silence(told["return_value"].get_extra_info("socket"))
+            enable_keepalive(about["return_value"].get_extra_info("socket"))
 
 
 def place_of(url: httpx2.URL) -> tuple[str, str, int | None]:

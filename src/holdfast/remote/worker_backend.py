@@ -1,4 +1,4 @@
-"""What a worker says, over HTTP, to a server that has the database. It satisfies `engine.backend.Words`.
+"""`WorkerBackend` over HTTP: a worker and a server that has the database.
 
 A server that is away looks to a worker like a database that is away: it is waited for, and what runs runs on. So does
 one that refuses the key while the worker is at work, which may have been exchanged a moment too early.
@@ -65,7 +65,7 @@ class RemoteWorker:
     ) -> None:
         """Write down what an application has of its own. Raises KeyRefused, RoleMissing or a DeclarationError."""
         body = {"lifecycles": list(lifecycles), "published": dict(published), "queues": list(queues)}
-        await self._server.say("POST", "/internal/declare", body, within=answer_within)
+        await self._server.request("POST", "/internal/declare", body, within=answer_within)
 
     async def see(self, schedules: Sequence[str]) -> None:
         """Say that an application is there that declares these schedules. The server starts what they owe."""
@@ -145,9 +145,9 @@ class RemoteWorker:
     async def heartbeat(
         self, leases: Sequence[Proof], *, lasting: timedelta, progress: Mapping[UUID, Json] | None = None
     ) -> dict[UUID, Beat]:
-        shown = progress or {}
+        reports = progress or {}
         seconds = lasting.total_seconds()
-        beats = [{**dump_proof(one), "lease_seconds": seconds, "progress": shown.get(one.task_id)} for one in leases]
+        beats = [{**dump_proof(one), "lease_seconds": seconds, "progress": reports.get(one.task_id)} for one in leases]
         return {
             UUID(one["task_id"]): Beat(datetime.fromisoformat(one["lease_expires_at"]), one["cancel_requested"])
             for one in await self._each("heartbeat", beats, calls=calls_by_who_waits)
@@ -190,16 +190,16 @@ class RemoteWorker:
     def service(self, kind: type[C]) -> C:
         return remote_service(kind, self._send)
 
-    async def _each(self, path: str, said: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
+    async def _each(self, path: str, items: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
         """The answers to many, in as many calls as it takes."""
-        return [answer for part in parts(said) for answer in await self._send(path, part, calls=calls)]
+        return [answer for part in parts(items) for answer in await self._send(path, part, calls=calls)]
 
     async def _send(
         self, path: str, body: Json, *, repeatable: bool = True, calls: int = calls_when_waited_for,
         within: timedelta = answer_within,
     ) -> Any:  # fmt: skip
         try:
-            return await self._server.say(
+            return await self._server.request(
                 "POST", f"/internal/{path}", body, repeatable=repeatable, calls=calls, within=within
             )
         except AccessError as error:
@@ -207,7 +207,7 @@ class RemoteWorker:
 
 
 class RemoteWakeups:
-    """A worker's ear at a server. Satisfies `wakeups.Wakeups`: what is heard is a hint."""
+    """The wake-ups of a worker, from a server."""
 
     def __init__(self, backend: RemoteWorker, worker: str) -> None:
         self._backend = backend
@@ -219,7 +219,7 @@ class RemoteWakeups:
         return self._is_listening
 
     def watch_held(self, held: Container[UUID]) -> None:
-        """What was heard is gone: nothing to keep."""
+        """A wake-up is gone once it was received: nothing to keep."""
 
     async def wait(self, seconds: float) -> bool:
         over = time.monotonic() + seconds
@@ -228,7 +228,7 @@ class RemoteWakeups:
             self._is_listening = True
         except DatabaseError:
             woken = self._is_listening = False
-        if not woken:  # a server that does not hear answers at once
+        if not woken:  # a server that does not listen answers at once
             await asyncio.sleep(max(over - time.monotonic(), 0))
         return woken
 
@@ -237,7 +237,7 @@ class RemoteWakeups:
 
 
 def refused(place: str, error: AccessError) -> WorkerRefused:
-    """What a worker is to tell of it, and whoever reads that is to do."""
+    """What a worker logs of it, and what to do."""
     if isinstance(error, KeyRefused):
         return WorkerRefused(
             f"{place} refuses the key in HOLDFAST_KEY: it was revoked, or is of another server.",
@@ -251,8 +251,8 @@ def settling(settlement: Settlement) -> dict[str, Json]:
     return {**dump_proof(proof), **dump_outcome(outcome)}
 
 
-def parts(said: Sequence[Json]) -> Iterable[Sequence[Json]]:
-    return (said[begin : begin + many] for begin in range(0, len(said), many))
+def parts(items: Sequence[Json]) -> Iterable[Sequence[Json]]:
+    return (items[begin : begin + many] for begin in range(0, len(items), many))
 
 
 @contextlib.asynccontextmanager

@@ -18,7 +18,7 @@ Missed = Literal["latest", "all", "skip"]
 
 runs_at_once = 100
 backfilled_at_most = 1000
-asked_anew = 5
+resumed_at_most = 5
 
 
 @dataclass(frozen=True)
@@ -82,35 +82,24 @@ class Schedules(Calls):
     ) -> str:
         """Say what a schedule is: `new`, `changed` or the `same`. `own_queue` is made. Raises RequestInvalid."""
         if own_queue:
-            await self._value("select holdfast.make_queue($1)", own_queue)
+            await self._call("make_queue", own_queue)
         next_at = Times(cron, timezone).next(await self._now())
-        query = "select holdfast.declare_schedule($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-        given = (
-            encode.text(name),
-            cron,
-            timezone,
-            starts,
-            encode.dump(dict(target)),
-            encode.text(at),
-            missed,
-            owner,
-            next_at,
-        )
-        return str(await self._value(query, *given))
+        given = (cron, timezone, starts, encode.dump(dict(target)), encode.text(at), missed, owner, next_at)
+        return str(await self._call("declare_schedule", encode.text(name), *given))
 
     async def see(self, names: Sequence[str]) -> None:
         """Say that an application is there that declares these."""
-        await self._value("select holdfast.see_schedules($1)", list(names))
+        await self._call("see_schedules", list(names))
 
     # For the clock
 
     async def due(self, n: int = 100) -> list[Due]:
         """Those that have something to do."""
-        return [encode.from_row(Due, row) for row in await self._rows("select * from holdfast.due_schedules($1)", n)]
+        return await self._records(Due, "due_schedules", n)
 
     async def rest(self) -> timedelta | None:
         """How long until one of them is due; None if none will be."""
-        answer: timedelta | None = await self._value("select holdfast.schedules_rest()")
+        answer: timedelta | None = await self._call("schedules_rest")
         return answer
 
     async def fire(self, due: Due) -> Fired:
@@ -119,9 +108,8 @@ class Schedules(Calls):
         owed = times.owed(due.next_at, due.now, due.missed) if due.next_at else []
         page = owed[:runs_at_once]
         next_at = times.next(page[-1] if len(owed) > len(page) else due.now)
-        query = "select * from holdfast.fire($1, $2, $3, $4, $5, $6)"
         given = (due.name, due.definition, due.next_at, page, [times.format_due(one) for one in page], next_at)
-        return encode.from_row(Fired, (await self._rows(query, *given))[0])
+        return await self._record(Fired, "fire", *given)
 
     # For operators
 
@@ -137,7 +125,7 @@ class Schedules(Calls):
 
     async def one(self, name: str) -> dict[str, Any]:
         """One of them. Raises ScheduleUnknown."""
-        rows = await self._rows("select * from holdfast.read_schedules($1)", encode.text(name))
+        rows = await self._table("read_schedules", encode.text(name))
         if not rows:
             raise ScheduleUnknown(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
         found: dict[str, Any] = encode.load(rows[0][0])
@@ -145,30 +133,29 @@ class Schedules(Calls):
 
     async def runs(self, name: str, limit: int = 20) -> list[Run]:
         """Its newest runs."""
-        rows = await self._rows("select * from holdfast.schedule_runs($1, $2)", encode.text(name), limit)
-        return [encode.from_row(Run, row) for row in rows]
+        return await self._records(Run, "schedule_runs", encode.text(name), limit)
 
     async def pause(self, name: str, by: str = "") -> None:
         """Let the clock start nothing of it. Raises ScheduleUnknown."""
-        await self._value("select holdfast.pause_schedule($1, $2)", encode.text(name), encode.text(by))
+        await self._call("pause_schedule", encode.text(name), encode.text(by))
 
     async def resume(self, name: str) -> None:
         """Let the clock start it again; what fell due meanwhile is not run. Raises ScheduleUnknown."""
-        for _ in range(asked_anew):
+        for _ in range(resumed_at_most):
             seen = await self.one(name)
             next_at = times_of(seen).next(datetime.fromisoformat(seen["now"]))
-            query = "select holdfast.resume_schedule($1, $2, $3)"
-            if await self._value(query, encode.text(name), bytes.fromhex(seen["definition"]), next_at):
+            if await self._call("resume_schedule", encode.text(name), bytes.fromhex(seen["definition"]), next_at):
                 return
-        raise MoveRefused(f"{name} is declared anew again and again.", fix="Stop whoever does, and ask again.")
+        raise MoveRefused(
+            f"{name} is declared again and again.", fix="Stop the application that declares it, and ask again."
+        )
 
     async def run_now(self, name: str, by: str = "") -> UUID:
         """One run at once; its next time stays. Raises ScheduleUnknown, or why its target is refused."""
         seen = await self.one(name)
-        due = times_of(seen).format_due(datetime.fromisoformat(seen["now"]))
-        query = "select holdfast.run_schedule($1, $2, $3)"
-        answer: UUID = await self._value(query, encode.text(name), due, encode.text(by), repeatable=False)
-        return answer
+        now = times_of(seen).format_due(datetime.fromisoformat(seen["now"]))
+        made: UUID = await self._call("run_schedule", encode.text(name), now, encode.text(by), repeatable=False)
+        return made
 
     async def backfill(
         self,
@@ -192,18 +179,17 @@ class Schedules(Calls):
         times = times_of(seen)
         found = times.between(start, min(end, datetime.fromisoformat(seen["now"])), limit + 1)
         page = found[:limit]
-        query = "select * from holdfast.backfill_schedule($1, $2, $3, $4, $5, $6)"
-        told = [times.format_due(due) for due in page]
-        given = (encode.text(name), bytes.fromhex(seen["definition"]), page, told, encode.text(by), dry_run)
-        rows = await self._rows(query, *given)
+        local = [times.format_due(due) for due in page]
+        given = (encode.text(name), bytes.fromhex(seen["definition"]), page, local, encode.text(by), dry_run)
+        rows = await self._table("backfill_schedule", *given)
         return Filled([(row["due_at"], row["task_id"]) for row in rows], found[limit] if len(found) > limit else None)
 
     async def remove(self, name: str) -> None:
         """Forget it, but not what it has run. Raises ScheduleUnknown."""
-        await self._value("select holdfast.remove_schedule($1)", encode.text(name))
+        await self._call("remove_schedule", encode.text(name))
 
     async def _now(self) -> datetime:
-        answer: datetime = await self._value("select holdfast.now()")
+        answer: datetime = await self._call("now")
         return answer
 
 

@@ -20,8 +20,8 @@ from holdfast.schedules import Run, Schedules, backfilled_at_most, times_of
 
 PathName = Annotated[Name, Path()]
 
-upcoming_shown = 5
-runs_shown = 50
+upcoming_listed = 5
+runs_listed = 50
 
 
 class Schedule(BaseModel):
@@ -95,8 +95,8 @@ def routes(store: Store) -> APIRouter:
     async def read(name: PathName) -> Detail:
         """One of them, with its next due times and its newest runs."""
         found = await schedules.one(name)
-        upcoming = islice(times_of(found).after(datetime.fromisoformat(found["now"])), upcoming_shown)
-        return Detail(**found, upcoming=list(upcoming), runs=await schedules.runs(name, runs_shown))
+        upcoming = islice(times_of(found).after(datetime.fromisoformat(found["now"])), upcoming_listed)
+        return Detail(**found, upcoming=list(upcoming), runs=await schedules.runs(name, runs_listed))
 
     @router.post("/{name}/pause")
     async def pause(name: PathName, caller: Operator) -> Paused:

@@ -21,7 +21,7 @@ look_back = timedelta(hours=3)  # no clock is put on or back by more
 
 
 class Times:
-    """The due times of one schedule. Raises RequestInvalid for what is no cron expression, or no time zone."""
+    """The due times of one schedule. Raises RequestInvalid for what is not a cron expression, or no time zone."""
 
     def __init__(self, cron: str, timezone: str) -> None:
         self.cron = cron
@@ -80,17 +80,17 @@ class Times:
 
 
 def check_cron(cron: str) -> None:
-    """Raise RequestInvalid for what is no cron expression."""
+    """Raise RequestInvalid for what is not a cron expression."""
     if not isinstance(cron, str) or len(cron.split()) != fields_of_cron:
         raise RequestInvalid(
-            f"{cron!r} is no cron expression.",
+            f"{cron!r} is not a cron expression.",
             fix="Give five fields, minute hour day month weekday: `0 2 * * *` is every day at two.",
         )
     try:
         first = next(CronSim(cron, datetime(2000, 1, 1, tzinfo=UTC)), None)
     except (CronSimError, AssertionError) as error:
         raise RequestInvalid(
-            f"{cron!r} is no cron expression: {str(error).lower() or 'it cannot be read'}.",
+            f"{cron!r} is not a cron expression: {str(error).lower() or 'it cannot be read'}.",
             fix="The fields are minute (0-59), hour (0-23), day (1-31), month (1-12), weekday (0-7).",
         ) from None
     if first is None:

@@ -34,16 +34,16 @@ class PendingWakeups(Calls):
 
     async def take(self, n: int = taken_at_once) -> list[UUID]:
         """Tasks to send a message for, now; nobody else takes them."""
-        rows = await self._rows("select * from holdfast.take_wakeups($1)", n, repeatable=False)
+        rows = await self._table("take_wakeups", n, repeatable=False)
         return [row[0] for row in rows]
 
     async def miss(self, tasks: Iterable[UUID]) -> None:
         """These were taken and could not be sent."""
-        await self._value("select holdfast.miss_wakeups($1)", list(tasks))
+        await self._call("miss_wakeups", list(tasks))
 
     async def which_wait(self, tasks: Iterable[UUID]) -> set[UUID]:
         """Those of these tasks that wait for a worker."""
-        return {row[0] for row in await self._rows("select * from holdfast.which_wait($1)", list(tasks))}
+        return {row[0] for row in await self._table("which_wait", list(tasks))}
 
 
 class Unsent(Exception):

@@ -1,4 +1,4 @@
-"""Webhooks: endpoints that are told how tasks end, signed as Standard Webhooks says. The functions of sql/, as Python.
+"""Webhooks: endpoints that hear how tasks end, signed as Standard Webhooks says. The functions of sql/, as Python.
 
 An endpoint stands somewhere in the kernel's feed. What it is told of becomes a delivery, in the same transaction in
 which it moves on; a delivery is sent until the endpoint takes it, always under the same id. So an endpoint hears of
@@ -100,73 +100,69 @@ class Webhooks(Calls):
         Raises RequestInvalid or LifecycleUnknown.
         """
         secret = new_secret()
-        query = "select holdfast.add_webhook($1, $2, $3, $4, $5, $6, $7, $8)"
-        words = (encode.text(lifecycle), encode.text(task_name), encode.text(owner), encode.text(by))
-        given = (encode.text(url), secret, encode.text(name), None if kinds is None else list(kinds), *words)
-        return await self._value(query, *given, repeatable=False), secret
+        filters = (encode.text(lifecycle), encode.text(task_name), encode.text(owner), encode.text(by))
+        given = (encode.text(url), secret, encode.text(name), None if kinds is None else list(kinds), *filters)
+        return await self._call("add_webhook", *given, repeatable=False), secret
 
     async def all(self) -> list[Webhook]:
         """The webhooks, by name."""
-        return [encode.from_row(Webhook, row) for row in await self._rows("select * from holdfast.webhooks()")]
+        return await self._records(Webhook, "webhooks")
 
     async def read(self, webhook: UUID) -> Webhook | None:
-        rows = await self._rows("select * from holdfast.webhooks($1)", webhook)
+        rows = await self._table("webhooks", webhook)
         return encode.from_row(Webhook, rows[0]) if rows else None
 
     async def pause(self, webhook: UUID) -> None:
         """Send nothing; what happens meanwhile is kept. Raises WebhookUnknown."""
-        await self._value("select holdfast.pause_webhook($1)", webhook)
+        await self._call("pause_webhook", webhook)
 
     async def resume(self, webhook: UUID) -> None:
         """Send again; one that was disabled hears of what happens from now on. Raises WebhookUnknown."""
-        await self._value("select holdfast.resume_webhook($1)", webhook)
+        await self._call("resume_webhook", webhook)
 
     async def remove(self, webhook: UUID) -> None:
         """Remove it, and all that was to be sent. Raises WebhookUnknown."""
-        await self._value("select holdfast.remove_webhook($1)", webhook, repeatable=False)
+        await self._call("remove_webhook", webhook, repeatable=False)
 
     async def test(self, webhook: UUID) -> UUID:
         """Send something that says nothing; the id of the delivery. Raises WebhookUnknown or RequestInvalid."""
-        made: UUID = await self._value("select holdfast.test_webhook($1)", webhook, repeatable=False)
+        made: UUID = await self._call("test_webhook", webhook, repeatable=False)
         return made
 
     async def deliveries(
         self, webhook: UUID, *, state: State | None = None, before: UUID | None = None, limit: int = 50
     ) -> list[Delivery]:
         """What was sent and what is to be, the newest first. Raises WebhookUnknown."""
-        rows = await self._rows("select * from holdfast.deliveries($1, $2, $3, $4)", webhook, state, before, limit)
-        return [encode.from_row(Delivery, row) for row in rows]
+        return await self._records(Delivery, "deliveries", webhook, state, before, limit)
 
     async def redeliver(self, webhook: UUID, delivery: UUID) -> None:
         """Send a delivery again, whatever became of it. Raises WebhookUnknown."""
-        await self._value("select holdfast.redeliver($1, $2)", webhook, delivery)
+        await self._call("redeliver", webhook, delivery)
 
     # For whoever sends
 
     async def pump(self, limit: int = 500) -> int:
         """Make deliveries of what has happened, for every webhook; how many."""
         made = 0
-        for row in await self._rows("select * from holdfast.pumped_webhooks()"):
+        for row in await self._table("pumped_webhooks"):
             more = True
             while more:
-                pumped = (await self._rows("select * from holdfast.pump_webhook($1, $2)", row[0], limit))[0]
+                pumped = (await self._table("pump_webhook", row[0], limit))[0]
                 made, more = made + pumped["made"], pumped["more"]
         return made
 
     async def take(self, n: int, *, each: int) -> list[Taken]:
         """Deliveries to send now, so many of one endpoint in flight at most. Whoever takes them has a minute."""
-        query = "select * from holdfast.take_deliveries($1, $2)"
-        return [encode.from_row(Taken, row) for row in await self._rows(query, n, each, repeatable=False)]
+        return await self._records(Taken, "take_deliveries", n, each, repeatable=False)
 
     async def end(self, delivery: Taken, sent: Sent) -> str:
         """Say how it went: done, pending (it is tried again), failed, or lost (somebody else sends it by now)."""
-        query = "select holdfast.end_delivery($1, $2, $3, $4, $5)"
-        said = None if sent.error is None else encode.readable(sent.error)
-        return str(await self._value(query, delivery.id, delivery.taken, sent.status, said, sent.wait))
+        problem = None if sent.error is None else encode.readable(sent.error)
+        return str(await self._call("end_delivery", delivery.id, delivery.taken, sent.status, problem, sent.wait))
 
     async def forget(self) -> int:
         """Forget deliveries that were made a month ago; how many."""
-        return int(await self._value("select holdfast.forget_deliveries()"))
+        return int(await self._call("forget_deliveries"))
 
 
 def new_secret() -> str:

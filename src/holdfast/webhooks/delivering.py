@@ -28,7 +28,7 @@ class Deliverer:
         self.guard = guard
         self.in_flight: set[asyncio.Task[None]] = set()
 
-    async def turn(self) -> int:
+    async def send_due(self) -> int:
         """Pump, and begin to send what is due; how many deliveries that is."""
         await self.webhooks.pump()
         free = in_flight_most - len(self.in_flight)
@@ -53,7 +53,7 @@ class Deliverer:
         if state == "failed":
             log.warning("a delivery has failed for good", extra={**about, "error": sent.error})
 
-    async def rest(self, pause: timedelta) -> None:
+    async def pause(self, pause: timedelta) -> None:
         """Wait a while, or until something that was in flight has landed."""
         seconds = jitter(pause.total_seconds())
         if self.in_flight:
@@ -61,7 +61,7 @@ class Deliverer:
         else:
             await asyncio.sleep(seconds)
 
-    async def landed(self) -> None:
+    async def finish(self) -> None:
         """Return once nothing is in flight any more."""
         while self.in_flight:
             await asyncio.wait(self.in_flight)
@@ -83,12 +83,12 @@ async def deliver_on(webhooks: Webhooks, guard: Guard) -> None:
                 if loop.time() >= forget_at:
                     await webhooks.forget()
                     forget_at = loop.time() + forget_every.total_seconds()
-                await deliverer.turn()
+                await deliverer.send_due()
                 quiet = True
             except Exception as error:
                 if quiet:
                     log.warning("webhooks wait", extra={"error": str(error)})
                 quiet = False
-            await deliverer.rest(look_every)
+            await deliverer.pause(look_every)
     finally:
         deliverer.stop()

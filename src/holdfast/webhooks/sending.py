@@ -63,9 +63,9 @@ async def outcome(answer: httpx2.Response) -> Sent:
         text += piece
         if len(text) >= answer_most_bytes:
             break
-    said = text[:answer_most_bytes].decode(errors="replace").strip()
+    answer_text = text[:answer_most_bytes].decode(errors="replace").strip()
     moved = " Redirects are not followed." if answer.has_redirect_location else ""
-    return Sent(status, f"{status} {answer.reason_phrase}.{moved} {said}".strip(), retry_after(answer.headers))
+    return Sent(status, f"{status} {answer.reason_phrase}.{moved} {answer_text}".strip(), retry_after(answer.headers))
 
 
 async def check_url(url: str, guard: Guard) -> None:

@@ -54,8 +54,8 @@ class Guard:
             found = [ip_address(text) for text in await self._lookup(host, port)]
         for address in found:
             if not self.lets(address):
-                shown = host if literal else f"{host} ({address})"
-                raise refused(f"{shown} is no public address. {HOW}")
+                place = host if literal else f"{host} ({address})"
+                raise refused(f"{place} is not a public address. {HOW}")
         return found
 
     def lets(self, address: Address) -> bool:

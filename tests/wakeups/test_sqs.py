@@ -19,10 +19,10 @@ from holdfast.wakeups import sqs
 from holdfast.wakeups.publishing import PendingWakeups
 from holdfast.wakeups.queue import Message, Queue, queue_named, region_of, task_named
 from holdfast.wakeups.sqs import SqsWakeups
-from tests.doors.amazon import RECEIVE, Line
 from tests.eventually import eventually
 from tests.promises.stage import MINUTE, submit
 from tests.tiers import deep_but
+from tests.wakeups.amazon import RECEIVE, Line
 
 SOON = 20.0
 
@@ -140,9 +140,9 @@ async def test_a_message_that_is_of_no_use_here_is_handed_on_later_each_time(
     assert await subscriber.wait(SOON)
     (again,) = await line.queue.receive(visibility_seconds=1, poll_seconds=10)  # somebody else hears it
     assert (again.task_id, again.received) == (task, 2)
-    shown = [sqs.hidden_for(queues.Message("", "", None, received)) for received in (1, 3, 5, 50)]
-    assert shown == sorted(shown)
-    assert shown[-1] < 80
+    hidden = [sqs.hidden_for(queues.Message("", "", None, received)) for received in (1, 3, 5, 50)]
+    assert hidden == sorted(hidden)
+    assert hidden[-1] < 80
 
 
 @pytest.mark.deep
@@ -197,7 +197,7 @@ async def test_doubled_messages_leave_one_in_hand(listen: Listen, line: Line, st
 STRANGE = ["", "nonsense", "17", "[]", "{}", '{"task_id": 17}', '{"task_id": "x"}', '{"task_id": null}', '"task_id"']
 
 
-async def test_messages_that_are_none_of_ours_are_deleted_and_told_of_once(
+async def test_messages_that_are_not_ours_are_deleted_and_logged_once(
     listen: Listen, line: Line, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = await submit(store)
@@ -222,7 +222,7 @@ def test_what_is_no_pointer_names_no_task(body: str) -> None:
     assert task_named(body) is None
 
 
-async def test_a_queue_that_is_away_is_told_of_once_and_heard_again(
+async def test_a_queue_that_is_away_is_logged_once_and_heard_again(
     listen: Listen, line: Line, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "holdfast.wakeups")
@@ -233,8 +233,8 @@ async def test_a_queue_that_is_away_is_told_of_once_and_heard_again(
     task = await submit(store)
     await line.send(task)
     assert await subscriber.wait(SOON)
-    said = [one.message for one in caplog.records if one.name == "holdfast.wakeups"]
-    assert said == ["wake-ups do not arrive; polling goes on", "wake-ups arrive again"]
+    messages = [one.message for one in caplog.records if one.name == "holdfast.wakeups"]
+    assert messages == ["wake-ups do not arrive; polling goes on", "wake-ups arrive again"]
 
 
 @pytest.mark.deep

@@ -11,10 +11,10 @@ from fastapi import FastAPI
 from holdfast.engine.store.commands import Store
 from holdfast.objects.local import Folder
 from holdfast.testing import Clock, Database
+from tests.approvals.test_answering import DAY, asked, waits
 from tests.http.apps import app_over
 from tests.http.conftest import client
 from tests.promises.stage import take, take_one
-from tests.questions.test_answering import DAY, asked, waits
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded", **PAGE}
@@ -140,13 +140,16 @@ async def test_owners_see_and_answer_their_own(app: FastAPI, store: Store) -> No
     async with client(app, keys["ada"]) as http:
         for wrong in ({}, {"answer": 1, "approved": True}, {"approve": True}, {"approved": "perhaps"}):
             assert (await http.post(path, json=wrong)).status_code == 422
-        told = await http.post(path, json={"approved": True, "note": "go"})
-        assert (told.status_code, told.json()) == (200, {"task_id": str(task), "step": "publish", "repeated": False})
+        answered = await http.post(path, json={"approved": True, "note": "go"})
+        assert (answered.status_code, answered.json()) == (
+            200,
+            {"task_id": str(task), "step": "publish", "repeated": False},
+        )
         again = await http.post(path, json={"answer": {"approved": True, "note": "go"}})
         assert (again.status_code, again.headers["idempotency-replayed"]) == (200, "true")
         assert (await http.post(path, json={"answer": None})).status_code == 409
-    told_by = [event.data for event in await store.step_events(task) if event.kind == "question_answered"]
-    assert told_by == [{"by": "ada"}]
+    events = [event.data for event in await store.step_events(task) if event.kind == "question_answered"]
+    assert events == [{"by": "ada"}]
 
 
 async def test_a_long_list_goes_on(http: httpx2.AsyncClient, app: FastAPI, store: Store) -> None:

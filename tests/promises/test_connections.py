@@ -255,7 +255,7 @@ async def test_the_kernel_works_through_a_pooler(ground: Ground, database: Datab
             assert await store.verify() == []
 
 
-async def test_a_direct_connection_is_told_from_a_pooler(database: Database) -> None:
+async def test_a_direct_connection_is_distinguished_from_a_pooler(database: Database) -> None:
     connection = await first_connection(database.url)
     assert connection is not None
     await hang_up(connection)

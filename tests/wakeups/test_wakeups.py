@@ -23,10 +23,10 @@ from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.wakeups.publishing import PendingWakeups, publish_on
 from holdfast.wakeups.queue import Queue
 from holdfast.wakeups.sqs import SqsWakeups
-from tests.doors.amazon import Line
-from tests.doors.test_store import answers, pooler
 from tests.promises.stage import MINUTE, submit
+from tests.promises.test_connections import answers, pooler
 from tests.tiers import deep
+from tests.wakeups.amazon import Line
 
 SOON = 20.0
 """Nothing here takes so long, unless it does not happen."""
@@ -243,12 +243,12 @@ async def test_behind_a_pooler_nothing_is_heard_and_that_is_known(
 @only_postgres
 async def test_nobody_is_notified_when_nobody_sleeps(subscriber: Subscriber, store: Store, database: Database) -> None:
     """The ear hears all that is sent to this worker; another connection listens for what might be sent to it."""
-    told: list[str] = []
+    notified: list[str] = []
     busy = "busy"
 
-    async def told_times(times: int) -> None:
+    async def notified_times(times: int) -> None:
         async with asyncio.timeout(SOON):
-            while len(told) < times:  # noqa: ASYNC110 - the driver calls back
+            while len(notified) < times:  # noqa: ASYNC110 - the driver calls back
                 await asyncio.sleep(0.01)
 
     await store.hello(busy, label="busy", queues=["default"], names=["work"], slots=1)
@@ -256,20 +256,20 @@ async def test_nobody_is_notified_when_nobody_sleeps(subscriber: Subscriber, sto
         listener = await connect(database.url)
         stack.push_async_callback(listener.close)
         channel = await listener.fetchval("select holdfast.channel($1)", busy)
-        await listener.add_listener(channel, lambda *_: told.append("woken"))
+        await listener.add_listener(channel, lambda *_: notified.append("woken"))
         while await subscriber.wakeups.wait(BRIEFLY):
             pass
         await submit(store)
         assert not await subscriber.wakeups.wait(BRIEFLY)
         await store.idle(busy)
         await submit(store)
-        await told_times(1)  # what was sent before would have come before
-        assert told == ["woken"]
+        await notified_times(1)  # what was sent before would have come before
+        assert notified == ["woken"]
         await store.claim(["default"], 5, lasting=MINUTE, worker=busy, names=["work"])
         await submit(store)  # it has work now: nobody sleeps
         database.ask_owner("select pg_notify($1, '')", channel)
-        await told_times(2)
-        assert told == ["woken"] * 2
+        await notified_times(2)
+        assert notified == ["woken"] * 2
 
 
 @only_postgres

@@ -15,14 +15,14 @@ from holdfast.webhooks import new_secret
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def shown(page: str, title: str) -> str:
+def code_under(page: str, title: str) -> str:
     (text,) = re.findall(rf'```python title="{title}"\n(.*?)```', (DOCS / page).read_text(), flags=re.DOTALL)
     return str(text)
 
 
 def test_the_task_that_asks(holdfast: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {"__name__": "prices"}
-    exec(compile(shown("concepts/approvals.md", "prices.py"), "prices.py", "exec"), names)  # noqa: S102
+    exec(compile(code_under("concepts/approvals.md", "prices.py"), "prices.py", "exec"), names)  # noqa: S102
     (test,) = re.findall(r"## In tests\n\n```python\n(.*?)```", (DOCS / "concepts/approvals.md").read_text(), re.DOTALL)
     exec(compile(test, "test_prices.py", "exec"), names)  # noqa: S102
     names["test_prices"](holdfast)
@@ -33,7 +33,7 @@ async def test_the_receiver_that_verifies(monkeypatch: pytest.MonkeyPatch, capsy
     secret = new_secret()
     monkeypatch.setenv("SECRET", secret)
     names: dict[str, Any] = {"__name__": "receiver"}
-    exec(compile(shown("operations/webhooks.md", "receiver.py"), "receiver.py", "exec"), names)  # noqa: S102
+    exec(compile(code_under("operations/webhooks.md", "receiver.py"), "receiver.py", "exec"), names)  # noqa: S102
     body, now = '{"type": "task.completed", "data": {"task_id": "1"}}', datetime.now(UTC)
     headers = {
         "webhook-id": "msg_1", "webhook-timestamp": str(int(now.timestamp())),

@@ -3,15 +3,15 @@
 import pytest
 
 from holdfast.approvals import Questions
+from tests.approvals import app
 from tests.eventually import eventually
-from tests.questions import app
 from tests.worker.crew import Crew
 
 
 @pytest.mark.deep
 async def test_a_task_that_waits_takes_no_slot_and_survives_its_worker(crew: Crew) -> None:
     crew.open("die")
-    crew.start(app="tests.questions.app", slots=1)
+    crew.start(app="tests.approvals.app", slots=1)
     tasks = await crew.submit(app.publish.submission(), app.approve.submission())
     questions = Questions.over(crew.store)
 

@@ -14,9 +14,9 @@ from holdfast.testing import Clock, Database
 from holdfast.testing.providers.faults import rewrite
 from holdfast.wakeups.publishing import PendingWakeups, Publisher, Unsent, publish_on
 from holdfast.wakeups.queue import Queue
-from tests.doors.amazon import SEND, Line
 from tests.eventually import eventually
 from tests.promises.stage import MINUTE, submit
+from tests.wakeups.amazon import SEND, Line
 
 WAITING = """
 set session_replication_role = replica;
@@ -123,7 +123,7 @@ async def test_ten_thousand_that_wait_make_no_flood(pending: PendingWakeups, clo
 
 
 @pytest.mark.usefixtures("crowd")
-async def test_those_behind_are_published_when_they_come_to_the_front(store: Store, pending: PendingWakeups) -> None:
+async def test_those_behind_are_published_when_their_time_comes(store: Store, pending: PendingWakeups) -> None:
     first = set(await pending.take(1000))
     leases = await store.claim(["default"], 50, lasting=MINUTE, worker="me", names=["work"])
     assert {lease.priority for lease in leases} == {9}
@@ -163,7 +163,7 @@ async def test_a_number_that_is_none_is_refused(pending: PendingWakeups, n: int 
         await pending.take(n)  # type: ignore[arg-type]
 
 
-async def test_which_tasks_wait_is_told_by_their_rows(store: Store, pending: PendingWakeups) -> None:
+async def test_which_tasks_wait_is_read_from_their_rows(store: Store, pending: PendingWakeups) -> None:
     waits, held, ended, later = [await submit(store) for _ in range(3)] + [await submit(store, delay=MINUTE)]
     for lease in await store.claim_these([held, ended], lasting=MINUTE, worker="me"):
         if lease.task_id == ended:
@@ -239,23 +239,23 @@ async def test_a_queue_that_is_away_stops_nobody_for_good(
     line.server.stop()
     publishing = asyncio.create_task(publish_on(pending, Queue(line.queue_url), timedelta(seconds=0.01)))
 
-    def said(what: str) -> int:
+    def logged(what: str) -> int:
         return sum(what in one.message for one in caplog.records)
 
-    async def told() -> bool:
-        return said("not published") > 0
+    async def is_logged() -> bool:
+        return logged("not published") > 0
 
     try:
-        await eventually(told, "the warning", 20)
+        await eventually(is_logged, "the warning", 20)
         line.server.start()
 
         async def published() -> bool:
             clock.advance(seconds=3)  # what was taken in vain
-            return (await line.counted())[0] >= 3 and said("published again") > 0
+            return (await line.counted())[0] >= 3 and logged("published again") > 0
 
         await eventually(published, "the messages", 30)
     finally:
         publishing.cancel()
         await asyncio.gather(publishing, return_exceptions=True)
     assert {json.loads(body)["task_id"] for body in await line.bodies()} == {str(task) for task in tasks}
-    assert (said("not published"), said("published again")) == (1, 1)
+    assert (logged("not published"), logged("published again")) == (1, 1)

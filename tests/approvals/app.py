@@ -10,7 +10,7 @@ from tests.worker.app import note
 hf = Holdfast()
 
 
-def told(link: str) -> None:
+def send_link(link: str) -> None:
     note(link)
     gate = Path(os.environ["LEDGER"]).with_name("gate-die")
     if gate.exists():
@@ -20,12 +20,12 @@ def told(link: str) -> None:
 
 @hf.task
 async def publish() -> Any:
-    return await ask("publish", "Publish?", within="1h", tell=told)
+    return await ask("publish", "Publish?", within="1h", tell=send_link)
 
 
 @hf.task
 def approve() -> Any:
-    return ask.sync("approve", "Approve?", within="1h", tell=told)
+    return ask.sync("approve", "Approve?", within="1h", tell=send_link)
 
 
 @hf.task

@@ -24,7 +24,7 @@ from holdfast.testing import Engine
 YES = {"approved": True, "note": None}
 
 
-def test_it_is_asked_once_and_told_once_and_goes_on_with_the_answer(holdfast: Engine) -> None:
+def test_a_question_is_asked_once_sent_once_and_goes_on_with_the_answer(holdfast: Engine) -> None:
     app, links, prepared = Holdfast(), list[str](), list[int]()
 
     @app.task
@@ -62,8 +62,8 @@ def test_after_a_crash_it_is_the_same_question_under_the_same_link(holdfast: Eng
         except Unanswered:
             return "nobody"
 
-    told = "publish:told"
-    ran = holdfast.run(publish, crash_before=told) if before else holdfast.run(publish, crash_after=told)
+    sent_link = "publish:told"
+    ran = holdfast.run(publish, crash_before=sent_link) if before else holdfast.run(publish, crash_after=sent_link)
     assert (ran.value, len(links), len(set(links))) == ("nobody", 2 if before else 1, 1)
 
 
@@ -228,7 +228,7 @@ def test_a_task_that_is_cancelled_waits_for_nobody(holdfast: Engine) -> None:
         holdfast.answer(handle)
 
 
-def test_whoever_is_told_again_is_told_the_new_link_of_a_retried_task(holdfast: Engine) -> None:
+def test_a_retried_task_sends_its_new_link(holdfast: Engine) -> None:
     app, links = Holdfast(), list[str]()
 
     @app.task
@@ -246,7 +246,7 @@ def test_whoever_is_told_again_is_told_the_new_link_of_a_retried_task(holdfast: 
     assert len(links) == 2
 
 
-def test_who_cannot_be_told_is_told_again(holdfast: Engine) -> None:
+def test_a_link_that_could_not_be_sent_is_sent_again(holdfast: Engine) -> None:
     app, links = Holdfast(), list[str]()
 
     def mail(link: str) -> None:
@@ -287,7 +287,7 @@ def test_the_first_answer_counts(holdfast: Engine) -> None:
         holdfast.answer(handle, "no")
 
 
-def test_mistakes_are_told(holdfast: Engine) -> None:
+def test_mistakes_are_named(holdfast: Engine) -> None:
     app = Holdfast()
 
     async def asks() -> None:
@@ -318,11 +318,11 @@ def test_mistakes_are_told(holdfast: Engine) -> None:
     async def no_question() -> Any:
         return await ask("a", " ", within=1)
 
-    for task, words in (
+    for task, message in (
         (within_a_step, "asked within a step"), (twice, "'same' was run twice"), (forgotten, "never awaited"),
         (wrong_colour, r"ask.sync('a', ...)"), (no_time, "is no duration"), (no_question, "asks nothing"),
     ):  # fmt: skip
-        assert words in str(holdfast.run(task).error), task
+        assert message in str(holdfast.run(task).error), task
     with pytest.raises(StepInvalid, match="No task is running"):
         asyncio.run(outside())
     assert not issubclass(SuspendHandler, Exception)

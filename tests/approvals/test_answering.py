@@ -43,12 +43,12 @@ async def test_a_settle_that_meets_an_answer_does_not_sleep_on_it(database: Data
 
 async def test_an_answer_that_meets_a_settle_wakes_the_task(database: Database, store: Store) -> None:
     lease, question = await asked(store)
-    told = await meet(
+    answered = await meet(
         database,
         lambda one: Store(one).finish(lease, waits(question)),
         lambda other: Questions(other).answer(lease.task_id, "yes"),
     )
-    assert not told.repeated
+    assert not answered.repeated
     assert [one.task_id for one in await take(store)] == [lease.task_id]
 
 
@@ -108,8 +108,8 @@ async def test_late_is_late_for_the_task_and_for_the_person(store: Store, clock:
     assert (await store.ask(again, "publish", "Publish?", DAY)).status == "late"
     clock.set(clock.now() - timedelta(seconds=1))
     await questions.answer(lease.task_id, "yes")
-    told = await store.ask(again, "publish", "Publish?", DAY)
-    assert (told.status, told.answer, told.secret) == ("answered", "yes", None)
+    answered = await store.ask(again, "publish", "Publish?", DAY)
+    assert (answered.status, answered.answer, answered.secret) == ("answered", "yes", None)
 
 
 async def test_a_question_is_asked_under_the_lease_alone(store: Store, clock: Clock) -> None:
@@ -151,9 +151,9 @@ async def test_the_events_tell_who_answered(store: Store) -> None:
     lease, question = await asked(store)
     await store.finish(lease, waits(question))
     await Questions.over(store).answer(lease.task_id, "yes", by="ada")
-    told = [(event.kind, event.data) for event in await store.step_events(lease.task_id)]
-    assert [kind for kind, _ in told] == ["question_asked", "question_answered", "step_completed"]
-    assert (told[0][1]["question"], told[1][1], told[2][1]) == ("Publish?", {"by": "ada"}, None)
+    answered = [(event.kind, event.data) for event in await store.step_events(lease.task_id)]
+    assert [kind for kind, _ in answered] == ["question_asked", "question_answered", "step_completed"]
+    assert (answered[0][1]["question"], answered[1][1], answered[2][1]) == ("Publish?", {"by": "ada"}, None)
     assert await store.verify() == []
 
 
@@ -193,5 +193,5 @@ async def test_no_role_but_the_functions_reaches_a_secret(database: Database, st
     async with database.connect() as connection:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.fetch("select secret from holdfast.question")
-    for shown in (await Questions.over(store).open(), await store.step_events(lease.task_id)):
-        assert question.secret not in str(shown)
+    for listed in (await Questions.over(store).open(), await store.step_events(lease.task_id)):
+        assert question.secret not in str(listed)
