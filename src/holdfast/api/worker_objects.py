@@ -32,20 +32,23 @@ class Named(Body):
     key: Text
 
 
-class Sending(Named):
-    """A file to be sent: of `size` bytes, or of `most_bytes` at most."""
+class Linking(Named):
+    """A file that a link is to be for."""
 
     content_type: Text = ANY_TYPE
+    lasting_seconds: Lasting = lasting_by_default.total_seconds()
+
+
+class Sending(Linking):
+    """A file to be sent: of `size` bytes, or of `most_bytes` at most."""
+
     size: Size | None = None
     sha256: Text | None = None
     most_bytes: Size | None = None
-    lasting_seconds: Lasting = lasting_by_default.total_seconds()
 
 
-class Fetching(Named):
+class Fetching(Linking):
     filename: Text = "file"
-    content_type: Text = ANY_TYPE
-    lasting_seconds: Lasting = lasting_by_default.total_seconds()
 
 
 class Checksum(BaseModel):

@@ -53,8 +53,12 @@ class NewAnalysis(Body):
     agents: Annotated[list[Name], Field(max_length=100, fail_fast=True)]
 
 
-class Created(BaseModel):
+class TaskStatus(BaseModel):
     task_id: UUID
+    status: str
+
+
+class Created(TaskStatus):
     status: Literal["CREATED"] = "CREATED"
     created_at: datetime
     expires_at: datetime
@@ -89,21 +93,13 @@ class UploadLink(BaseModel):
     uploaded: bool
 
 
-class Uploads(BaseModel):
-    task_id: UUID
-    status: str
+class Uploads(TaskStatus):
     uploads: dict[str, UploadLink]
     expires_at: datetime
 
 
-class Queued(BaseModel):
-    task_id: UUID
-    status: str
-
-
-class Effect(CancelEffect):
-    task_id: UUID
-    status: str
+class Effect(CancelEffect, TaskStatus):
+    """What cancelling did, and the state afterwards."""
 
 
 class DownloadLink(BaseModel):
@@ -114,9 +110,7 @@ class DownloadLink(BaseModel):
     expires_at: datetime
 
 
-class Downloads(BaseModel):
-    task_id: UUID
-    status: str
+class Downloads(TaskStatus):
     downloads: list[DownloadLink]
 
 
@@ -180,11 +174,11 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Uploads(task_id=task_id, status=task.state, uploads=uploads, expires_at=signed["primary"].expires_at)
 
     @router.post("/tasks/{task_id}/process", status_code=202)
-    async def process(task_id: UUID, caller: User) -> Queued:
+    async def process(task_id: UUID, caller: User) -> TaskStatus:
         """Verify what was uploaded, set the credits aside, and queue the task. Calling it again changes nothing."""
         task = await analyses.read(task_id, owned_by(caller))
         await open_local_wallet(caller)
-        return Queued(task_id=task_id, status=await intake.process(task))
+        return TaskStatus(task_id=task_id, status=await intake.process(task))
 
     @router.post("/tasks/{task_id}/cancel", status_code=202)
     async def cancel(task_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:

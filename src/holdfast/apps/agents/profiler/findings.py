@@ -19,7 +19,7 @@ def warn(file: FileFacts, columns: tuple[ColumnProfile, ...], relations: Correla
     """Every warning, by severity, then in the order of the file."""
     found = [*of_file(file)]
     for column in columns:
-        found += of_column(column)
+        found += [Warned(severity, code, column.name, message) for severity, code, message in of_column(column)]
     if relations:
         found += of_pairs(relations)
     return tuple(sorted(found, key=lambda one: GRAVITY[one.severity]))
@@ -35,98 +35,84 @@ def of_file(file: FileFacts) -> Iterator[Warned]:
         yield Warned("low", "reading", None, note)
 
 
-def of_column(column: ColumnProfile) -> Iterator[Warned]:
-    name = column.name
+Finding = tuple[Severity, str, str]
+
+
+def of_column(column: ColumnProfile) -> Iterator[Finding]:
+    """Severity, code and message of each warning about a column."""
     if column.type == "empty":
-        yield Warned("high", "empty", name, "Every value is missing.")
+        yield "high", "empty", "Every value is missing."
         return
     yield from of_missing(column)
     if column.mixed:
         values = counted(column.mixed.count, "value is", "values are")
         kind = {"integer": "whole numbers", "decimal": "numbers", "boolean": "yes or no", "date": "dates"}
-        yield Warned(
-            "high", "mixed_types", name,
-            f"Nearly all values are {kind.get(column.mixed.almost, 'times')}, but {values} not, so the column is read "
-            "as text.",
-        )  # fmt: skip
+        almost = f"Nearly all values are {kind.get(column.mixed.almost, 'times')}"
+        yield "high", "mixed_types", f"{almost}, but {values} not, so the column is read as text."
     if column.type == "constant":
-        yield Warned("medium", "constant", name, "Every value is the same, so the column tells nothing apart.")
+        yield "medium", "constant", "Every value is the same, so the column tells nothing apart."
     if column.type == "identifier":
-        yield Warned("low", "identifier", name, "Nearly every value is different: it is likely an identifier.")
+        yield "low", "identifier", "Nearly every value is different: it is likely an identifier."
     yield from of_numbers(column)
     yield from of_dates(column)
     yield from of_text(column)
 
 
-def of_missing(column: ColumnProfile) -> Iterator[Warned]:
+def of_missing(column: ColumnProfile) -> Iterator[Finding]:
     part = column.missing.share
     if part >= missing_medium:
         grave: Severity = "high" if part >= missing_high else "medium"
-        yield Warned(
-            grave, "missing", column.name, f"{share(part)} of the values are missing ({column.missing.count:,})."
-        )
+        yield grave, "missing", f"{share(part)} of the values are missing ({column.missing.count:,})."
     if column.missing.words:
         listed = ", ".join(f"{text or 'an empty text'} ({count:,})" for text, count in column.missing.words.items())
-        yield Warned("low", "missing_words", column.name, f"Some texts may mean that a value is missing: {listed}.")
+        yield "low", "missing_words", f"Some texts may mean that a value is missing: {listed}."
 
 
-def of_numbers(column: ColumnProfile) -> Iterator[Warned]:
+def of_numbers(column: ColumnProfile) -> Iterator[Finding]:
     numbers = column.numbers
     if not numbers or column.type not in ("integer", "decimal"):
         return
     if numbers.skew is not None and abs(numbers.skew) >= skew_some:
         side = "right" if numbers.skew > 0 else "left"
-        yield Warned(
-            "medium" if abs(numbers.skew) >= skew_much else "low", "skewed", column.name,
-            f"The values have a long tail to the {side} (skewness {number(numbers.skew, 3)}): the median "
-            f"({number(numbers.quantiles['p50'])}) says more than the mean ({number(numbers.mean)}).",
-        )  # fmt: skip
-    if numbers.outliers and numbers.outliers.share >= outliers_many:
-        yield Warned(
-            "low", "outliers", column.name,
-            f"{share(numbers.outliers.share)} of the values are outliers, below {number(numbers.outliers.low)} or over "
-            f"{number(numbers.outliers.high)}.",
-        )  # fmt: skip
+        tail = f"The values have a long tail to the {side} (skewness {number(numbers.skew, 3)})"
+        median, mean = number(numbers.quantiles["p50"]), number(numbers.mean)
+        grave: Severity = "medium" if abs(numbers.skew) >= skew_much else "low"
+        yield grave, "skewed", f"{tail}: the median ({median}) says more than the mean ({mean})."
+    if (outliers := numbers.outliers) and outliers.share >= outliers_many:
+        beyond = f"below {number(outliers.low)} or over {number(outliers.high)}"
+        yield "low", "outliers", f"{share(outliers.share)} of the values are outliers, {beyond}."
     if numbers.infinite:
-        yield Warned(
-            "medium", "infinite", column.name, f"{counted(numbers.infinite, 'value is', 'values are')} infinite."
-        )
+        yield "medium", "infinite", f"{counted(numbers.infinite, 'value is', 'values are')} infinite."
 
 
-def of_dates(column: ColumnProfile) -> Iterator[Warned]:
+def of_dates(column: ColumnProfile) -> Iterator[Finding]:
     if not column.dates:
         return
     if column.dates.future:
         dates = counted(column.dates.future, "date is", "dates are")
-        yield Warned(
-            "medium", "future_dates", column.name, f"{dates} in the future; the last is {column.dates.max[:10]}."
-        )
+        yield "medium", "future_dates", f"{dates} in the future; the last is {column.dates.max[:10]}."
     for day in (column.dates.min, column.dates.max):
         if not earliest_plausible <= day[:4] < latest_plausible or len(day.partition("-")[0]) != 4:
-            yield Warned(
-                "medium", "implausible_dates", column.name, f"There is a date that can hardly be meant: {day}."
-            )
+            yield "medium", "implausible_dates", f"There is a date that can hardly be meant: {day}."
 
 
-def of_text(column: ColumnProfile) -> Iterator[Warned]:
+def of_text(column: ColumnProfile) -> Iterator[Finding]:
     if column.text and column.text.padded:
         texts = counted(column.text.padded, "text has", "texts have")
-        yield Warned("low", "padded", column.name, f"{texts} blanks before or after.")
+        yield "low", "padded", f"{texts} blanks before or after."
     if column.type in ("category", "boolean") and column.top_values and column.top_values[0].share >= imbalance:
         first = column.top_values[0]
-        yield Warned(
-            "low", "imbalanced", column.name, f"{share(first.share)} of the values are the same one: {first.value}."
-        )
+        yield "low", "imbalanced", f"{share(first.share)} of the values are the same one: {first.value}."
 
 
 def of_pairs(relations: Correlations) -> Iterator[Warned]:
     for pair in relations.strongest:
         if abs(pair.value) >= close:
-            strength = f"{NAMES[pair.measure]} {number(pair.value, 3)}"
-            yield Warned(
-                "medium", "correlated", pair.first, f"It goes along with {pair.second} almost exactly ({strength})."
+            message = (
+                f"It goes along with {pair.second} almost exactly ({NAMES[pair.measure]} {number(pair.value, 3)})."
             )
+            yield Warned("medium", "correlated", pair.first, message)
     if relations.left_out:
         columns = counted(len(relations.left_out), "column was", "columns were")
-        yield Warned("low", "correlations_left_out", None, f"{columns} left out of the correlations; raise "
-                     "max_correlated_columns to have them in.")  # fmt: skip
+        message = f"{columns} left out of the correlations; raise max_correlated_columns to have them in."
+        yield Warned("low", "correlations_left_out", None, message)

@@ -20,16 +20,18 @@ begin
         perform holdfast.promise_files(m.task_id, m.data -> 'files');
       when m.verb = 'process' then
         perform holdfast.freeze_files(m.task_id, m.data -> 'inputs');
-        perform holdfast.reserve_credits(m.task_id, m.owner);
+        perform holdfast.book_credits('reserve', m.task_id, m.owner, holdfast.check_credits_for(m.task_id));
       when m.verb = 'files_missing' and m.data ? 'looked_at' then
         perform holdfast.check_looked_at(m.task_id, m.data -> 'looked_at');
       when m.verb = 'step' then
-        perform holdfast.charge_agent(m.task_id, m.owner, m.step);
+        perform holdfast.book_credits('charge', m.task_id, m.owner, (a.prices ->> m.step)::bigint, m.step)
+        from holdfast.analysis a where a.task_id = m.task_id;
       else
         null;
     end case;
     if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
-      perform holdfast.release_credits(m.task_id, m.owner);
+      perform holdfast.book_credits('release', m.task_id, m.owner, a.reserved)
+      from holdfast.analysis a where a.task_id = m.task_id;
       perform holdfast.plan_cleanup(m.task_id, m.owner, m.to_state);
     end if;
   end loop;
@@ -126,19 +128,6 @@ begin
   delete from holdfast.step s where s.task_id = p_task;
 end $$;
 
--- Set aside what all agents of the task cost together. The wallet is locked.
-create or replace function holdfast.reserve_credits(p_task uuid, p_owner text) returns void
-language plpgsql
-as $$
-declare
-  v_price bigint := holdfast.check_credits_for(p_task);
-begin
-  if v_price > 0 then
-    update holdfast.analysis a set reserved = v_price where a.task_id = p_task;
-    perform holdfast.transfer('reserve', p_owner, 'balance', 'reserved', v_price, p_task);
-  end if;
-end $$;
-
 -- What the task costs, if its owner can pay it now. VOLATILE: after a lock it must see what was committed before.
 create or replace function holdfast.check_credits_for(p_task uuid) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -163,29 +152,21 @@ begin
   return v_price;
 end $$;
 
--- An agent has completed: its price is spent. Its step is written once, and so is the charge.
-create or replace function holdfast.charge_agent(p_task uuid, p_owner text, p_agent text) returns void
+-- Credits of a task: reserved when it is queued, charged agent by agent, released however it ends. The wallet is locked.
+-- An agent's step is written once, and so is its charge.
+create or replace function holdfast.book_credits(
+  p_kind text, p_task uuid, p_owner text, p_credits bigint, p_agent text default null) returns void
 language plpgsql
 as $$
-declare
-  v_price int := (select (a.prices ->> p_agent)::int from holdfast.analysis a where a.task_id = p_task);
 begin
-  if v_price > 0 then
-    update holdfast.analysis a set reserved = a.reserved - v_price, charged = a.charged + v_price where a.task_id = p_task;
-    perform holdfast.transfer('charge', p_owner, 'reserved', 'spent', v_price, p_task, p_agent);
-  end if;
-end $$;
-
--- However a task ends, credits that were not charged go back.
-create or replace function holdfast.release_credits(p_task uuid, p_owner text) returns void
-language plpgsql
-as $$
-declare
-  v_rest int := (select a.reserved from holdfast.analysis a where a.task_id = p_task);
-begin
-  if v_rest > 0 then
-    update holdfast.analysis a set reserved = 0 where a.task_id = p_task;
-    perform holdfast.transfer('release', p_owner, 'reserved', 'balance', v_rest, p_task);
+  if p_credits > 0 then
+    update holdfast.analysis a
+    set reserved = a.reserved + p_credits * (case when p_kind = 'reserve' then 1 else -1 end),
+        charged = a.charged + p_credits * (p_kind = 'charge')::int
+    where a.task_id = p_task;
+    perform holdfast.transfer(
+      p_kind, p_owner, case when p_kind = 'reserve' then 'balance' else 'reserved' end,
+      case p_kind when 'reserve' then 'reserved' when 'charge' then 'spent' else 'balance' end, p_credits, p_task, p_agent);
   end if;
 end $$;
 
