@@ -14,7 +14,7 @@ import pytest
 from holdfast.apps.providers.local import audio
 from holdfast.apps.providers.local.audio import RATE, cut, read_recording
 from holdfast.apps.providers.local.provider import Local
-from holdfast.apps.providers.local.speech import samples, word_error_rate
+from holdfast.apps.providers.local.speech import sample_recordings, word_error_rate
 from holdfast.errors import SchemaInvalid
 from holdfast.lifecycles.batch.provider import Input, Result, Usage
 from holdfast.objects.local import Folder
@@ -58,10 +58,10 @@ async def heard(provider: Local, objects: Folder, *paths: Path) -> list[Result]:
 
 @pytest.mark.deep
 async def test_the_samples_are_heard(provider: Local, objects: Folder) -> None:
-    found = await heard(provider, objects, *(path for path, _ in samples()))
-    text = " ".join(text for _, text in samples())
+    found = await heard(provider, objects, *(path for path, _ in sample_recordings()))
+    text = " ".join(text for _, text in sample_recordings())
     assert word_error_rate(text, " ".join(one.output["transcript"] for one in found)) < 0.12
-    for (path, _), one in zip(samples(), found, strict=True):
+    for (path, _), one in zip(sample_recordings(), found, strict=True):
         assert one.output["seconds"] == pytest.approx((path.stat().st_size - 44) / 2 / RATE, abs=0.01)
         assert one.output["language_code"] == "en"
         (segment,) = one.output["segments"]
@@ -71,7 +71,7 @@ async def test_the_samples_are_heard(provider: Local, objects: Folder) -> None:
 
 @pytest.mark.deep
 async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folder, tmp_path: Path) -> None:
-    path, text = samples()[2]
+    path, text = sample_recordings()[2]
     original = sound(path)
     kinds = {
         "phone": wav(at_rate(original, RATE, 8_000), rate=8_000, kind="u8"),
@@ -86,14 +86,14 @@ async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folde
 
 @pytest.mark.deep
 async def test_a_long_recording_keeps_its_times(provider: Local, objects: Folder, tmp_path: Path) -> None:
-    parts = [sound(samples()[number][0]) for number in (2, 5)]
+    parts = [sound(sample_recordings()[number][0]) for number in (2, 5)]
     silence = np.zeros(4 * RATE)
     whole = np.concatenate([silence, parts[0], silence, silence, silence, silence, silence, parts[1], silence])
     (one,) = await heard(provider, objects, write(tmp_path / "long.wav", wav(whole)))
     begins = [4.0, 4.0 + len(parts[0]) / RATE + 20]
     assert [segment["start"] for segment in one.output["segments"]] == pytest.approx(begins, abs=0.4)
     assert one.output["seconds"] == pytest.approx(len(whole) / RATE, abs=0.02)
-    text = f"{samples()[2][1]} {samples()[5][1]}"
+    text = f"{sample_recordings()[2][1]} {sample_recordings()[5][1]}"
     assert word_error_rate(text, one.output["transcript"]) < 0.2
 
 
@@ -122,7 +122,7 @@ async def test_what_is_not_a_recording_fails_alone_and_silence_is_not_a_failure(
 async def test_a_model_that_is_killed_in_a_recording_hears_it_the_second_time(
     provider: Local, objects: Folder, tmp_path: Path
 ) -> None:
-    whole = np.concatenate([sound(path) for path, _ in samples()])
+    whole = np.concatenate([sound(path) for path, _ in sample_recordings()])
     recording = Input("long", write(tmp_path / "long.wav", wav(whole)).as_uri())
     one = job("transcription", objects)
     await provider.submit(one, [recording])

@@ -93,7 +93,7 @@ def submit(
 
     holdfast batch submit s3://bucket/monday.wav --provider aws
     """
-    from holdfast.apps.providers.local.speech import samples as sample_recordings
+    from holdfast.apps.providers.local.speech import sample_recordings
     from holdfast.cli.batch_results import transcripts_of_samples
     from holdfast.cli.files import Document, upload_sources
 

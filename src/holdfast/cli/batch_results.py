@@ -57,9 +57,9 @@ class Known:
 
 def transcripts_of_samples(documents: "Sequence[Document]") -> dict[str, str]:
     """The transcripts of those that are sample recordings, by name: the content decides, not the name."""
-    from holdfast.apps.providers.local.speech import samples
+    from holdfast.apps.providers.local.speech import sample_recordings
 
-    bundled = {path.name: (path, transcript) for path, transcript in samples()}
+    bundled = {path.name: (path, transcript) for path, transcript in sample_recordings()}
     return {
         one.name: bundled[one.path.name][1]
         for one in documents

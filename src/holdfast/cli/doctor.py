@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import typer
 
 from holdfast import __version__
-from holdfast.apps.providers import bundled
+from holdfast.apps.providers import bundled_providers
 from holdfast.errors import Failure, HoldfastError, MigrationForbidden, ObjectsUnreachable, ServerUnreachable
 from holdfast.objects import folder_of, open_objects
 from holdfast.postgres.connections import connected, locate
@@ -153,7 +153,7 @@ async def check_wakeups(settings: Settings) -> Check:
 async def check_providers(settings: Settings) -> Check:
     """Those that are set up here are asked whether they answer; workers elsewhere may have others."""
     ready, wrong = [], []
-    for one in bundled(lambda: settings):
+    for one in bundled_providers(lambda: settings):
         if all(one.missing(task_type) for task_type in one.task_types):
             ready.append(f"{one.name} not set up")
             continue

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.apps.providers.local.provider import Local
-from holdfast.apps.providers.local.speech import samples
+from holdfast.apps.providers.local.speech import sample_recordings
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.execution.context import get_service
@@ -88,7 +88,7 @@ def write_log(path: Path, round_: int) -> Path:
 
 def recordings(round_: int) -> list[Path]:
     """The calls of a round: some of the samples, others the next time."""
-    paths = [path for path, _ in samples()]
+    paths = [path for path, _ in sample_recordings()]
     return [paths[(round_ + number) % len(paths)] for number in range(calls_each)]
 
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def offer(app: "Holdfast") -> None:
     """Let workers of this application run batches with all bundled providers. Raises AppInvalid."""
-    for provider in bundled(lambda: app.settings):
+    for provider in bundled_providers(lambda: app.settings):
         for task_type in provider.task_types:
             app.batch(task_type, provider)
 
 
-def bundled(settings: Callable[[], Settings]) -> Sequence[Provider]:
+def bundled_providers(settings: Callable[[], Settings]) -> Sequence[Provider]:
     """Those that come with Holdfast; each names what must be set up for it.
 
     None of them imports a vendor's library before it is used: an extra that is not installed is only missing.

@@ -1,7 +1,7 @@
 """Amazon Transcribe: one recording in S3 is one job, whose transcript is written beside it in the same bucket.
 
-A job bears its token as its name, and Amazon takes a name once: whoever begins a job again learns that it is there. So
-a lost answer never makes a second one. What Amazon cannot do is stop a job; it runs on, and is charged.
+A job bears its token as its name, and Amazon takes a name once: to begin a job again is refused. So a lost
+answer never makes a second one. What Amazon cannot do is stop a job; it runs on, and is charged.
 """
 
 import json
@@ -71,13 +71,13 @@ class AWS(Provider):
     answer_most = timedelta(seconds=30)
 
     def __init__(self) -> None:
-        self.region = region_named()
+        self.region = find_region()
         self.account = f"{self.region or 'nowhere'}/{key_name()}"
         self._opening = threading.Lock()
         self._clients: dict[tuple[str, str | None], Any] = {}
 
     def missing(self, task_type: str) -> str | None:
-        """Nobody is asked: whether the keys are right, only `check` can tell."""
+        """No server is asked: whether the keys are right, only `check` can tell."""
         if find_spec("boto3") is None:
             return f"Amazon Transcribe is called with boto3: {install_hint('aws')}."
         if self.region is None:
@@ -89,7 +89,7 @@ class AWS(Provider):
         return None
 
     def refuse(self, task_type: str, one: Input) -> str | None:
-        bucket, key = place_of(one.uri)
+        bucket, key = bucket_and_key(one.uri)
         if not BUCKET.fullmatch(bucket) or not key:
             return "Amazon Transcribe reads recordings from S3 only: give s3://bucket/key."
         if key.rpartition(".")[2].lower() not in FORMATS:
@@ -110,7 +110,7 @@ class AWS(Provider):
             "TranscriptionJobName": job.token,
             "Media": {"MediaFileUri": one.uri},
             "IdentifyLanguage": True,
-            "OutputBucketName": place_of(one.uri)[0],
+            "OutputBucketName": bucket_and_key(one.uri)[0],
             "OutputKey": output_key(job),
         }
         try:
@@ -152,7 +152,7 @@ class AWS(Provider):
 
     async def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
         for one in inputs:
-            bucket, key = place_of(one.uri)[0], output_key(job)
+            bucket, key = bucket_and_key(one.uri)[0], output_key(job)
             body = await self._read(job, bucket, key)
             language = job.memo.get("language_code") if isinstance(job.memo, dict) else None
             try:
@@ -253,7 +253,7 @@ class AWS(Provider):
             self._clients.clear()
 
 
-def place_of(uri: str) -> tuple[str, str]:
+def bucket_and_key(uri: str) -> tuple[str, str]:
     """The bucket and the key of s3://bucket/key, taken as they are written; empty if it is none."""
     bucket, _, key = uri.removeprefix("s3://").partition("/") if uri.startswith("s3://") else ("", "", "")
     return bucket, key
@@ -265,7 +265,7 @@ def output_key(job: Job) -> str:
 
 
 def job_in(job: Job, answer: dict[str, Any]) -> dict[str, Any]:
-    """The job in an answer. Raises Transient if it is not there: then nobody knows."""
+    """The job in an answer. Raises Transient if it is not there: then its status is unknown."""
     found: dict[str, Any] = answer.get("TranscriptionJob") or {}
     if found.get("TranscriptionJobName") != job.token:
         raise Transient(f"Amazon Transcribe was asked for {job.token} and does not mention it.")
@@ -345,7 +345,7 @@ def code_of(error: Any) -> str:
     return str(error.response.get("Error", {}).get("Code") or "Unknown")
 
 
-def region_named() -> str | None:
+def find_region() -> str | None:
     """The region of the environment, or of the profile in use."""
     return vendor_variable("AWS_REGION", "AWS_DEFAULT_REGION") or profile_in_use().get("region")
 
@@ -357,7 +357,7 @@ def key_name() -> str:
 
 
 def has_keys() -> bool:
-    """Whether there is something to get keys from. Whoever gives them is not asked: that may be another machine."""
+    """Whether there is something to get keys from. Their source is not asked: it may be another machine."""
     if vendor_variable("AWS_ACCESS_KEY_ID", *ROLE_VARIABLES):
         return True
     if any(name in profile_in_use() for name in KEYS_OF_A_PROFILE):

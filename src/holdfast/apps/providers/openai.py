@@ -130,10 +130,10 @@ class OpenAI(Provider):
         status = str(batch.get("status") or "unknown")
         if status not in OVER:
             counts = as_object(batch.get("request_counts"))
-            done = whole(counts.get("completed")) + whole(counts.get("failed")) if counts else None
+            done = as_int(counts.get("completed")) + as_int(counts.get("failed")) if counts else None
             return Running(status, again_in=answer.again_in, done=done)
         files = files_of(batch)
-        error, category = why(status, batch)
+        error, category = reason_of(status, batch)
         memo = {**as_object(job.memo), **files}
         return Ended(status, OVER[status], error, category, has_results=any(files.values()), memo=memo)
 
@@ -169,7 +169,7 @@ class OpenAI(Provider):
         if is_here(job):
             return STOPPED
         over = (400, 404, 409)  # it has ended, or is gone
-        await self._http.ask("POST", f"batches/{named(job)}/cancel", expect=over)
+        await self._http.ask("POST", f"batches/{id_of(job)}/cancel", expect=over)
         return None
 
     async def _batches(self) -> bool:
@@ -180,7 +180,7 @@ class OpenAI(Provider):
         return self._has_batches
 
     async def _batch(self, job: Job) -> Answer:
-        answer = await self._http.ask("GET", f"batches/{named(job)}", expect=(404,))
+        answer = await self._http.ask("GET", f"batches/{id_of(job)}", expect=(404,))
         if answer.status == 404:
             young = job.intended_at is not None and datetime.now(UTC) - job.intended_at < seen_late
             message = f"{self._url} does not know the batch {job.external_id}"
@@ -221,7 +221,7 @@ class OpenAI(Provider):
             for row in rows:
                 if as_object(row.get("metadata")).get(TOKEN) == job.token:
                     return str(row["id"])
-                if created := whole(row.get("created_at")):
+                if created := as_int(row.get("created_at")):
                     times.append(created)
             newest_first = len(set(times)) > 1 and times == sorted(times, reverse=True)
             if not page.get("has_more") or not rows:
@@ -235,9 +235,9 @@ class OpenAI(Provider):
             params["after"] = after
 
     async def _complete(self, job: Job, one: Input) -> Result:
-        asked = chat(job.model, one)
+        asked = chat_request(job.model, one)
         answer = await self._http.ask("POST", "chat/completions", json=asked, whole=completion_most)
-        return completion(one.key, answer.json, job.model)
+        return completion_result(one.key, answer.json, job.model)
 
     def _check_account(self, job: Job) -> None:
         if job.account != self.account:
@@ -261,19 +261,19 @@ def account_of(url: str, project: str | None) -> str:
     return f"{server}/{project}" if project else server
 
 
-def named(job: Job) -> str:
+def id_of(job: Job) -> str:
     if not job.external_id:
         raise Fatal("This job was never submitted.")
     return quote(job.external_id, safe="")
 
 
-def chat(model: str | None, one: Input) -> dict[str, Any]:
+def chat_request(model: str | None, one: Input) -> dict[str, Any]:
     return {**one.body, **({"model": model} if model else {})}
 
 
 def write_prompts(file: IO[bytes], model: str | None, inputs: Sequence[Input]) -> int:
     for one in inputs:
-        line = {"custom_id": one.key, "method": "POST", "url": CHAT, "body": chat(model, one)}
+        line = {"custom_id": one.key, "method": "POST", "url": CHAT, "body": chat_request(model, one)}
         file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     size = file.tell()
     file.seek(0)
@@ -284,7 +284,7 @@ def files_of(batch: Mapping[str, Any]) -> dict[str, Json]:
     return {name: batch.get(name) or None for name in ("output_file_id", "error_file_id")}
 
 
-def why(status: str, batch: Mapping[str, Any]) -> tuple[str | None, Category | None]:
+def reason_of(status: str, batch: Mapping[str, Any]) -> tuple[str | None, Category | None]:
     """Why it ended without being completed, and of which category that is."""
     if status == "completed":
         return None, None
@@ -304,9 +304,9 @@ def result_of(line: Line, model: str | None) -> Result | None:
     if not isinstance(key, str):
         return None
     response = as_object(row.get("response"))
-    status = whole(response.get("status_code"))
+    status = as_int(response.get("status_code"))
     if response and 200 <= status < 300:
-        return completion(key, response.get("body"), model)
+        return completion_result(key, response.get("body"), model)
     body = as_object(response.get("body"))
     code, text = error_in(as_object(row.get("error")) or body, str(response.get("body") or ""))
     category = category_of(status, code) if status else "Fatal" if code in SPENT_UP else "Transient"
@@ -314,7 +314,7 @@ def result_of(line: Line, model: str | None) -> Result | None:
     return Result(key, error=error, category=category, usage=usage_of(body, model))
 
 
-def completion(key: str, answer: Json, model: str | None) -> Result:
+def completion_result(key: str, answer: Json, model: str | None) -> Result:
     """The answer to one prompt, without what is of no use."""
     body = as_object(answer)
     choices = body.get("choices")
@@ -341,7 +341,7 @@ def usage_of(body: Mapping[str, Any], model: str | None) -> Usage | None:
     name = model or body.get("model")
     if not usage or not name:
         return None
-    return Usage(str(name), whole(usage.get("prompt_tokens")), whole(usage.get("completion_tokens")))
+    return Usage(str(name), as_int(usage.get("prompt_tokens")), as_int(usage.get("completion_tokens")))
 
 
 def as_object(value: Json) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def as_object(value: Json) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def whole(value: Json) -> int:
+def as_int(value: Json) -> int:
     """The number, also if it comes as a text; 0 for anything else."""
     try:
         return int(value)

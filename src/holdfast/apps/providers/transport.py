@@ -175,7 +175,7 @@ class Transport:
                     yield answer
                     return
                 target = urljoin(url, answer.headers["location"])
-                own = own if origin(target) == origin(url) else {}  # the key is for nobody else
+                own = own if origin(target) == origin(url) else {}  # the key is for this server alone
                 if url.startswith("https:") and not target.startswith("https:"):
                     raise Fatal(f"{self._named(path)} leads away from https.")
                 url = target
@@ -183,7 +183,7 @@ class Transport:
 
     def _open(self) -> "httpx2.AsyncClient":
         """The client of this event loop; one of a loop that has gone is of no use."""
-        import httpx2  # takes its time, and most processes ask nobody
+        import httpx2  # takes its time, and most processes send no request
 
         loop = asyncio.get_running_loop()
         if self._client is None or self._client[0] is not loop:

@@ -6,8 +6,8 @@ database before the next call is made, and the database knows how a job may go o
 is made up for by the next one, on any machine.
 
 No job is submitted twice. It is intended first, then submitted, then accepted. What is in doubt is looked for, and as a
-job may be listed late, it counts as absent only if it is still missing some time after the first look. Nobody else
-submits it meanwhile, but for a process that was frozen in the middle of its call and does not know yet that its lease
+job may be listed late, it counts as absent only if it is still missing some time after the first look. No other
+process submits it meanwhile, but for one that was frozen in the middle of its call and does not know yet that its lease
 is gone: `ask_to_begin` leaves that no time before the call, only in it.
 """
 
@@ -24,9 +24,8 @@ from weakref import WeakKeyDictionary
 
 from holdfast.backoff import doubled, jitter
 from holdfast.durations import parse_duration
-from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.store.calls import asked_again_seconds, patiently
-from holdfast.engine.task import Cancelled, Category, Checkpoint, Done, Failed, Json, Later, Lease, Outcome, Partial
+from holdfast.engine.task import Cancelled, Category, Checkpoint, Done, Failed, Json, Later, Outcome, Partial
 from holdfast.errors import (
     BudgetUnknown,
     DatabaseError,
@@ -77,17 +76,15 @@ counting_at_most = 3
 
 async def run_batch(provider: Provider, objects: Objects, settings: Callable[[], Settings]) -> Outcome:
     """Bring the batch on that this worker holds. Raises Suspend if it is to stop."""
-    attempt, batches = running_attempt(), get_service(Batches)
-    lease = attempt.lease
+    lease, batches = current(), get_service(Batches)
     batch = await patiently(lambda: batches.load(lease.task_id))
     if batch is None:
         raise SchemaInvalid("This batch was made without inputs.", code="no-inputs")
     if not batch.planned:
         await plan_jobs(batch, provider, batches, objects, settings, lease)
         batch = await load_again(batches, batch.task_id)
-    calls = ProviderCalls(provider, batches, attempt.backend, objects, lease, batch.task_id, batch.task_type)
     try:
-        return await BatchAttempt(attempt, calls, batch).run()
+        return await BatchAttempt(ProviderCalls(provider, batches, objects, batch)).run()
     except (ObjectsUnreachable, Transient):
         return Later(storage_again, kind="storage_away")
 
@@ -97,20 +94,11 @@ async def run_stop(provider: Provider, objects: Objects) -> Outcome:
 
     The database makes this task in the transaction that ends a batch, whatever ended it, if a provider may be at work.
     """
-    attempt, batches = running_attempt(), get_service(Batches)
-    lease = attempt.lease
+    lease, batches = current(), get_service(Batches)
     batch = await patiently(lambda: batches.load(lease.task_id))
     if batch is None:
         raise SchemaInvalid("Only a batch that is over makes such a task.", code="no-batch")
-    calls = ProviderCalls(provider, batches, attempt.backend, objects, lease, batch.task_id, batch.task_type)
-    return await StopAttempt(calls, batch).run()
-
-
-def running_attempt() -> Attempt:
-    current()
-    attempt = ATTEMPT.get()
-    assert attempt is not None  # noqa: S101 - there is a current lease
-    return attempt
+    return await StopAttempt(ProviderCalls(provider, batches, objects, batch)).run()
 
 
 async def load_again(batches: Batches, task: UUID) -> OpenBatch:
@@ -139,13 +127,16 @@ class ProviderCalls:
 
     provider: Provider
     batches: Batches
-    backend: WorkerBackend
     objects: Objects
-    lease: Lease
-    task: UUID
-    """The batch: the task of the lease itself, or the one that it stops."""
-    task_type: str
+    batch: OpenBatch
+    """The task of the lease itself, or the one that it stops; as it was when the attempt began."""
     is_cancelled: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self.lease = current()
+        self.task = self.batch.task_id
+        self.now = self.batch.now
+        self.backend = running_attempt().backend
 
     @property
     def files(self) -> Files:
@@ -187,8 +178,8 @@ class ProviderCalls:
             await self.report(event(row, "remember", memo=memo))
 
         return Job(
-            row.token, self.task_type, row.model, row.account, row.external_id, row.intended_at, row.memo, remember,
-            self.objects, f"{self.files.place}/job-{row.number}",
+            row.token, self.batch.task_type, row.model, row.account, row.external_id, row.intended_at, row.memo,
+            remember, self.objects, f"{self.files.place}/job-{row.number}",
         )  # fmt: skip
 
     async def report(self, *events: JobEvent) -> dict[int, JobRow]:
@@ -199,7 +190,7 @@ class ProviderCalls:
         return rows
 
     async def _report(self, events: list[JobEvent]) -> dict[int, JobRow]:
-        """After a lost connection nobody knows whether it was kept. Sent twice it is refused, and that is as good."""
+        """After a lost connection it may have been kept or not. Sent twice it is refused, and that is as good."""
         repeated = False
         while True:
             try:
@@ -253,10 +244,10 @@ class ProviderCalls:
 
         return await self.call(receive)
 
-    def unlisted_for(self, job: JobRow, now: datetime) -> timedelta:
+    def unlisted_for(self, job: JobRow) -> timedelta:
         """How much longer the job may be missing from listings and exist all the same."""
         within = self.provider.listed_within
-        return within if job.missed_at is None else max(job.missed_at + within - now, timedelta(0))
+        return within if job.missed_at is None else max(job.missed_at + within - self.now, timedelta(0))
 
 
 def event(job: JobRow, verb: str, **more: Json) -> JobEvent:
@@ -276,15 +267,21 @@ def wait_seconds(error: Failure, otherwise: timedelta) -> float:
 # A batch
 
 
+def running_attempt() -> Attempt:
+    attempt = ATTEMPT.get()
+    assert attempt is not None  # noqa: S101 - there is a current lease
+    return attempt
+
+
 class BatchAttempt:
     """One attempt at a batch, under one lease."""
 
-    def __init__(self, attempt: Attempt, calls: ProviderCalls, batch: OpenBatch) -> None:
-        self.attempt = attempt
+    def __init__(self, calls: ProviderCalls) -> None:
+        self.attempt = running_attempt()
         self.calls = calls
         self.provider = calls.provider
-        self.now = batch.now
-        self.jobs = {job.number: job for job in batch.jobs}
+        self.now = calls.now
+        self.jobs = {job.number: job for job in calls.batch.jobs}
         self.blocked_until: datetime | None = None
         """Until when the account is not called: its budget is spent, or it asked to slow down."""
 
@@ -349,11 +346,11 @@ class BatchAttempt:
                 self.blocked_until = await self.slow_down(error)
                 waiting = job.waiting_since and self.now - job.waiting_since
                 if job.status == "INTENDED":
-                    await self.report(self.waiting(job, self.blocked_until, error.message))
+                    await self.report(self.wait_event(job, self.blocked_until, error.message))
                 elif waiting and waiting > refused_at_most:
-                    await self.report(refused(job, error))
+                    await self.report(refusal_event(job, error))
                 else:
-                    await self.report({**self.waiting(job, self.blocked_until, error.message), "refused": True})
+                    await self.report({**self.wait_event(job, self.blocked_until, error.message), "refused": True})
                 return
 
     async def begin(self, job: JobRow) -> None:
@@ -361,7 +358,7 @@ class BatchAttempt:
         in_doubt = job.status == "INTENDED"
         if in_doubt and job.account != self.provider.account:
             reason = f"It may have been begun with {job.account}, and now the account is {self.provider.account}."
-            await self.report(self.parked(job, reason))
+            await self.report(self.park_event(job, reason))
             return
         if in_doubt and not (self.provider.repeats_submit and job.transient_failures < repeats_at_most):
             found = await self.look_for(job)
@@ -375,12 +372,12 @@ class BatchAttempt:
             raise
         except (SchemaInvalid, Fatal) as error:
             if not in_doubt:
-                await self.report(refused(job, error))
+                await self.report(refusal_event(job, error))
             elif (found := await self.look_for(job)) and found.status == "PLANNED":
-                await self.report(refused(found, error))  # what was tried before never arrived
+                await self.report(refusal_event(found, error))  # what was tried before never arrived
         except Failure as error:
             pause = min(first_look, self.provider.listed_within)
-            await self.report(stumbled(self.jobs[job.number], error, pause))
+            await self.report(stumble_event(self.jobs[job.number], error, pause))
         else:
             await self.accept(job, external_id)
 
@@ -402,15 +399,15 @@ class BatchAttempt:
             found = await self.calls.call(lambda: self.provider.find(self.calls.job(job)))
         except CannotTell as error:
             reason = f"{self.provider.name} cannot tell whether it has it. {error}".strip()
-            await self.report(self.parked(job, reason))
+            await self.report(self.park_event(job, reason))
             return None
         except Failure as error:
-            await self.report(await self.failed_call(self.jobs[job.number], error, self.pause(job)))
+            await self.report(await self.failure_event(self.jobs[job.number], error, self.pause(job)))
             return None
         if found is not None:
             await self.accept(job, found)
             return None
-        if left := self.calls.unlisted_for(job, self.now):
+        if left := self.calls.unlisted_for(job):
             await self.report(event(job, "missed", seconds=left.total_seconds()))
             return None
         return (await self.report(event(job, "absent"))).get(job.number)
@@ -446,14 +443,14 @@ class BatchAttempt:
         try:
             answer = await self.calls.call(ask)
         except BudgetSpent as spent:
-            return self.waiting(job, spent.until, "The provider asks to slow down.")
+            return self.wait_event(job, spent.until, "The provider asks to slow down.")
         except Failure as error:
-            return await self.failed_call(job, error, self.provider.poll_every)
+            return await self.failure_event(job, error, self.provider.poll_every)
         if isinstance(answer, Ended) and answer.outcome in OUTCOMES:
-            return ended(job, answer)
+            return end_event(job, answer)
         if not isinstance(answer, Running):
             unknown = Transient(f"The provider gave an answer of no known kind: {answer!r:.200}.", code="answer")
-            return stumbled(job, unknown, self.provider.poll_every)
+            return stumble_event(job, unknown, self.provider.poll_every)
         seconds = answer.again_in.total_seconds() if answer.again_in else self.next_poll_seconds()
         if job.cancelled_at:
             seconds = min(seconds, cancelling_every.total_seconds())
@@ -467,9 +464,9 @@ class BatchAttempt:
             try:
                 report = await self.calls.call_now(partial(self.fetch_one, job))
             except Failure as error:
-                report = await self.failed_call(job, error, self.pause(job))
+                report = await self.failure_event(job, error, self.pause(job))
                 if self.timed_out and report["verb"] == "stumble" and job.transient_failures >= fetched_late_at_most:
-                    report = self.given_up(job, error.message)
+                    report = self.give_up_event(job, error.message)
             await self.report(report)
             done = sum(one.inputs if one.status not in OPEN else one.done or 0 for one in self.jobs.values())
             self.attempt.report_progress(done=done, total=sum(one.inputs for one in self.jobs.values()))
@@ -495,7 +492,7 @@ class BatchAttempt:
 
     async def merge(self) -> Outcome:
         """Write results and manifest, and end the batch as its jobs have ended. Raises Failure."""
-        calls, files = self.calls, self.calls.files
+        calls, files, task_type = self.calls, self.calls.files, self.calls.batch.task_type
         batch = await patiently(lambda: calls.batches.ended_jobs(calls.task))
         if batch.verdict is None:
             raise Transient("A job of this batch is open again.", code="open")
@@ -504,11 +501,11 @@ class BatchAttempt:
         counts = {"inputs": valid + invalid, "ok": ok, "failed": valid - ok, "invalid": invalid}
         result_key = files.result_key if ok else None
         if result_key:
-            by_model = self.provider.merges == "model" or calls.task_type == "completion"
-            name = PLURAL.get(calls.task_type, "results")
+            by_model = self.provider.merges == "model" or task_type == "completion"
+            name = PLURAL.get(task_type, "results")
             await calls.call_now(lambda: files.write_result(batch.jobs, name, by_model=by_model))
         head = {
-            "task_id": str(calls.task), "task_type": calls.task_type, "provider": self.provider.name,
+            "task_id": str(calls.task), "task_type": task_type, "provider": self.provider.name,
             "status": batch.verdict, **counts,
         }  # fmt: skip
         await calls.call_now(lambda: files.write_manifest(head, batch))
@@ -530,35 +527,35 @@ class BatchAttempt:
             if job.status == "INTENDED":
                 await self.look_for(job)
             if self.jobs[job.number].status in ("PLANNED", "INTENDED", "PARKED"):
-                await self.report(self.given_up(job))
+                await self.report(self.give_up_event(job))
         for job in [job for job in self.jobs.values() if job.status == "SUBMITTED"]:
             await self.stop(job)
 
     async def stop(self, job: JobRow) -> None:
         """Ask the provider to stop a job; if it does not within some minutes, the batch goes on without it."""
         if job.cancelled_at and self.now - job.cancelled_at > cancelling_at_most:
-            await self.report(self.given_up(job))
+            await self.report(self.give_up_event(job))
             return
         again = event(job, "cancel", seconds=cancelling_every.total_seconds())
         try:
             answer = await self.calls.call(lambda: self.provider.cancel(self.calls.job(job)))
         except CannotCancel:
             last = await self.poll_one(job)
-            await self.report(last if last["verb"] == "end" else self.given_up(job))
+            await self.report(last if last["verb"] == "end" else self.give_up_event(job))
         except Failure as error:
             await self.report({**again, "error": error.message})
         else:
-            await self.report(ended(job, answer) if answer else {**again, "seconds": 0})
+            await self.report(end_event(job, answer) if answer else {**again, "seconds": 0})
 
     # What there is to report
 
-    async def failed_call(self, job: JobRow, error: Failure, pause: timedelta) -> JobEvent:
+    async def failure_event(self, job: JobRow, error: Failure, pause: timedelta) -> JobEvent:
         """A call about a job failed. Whether an intended one was begun stays in doubt, whatever the category."""
         if isinstance(error, RateLimited):
-            return self.waiting(job, await self.slow_down(error), error.message)
+            return self.wait_event(job, await self.slow_down(error), error.message)
         if isinstance(error, Transient) or job.status == "INTENDED":
-            return stumbled(job, error, pause)
-        return self.parked(job, error.message)
+            return stumble_event(job, error, pause)
+        return self.park_event(job, error.message)
 
     async def slow_down(self, error: RateLimited) -> datetime:
         """Until when the provider wants no calls, from all who call this account."""
@@ -569,14 +566,14 @@ class BatchAttempt:
     def retry_at(self, error: RateLimited) -> datetime:
         return error.retry_at or self.now + timedelta(seconds=wait_seconds(error, self.provider.poll_every))
 
-    def waiting(self, job: JobRow, until: datetime, error: str | None) -> JobEvent:
+    def wait_event(self, job: JobRow, until: datetime, error: str | None) -> JobEvent:
         return event(job, "wait", seconds=max((until - self.now).total_seconds(), 0), error=error)
 
-    def parked(self, job: JobRow, error: str) -> JobEvent:
+    def park_event(self, job: JobRow, error: str) -> JobEvent:
         """A person must look; after the time limit there is no time for that."""
-        return self.given_up(job, error) if self.timed_out else event(job, "park", error=error)
+        return self.give_up_event(job, error) if self.timed_out else event(job, "park", error=error)
 
-    def given_up(self, job: JobRow, error: str | None = None) -> JobEvent:
+    def give_up_event(self, job: JobRow, error: str | None = None) -> JobEvent:
         before = error or job.error
         message = f"The time limit of the batch has passed.{f' Before: {before}' if before else ''}"
         return event(job, "fail", error=message, category="Transient")
@@ -624,18 +621,18 @@ class BatchAttempt:
         return job.due_at or self.now
 
 
-def stumbled(job: JobRow, error: Failure, pause: timedelta) -> JobEvent:
+def stumble_event(job: JobRow, error: Failure, pause: timedelta) -> JobEvent:
     """A call that may work later; the count makes it count once, however often it is reported."""
     seconds = wait_seconds(error, pause)
     return event(job, "stumble", error=error.message, seconds=seconds, failures=job.transient_failures)
 
 
-def refused(job: JobRow, error: Failure) -> JobEvent:
+def refusal_event(job: JobRow, error: Failure) -> JobEvent:
     """It was refused for good, and certainly not begun."""
     return event(job, "fail", error=error.message, category=error.category, running=False)
 
 
-def ended(job: JobRow, answer: Ended) -> JobEvent:
+def end_event(job: JobRow, answer: Ended) -> JobEvent:
     return {**{name: value for name, value in vars(answer).items() if value is not None}, **event(job, "end")}
 
 
@@ -655,10 +652,10 @@ def batch_failure(batch: EndedBatch) -> Failed:
 class StopAttempt:
     """One attempt to stop the jobs of a batch that is over."""
 
-    def __init__(self, calls: ProviderCalls, batch: OpenBatch) -> None:
+    def __init__(self, calls: ProviderCalls) -> None:
         self.calls = calls
         self.provider = calls.provider
-        self.batch = batch
+        self.batch = calls.batch
         self.stopped: list[str] = []
         self.running: list[str] = []
         """Asked to stop, or too new to be listed: looked at again."""
@@ -666,7 +663,7 @@ class StopAttempt:
         """What cannot be stopped, for a person to know."""
         self.errors: list[str] = []
         self.uncounted: list[str] = []
-        """What has stopped, at a cost that nobody knows."""
+        """What has stopped, at an unknown cost."""
 
     async def run(self) -> Outcome:
         for job in self.batch.jobs:
@@ -713,14 +710,14 @@ class StopAttempt:
             self.running.append(external_id)
 
     async def find(self, job: JobRow) -> str | None:
-        """The provider's name for a job that may have been begun; None if it was not, or nobody knows."""
+        """The provider's name for a job that may have been begun; None if it was not, or that is unknown."""
         try:
             found = await self.calls.call(lambda: self.provider.find(self.calls.job(job)))
         except CannotTell as error:
             await self.leave(job, f"{self.provider.name} cannot tell whether it was begun. {error}".strip())
             return None
         if found is None:
-            if left := self.calls.unlisted_for(job, self.batch.now):
+            if left := self.calls.unlisted_for(job):
                 await self.calls.report(event(job, "missed", seconds=left.total_seconds()))
                 self.running.append(job.token)
             else:

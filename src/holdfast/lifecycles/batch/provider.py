@@ -4,7 +4,7 @@ The engine decides when each is called, and keeps what comes of it; a provider k
 raises what went wrong in one of the four categories (`holdfast.errors`), and never tries anything again by itself:
 
 RateLimited    refused for now; certainly not done. The engine waits until the provider accepts calls again
-Transient      it may work later. Raised by `submit` it means that nobody knows whether the job was begun
+Transient      it may work later. Raised by `submit` it means that the job may have been begun
 SchemaInvalid  refused for good, because of what was asked
 Fatal          refused for good, for another reason: no access, no money, no such job
 """

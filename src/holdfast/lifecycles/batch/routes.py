@@ -149,7 +149,7 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
             models=asked.models, owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent),
         )  # fmt: skip
         mark_repeated(response, not created)
-        return rendered(await batches.batch(task))
+        return render_batch(await batches.batch(task))
 
     @router.get("/tasks")
     async def list_batches(
@@ -163,12 +163,12 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
             lifecycle=BATCH.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
         )
         found = await batches.read([UUID(str(one["id"])) for one in page.items], whole=False)
-        return counted_page(page, [rendered(one) for one in found])
+        return counted_page(page, [render_batch(one) for one in found])
 
     @router.get("/tasks/{task_id}")
     async def read(task_id: UUID, caller: User) -> Batch:
         """Where it is, job by job, and when to ask again."""
-        return rendered(await batches.batch(task_id, owned_by(caller)))
+        return render_batch(await batches.batch(task_id, owned_by(caller)))
 
 
 def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Objects) -> None:
@@ -232,7 +232,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         return Downloads(task_id=task_id, status=found.status, downloads=links)
 
 
-def rendered(batch: BatchRecord) -> Batch:
+def render_batch(batch: BatchRecord) -> Batch:
     parts = [part_of(one) for one in batch.jobs]
     return Batch(**vars(batch), parts=parts, poll_after_ms=poll_after_ms.get(batch.status))
 

@@ -244,7 +244,7 @@ class Batches(Calls):
         """All jobs of a batch, and what became of it. Raises TaskNotFound."""
         found = await self._value("select holdfast.ended_jobs($1)", task)
         if found is None:
-            raise missing(task)
+            raise batch_missing(task)
         return ENDED_BATCH.validate_json(found)
 
     @lease_rpc
@@ -301,7 +301,7 @@ class Batches(Calls):
         """One of them. Raises TaskNotFound."""
         found = await self.read([task], owner, whole=whole)
         if not found:
-            raise missing(task)
+            raise batch_missing(task)
         return found[0]
 
     async def files(self, task: UUID) -> BatchFiles:
@@ -317,7 +317,7 @@ class Batches(Calls):
         return str(await self._value(query, *given, repeatable=False))
 
 
-def missing(task: UUID) -> TaskNotFound:
+def batch_missing(task: UUID) -> TaskNotFound:
     return TaskNotFound(f"No batch has the id {task}.", fix="GET /batch/tasks lists them.")
 
 

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 from holdfast.testing.providers.faults import Faults
-from holdfast.testing.providers.serving import Started, listening
+from holdfast.testing.providers.serving import Started, listen
 
 STAND_INS = {"openai": "holdfast.testing.providers.openai:OpenAIStandIn"}
 
@@ -18,7 +18,7 @@ def main() -> None:
     options = parser.parse_args()
     module, _, name = STAND_INS[options.name].partition(":")
     app = getattr(import_module(module), name)(options.folder)
-    listener = listening(options.port)
+    listener = listen(options.port)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)  # noqa: T201 - its parent reads this
     Started(Faults(app, ledger=options.folder / "requests.jsonl")).run([listener])
 

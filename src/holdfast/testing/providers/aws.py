@@ -4,7 +4,7 @@
         amazon.record("s3://calls/monday.wav", "good morning")
         amazon.fail("s3://calls/broken.wav", "Unsupported media format")
         amazon.faults.add("POST", "^/$", lost_answer(), headers=START)
-        ...                                  # whoever calls Amazon has `amazon.variables` in its environment
+        ...                                  # the client of Amazon has `amazon.variables` in its environment
         assert amazon.begun() == ["token"]
 
 moto ends every job well and writes no transcript. Both are made good here, while requests pass through. Every job that
@@ -164,7 +164,7 @@ class Completed:
             await self.moto(scope, receive, send)
             return
         body = await Request(scope, receive).body()
-        answer = await answer_of(self.moto, scope, again(body))
+        answer = await answer_of(self.moto, scope, replay(body))
         if answer.status == 200:
             match target.rpartition(".")[2]:
                 case "StartTranscriptionJob":
@@ -213,7 +213,7 @@ class Completed:
             self.http.put(path, content=body).raise_for_status()
 
 
-def again(body: bytes) -> Receive:
+def replay(body: bytes) -> Receive:
     """A body that was read, to be read once more."""
     sent = False
 

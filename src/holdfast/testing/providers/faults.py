@@ -205,7 +205,7 @@ class Faults:
             await self.app(scope, receive, noting)
         elif fault.kind in ("dropped", "status"):
             self._write(scope, headers, None, fault)
-            await (drop(scope, receive) if fault.kind == "dropped" else made_up(fault).send(send))
+            await (drop(scope, receive) if fault.kind == "dropped" else made_up_answer(fault).send(send))
         else:
             answer = await answer_of(self.app, scope, receive)
             self._write(scope, headers, answer.status, fault)
@@ -255,7 +255,7 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-def made_up(fault: Fault) -> Answer:
+def made_up_answer(fault: Fault) -> Answer:
     text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
     headers = {name.lower(): value for name, value in fault.headers.items()}
     return Answer(fault.status, {"content-type": "application/json", **headers}, text.encode())
@@ -281,12 +281,12 @@ async def go_wrong(fault: Fault, answer: Answer, scope: Scope, receive: Receive,
         case "lost_answer":
             await drop(scope, receive)
         case "delay":
-            if not await gone(receive, fault.seconds):
+            if not await has_disconnected(receive, fault.seconds):
                 await answer.send(send)
         case "drip":
             await answer.start(send)
             for at in range(len(answer.body)):
-                if await gone(receive, fault.seconds):
+                if await has_disconnected(receive, fault.seconds):
                     return
                 last = at == len(answer.body) - 1
                 await send({"type": "http.response.body", "body": answer.body[at : at + 1], "more_body": not last})
@@ -318,7 +318,7 @@ async def drop(scope: Scope, receive: Receive, *, at_once: bool = True) -> None:
         pass
 
 
-async def gone(receive: Receive, seconds: float) -> bool:
+async def has_disconnected(receive: Receive, seconds: float) -> bool:
     """Wait this long; true as soon as the client has gone."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):

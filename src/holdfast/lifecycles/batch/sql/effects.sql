@@ -114,7 +114,7 @@ as $$
   join holdfast.batch_stop s on s.task_id = d.id
   cross join lateral (
     select jsonb_build_object('kind', 'left_running', 'code', 'left-running', 'message', format(
-      'Nobody stops what batch %s has left running: %s.', s.batch_id, string_agg(
+      'What batch %s has left running is not stopped: %s.', s.batch_id, string_agg(
         format('job %s (%s)', j.number, coalesce(j.external_id, j.token)), ', ' order by j.number))) as error
     from holdfast.batch_job j where j.task_id = s.batch_id and j.running having count(*) > 0) e
   where d.id = p_stop

@@ -66,7 +66,7 @@ as $$
   order by s.part, s.number
 $$;
 
--- Whether this lease is current, and is that of the batch or of who stops it: ok, cancel (somebody wants it to stop) or lost.
+-- Whether this lease is current, and is that of the batch or of the task that stops it: ok, cancel (it is to stop) or lost.
 create or replace function holdfast.holds_batch(p_holder uuid, p_attempt int, p_token uuid, p_task uuid) returns text
 language plpgsql
 as $$
@@ -123,7 +123,7 @@ end $$;
 --   absent                        the provider has none of this token: it may be submitted again, three times in all
 --   missed {seconds}              the provider does not list it, which may be too early to count
 --   wait {seconds, error, refused}    asked to come back later; if refused, what was about to be submitted certainly was not
---   stumble {failures, error, seconds}    did not work, or nobody knows, after so many in a row before. The third in a row fails
+--   stumble {failures, error, seconds}    did not work, or that is unknown, after so many in a row before. The third in a row fails
 --                                 what was SUBMITTED. Whether an INTENDED one was begun is looked for on and on; after a
 --                                 day a person must look. Results (ENDED) are tried until the batch is over
 --   remember {memo}
@@ -262,7 +262,7 @@ begin
         v_job.status := 'FAILED';
       elsif p_job.status = 'INTENDED' and v_now - p_job.tried_at > interval '1 day' then
         v_job.status := 'PARKED';
-        perform holdfast.ask_operator(p_job, format('Nobody knows whether job %s was begun. %s', p_job.number, v_error));
+        perform holdfast.ask_operator(p_job, format('It is unknown whether job %s was begun. %s', p_job.number, v_error));
       end if;
     when 'remember' then
       v_job.memo := p_event -> 'memo';
@@ -304,7 +304,7 @@ begin
     when 'cancel' then
       v_job.cancelled_at := coalesce(p_job.cancelled_at, v_now);
     when 'stop' then
-      v_job.running := (p_event ->> 'running')::bool;  -- true: it cannot be stopped, and nobody waits for it any more
+      v_job.running := (p_event ->> 'running')::bool;  -- true: it cannot be stopped, and is not waited for any more
       v_job.error := coalesce(v_error, p_job.error);
       if p_job.finished_at is null then
         v_job.status := case when v_job.running then 'FAILED' else 'CANCELLED' end;
