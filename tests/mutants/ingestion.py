@@ -103,6 +103,6 @@ OF_INGESTION = [
         "perform holdfast.block_budgets(array_agg(n.note ->> 'budget'), array_agg(n.due)) from",
         "perform from",
         "promises",
-        (f"{TESTS}/test_limited.py::test_everybody_waits_for_one_word_of_the_provider_and_nobody_is_harmed",),
+        (f"{TESTS}/test_limited.py::test_when_the_provider_limits_one_item_all_wait_and_none_is_harmed",),
     ),
 ]

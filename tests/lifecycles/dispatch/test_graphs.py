@@ -168,8 +168,8 @@ async def test_a_worker_that_is_lost_in_a_node_costs_an_attempt_and_no_more(stor
     assert (await store.settle((lost, Done("late"))))[0].status in ("lost", "stale")
     assert (await run.states())["b"] == "Blocked"
     await store.finish(again, Done("kept"))
-    (told,) = await store.upstream((await run.ids())["b"])
-    assert (told.name, told.outcome, told.result) == ("t.a", "done", "kept")
+    (upstream,) = await store.upstream((await run.ids())["b"])
+    assert (upstream.name, upstream.outcome, upstream.result) == ("t.a", "done", "kept")
 
 
 async def test_a_blocked_node_says_by_name_what_it_waits_for(store: Store) -> None:
@@ -211,9 +211,11 @@ WRONG: list[tuple[list[Any], list[Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("nodes", "edges", "told"), WRONG, ids=[one[2] for one in WRONG])
-async def test_what_is_no_graph_is_refused_whole(nodes: list[Any], edges: list[Any], told: str, store: Store) -> None:
-    with pytest.raises(RequestInvalid, match=told):
+@pytest.mark.parametrize(("nodes", "edges", "problem"), WRONG, ids=[one[2] for one in WRONG])
+async def test_what_is_no_graph_is_refused_whole(
+    nodes: list[Any], edges: list[Any], problem: str, store: Store
+) -> None:
+    with pytest.raises(RequestInvalid, match=problem):
         await Dags.over(store).start_graph("g", nodes, edges, writes={})
     assert (await store.list_tasks()).items == []
 
@@ -251,9 +253,9 @@ async def test_a_declared_graph_is_run_by_name_also_from_sql(store: Store, datab
         run = await connection.fetchval("""select holdfast.run_dag('n', '{"day": "mon"}', 'ada', 'k')""")
         again = await connection.fetchval("""select holdfast.run_dag('n', '{"day": "mon"}', 'ada', 'k', 'me')""")
     assert run == again
-    told = await dags.run(run, "ada")
-    assert ([one["name"] for one in told["nodes"]], told["params"]) == (["a", "b"], {"day": "mon"})
-    b = await store.read(told["nodes"][1]["task_id"])
+    found = await dags.run(run, "ada")
+    assert ([one["name"] for one in found["nodes"]], found["params"]) == (["a", "b"], {"day": "mon"})
+    b = await store.read(found["nodes"][1]["task_id"])
     assert (b["payload"], b["queue"], b["owner"], b["name"]) == ({"day": "mon"}, "mine", "ada", "n.b")
     for given, problem in (
         ({}, "day is missing"),
@@ -280,16 +282,16 @@ def failing(message: str) -> Failed:
     return Failed("Fatal", message)
 
 
-async def test_of_a_run_is_told_where_each_node_is(store: Store) -> None:
+async def test_a_run_shows_where_each_node_is(store: Store) -> None:
     run = await Running.of(store, "a -> b", "c", "d -> e")
     await run.end(a=Done(), d=failing("no such file"))
     await run.take("c")
-    told = await run.read()
-    states = {one["name"]: (one["state"], one["error"]) for one in told["nodes"]}
+    found = await run.read()
+    states = {one["name"]: (one["state"], one["error"]) for one in found["nodes"]}
     assert states["d"] == ("Dead", "no such file")
     assert states["e"][0] == "Canceled"
-    assert told["progress"] == {
+    assert found["progress"] == {
         "total": 5, "blocked": 0, "queued": 1, "running": 1, "retrying": 0, "completed": 1, "failed": 1, "canceled": 1,
     }  # fmt: skip
     assert await run.dags.read([run.id], "somebody else") == []
-    assert UUID(told["dag_id"]) == run.id
+    assert UUID(found["dag_id"]) == run.id

@@ -1,4 +1,4 @@
-"""Graphs over HTTP: drawn or by name, told of, cancelled, retried; another owner's are not there."""
+"""Graphs over HTTP: drawn or by name, found of, cancelled, retried; another owner's are not there."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -34,21 +34,21 @@ def drawn(*lines: str, **more: Any) -> dict[str, Any]:
     return {"name": "drawn", **shape(*lines), **more}
 
 
-async def test_a_graph_is_drawn_run_told_of_and_retried(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
+async def test_a_graph_is_drawn_run_read_and_retried(http: httpx2.AsyncClient, store: Store, clock: Clock) -> None:
     answer = await http.post("/dags", json=drawn("a -> b", "b ->ignore c", "d", tags=["x"]))
     assert answer.status_code == 201
     made = answer.json()
     assert (made["state"], sorted(made["nodes"])) == ("Running", ["a", "b", "c", "d"])
     run = Running(store, made["dag_id"])
     await run.end(a=Done(), b=FATAL)
-    told = (await http.get(f"/dags/{run.id}")).json()
-    assert {one["name"]: one["state"] for one in told["nodes"]} == {
+    found = (await http.get(f"/dags/{run.id}")).json()
+    assert {one["name"]: one["state"] for one in found["nodes"]} == {
         "a": "Completed", "b": "Dead", "c": "Queued", "d": "Queued",
     }  # fmt: skip
-    assert {(one["from"], one["to"]): one["on_failure"] for one in told["edges"]} == {
+    assert {(one["from"], one["to"]): one["on_failure"] for one in found["edges"]} == {
         ("a", "b"): "cancel", ("b", "c"): "ignore",
     }  # fmt: skip
-    assert (told["poll_after_ms"], told["progress"]["completed"], told["writes"]) == (1000, 1, [])
+    assert (found["poll_after_ms"], found["progress"]["completed"], found["writes"]) == (1000, 1, [])
     early = await http.post(f"/dags/{run.id}/retry")
     assert (early.status_code, early.json()["code"]) == (409, "move-refused")
     await run.done("c d")
@@ -93,7 +93,7 @@ async def test_a_declared_graph_is_run_by_its_name(http: httpx2.AsyncClient, sto
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "problem"),
     [
         ({}, "draws none"),
         ({"dag": "g", "nodes": [{"name": "a", "task": "t"}]}, "draws another"),
@@ -103,10 +103,10 @@ async def test_a_declared_graph_is_run_by_its_name(http: httpx2.AsyncClient, sto
         ({"name": "g", "nodes": [{"name": "a", "task": "t"}] * 2}, "name of two nodes"),
     ],
 )
-async def test_what_is_no_graph_is_refused(body: dict[str, Any], told: str, http: httpx2.AsyncClient) -> None:
+async def test_what_is_no_graph_is_refused(body: dict[str, Any], problem: str, http: httpx2.AsyncClient) -> None:
     answer = await http.post("/dags", json=body)
     assert answer.status_code in (404, 422)
-    assert told in answer.text
+    assert problem in answer.text
 
 
 @pytest.mark.deep

@@ -36,8 +36,8 @@ def nightly(holdfast: Engine) -> Dag:
 
 
 def nodes(holdfast: Engine, run: Any) -> dict[str, Any]:
-    told = holdfast.call(Dags.over(holdfast.store).run(run.handle.id))
-    return {one["name"]: one for one in told["nodes"]}
+    found = holdfast.call(Dags.over(holdfast.store).run(run.handle.id))
+    return {one["name"]: one for one in found["nodes"]}
 
 
 def test_a_diamond_hands_typed_results_down_in_whatever_order_it_is_written(holdfast: Engine, nightly: Dag) -> None:
@@ -67,8 +67,8 @@ def test_a_diamond_hands_typed_results_down_in_whatever_order_it_is_written(hold
     assert {one["task"] for one in ended.values()} == {
         f"nightly.{name}" for name in ("load", "total", "largest", "report")
     }
-    told = holdfast.call(holdfast.store.read(ended["report"]["task_id"]))
-    assert (told["result"], told["payload"]) == ("4.00 EUR, at most 2.50", {})
+    found = holdfast.call(holdfast.store.read(ended["report"]["task_id"]))
+    assert (found["result"], found["payload"]) == ("4.00 EUR, at most 2.50", {})
     assert holdfast.call(holdfast.store.read(ended["load"]["task_id"]))["queue"] == "slow"
     assert holdfast.call(holdfast.store.verify()) == []
 
@@ -105,8 +105,8 @@ def test_after_names_what_hands_nothing_over_and_each_may_have_its_own_policy(ho
 
     run = holdfast.run(nightly)
     assert SEEN == ["first", "last"]
-    told = holdfast.call(Dags.over(holdfast.store).run(run.handle.id))
-    assert {(one["from"], one["to"]): one["on_failure"] for one in told["edges"]} == {
+    found = holdfast.call(Dags.over(holdfast.store).run(run.handle.id))
+    assert {(one["from"], one["to"]): one["on_failure"] for one in found["edges"]} == {
         ("first", "last"): "cancel",
         ("broken", "last"): "ignore",
     }
@@ -131,7 +131,7 @@ def test_a_node_has_retries_and_a_timeout_of_its_own(holdfast: Engine, nightly: 
     assert "longer than" in ended["slow"]["error"]
 
 
-def test_a_result_that_does_not_fit_is_told_with_its_node(holdfast: Engine, nightly: Dag) -> None:
+def test_a_result_that_does_not_fit_is_reported_with_its_node(holdfast: Engine, nightly: Dag) -> None:
     @nightly.task
     def load() -> Any:
         return "many"
@@ -163,7 +163,7 @@ def test_the_same_key_gives_the_same_run_also_after_a_release_changed_the_graph(
         app().opts(key="monday").start(day="tue")
 
 
-def test_what_a_run_is_told_is_checked(holdfast: Engine, nightly: Dag) -> None:
+def test_the_parameters_of_a_run_are_checked(holdfast: Engine, nightly: Dag) -> None:
     @nightly.task
     def load(day: date, rows: int = 3, **more: Any) -> dict[str, Any]:
         return {"rows": rows, **more}
@@ -173,8 +173,8 @@ def test_what_a_run_is_told_is_checked(holdfast: Engine, nightly: Dag) -> None:
     with pytest.raises(PayloadInvalid, match="day"):
         nightly.start(day="whenever")
     run = holdfast.run(nightly, day=date(2026, 1, 1), odd=True)
-    told = holdfast.call(holdfast.store.read(nodes(holdfast, run)["load"]["task_id"]))
-    assert told["result"] == {"rows": 3, "odd": True}
+    found = holdfast.call(holdfast.store.read(nodes(holdfast, run)["load"]["task_id"]))
+    assert found["result"] == {"rows": 3, "odd": True}
 
 
 def test_the_example_is_the_one_of_the_page_and_runs(holdfast: Engine) -> None:
@@ -182,8 +182,8 @@ def test_the_example_is_the_one_of_the_page_and_runs(holdfast: Engine) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert code.strip() in inspect.getsource(examples.graph)
     run = holdfast.run(examples.graph.nightly, day="2026-11-18")
-    told = holdfast.call(holdfast.store.read(nodes(holdfast, run)["report"]["task_id"]))
-    assert told["result"] == "2026-11-18: 42.00 (1 odd)"
+    found = holdfast.call(holdfast.store.read(nodes(holdfast, run)["report"]["task_id"]))
+    assert found["result"] == "2026-11-18: 42.00 (1 odd)"
 
 
 def test_a_run_is_awaited_like_any_task(holdfast: Engine, nightly: Dag) -> None:
@@ -242,7 +242,7 @@ def odd_policy(dag: Dag) -> None:
 
 
 @pytest.mark.parametrize(
-    ("define", "told"),
+    ("define", "problem"),
     [
         (circle, "wait for each other: c -> a -> b -> c"),
         (itself, "a comes after itself"),
@@ -255,12 +255,12 @@ def odd_policy(dag: Dag) -> None:
     ],
     ids=lambda one: getattr(one, "__name__", None),
 )
-def test_what_cannot_be_run_is_refused_when_the_application_is_loaded(define: Any, told: str) -> None:
+def test_what_cannot_be_run_is_refused_when_the_application_is_loaded(define: Any, problem: str) -> None:
     hf = Holdfast()
     with pytest.raises(AppInvalid) as refused:  # noqa: PT012 - some by the decorator, some by what a worker asks first
         define(hf.dag("wrong"))
         hf.published()
-    assert told in " ".join(str(refused.value).split())
+    assert problem in " ".join(str(refused.value).split())
 
 
 def test_writes_are_datasets(holdfast: Engine) -> None:

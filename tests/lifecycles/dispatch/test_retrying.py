@@ -213,8 +213,8 @@ async def test_a_run_that_did_not_complete_goes_on_in_a_new_one(store: Store) ->
     new = await again.ids()
     assert {name for name in old if old[name] != new[name]} == {"b", "d"}
     assert await again.states() == {"a": "Completed", "b": "Queued", "c": "Completed", "d": "Blocked", "e": "Completed"}
-    told = await again.read()
-    assert (told["retry_of"], told["owner"], (await run.read())["retried_as"]) == (str(run.id), "ada", str(again.id))
+    found = await again.read()
+    assert (found["retry_of"], found["owner"], (await run.read())["retried_as"]) == (str(run.id), "ada", str(again.id))
     assert [(one.name, one.result) for one in await store.upstream(new["b"])] == [("t.a", {"rows": 3})]
     await again.done("b d")
     assert (await again.state(), (await store.read(again.id))["result"]) == ("Completed", {"done": 5})

@@ -18,7 +18,7 @@ RECORDERS = """
 drop function if exists holdfast.open_generation(text, text, uuid, bool, text, text);
 drop function if exists holdfast.finish_generations(uuid, text);
 drop function if exists holdfast.adopt_generations(uuid, uuid);
-create table holdfast.heard (number serial, what text, run uuid, said jsonb);
+create table holdfast.heard (number serial, what text, run uuid, data jsonb);
 create function holdfast.open_generation(
   p_owner text, p_dataset text, p_run uuid, p_extends bool default false,
   p_cutover text default 'auto', p_by text default '',
@@ -27,15 +27,15 @@ begin
   if p_dataset = 'forbidden' then
     perform holdfast.refuse('TK010', 'Not that one.', 'Take another.');
   end if;
-  insert into holdfast.heard (what, run, said)
+  insert into holdfast.heard (what, run, data)
   values ('open', p_run, jsonb_build_array(p_owner, p_dataset, p_extends, p_cutover, p_by));
   dataset_id := gen_random_uuid();
   version := 7;
 end $$;
 create function holdfast.finish_generations(p_run uuid, p_outcome text) returns void language sql as $$
-  insert into holdfast.heard (what, run, said) values ('finish', p_run, to_jsonb(p_outcome)) $$;
+  insert into holdfast.heard (what, run, data) values ('finish', p_run, to_jsonb(p_outcome)) $$;
 create function holdfast.adopt_generations(p_old_run uuid, p_new_run uuid) returns void language sql as $$
-  insert into holdfast.heard (what, run, said) values ('adopt', p_new_run, to_jsonb(p_old_run)) $$;
+  insert into holdfast.heard (what, run, data) values ('adopt', p_new_run, to_jsonb(p_old_run)) $$;
 """
 
 
@@ -46,9 +46,9 @@ class Heard:
     async def of(self, run: Any) -> list[tuple[str, Any]]:
         async with self.database.connect_owner() as owner:
             rows = await owner.fetch(
-                "select what, said #>> '{}' as said from holdfast.heard where run = $1 order by number", run
+                "select what, data #>> '{}' as data from holdfast.heard where run = $1 order by number", run
             )
-        return [(row["what"], row["said"]) for row in rows]
+        return [(row["what"], row["data"]) for row in rows]
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ async def test_a_run_opens_its_generations_and_finishes_them_when_it_ends(store:
     run = await Running.of(
         store, "a -> b", writes={"prices": "replace", "log": "extends"}, cutover="manual", owner="ada", by="me"
     )
-    told = await run.read()
-    assert [(one["dataset"], one["mode"], one["version"]) for one in told["writes"]] == [
+    found = await run.read()
+    assert [(one["dataset"], one["mode"], one["version"]) for one in found["writes"]] == [
         ("log", "extends", 7),
         ("prices", "replace", 7),
     ]
@@ -78,7 +78,7 @@ async def test_a_run_opens_its_generations_and_finishes_them_when_it_ends(store:
     assert await heard.of(run.id) == [*opened, ("finish", "done")]
 
 
-async def test_a_bad_end_is_told_once_with_its_outcome_and_a_retry_adopts(store: Store, heard: Heard) -> None:
+async def test_a_bad_end_is_passed_on_once_with_its_outcome_and_a_retry_adopts(store: Store, heard: Heard) -> None:
     run = await Running.of(store, "a -> b", "c", writes={"prices": "replace"})
     await run.end(a=FATAL, c=Done())
     assert (await heard.of(run.id))[1:] == [("finish", "partial")]

@@ -1,4 +1,4 @@
-"""What ingests documents in tests: the real steps, and a kind whose steps do as they are told."""
+"""What ingests documents in tests: the real steps, and a kind whose steps do as they are action."""
 
 from typing import Any
 
@@ -9,26 +9,27 @@ hf = Holdfast()
 hf.documents()
 
 RAN: list[str] = []
-TOLD: dict[str, Any] = {}
+SCRIPT: dict[str, Any] = {}
 
 
-class Told(Exception):
-    """An exception of somebody else's."""
+class Foreign(Exception):
+    """An exception of another library."""
 
 
 def does(name: str) -> str:
-    """A step: what it was told to raise or to return, once for each time it was told; else its name."""
+    """A step: what the script raises or returns, one after the other of a list; else its name."""
     RAN.append(name)
     usage("tiny", tokens_in=10, cost_cents=1)
-    told = TOLD.get(name)
-    told = told.pop(0) if isinstance(told, list) and told else None if isinstance(told, list) else told
-    if isinstance(told, Exception):
-        raise told
-    return name if told is None else told
+    action = SCRIPT.get(name)
+    if isinstance(action, list):
+        action = action.pop(0) if action else None
+    if isinstance(action, Exception):
+        raise action
+    return name if action is None else action
 
 
-@hf.task(name="told", lifecycle="ingest_item", queue="ingest_item", retries=2, errors={Told: RateLimited})
-async def told(uri: str, name: str | None = None) -> str:
+@hf.task(name="scripted", lifecycle="ingest_item", queue="ingest_item", retries=2, errors={Foreign: RateLimited})
+async def scripted(uri: str, name: str | None = None) -> str:
     """All steps of an item, in their order."""
     await run_step("FETCHED", does, "FETCHED")
     await run_step("CONTENT_EXTRACTED", does, "CONTENT_EXTRACTED")

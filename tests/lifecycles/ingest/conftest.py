@@ -16,7 +16,7 @@ from tests.lifecycles.ingest.harness import Harness, harness_at
 async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
     settings = Settings(url=holdfast.database.url, home=tmp_path / "home", fetch_allow="127.0.0.1/32")
     app.RAN.clear()
-    app.TOLD.clear()
+    app.SCRIPT.clear()
     with override_settings(settings):
         async with harness_at(holdfast, settings, tmp_path / "papers") as harness:
             yield harness

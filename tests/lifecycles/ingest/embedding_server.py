@@ -22,8 +22,8 @@ SHORTENED = ("text-embedding-3-small", "house-model")  # ada-002 refuses to be a
 def vector(text: str, dimensions: int) -> list[float]:
     """Not of length 1: as many servers answer, though OpenAI's does not."""
     made = [0.0] * dimensions
-    for word in text.lower().split():
-        made[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % dimensions] += 1.0
+    for piece in text.lower().split():
+        made[int.from_bytes(hashlib.sha256(piece.encode()).digest()[:4], "big") % dimensions] += 1.0
     return made if any(made) else [1.0] * dimensions
 
 

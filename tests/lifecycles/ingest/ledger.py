@@ -60,14 +60,14 @@ def watch(
 ) -> None:
     """From now on the steps of documents write into this ledger; at `begin STEP` and `end STEP` they may be held up."""
     for step, name in METHODS.items():
-        replace(Documents, name, telling(getattr(Documents, name), step, ledger, halt))
+        replace(Documents, name, recorded(getattr(Documents, name), step, ledger, halt))
 
 
-def telling(
+def recorded(
     method: Callable[..., Awaitable[Any]], step: str, ledger: Ledger, halt: Callable[[str], Awaitable[None]]
 ) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(method)
-    async def told(*args: Any) -> Any:
+    async def run(*args: Any) -> Any:
         ledger.say("begin", step)
         await halt(f"begin {step}")
         result = await method(*args)
@@ -76,4 +76,4 @@ def telling(
         await halt(f"end {step}")
         return result
 
-    return told
+    return run

@@ -7,7 +7,7 @@ from tests.lifecycles.ingest import app
 from tests.lifecycles.ingest.harness import Harness, harness_of
 
 FILE = "file:///a"
-per_item = 7  # cents: each of the seven steps of the kind `told` costs one
+per_item = 7  # cents: each of the seven steps of the kind `scripted` costs one
 
 
 async def budget(harness: Harness, run: dict[str, Any] | str, cents: float | None) -> dict[str, Any]:
@@ -19,7 +19,7 @@ async def budget(harness: Harness, run: dict[str, Any] | str, cents: float | Non
 
 
 async def test_a_run_that_has_spent_its_budget_parks_its_items_and_asks(harness: Harness) -> None:
-    run = await harness.ingest(*[FILE] * 3, kind="told", budget_cents=10)
+    run = await harness.ingest(*[FILE] * 3, kind="scripted", budget_cents=10)
     assert (run["status"], run["budget_cents"]) == ("RUNNING", 10)
     assert run["item_count_waiting"] > 0
     assert run["item_count_waiting"] + run["item_count_done"] == 3
@@ -32,7 +32,7 @@ async def test_a_run_that_has_spent_its_budget_parks_its_items_and_asks(harness:
 
 
 async def test_more_budget_lets_items_go_on_where_they_were(harness: Harness) -> None:
-    run = await harness.ingest(*[FILE] * 3, kind="told", budget_cents=10)
+    run = await harness.ingest(*[FILE] * 3, kind="scripted", budget_cents=10)
     ran = list(app.RAN)
     raised = await budget(harness, run, 1000)
     assert (raised["item_count_waiting"], raised["budget_cents"]) == (0, 1000)
@@ -44,7 +44,7 @@ async def test_more_budget_lets_items_go_on_where_they_were(harness: Harness) ->
 
 
 async def test_no_budget_at_all_is_as_much_as_it_takes(harness: Harness) -> None:
-    run = await harness.ingest(FILE, kind="told", budget_cents=0)
+    run = await harness.ingest(FILE, kind="scripted", budget_cents=0)
     assert (run["item_count_waiting"], run["cost_cents"], app.RAN) == (1, 0, [])
     await budget(harness, run, None)
     harness.work()
@@ -52,14 +52,14 @@ async def test_no_budget_at_all_is_as_much_as_it_takes(harness: Harness) -> None
 
 
 async def test_too_small_a_raise_changes_nothing(harness: Harness) -> None:
-    run = await harness.ingest(FILE, kind="told", budget_cents=3)
+    run = await harness.ingest(FILE, kind="scripted", budget_cents=3)
     assert (await budget(harness, run, 2))["item_count_waiting"] == 1
     harness.work()
     assert app.RAN.count("PERSISTED") == 0
 
 
 async def test_a_raise_that_is_spent_too_asks_again(harness: Harness) -> None:
-    run = await harness.ingest(FILE, kind="told", budget_cents=2)
+    run = await harness.ingest(FILE, kind="scripted", budget_cents=2)
     for cents in (4, 6):
         await budget(harness, run, cents)
         harness.work()
@@ -71,7 +71,7 @@ async def test_a_raise_that_is_spent_too_asks_again(harness: Harness) -> None:
 
 
 async def test_a_parked_run_can_be_cancelled(harness: Harness) -> None:
-    run = await harness.ingest(FILE, kind="told", budget_cents=2)
+    run = await harness.ingest(FILE, kind="scripted", budget_cents=2)
     answer = await harness.http.post(f"/ingest/runs/{run['run_id']}/cancel")
     assert (answer.status_code, answer.json()["effect"]) == (202, "cancelled")
     run = await harness.run(run["run_id"])
@@ -79,7 +79,7 @@ async def test_a_parked_run_can_be_cancelled(harness: Harness) -> None:
 
 
 async def test_a_budget_is_the_owners_to_change(harness: Harness) -> None:
-    run = await harness.ingest(FILE, kind="told", budget_cents=2)
+    run = await harness.ingest(FILE, kind="scripted", budget_cents=2)
     async with harness_of(harness, "eve") as eve:
         answer = await eve.http.put(f"/ingest/runs/{run['run_id']}/budget", json={"budget_cents": 5})
         assert answer.status_code == 404

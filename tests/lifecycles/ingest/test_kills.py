@@ -60,9 +60,9 @@ async def check_done(
     harness: Harness, run: str, item: str, ran: Counter[str], lost: tuple[str, ...], attempts: int
 ) -> None:
     """Everything is there once, and nothing but what was lost has run again."""
-    told = await harness.run(run)
-    assert (told["status"], told["steps"]) == ("COMPLETED", dict.fromkeys(STEPS, 1))
-    assert {name: told[f"item_count_{name}"] for name in COUNTS} == COUNTS
+    found_run = await harness.run(run)
+    assert (found_run["status"], found_run["steps"]) == ("COMPLETED", dict.fromkeys(STEPS, 1))
+    assert {name: found_run[f"item_count_{name}"] for name in COUNTS} == COUNTS
     found = await harness.item(run)
     assert (found["status"], found["retry_count"], found["attempt"]) == ("DONE", 0, attempts)
     rows = await harness.store.steps(UUID(item))
@@ -73,20 +73,20 @@ async def check_done(
     assert {step: kinds[f"{step} step_started"] for step in STEPS} == ran
     assert [one.kind for one in await harness.store.step_events(UUID(run))].count("run_completed") == 1
     costs = [one["cost_cents"] for one in await harness.events(item)]
-    assert told["cost_cents"] == sum(costs) == len(STEPS)  # a cent for each step that was kept, none for the lost
+    assert found_run["cost_cents"] == sum(costs) == len(STEPS)  # a cent for each step that was kept, none for the lost
 
 
-async def check_published(harness: Harness, item: str, name: str, word: str) -> None:
+async def check_published(harness: Harness, item: str, name: str, topic: str) -> None:
     """Of this document there is one version, whole, and it is found."""
-    assert await harness.found(word, mode="text") == [name]
-    assert (await harness.found(f"Who speaks of {word}?"))[0] == name
+    assert await harness.found(topic, mode="text") == [name]
+    assert (await harness.found(f"Who speaks of {topic}?"))[0] == name
     async with harness.engine.database.connect_owner() as owner:
         versions = await owner.fetch(
-            "select n.task_id, n.chunks, n.published_at is not null as shown, n.replaced_at is null as stays,"
+            "select n.task_id, n.chunks, n.published_at is not null as is_current, n.replaced_at is null as stays,"
             " (select count(*) from holdfast.chunk c where c.version = n.task_id) as kept"
             " from holdfast.document_version n join holdfast.document d on d.id = n.document where d.name = $1", name
         )  # fmt: skip
-        assert [(str(row["task_id"]), row["shown"], row["stays"]) for row in versions] == [(item, True, True)]
+        assert [(str(row["task_id"]), row["is_current"], row["stays"]) for row in versions] == [(item, True, True)]
         assert versions[0]["kept"] == versions[0]["chunks"] > 0
         assert not await owner.fetch("select from holdfast.chunk c where not holdfast.is_current(c.version)")
 
@@ -97,7 +97,7 @@ async def check_published(harness: Harness, item: str, name: str, word: str) -> 
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=named)
 async def test_what_was_kept_is_not_run_again_and_what_was_lost_is(harness: Harness, boundary: Boundary) -> None:
     kept, lost = boundary
-    run, item = await begun(harness, "file:///a", kind="told")
+    run, item = await begun(harness, "file:///a", kind="scripted")
     harness.engine.run(handle(item), crash_after=kept, crash_before=lost)
     await check_done(harness, run, item, Counter(app.RAN), lost, attempts=2)
 
@@ -109,12 +109,12 @@ async def test_documents_survive_a_crash_at_every_boundary(
     ledger = Ledger(tmp_path / "ledger")
     watch(monkeypatch.setattr, ledger)
     for number, (kept, lost) in enumerate(BOUNDARIES):
-        word = f"barnacle{chr(ord('a') + number) * 3}"
-        name = harness.write(f"{number:02}.md", f"# Shores\n\nThis page is about {word}.\n")
+        topic = f"barnacle{chr(ord('a') + number) * 3}"
+        name = harness.write(f"{number:02}.md", f"# Shores\n\nThis page is about {topic}.\n")
         run, item = await begun(harness, name)
         harness.engine.run(handle(item), crash_after=kept, crash_before=lost)
         await check_done(harness, run, item, Counter(ledger.begun(item)), lost, attempts=2)
-        await check_published(harness, item, name, word)
+        await check_published(harness, item, name, topic)
 
 
 # Workers that are killed

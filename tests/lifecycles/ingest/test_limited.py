@@ -73,32 +73,32 @@ async def check_unharmed(harness: Harness, run: str) -> None:
     """Nothing failed, and no attempt was used up."""
     for item in await harness.items(run):
         assert (item["status"], item["retry_count"], item["attempt"]) == ("DONE", 0, 1)
-    told = await harness.run(run)
-    assert (told["status"], told["item_count_done"], told["item_count_failed"]) == ("COMPLETED", number, 0)
+    found = await harness.run(run)
+    assert (found["status"], found["item_count_done"], found["item_count_failed"]) == ("COMPLETED", number, 0)
     assert await harness.store.inbox.newest() == []
     assert len(await harness.found("seaweed", limit=100)) == number
 
 
-async def test_everybody_waits_for_one_word_of_the_provider_and_nobody_is_harmed(
+async def test_when_the_provider_limits_one_item_all_wait_and_none_is_harmed(
     slow_harness: Harness, server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness, ledger = slow_harness, Ledger(tmp_path / "ledger")
     watch(monkeypatch.setattr, ledger)
     server.script += [slow_down(600), slow_down(900)]
     run = await harness.begin(*papers(harness))
-    for words, seconds in ((1, 600), (2, 900)):
+    for requests, seconds in ((1, 600), (2, 900)):
         began = harness.clock.now()
         harness.work(moving=False)
-        assert len(server.asked) == words  # one of them was told; the others have heard of it
-        told = await harness.run(run)
-        assert (told["item_count_running"], told["item_count_pending"]) == (0, number)  # they hold no place
+        assert len(server.asked) == requests  # one of them was limited; the others wait with it
+        found = await harness.run(run)
+        assert (found["item_count_running"], found["item_count_pending"]) == (0, number)  # they hold no place
         for item in await harness.items(run):
             why = await harness.store.explain(UUID(item["item_id"]))
             assert (why.reason, item["last_error_kind"], item["retry_count"]) == ("rate_budget", "RateLimited", 0)
             assert why.until
             assert (why.until - began).total_seconds() >= seconds
         assert harness.engine.run(other).result == "done"  # by the one slot that there is
-        assert (len(server.asked), harness.clock.now()) == (words, began)
+        assert (len(server.asked), harness.clock.now()) == (requests, began)
         harness.clock.advance(seconds=seconds)
     harness.work()
     assert len(server.asked) == 2 + number
@@ -108,7 +108,7 @@ async def test_everybody_waits_for_one_word_of_the_provider_and_nobody_is_harmed
     assert begun["EMBEDDED"] >= 2 * number
 
 
-async def test_what_was_paid_for_before_the_silence_is_not_paid_for_again(
+async def test_what_was_paid_for_before_the_wait_is_not_paid_for_again(
     slow_harness: Harness, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.apps.documents.ingestion.embedded_at_once", 1)
@@ -141,10 +141,10 @@ async def test_a_worker_with_one_slot_goes_on_with_other_work(
             crew.start(app="tests.lifecycles.ingest.watched_app:hf", slots=1)
             run = await harness.begin(*papers(harness))
 
-            async def was_told() -> bool:
+            async def was_asked() -> bool:
                 return bool(server.asked)
 
-            await eventually(was_told, "a request", within=60)
+            await eventually(was_asked, "a request", within=60)
             (ended,) = await crew.run(Submission("other"))
             assert ended.result == "done"
 

@@ -34,8 +34,8 @@ def server(running: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Embeddi
     return running
 
 
-def opened(told: str) -> Embedder:
-    return open_embedder(Settings(embedder=told))
+def opened(setting: str) -> Embedder:
+    return open_embedder(Settings(embedder=setting))
 
 
 def body(**fields: object) -> Response:
@@ -183,7 +183,7 @@ async def test_a_server_that_is_not_there_or_keeps_silent_may_answer_later(
         await opened(SMALL).embed(["tides"])
 
 
-def test_who_is_told_to_slow_down_speaks_for_all_and_what_was_used_is_kept(
+def test_a_request_that_is_limited_makes_all_wait_and_what_was_used_is_kept(
     server: EmbeddingServer, holdfast: Engine
 ) -> None:
     app = Holdfast()
@@ -207,7 +207,7 @@ def test_who_is_told_to_slow_down_speaks_for_all_and_what_was_used_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("told", "name", "dimensions"),
+    ("setting", "name", "dimensions"),
     [
         ("wordllama", "wordllama-256", 256),
         (SMALL, "openai:text-embedding-3-small:1536", 1536),
@@ -217,14 +217,14 @@ def test_who_is_told_to_slow_down_speaks_for_all_and_what_was_used_is_kept(
     ],
 )
 def test_vectors_that_can_be_compared_have_the_same_name(
-    server: EmbeddingServer, told: str, name: str, dimensions: int
+    server: EmbeddingServer, setting: str, name: str, dimensions: int
 ) -> None:
-    embedder = opened(told)
+    embedder = opened(setting)
     assert (embedder.name, embedder.dimensions) == (name, dimensions)
-    assert is_installed(Settings(embedder=told))
+    assert is_installed(Settings(embedder=setting))
 
 
-def test_what_cannot_be_known_must_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_known_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(SettingInvalid, match="Set OPENAI_API_KEY"):

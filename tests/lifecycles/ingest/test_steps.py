@@ -23,17 +23,17 @@ STATES = ["ENQUEUED", "FETCHED", "CONTENT_EXTRACTED", "PERSISTED", "INDEXED", "D
 FILE = "file:///a"
 
 
-async def told(harness: Harness, **reactions: Any) -> dict[str, Any]:
+async def ingest(harness: Harness, **reactions: Any) -> dict[str, Any]:
     """The item of a run whose steps were told what to do."""
-    app.TOLD.update(reactions)
-    return await harness.item(await harness.ingest(FILE, kind="told"))
+    app.SCRIPT.update(reactions)
+    return await harness.item(await harness.ingest(FILE, kind="scripted"))
 
 
 # Ok
 
 
 async def test_an_item_is_moved_by_its_steps_one_after_the_other(harness: Harness) -> None:
-    item = await told(harness)
+    item = await ingest(harness)
     moves = await harness.store.events(item["item_id"])
     assert [move.to_state for move in moves if move.from_state != move.to_state] == STATES
     assert sorted(app.RAN) == sorted(STEPS)
@@ -42,7 +42,7 @@ async def test_an_item_is_moved_by_its_steps_one_after_the_other(harness: Harnes
 
 
 async def test_every_event_says_what_it_used_and_the_run_sums_it_up(harness: Harness) -> None:
-    run = await harness.ingest(FILE, FILE, kind="told")
+    run = await harness.ingest(FILE, FILE, kind="scripted")
     events = [one for item in await harness.items(run) for one in await harness.events(item["item_id"])]
     completed = [one for one in events if one["kind"] == "step_completed"]
     assert {(one["model"], one["tokens_in"], one["cost_cents"]) for one in completed} == {("tiny", 10, 1)}
@@ -52,7 +52,7 @@ async def test_every_event_says_what_it_used_and_the_run_sums_it_up(harness: Har
 
 
 async def test_an_envelope_is_opened_and_what_it_used_is_counted(harness: Harness) -> None:
-    item = await told(harness, EMBEDDED=ok(result="vectors", model="big", tokens_in=7, tokens_out=1, cost_cents=0.5))
+    item = await ingest(harness, EMBEDDED=ok(result="vectors", model="big", tokens_in=7, tokens_out=1, cost_cents=0.5))
     events = await harness.events(item["item_id"])
     (embedded,) = [one for one in events if one["step"] == "EMBEDDED" and one["kind"] == "step_completed"]
     assert (embedded["model"], embedded["tokens_in"], embedded["cost_cents"]) == ("big, tiny", 17, 1.5)
@@ -76,7 +76,7 @@ async def test_what_will_not_mend_ends_the_item_at_once_and_goes_to_the_inbox(
     harness: Harness, step: str, as_envelope: bool, category: type[SchemaInvalid | Fatal]
 ) -> None:
     error = {"status": "error", "error_kind": category.category, "message": "No page.", "code": "no-page"}
-    item = await told(harness, **{step: error if as_envelope else category("No page.", code="no-page")})
+    item = await ingest(harness, **{step: error if as_envelope else category("No page.", code="no-page")})
     assert (item["status"], item["last_error_kind"], item["failed_step"]) == ("FAILED", category.category, step)
     assert (app.RAN.count(step), item["retry_count"], item["last_error"]) == (1, 0, "No page.")
     (entry,) = await harness.store.inbox.newest()
@@ -89,7 +89,7 @@ async def test_what_will_not_mend_ends_the_item_at_once_and_goes_to_the_inbox(
 
 
 async def test_what_may_mend_is_tried_again_after_growing_pauses_up_to_a_number(harness: Harness) -> None:
-    item = await told(harness, FETCHED=Transient("Gone for a moment."))
+    item = await ingest(harness, FETCHED=Transient("Gone for a moment."))
     assert (item["status"], item["last_error_kind"], item["retry_count"]) == ("FAILED", "Transient", 4)
     assert app.RAN.count("FETCHED") == 5
     moves = [one.at for one in await harness.store.events(item["item_id"]) if one.verb == "claim"]
@@ -99,16 +99,16 @@ async def test_what_may_mend_is_tried_again_after_growing_pauses_up_to_a_number(
 
 
 async def test_failures_are_counted_for_each_step_by_itself(harness: Harness) -> None:
-    item = await told(
+    item = await ingest(
         harness, FETCHED=[Transient("a")] * 4, CHUNKED=[Transient("b")] * 4, PERSISTED=[Transient("c")] * 4
     )
     assert (item["status"], item["retry_count"]) == ("DONE", 12)
     assert [app.RAN.count(step) for step in STEPS] == [5, 1, 5, 1, 1, 5, 1]
 
 
-async def test_who_is_told_to_slow_down_waits_and_loses_nothing(harness: Harness) -> None:
+async def test_a_step_that_is_limited_waits_and_loses_nothing(harness: Harness) -> None:
     before = harness.clock.now()
-    item = await told(harness, EMBEDDED=[RateLimited("Slowly.", retry_after="1h")] * 7)
+    item = await ingest(harness, EMBEDDED=[RateLimited("Slowly.", retry_after="1h")] * 7)
     assert (item["status"], item["retry_count"], item["attempt"]) == ("DONE", 0, 1)
     assert timedelta(hours=7) <= harness.clock.now() - before < timedelta(hours=8)
     assert app.RAN.count("EMBEDDED") == 8
@@ -116,17 +116,17 @@ async def test_who_is_told_to_slow_down_waits_and_loses_nothing(harness: Harness
 
 
 async def test_an_exception_that_the_task_maps_has_its_category(harness: Harness) -> None:
-    item = await told(harness, FETCHED=[app.Told("as the provider says it")])
+    item = await ingest(harness, FETCHED=[app.Foreign("as the provider says it")])
     assert (item["status"], item["retry_count"], item["last_error_kind"]) == ("DONE", 0, "RateLimited")
 
 
 async def test_an_exception_that_nobody_mapped_is_tried_three_times(harness: Harness) -> None:
-    item = await told(harness, FETCHED=ZeroDivisionError("by zero"))
+    item = await ingest(harness, FETCHED=ZeroDivisionError("by zero"))
     assert (item["status"], item["last_error_kind"], app.RAN.count("FETCHED")) == ("FAILED", "Transient", 3)
 
 
 async def test_a_bug_is_not_tried_again(harness: Harness) -> None:
-    item = await told(harness, FETCHED=AttributeError("no such thing"))
+    item = await ingest(harness, FETCHED=AttributeError("no such thing"))
     assert (item["status"], item["last_error_kind"], app.RAN.count("FETCHED")) == ("FAILED", "Fatal", 1)
 
 
@@ -145,7 +145,7 @@ async def test_a_bug_is_not_tried_again(harness: Harness) -> None:
 async def test_of_two_failures_at_once_the_graver_one_counts(
     harness: Harness, chunked: Exception, entities: Exception, ends: str
 ) -> None:
-    item = await told(harness, CHUNKED=chunked, ENTITY_EXTRACTED=entities)
+    item = await ingest(harness, CHUNKED=chunked, ENTITY_EXTRACTED=entities)
     assert (item["status"], item["last_error_kind"]) == ("FAILED", ends)
     assert (app.RAN.count("CHUNKED"), app.RAN.count("ENTITY_EXTRACTED")) == (1, 1)
     kinds = await harness.kinds(item["item_id"])
@@ -153,7 +153,7 @@ async def test_of_two_failures_at_once_the_graver_one_counts(
 
 
 async def test_a_branch_that_went_well_is_kept_although_the_other_failed(harness: Harness) -> None:
-    item = await told(harness, ENTITY_EXTRACTED=[Transient("Again.")])
+    item = await ingest(harness, ENTITY_EXTRACTED=[Transient("Again.")])
     assert item["status"] == "DONE"
     assert [app.RAN.count(step) for step in STEPS] == [1, 1, 1, 1, 2, 1, 1]
 

@@ -123,7 +123,7 @@ async def publish(harness: Harness, lease: Lease, text: str) -> None:
     await harness.store.finish(lease, Done())
 
 
-async def test_who_finds_a_document_unchanged_has_the_last_word(harness: Harness) -> None:
+async def test_the_last_to_find_a_document_unchanged_counts(harness: Harness) -> None:
     await harness.ingest({"uri": harness.write("a.md", OLD), "name": "tides"})
     harness.clock.advance(seconds=1)
     slow = await fetched(harness, NEW)

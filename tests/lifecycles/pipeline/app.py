@@ -1,4 +1,4 @@
-"""A pipeline whose stages do as they are told: by script, and counted."""
+"""A pipeline whose stages do as the script says: by script, and counted."""
 
 import threading
 from collections import Counter
@@ -18,16 +18,16 @@ ACTS: dict[str, Callable[[str], None]] = {}
 """What a test does within a stage, by the word that the script says."""
 
 hf = Holdfast()
-press = hf.pipeline("press", title="Seven stages that do as they are told", retries=2)
+press = hf.pipeline("press", title="Seven stages that do as the script says", retries=2)
 
 
 def do(name: str, script: Script, value: T) -> T:
     """Count the run, then do what the script says of this stage; a list says it of one run after the other."""
     RAN[name] += 1
-    told = (script or {}).get(name)
-    if isinstance(told, list):
-        told = told[RAN[name] - 1] if RAN[name] <= len(told) else None
-    match told:
+    action = (script or {}).get(name)
+    if isinstance(action, list):
+        action = action[RAN[name] - 1] if RAN[name] <= len(action) else None
+    match action:
         case "fatal":
             raise Fatal(f"{name} is broken.", code="broken")
         case "invalid":
@@ -35,7 +35,7 @@ def do(name: str, script: Script, value: T) -> T:
         case "transient":
             raise Transient(f"{name} did not answer.", code="silent")
         case "limited":
-            raise RateLimited(f"{name} is told to wait.", retry_after=60)
+            raise RateLimited(f"{name} is asked to wait.", retry_after=60)
         case "surprise":
             raise RuntimeError(f"{name} never saw this.")
         case "partial":
@@ -46,7 +46,7 @@ def do(name: str, script: Script, value: T) -> T:
             while True:
                 threading.Event().wait(0.001)
         case str():
-            ACTS[told](name)
+            ACTS[action](name)
     return value
 
 

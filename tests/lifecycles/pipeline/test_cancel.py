@@ -76,7 +76,7 @@ def test_after_the_last_check_the_job_ends_as_its_stages_say(press: Press) -> No
     assert press.cancel(handle) == "too_late"
 
 
-def test_a_cancelled_job_stays_cancelled_and_its_reason_is_told(press: Press) -> None:
+def test_a_cancelled_job_stays_cancelled_and_shows_its_reason(press: Press) -> None:
     handle = press.start()
     press.engine.call(press.store.cancel(handle.id, "Yesterday's news.", by="editor"))
     job = press.job(handle.id)
@@ -88,6 +88,6 @@ def test_who_waits_to_be_tried_again_is_cancelled_at_once(press: Press) -> None:
     handle = press.start({"CLASSIFY": "limited"})
     press.engine.drain(moving=False)
     job = press.job(handle.id)
-    assert (job["status"], job["waits"]["reason"]) == ("RUNNING", "CLASSIFY is told to wait.")
+    assert (job["status"], job["waits"]["reason"]) == ("RUNNING", "CLASSIFY is asked to wait.")
     assert press.cancel(handle.id) == "cancelled"
     assert press.stages(handle.id)["CLASSIFY"] == "skipped"

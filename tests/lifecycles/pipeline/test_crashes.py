@@ -78,9 +78,9 @@ def test_a_job_runs_no_longer_than_its_limit(press: Press, limit: str | None, ho
     assert job["state"] == "RUNNING"
     press.engine.clock.advance(seconds=1)
     press.engine.call(store.sweep())
-    told = press.job(job["id"])
-    assert (told["status"], told["error"]) == ("FAILED", ORPHANED)
-    ingest, classify = told["stages"][:2]
+    found = press.job(job["id"])
+    assert (found["status"], found["error"]) == ("FAILED", ORPHANED)
+    ingest, classify = found["stages"][:2]
     assert (ingest["status"], ingest["errors"]) == ("failed", [ORPHANED])
     assert (classify["status"], classify["reason"]) == ("skipped", "The job failed before it.")
     assert ORPHANED in press.engine.call(store.explain(job["id"])).sentence

@@ -1,4 +1,4 @@
-"""Pipelines over HTTP: a job is made, told of stage by stage, cancelled, retried; its files are fetched."""
+"""Pipelines over HTTP: a job is made, answer of stage by stage, cancelled, retried; its files are fetched."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ async def harness(holdfast: Engine, tmp_path: Path) -> AsyncIterator[Harness]:
             yield harness
 
 
-async def test_a_job_is_made_told_of_and_its_files_are_fetched(harness: Harness) -> None:
+async def test_a_job_is_made_and_read_and_its_files_are_fetched(harness: Harness) -> None:
     body = {"pipeline": "press", "enable_evaluation": True, "params": {"articles": 3}}
     made = await harness.post("/pipeline/jobs", body, status=201)
     assert (made["status"], made["cancel_requested"], made["poll_after_ms"]) == ("PENDING", False, 2000)
@@ -102,20 +102,20 @@ async def test_a_flag_is_a_boolean_and_an_unknown_field_is_no_parameter(harness:
 
 async def test_a_cancel_says_whether_it_took_effect(harness: Harness) -> None:
     waits = await harness.begin()
-    told = await harness.post(f"/pipeline/jobs/{waits}/cancel", {"reason": "too early"})
-    assert told == {"job_id": waits, "status": "CANCELLED", "effect": "cancelled"}
+    answer = await harness.post(f"/pipeline/jobs/{waits}/cancel", {"reason": "too early"})
+    assert answer == {"job_id": waits, "status": "CANCELLED", "effect": "cancelled"}
     job = await harness.job(waits)
     assert (job["error"], job["finished_at"] is None) == ("too early", False)
     assert {one["reason"] for one in job["stages"]} == {"The job was cancelled before it."}
     assert (await harness.post(f"/pipeline/jobs/{waits}/cancel"))["effect"] == "too_late"
     held = await harness.begin()
     await harness.take()
-    told = await harness.post(f"/pipeline/jobs/{held}/cancel")
-    assert (told["status"], told["effect"]) == ("RUNNING", "requested")
+    answer = await harness.post(f"/pipeline/jobs/{held}/cancel")
+    assert (answer["status"], answer["effect"]) == ("RUNNING", "requested")
     assert (await harness.job(held))["cancel_requested"] is True
 
 
-async def test_a_retry_keeps_what_is_done_and_begins_where_it_is_told(harness: Harness) -> None:
+async def test_a_retry_keeps_what_is_done_and_begins_at_the_stage_that_is_named(harness: Harness) -> None:
     first = await harness.run({"BRIEF": ["fatal", None]})
     assert first["status"] == "PARTIAL"
     made = await harness.post(f"/pipeline/jobs/{first['job_id']}/retry")
@@ -178,10 +178,10 @@ async def test_a_running_stage_shows_how_far_it_is(harness: Harness) -> None:
     job = await harness.begin()
     assert (await harness.job(job))["progress"] is None
     lease = await harness.take()
-    told = {"done": 0.5, "total": 7, "note": "two feeds read", "step": "INGEST"}
-    await harness.store.heartbeat([lease], lasting=timedelta(minutes=1), progress={lease.task_id: told})
+    progress = {"done": 0.5, "total": 7, "note": "two feeds read", "step": "INGEST"}
+    await harness.store.heartbeat([lease], lasting=timedelta(minutes=1), progress={lease.task_id: progress})
     now = await harness.job(job)
-    assert (now["status"], now["progress"], now["poll_after_ms"]) == ("RUNNING", told, 1000)
+    assert (now["status"], now["progress"], now["poll_after_ms"]) == ("RUNNING", progress, 1000)
 
 
 async def test_pipelines_say_what_they_take_and_whether_they_are_ready(harness: Harness) -> None:
@@ -201,8 +201,8 @@ async def pressed(harness: Harness) -> dict[str, Any]:
 async def test_settings_are_for_jobs_to_come_and_null_takes_one_away(harness: Harness) -> None:
     place = "/pipeline/pipelines/press/settings"
     before = await harness.begin()
-    told = await harness.http.put(place, json={"settings": {"articles": 5}})
-    assert (told.status_code, told.json()) == (200, {"name": "press", "settings": {"articles": 5}})
+    answer = await harness.http.put(place, json={"settings": {"articles": 5}})
+    assert (answer.status_code, answer.json()) == (200, {"name": "press", "settings": {"articles": 5}})
     after = await harness.begin()
     assert [(await harness.job(one))["settings"] for one in (before, after)] == [{}, {"articles": 5}]
     harness.work()

@@ -92,7 +92,7 @@ def test_a_step_that_nobody_awaits_and_a_failure_that_is_returned_fail_their_sta
     assert statuses(holdfast, ran.handle.id) == {"first": "completed", "forgets": "failed", "returns": "completed"}
 
 
-def test_what_a_job_must_be_told_may_come_from_the_settings(holdfast: Engine, made: Pipeline) -> None:
+def test_what_a_job_needs_may_come_from_the_settings(holdfast: Engine, made: Pipeline) -> None:
     @made.stage
     def count(dishes: list[str]) -> int:
         return len(dishes)
@@ -121,15 +121,15 @@ def test_what_one_stage_does_to_its_arguments_no_other_stage_sees(holdfast: Engi
     made.stage("listed")(lambda: [1, 2])
 
     @made.stage
-    def eats(listed, told):  # type: ignore[no-untyped-def]
-        return listed.pop() + told.pop()
+    def eats(listed, given):  # type: ignore[no-untyped-def]
+        return listed.pop() + given.pop()
 
     @made.stage
-    def left(listed, told) -> None:  # type: ignore[no-untyped-def]
-        RAN.update(listed=len(listed), told=len(told))
+    def left(listed, given) -> None:  # type: ignore[no-untyped-def]
+        RAN.update(listed=len(listed), given=len(given))
 
-    holdfast.run(made, told=[1, 2])
-    assert dict(RAN) == {"listed": 2, "told": 2}
+    holdfast.run(made, given=[1, 2])
+    assert dict(RAN) == {"listed": 2, "given": 2}
 
 
 def test_a_condition_that_names_a_skipped_stage_skips_its_own(holdfast: Engine, made: Pipeline) -> None:

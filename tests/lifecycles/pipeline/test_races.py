@@ -58,8 +58,8 @@ async def test_of_two_jobs_that_change_the_settings_at_once_the_first_counts(dat
     await meet(database, lambda one: Store(one).checkpoint(first), lambda other: Store(other).checkpoint(second))
     (found,) = await Jobs.over(store).pipelines("press")
     assert (found["settings"], found["settings_number"]) == ({"articles": 7}, 1)
-    told = [{one.kind for one in await store.step_events(lease.task_id)} for lease in leases]
-    assert [kinds & {"settings_changed", "settings_not_changed"} for kinds in told] == [
+    recorded = [{one.kind for one in await store.step_events(lease.task_id)} for lease in leases]
+    assert [kinds & {"settings_changed", "settings_not_changed"} for kinds in recorded] == [
         {"settings_changed"},
         {"settings_not_changed"},
     ]

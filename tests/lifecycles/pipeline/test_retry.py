@@ -118,7 +118,7 @@ def release(holdfast: Engine, *names: str) -> Pipeline:
         def run(fails: list[str] | None = None) -> str:
             RAN[name] += 1
             if name in (fails or []):
-                raise RuntimeError("It was told to.")
+                raise RuntimeError("The test wants it to.")
             return name
 
         return run
@@ -149,7 +149,7 @@ def test_a_step_that_a_release_has_made_a_stage_is_run_as_one(holdfast: Engine) 
 
     @older.stage
     def z() -> None:
-        raise RuntimeError("It was told to.")
+        raise RuntimeError("The test wants it to.")
 
     first = holdfast.run(older)
     assert first.state == "PARTIAL"

@@ -148,18 +148,18 @@ def test_an_output_stays_in_its_place(holdfast: Engine, made: Pipeline, name: st
         writes(name)
 
 
-def test_many_problems_are_told_in_part(holdfast: Engine, made: Pipeline) -> None:
+def test_of_many_problems_a_part_is_reported(holdfast: Engine, made: Pipeline) -> None:
     @made.stage
     def sorts() -> None:
         for number in range(60):
             problem(f"article {number}: " + "x" * 1000)
 
-    told = stages(holdfast, holdfast.run(made))["sorts"]
-    assert (told["status"], len(told["errors"]), told["errors"][-1]) == ("partial", 51, "... and 10 more")
-    assert len(told["errors"][0]) == 500
+    stage = stages(holdfast, holdfast.run(made))["sorts"]
+    assert (stage["status"], len(stage["errors"]), stage["errors"][-1]) == ("partial", 51, "... and 10 more")
+    assert len(stage["errors"][0]) == 500
 
 
-def test_a_stage_that_returns_what_is_for_whole_tasks_is_told_so(holdfast: Engine, made: Pipeline) -> None:
+def test_a_stage_that_returns_what_is_for_whole_tasks_is_refused(holdfast: Engine, made: Pipeline) -> None:
     @made.stage
     def half() -> Any:
         return Partial(1)
@@ -247,8 +247,8 @@ def test_outside_of_a_job_a_stage_is_the_plain_function_it_is(made: Pipeline) ->
 def test_the_example_loses_a_dish_and_tells_it(holdfast: Engine) -> None:
     ran = holdfast.run(menu, dishes=["soup", "bread", "cake"])
     assert ran.state == "PARTIAL"
-    told = stages(holdfast, ran)
-    assert {name: one["status"] for name, one in told.items()} == {
+    found = stages(holdfast, ran)
+    assert {name: one["status"] for name, one in found.items()} == {
         "order": "completed", "price": "partial", "card": "completed", "evaluation": "skipped",
     }  # fmt: skip
-    assert told["price"]["errors"] == ["cake has no price"]
+    assert found["price"]["errors"] == ["cake has no price"]

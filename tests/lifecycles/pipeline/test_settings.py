@@ -1,4 +1,4 @@
-"""A pipeline has settings: a job takes from them what it is not told, and a stage may change them for jobs to come."""
+"""A pipeline has settings: a job takes from them what it is not other, and a stage may change them for jobs to come."""
 
 from typing import Any
 
@@ -106,8 +106,8 @@ def test_settings_of_another_kind_go_with_the_release_that_takes_them_otherwise(
     published = app.press.published()
     stages, params = published["stages"], published["params"]
     params["articles"]["kinds"] = ["string"]
-    told: dict[str, Any] = {"title": "", "stages": stages, "params": params, "queue": "pipeline", "max_attempts": 3}
-    press.engine.call(press.jobs.declare("press", **told, limit=None))
+    other: dict[str, Any] = {"title": "", "stages": stages, "params": params, "queue": "pipeline", "max_attempts": 3}
+    press.engine.call(press.jobs.declare("press", **other, limit=None))
     (after,) = press.engine.call(press.jobs.pipelines("press"))
     assert (before["settings"], after["settings"]) == ({"articles": 3}, {})
     assert after["settings_number"] == before["settings_number"] + 1

@@ -1,4 +1,4 @@
-"""A job's outcome is told stage by stage, and the job's own follows from theirs."""
+"""A job's outcome is recorded stage by stage, and the job's own follows from theirs."""
 
 import pytest
 
@@ -10,8 +10,8 @@ def test_every_stage_runs_once_in_its_order_and_all_that_went_well_is_completed(
     ran = press.run(**ALL_ON)
     assert ran.state == "COMPLETED"
     assert press.stages(ran.handle.id) == dict.fromkeys(NAMES, "completed")
-    told = [name for kind, name in press.kinds(ran.handle.id) if kind in ("step_started", "step_completed")]
-    assert told == [name for name in NAMES for _ in range(2)]
+    recorded = [name for kind, name in press.kinds(ran.handle.id) if kind in ("step_started", "step_completed")]
+    assert recorded == [name for name in NAMES for _ in range(2)]
     assert dict(RAN) == dict.fromkeys(NAMES, 1)
     job = press.job(ran.handle.id)
     assert job["summary"] == {"articles": 2}
@@ -100,7 +100,7 @@ def test_a_stage_that_recovers_is_completed_and_what_was_done_before_is_not_done
     assert dict(RAN) == {"INGEST": 1, "CLASSIFY": 3, "NEUTRALIZE": 1, "BRIEF": 3, "SUMMARY": 1}
 
 
-def test_who_is_told_to_slow_down_waits_at_no_cost_and_goes_on(press: Press) -> None:
+def test_a_stage_that_is_limited_waits_at_no_cost_and_goes_on(press: Press) -> None:
     ran = press.run({"CLASSIFY": ["limited"] * 5})
     assert (ran.state, ran.attempts) == ("COMPLETED", 1)
     assert RAN["CLASSIFY"] == 6

@@ -141,7 +141,7 @@ async def test_a_late_result_of_an_orphan_changes_nothing(database: Database) ->
     ],
     ids=str,
 )
-async def test_a_job_that_is_told_what_no_stage_takes_is_not_made(
+async def test_a_job_with_a_parameter_that_no_stage_takes_is_not_made(
     database: Database, given: dict[str, object], says: str
 ) -> None:
     async with Hand(database) as hand:

@@ -74,15 +74,15 @@ def test_one_more_column_is_one_more_generation(hf: Holdfast, holdfast: Engine, 
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "problem"),
     [
         ({"day": "yesterday"}, "is no day"),
         ({"day": NIGHT, "source": "ftp://quay"}, "no place of papers"),
         ({"day": NIGHT, "source": "file:///nowhere"}, "landings-2026-11-17.csv"),
     ],
 )
-def test_what_cannot_be_read_is_told(holdfast: Engine, nightly: Dag, params: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_read_is_reported(holdfast: Engine, nightly: Dag, params: dict[str, Any], problem: str) -> None:
     ran = holdfast.run(nightly, days=1, **params)
     assert ran.state in ("Failed", "Partial")
     errors = [entry["error"]["message"] for entry in holdfast.call(holdfast.store.inbox.newest())]
-    assert any(told in message for message in errors), errors
+    assert any(problem in message for message in errors), errors

@@ -38,7 +38,7 @@ def test_a_lot_that_was_written_down_twice_counts_once(tmp_path: Path) -> None:
     assert len(lines) > len({line.split(",")[0] for line in lines}), "the made-up papers have none"
 
 
-def test_species_are_told_apart_by_their_names_alone(tmp_path: Path) -> None:
+def test_species_differ_by_their_names_alone(tmp_path: Path) -> None:
     landings, _ = papers(tmp_path)
     assert set(landings["species"]) == {"cod", "haddock", "herring", "mackerel", "plaice", "sole"}
 
@@ -67,9 +67,9 @@ def test_a_share_is_one_more_column(tmp_path: Path) -> None:
 
 def test_prices_and_boats_tell_the_same_story(tmp_path: Path) -> None:
     landings, auctions = papers(tmp_path)
-    told = check(prices_of(landings, auctions), boats_of(landings, auctions))
-    assert told["days"] == 2
-    assert 0 < told["sold_kg"] < told["landed_kg"]
+    figures = check(prices_of(landings, auctions), boats_of(landings, auctions))
+    assert figures["days"] == 2
+    assert 0 < figures["sold_kg"] < figures["landed_kg"]
 
 
 def test_sums_that_differ_are_refused(tmp_path: Path) -> None:

@@ -28,6 +28,6 @@ class Harness:
         return caught.value
 
 
-def words(text: str) -> str:
+def one_line(text: str) -> str:
     """The text in one line, wherever its lines were broken."""
     return " ".join(text.split())

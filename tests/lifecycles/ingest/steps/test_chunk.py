@@ -66,7 +66,7 @@ def test_a_chunk_begins_with_the_last_words_of_the_one_before() -> None:
         assert after.split()[0] in shared
 
 
-def test_without_overlap_nothing_is_said_twice() -> None:
+def test_without_overlap_nothing_stands_twice() -> None:
     text = PARAGRAPH * 40
     cut = texts_of(text, chunk(text, overlap=0))
     assert " ".join(cut).split() == text.split()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.lifecycles.ingest.papers import Paper, papers, write_docx, write_html, write_pdf
 from tests.lifecycles.ingest.prose import Prose
-from tests.lifecycles.ingest.steps.reading import Harness, words
+from tests.lifecycles.ingest.steps.reading import Harness, one_line
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")  # all share the process that reads
 
@@ -27,7 +27,7 @@ async def test_every_paper_is_read_or_refused_as_it_says(library: list[Paper], h
             codes.add(refusal.code)
         else:
             read = await harness.read(content, paper.path.name)
-            assert (read.kind, paper.fact in words(read.text)) == (paper.kind, True), paper
+            assert (read.kind, paper.fact in one_line(read.text)) == (paper.kind, True), paper
             assert read.title == (paper.path.stem if paper.kind == "text" else paper.title)
     assert codes == {"encrypted", "empty", "corrupt", "scanned", "bomb", "truncated", "unsupported"}
 
@@ -124,7 +124,7 @@ async def test_halves_of_surrogate_pairs_are_left_out(harness: Harness) -> None:
     read = await harness.read(b"\xff\xfe" + "left right".encode("utf-16-le") + b"\x00\xd8" + "!".encode("utf-16-le"))
     read.text.encode("utf-8")
     page = await harness.read("<html><body><p>left &#xD800; right &#0; end</p></body></html>")
-    assert words(page.text.replace("\ufffd", "")) == "left right end"
+    assert one_line(page.text.replace("\ufffd", "")) == "left right end"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,10 @@ async def test_a_text_is_read_in_its_encoding(harness: Harness, content: bytes, 
 async def test_a_few_damaged_bytes_do_not_make_a_text_binary(harness: Harness, name: str) -> None:
     before, after = "<html><body><p>Grüße aus dem schönen Köln, für Öl und Äpfel. ", "Und Schluss, für heute." * 9
     assert "Grüße aus dem schönen Köln" in (await harness.read(before.encode() + b"\xff" + after.encode(), name)).text
-    plain = "<html><body><p>Nothing but plain English words, and then a byte that is none: "
-    assert "plain English words" in (await harness.read(plain.encode() + b"\xff" + b" and on it goes." * 9, name)).text
+    plain = "<html><body><p>Nothing but plain English one_line, and then a byte that is none: "
+    assert (
+        "plain English one_line" in (await harness.read(plain.encode() + b"\xff" + b" and on it goes." * 9, name)).text
+    )
 
 
 async def test_what_the_server_says_of_the_encoding_counts(harness: Harness) -> None:

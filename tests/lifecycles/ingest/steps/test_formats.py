@@ -14,7 +14,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from tests.lifecycles.ingest.papers import deflated, write_docx, write_pdf, zip_of
 from tests.lifecycles.ingest.prose import Prose
-from tests.lifecycles.ingest.steps.reading import Harness, words
+from tests.lifecycles.ingest.steps.reading import Harness, one_line
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -59,10 +59,10 @@ async def test_pages_begin_where_the_offsets_say(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "shown"), [("On  the\nrise", "On the rise"), ("untitled", "report"), ("", "report"), (None, "report")]
+    ("title", "expected"), [("On  the\nrise", "On the rise"), ("untitled", "report"), ("", "report"), (None, "report")]
 )
-async def test_a_pdf_has_its_title_or_its_name(harness: Harness, title: str | None, shown: str) -> None:
-    assert (await harness.read(pdf_of("text", title=title), "report.v2.pdf".replace(".v2", ""))).title == shown
+async def test_a_pdf_has_its_title_or_its_name(harness: Harness, title: str | None, expected: str) -> None:
+    assert (await harness.read(pdf_of("text", title=title), "report.v2.pdf".replace(".v2", ""))).title == expected
 
 
 async def test_a_pdf_that_opens_without_a_password_is_read(harness: Harness) -> None:
@@ -82,7 +82,7 @@ async def test_a_pdf_under_a_password_is_refused(harness: Harness) -> None:
     assert (refusal.code, refusal.message) == ("encrypted", "It is under a password. Save it without one.")
 
 
-async def test_a_scanned_pdf_is_told_to_be_recognized_first(harness: Harness) -> None:
+async def test_a_scanned_pdf_is_refused_with_the_advice_to_recognize_it(harness: Harness) -> None:
     file = BytesIO()
     canvas = Canvas(file)
     canvas.showPage()
@@ -140,7 +140,7 @@ async def test_a_page_by_hand_is_read(harness: Harness) -> None:
     assert (await harness.read(file.getvalue())).pages == (0, 5, 5, 5)
 
 
-def word_file() -> bytes:
+def docx_file() -> bytes:
     document = docx.Document()
     document.sections[0].header.paragraphs[0].text = "Confidential header"
     document.sections[0].footer.paragraphs[0].text = "Page footer"
@@ -160,7 +160,7 @@ def word_file() -> bytes:
 
 
 async def test_paragraphs_and_tables_come_in_their_order_without_headers(harness: Harness) -> None:
-    read = await harness.read(word_file(), "notes.docx")
+    read = await harness.read(docx_file(), "notes.docx")
     table = "Name | Size\nQuay | 12 inside"
     assert read.text == f"Before the table.\n\n{table}\n\nA heading\n\nAfter\tthe table.\nNext line."
     assert (read.title, read.pages) == ("A heading", ())
@@ -186,11 +186,11 @@ async def test_what_is_wrapped_is_read_and_what_was_deleted_is_not(harness: Harn
         <w:hyperlink><w:r><w:t xml:space="preserve"> and linked</w:t></w:r></w:hyperlink>
         <w:r><w:pict><w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:p>
       </w:body></w:document>"""
-    read = await harness.read(edited(word_file(), document=body % W), "notes.docx")
+    read = await harness.read(edited(docx_file(), document=body % W), "notes.docx")
     assert read.text == "In a control.\n\nPut in and linked\n\nIn a box."
 
 
-async def test_the_title_of_a_word_document_is_that_of_its_properties(harness: Harness) -> None:
+async def test_the_title_of_a_docx_is_that_of_its_properties(harness: Harness) -> None:
     document = docx.Document()
     document.core_properties.title = "By the properties"
     document.add_heading("By its heading", level=0)
@@ -243,17 +243,17 @@ def damaged(where: str) -> bytes:
     ],
     ids=["lying", "crowded", "deep", "half an element", "cut", "holes", "locked", "sheet", "zip"],
 )
-async def test_a_word_document_that_is_no_good_is_refused(
+async def test_a_docx_that_is_no_good_is_refused(
     harness: Harness, make: Callable[[], bytes], code: str, says: str
 ) -> None:
     refusal = await harness.refusal(make(), "notes.docx")
     assert (refusal.code, says in refusal.message) == (code, True), refusal.message
 
 
-async def test_entities_of_a_word_document_are_not_expanded(harness: Harness) -> None:
+async def test_entities_of_a_docx_are_not_expanded(harness: Harness) -> None:
     """Neither to gigabytes, nor to files of this machine."""
     entities = b'<!ENTITY a "ha"><!ENTITY b "%s"><!ENTITY c SYSTEM "file:///etc/hostname">' % (b"&a;" * 100)
     body = b"<w:body><w:p><w:r><w:t>So:&b;&c;</w:t></w:r></w:p><w:p><w:r><w:t>end</w:t></w:r></w:p></w:body>"
     document = b"<!DOCTYPE d [%s]><w:document %s>%s</w:document>" % (entities, W, body)
     read = await harness.read(edited(write_docx(PROSE), document=document))
-    assert words(read.text) == "So: end"
+    assert one_line(read.text) == "So: end"

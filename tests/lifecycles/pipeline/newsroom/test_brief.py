@@ -69,8 +69,8 @@ def test_entries_come_newest_first_then_by_id_and_those_without_a_date_last() ->
 def test_an_entry_has_the_neutral_words_if_there_are_any_and_says_how_many_were_softened() -> None:
     neutral = Neutral("a", "Calm", "It is calm.", (Change("wild", "calm", "adjective"),) * 2)
     brief = assemble([article("a", "Wild!", "It is wild!"), article("b", "Wild!", "It is wild!")], [], [neutral], 1)
-    told = [(entry.title, entry.summary, entry.softened) for entry in brief.sections[0].entries]
-    assert told == [("Calm", "It is calm.", 2), ("Wild!", "It is wild!", 0)]
+    found = [(entry.title, entry.summary, entry.softened) for entry in brief.sections[0].entries]
+    assert found == [("Calm", "It is calm.", 2), ("Wild!", "It is wild!", 0)]
     assert "2 expressions softened" in as_html(brief)
 
 
@@ -122,10 +122,10 @@ def test_only_addresses_of_the_web_become_links(link: str | None) -> None:
 
 
 def test_markdown_that_feeds_wrote_stays_text() -> None:
-    told = as_markdown(assemble([article("a", "# *Bold* [x](y) <b>", "- one\n1. two `x`")], [], [], 3))
-    assert r"### \# \*Bold\* \[x\]\(y\) \<b\>" in told
-    assert "\n\\- one" in told
-    assert not re.search(r"(?<!\\)[`<]", told)
+    text = as_markdown(assemble([article("a", "# *Bold* [x](y) <b>", "- one\n1. two `x`")], [], [], 3))
+    assert r"### \# \*Bold\* \[x\]\(y\) \<b\>" in text
+    assert "\n\\- one" in text
+    assert not re.search(r"(?<!\\)[`<]", text)
 
 
 def test_the_same_articles_make_the_same_bytes_in_whatever_order_they_come() -> None:
@@ -153,8 +153,10 @@ def test_the_summary_counts_and_names_the_title_most_others_speak_of() -> None:
         article("d", "Bridge survey", "It was closed in May.", hours=0),
     ]
     topics = [Sorted("a", "culture", 0.9), *(Sorted(one, "world", 0.9) for one in "bcd")]
-    told = summary_of(assemble(articles, topics, [Neutral("a", "Cats sleep", "They do.", (Change("x", "", "y"),))], 1))
-    assert told == {
+    summary = summary_of(
+        assemble(articles, topics, [Neutral("a", "Cats sleep", "They do.", (Change("x", "", "y"),))], 1)
+    )
+    assert summary == {
         "articles": 4,
         "topics": {"world": 3, "culture": 1},
         "sources": 2,
@@ -174,13 +176,13 @@ def test_the_page_fits_its_window_and_asks_nobody(tmp_path: Path, width: int, sc
         page = browser.new_page(viewport={"width": width, "height": 800})
         page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
         asked: list[str] = []
-        said: list[str] = []
+        messages: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: said.append(message.text))
+        page.on("console", lambda message: messages.append(message.text))
         page.goto((tmp_path / "brief.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") == width
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         browser.close()
     assert asked == [(tmp_path / "brief.html").as_uri()]
-    assert said == []
+    assert messages == []
     assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == (scheme == "dark")

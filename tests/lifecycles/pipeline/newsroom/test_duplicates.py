@@ -22,7 +22,7 @@ def test_the_same_link_is_the_same_story() -> None:
     assert without_duplicates([short, long]) == ([long], 1)
 
 
-def test_of_a_story_told_twice_the_longer_text_stays() -> None:
+def test_of_a_story_that_comes_twice_the_longer_text_stays() -> None:
     one, two = article("1", STORY, title="Ferry aground"), article("2", RETOLD + " More follows.", title="Fog")
     assert without_duplicates([one, two]) == ([two], 1)
 
@@ -79,7 +79,7 @@ def test_the_order_in_which_they_come_changes_nothing(both: tuple[list[Article],
     assert set(made) >= set(kept)
 
 
-def test_three_shipped_stories_are_told_twice() -> None:
+def test_three_shipped_stories_come_twice() -> None:
     articles = shipped_articles()
     kept, left_out = without_duplicates(articles)
     assert left_out == 3

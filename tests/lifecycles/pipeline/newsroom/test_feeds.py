@@ -108,10 +108,10 @@ def test_no_script_survives(evil: str) -> None:
     [article] = read_feed(rss(item(f"Calm {evil}", f"<p>Before.</p>{evil}")), "address")
     assert article.title.startswith("Calm")
     assert article.text.startswith("Before.")
-    for told in (article.title, article.text):
-        assert "<script" not in told.lower()
-        assert MARKUP.search(told) is None
-        assert "onerror" not in told
+    for text in (article.title, article.text):
+        assert "<script" not in text.lower()
+        assert MARKUP.search(text) is None
+        assert "onerror" not in text
 
 
 TAGS = ["<p>", "</p>", "<script>", "</script>", "<b", ">", "&lt;", "&amp;lt;", "<!--", "-->", "<![CDATA[", "]]>"]
@@ -127,11 +127,11 @@ def test_whatever_is_written_the_text_is_plain(title: str, text: str) -> None:
     articles = read_feed(feed, "address")
     assert articles == read_feed(feed, "address")
     assert articles[-1].text == "It is read."
-    for told in articles:
-        assert MARKUP.search(told.title) is None
-        assert MARKUP.search(told.text) is None
-        assert "\n" not in told.title
-        assert told.text == told.text.strip()
+    for article in articles:
+        assert MARKUP.search(article.title) is None
+        assert MARKUP.search(article.text) is None
+        assert "\n" not in article.title
+        assert article.text == article.text.strip()
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,11 @@ def test_links_to_one_article_give_one_id_and_others_another() -> None:
     assert len(set(ids)) == 1 + len(others)
 
 
-def test_articles_that_all_link_to_the_front_page_are_told_apart_by_their_titles() -> None:
-    front = "https://paper.example/"
-    one, two = read_feed(rss(item("One", "a", front), item("Two", "b", front)), "address")
+def test_articles_that_all_link_to_the_home_page_are_distinguished_by_their_titles() -> None:
+    home_page = "https://paper.example/"
+    one, two = read_feed(rss(item("One", "a", home_page), item("Two", "b", home_page)), "address")
     assert one.id != two.id
-    assert read_feed(rss(item("One", "changed", front)), "elsewhere")[0].id == one.id
+    assert read_feed(rss(item("One", "changed", home_page)), "elsewhere")[0].id == one.id
 
 
 def test_an_article_needs_a_title_or_a_text() -> None:

@@ -88,7 +88,7 @@ def test_the_rest_of_a_paragraph_is_a_quote_if_nobody_closes_it_but_the_next_par
     assert softened(text).text == 'An unsuccessful day.\n\n"It was a disastrous day\n\nIt was an unsuccessful day.'
 
 
-def test_every_change_is_told_with_its_kind() -> None:
+def test_every_change_is_reported_with_its_kind() -> None:
     found = softened('He slammed the "deal", utterly wrong!')
     assert found.changes == (
         Change("slammed", "criticised", "verb"),
@@ -132,8 +132,8 @@ def test_the_lexicon_is_large_and_none_of_its_replacements_is_loaded() -> None:
 def test_each_expression_of_the_lexicon_is_found_in_a_sentence() -> None:
     for found in lexicon().values():
         for one in found:
-            said = " ".join(one.words).replace(GAP, "all 40 of them")
-            sentence = f"they met and will {said} again" if one.verb_only else f"they met and {said} again"
+            phrase = " ".join(one.words).replace(GAP, "all 40 of them")
+            sentence = f"they met and will {phrase} again" if one.verb_only else f"they met and {phrase} again"
             if one.kind != KEPT:
                 assert softened(sentence, 0.0).changes, one
 

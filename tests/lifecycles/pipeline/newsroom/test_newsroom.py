@@ -30,8 +30,8 @@ CUP = "The rowers of Lunne have won the cup by two lengths, and their coach jump
 RATE = "The central bank has left the interest rate as it was, and shares of builders gained two per cent."
 
 
-class Room:
-    """The newsroom of a test, and what lies on its desk."""
+class Harness:
+    """The newsroom of a test, and what it makes."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
         self.engine = engine
@@ -67,8 +67,8 @@ class Room:
 
 
 @pytest.fixture
-def room(holdfast: Engine, tmp_path: Path) -> Iterator[Room]:
-    yield Room(holdfast, tmp_path)
+def harness(holdfast: Engine, tmp_path: Path) -> Iterator[Harness]:
+    yield Harness(holdfast, tmp_path)
     assert holdfast.call(holdfast.store.verify()) == []
 
 
@@ -78,45 +78,45 @@ def site() -> Iterator[Site]:
         yield site
 
 
-def test_the_shipped_feeds_make_the_same_brief_each_time(room: Room) -> None:
-    first, second = room.run(), room.run()
+def test_the_shipped_feeds_make_the_same_brief_each_time(harness: Harness) -> None:
+    first, second = harness.run(), harness.run()
     assert (first.state, second.state) == ("COMPLETED", "COMPLETED")
-    briefs = room.outputs(first)
+    briefs = harness.outputs(first)
     assert set(briefs) == {"brief.html", "brief.md"}
-    assert briefs == room.outputs(second)
-    assert room.job(first)["summary"] == room.job(second)["summary"]
-    assert room.job(first)["summary"]["articles"] == 24
+    assert briefs == harness.outputs(second)
+    assert harness.job(first)["summary"] == harness.job(second)["summary"]
+    assert harness.job(first)["summary"]["articles"] == 24
     for title in ("Puffins nest two weeks early on Gull Rock", "Parliament passes harbour fees by three votes"):
         assert all(title in brief for brief in briefs.values())
 
 
-def test_the_order_of_the_feeds_does_not_matter(room: Room) -> None:
-    assert room.outputs(room.run(*reversed(shipped_feeds()))) == room.outputs(room.run())
+def test_the_order_of_the_feeds_does_not_matter(harness: Harness) -> None:
+    assert harness.outputs(harness.run(*reversed(shipped_feeds()))) == harness.outputs(harness.run())
 
 
-def test_articles_that_cannot_be_sorted_make_it_partial_and_are_in_the_brief_all_the_same(room: Room) -> None:
-    ran = room.run(*shipped_feeds(), odd_feed())
-    stages = room.stages(ran)
+def test_articles_that_cannot_be_sorted_make_it_partial_and_are_in_the_brief_all_the_same(harness: Harness) -> None:
+    ran = harness.run(*shipped_feeds(), odd_feed())
+    stages = harness.stages(ran)
     assert ran.state == "PARTIAL"
     assert (stages["CLASSIFY"]["status"], stages["CLASSIFY"]["errors"]) == (
         "partial",
         ["Tides: It has fewer than 5 words.", "Werft feiert Stapellauf mit den Nachbarn: It is not in English."],
     )
     assert [one["status"] for one in stages.values()].count("completed") == 4
-    assert "Werft feiert Stapellauf mit den Nachbarn" in room.outputs(ran)["brief.md"]
+    assert "Werft feiert Stapellauf mit den Nachbarn" in harness.outputs(ran)["brief.md"]
 
 
-def test_a_feed_that_cannot_be_read_is_named_and_the_others_are_read(room: Room) -> None:
-    broken, gone = room.write("broken.xml", b"<html>no feed</html>"), (room.folder / "gone.xml").as_uri()
-    ran = room.run(broken, *shipped_feeds(), gone, "ftp://elsewhere/feed.xml")
-    ingest = room.stages(ran)["INGEST"]
+def test_a_feed_that_cannot_be_read_is_named_and_the_others_are_read(harness: Harness) -> None:
+    broken, gone = harness.write("broken.xml", b"<html>no feed</html>"), (harness.folder / "gone.xml").as_uri()
+    ran = harness.run(broken, *shipped_feeds(), gone, "ftp://elsewhere/feed.xml")
+    ingest = harness.stages(ran)["INGEST"]
     assert (ran.state, ingest["status"]) == ("PARTIAL", "partial")
     assert [one.split(": ")[0] for one in ingest["errors"]] == [broken, gone, "ftp://elsewhere/feed.xml"]
-    assert room.job(ran)["summary"]["articles"] == 24
+    assert harness.job(ran)["summary"]["articles"] == 24
 
 
-def test_feeds_of_which_none_can_be_read_fail_the_job(room: Room) -> None:
-    ran = room.run(room.write("broken.xml", b"<html>no feed</html>"))
+def test_feeds_of_which_none_can_be_read_fail_the_job(harness: Harness) -> None:
+    ran = harness.run(harness.write("broken.xml", b"<html>no feed</html>"))
     assert ran.state == "FAILED"
     assert "cannot be read as a feed" in str(ran.error)
 
@@ -130,98 +130,101 @@ def test_feeds_of_which_none_can_be_read_fail_the_job(room: Room) -> None:
     ],
     ids=str,
 )
-def test_what_would_make_no_brief_is_refused(room: Room, given: dict[str, Any], says: str) -> None:
-    room.run()
+def test_what_would_make_no_brief_is_refused(harness: Harness, given: dict[str, Any], says: str) -> None:
+    harness.run()
     if "feeds" in given:
-        assert says in str(room.engine.run(room.newsroom, **given).error)
+        assert says in str(harness.engine.run(harness.newsroom, **given).error)
         return
     with pytest.raises(RequestInvalid, match=says):
-        room.engine.call(room.jobs.make("newsroom", given, owner=""))
+        harness.engine.call(harness.jobs.make("newsroom", given, owner=""))
     with pytest.raises(RequestInvalid, match=says):
-        room.engine.call(room.jobs.change_settings("newsroom", given, "me"))
+        harness.engine.call(harness.jobs.change_settings("newsroom", given, "me"))
 
 
-def test_a_feed_without_articles_leaves_nothing_to_do(room: Room) -> None:
-    ran = room.run(room.write("empty.xml", rss()))
+def test_a_feed_without_articles_leaves_nothing_to_do(harness: Harness) -> None:
+    ran = harness.run(harness.write("empty.xml", rss()))
     assert ran.state == "COMPLETED"
-    assert {name for name, one in room.stages(ran).items() if one["status"] == "completed"} == {"INGEST", "NEUTRALIZE"}
-    assert room.stages(ran)["BRIEF"]["reason"] == "There are no articles."
+    assert {name for name, one in harness.stages(ran).items() if one["status"] == "completed"} == {
+        "INGEST",
+        "NEUTRALIZE",
+    }
+    assert harness.stages(ran)["BRIEF"]["reason"] == "There are no articles."
 
 
 def test_feeds_come_from_the_web_and_a_server_that_is_busy_is_asked_again(
-    holdfast: Engine, room: Room, site: Site
+    holdfast: Engine, harness: Harness, site: Site
 ) -> None:
-    settings = replace(room.newsroom.app.settings, fetch_allow="127.0.0.1/32")
+    settings = replace(harness.newsroom.app.settings, fetch_allow="127.0.0.1/32")
     feed = rss(item("Storm floods the harbour", STORM))
     address = site.answer("/feed.xml", b"", 429, Retry_After="60")
     with override_settings(settings):
-        handle = holdfast.start(room.newsroom, feeds=[address])
+        handle = holdfast.start(harness.newsroom, feeds=[address])
         holdfast.drain(moving=False)
-        job = holdfast.call(room.jobs.job(handle.id))
+        job = holdfast.call(harness.jobs.job(handle.id))
         assert (job.status, job.stages[0].status) == ("RUNNING", "running")
         site.answer("/feed.xml", feed)
         ran = holdfast.run(handle)
         assert (ran.state, ran.attempts) == ("COMPLETED", 1)
-        assert "Storm floods the harbour" in room.outputs(ran)["brief.md"]
+        assert "Storm floods the harbour" in harness.outputs(ran)["brief.md"]
 
 
 def test_files_of_the_server_and_its_network_are_not_everybodys_to_name(
-    holdfast: Engine, room: Room, site: Site
+    holdfast: Engine, harness: Harness, site: Site
 ) -> None:
-    mine = room.write("mine.xml", rss(item("Storm floods the harbour", STORM)))
-    assert room.run(mine).state == "COMPLETED"
-    prepared = room.newsroom.opts(owner="somebody")
+    mine = harness.write("mine.xml", rss(item("Storm floods the harbour", STORM)))
+    assert harness.run(mine).state == "COMPLETED"
+    prepared = harness.newsroom.opts(owner="somebody")
     refused = holdfast.run(prepared, feeds=[mine, "file:///etc/passwd", site.answer("/inside.xml", rss())])
     assert refused.state == "FAILED"
-    errors = holdfast.call(room.jobs.job(refused.handle.id)).stages[0].errors
+    errors = holdfast.call(harness.jobs.job(refused.handle.id)).stages[0].errors
     assert "Files of the server are not yours to name." in errors[0]
     assert site.asked == []
     assert holdfast.run(prepared, feeds=shipped_feeds()).state == "COMPLETED"
 
 
-def test_the_evaluation_sees_the_softening_and_optimization_keeps_what_improved(room: Room) -> None:
-    first = room.run(**ALL_ON)
+def test_the_evaluation_sees_the_softening_and_optimization_keeps_what_improved(harness: Harness) -> None:
+    first = harness.run(**ALL_ON)
     assert first.state == "COMPLETED"
-    found = json.loads(room.outputs(first)["evaluation.json"])
+    found = json.loads(harness.outputs(first)["evaluation.json"])
     assert found["neutrality_before"] < found["neutrality_after"] <= 1
-    tuned = room.result(first, "OPTIMIZATION")
-    settings = room.engine.call(room.jobs.pipelines("newsroom"))[0]["settings"]
+    tuned = harness.result(first, "OPTIMIZATION")
+    settings = harness.engine.call(harness.jobs.pipelines("newsroom"))[0]["settings"]
     assert tuned["before"] == {**vars(Thresholds())}
     assert settings == (tuned["after"] if tuned["improved"] else {})
     assert tuned["score_after"] >= tuned["score_before"]
 
-    second = room.run(**ALL_ON)
-    again = room.result(second, "OPTIMIZATION")
+    second = harness.run(**ALL_ON)
+    again = harness.result(second, "OPTIMIZATION")
     assert again["before"] == tuned["after"]
     assert again["score_before"] == pytest.approx(tuned["score_after"])
     assert not again["improved"]
 
 
-def test_optimization_finds_its_way_back_from_bad_settings(room: Room) -> None:
-    room.run()
+def test_optimization_finds_its_way_back_from_bad_settings(harness: Harness) -> None:
+    harness.run()
     bad = {"min_confidence": 0.6, "softening": 0.8, "sentences": 1}
-    room.engine.call(room.jobs.change_settings("newsroom", bad, "an intern"))
-    tuned = room.result(room.run(**ALL_ON), "OPTIMIZATION")
+    harness.engine.call(harness.jobs.change_settings("newsroom", bad, "an intern"))
+    tuned = harness.result(harness.run(**ALL_ON), "OPTIMIZATION")
     assert tuned["before"] == bad
     assert tuned["score_after"] > tuned["score_before"] + 0.005
-    assert room.engine.call(room.jobs.pipelines("newsroom"))[0]["settings"] == tuned["after"]
+    assert harness.engine.call(harness.jobs.pipelines("newsroom"))[0]["settings"] == tuned["after"]
 
 
 def test_a_model_is_asked_once_for_each_article_also_after_a_crash(
-    holdfast: Engine, room: Room, monkeypatch: pytest.MonkeyPatch
+    holdfast: Engine, harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: Settings = replace(room.newsroom.app.settings, neutralizer="openai:tiny")
+    settings: Settings = replace(harness.newsroom.app.settings, neutralizer="openai:tiny")
     stories = [item("Storm floods the harbour", STORM), item("Cup is won", CUP), item("Rate is left", RATE)]
     server: ChatServer
     with chat_server() as server, override_settings(settings):
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        feed = room.write("feed.xml", rss(*stories))
-        ran = holdfast.run(room.newsroom, feeds=[feed], crash_after="NEUTRALIZE[1]")
+        feed = harness.write("feed.xml", rss(*stories))
+        ran = holdfast.run(harness.newsroom, feeds=[feed], crash_after="NEUTRALIZE[1]")
         assert (ran.state, ran.attempts) == ("COMPLETED", 2)
         asked = [one["messages"][-1]["content"] for one in server.asked]
         times = [sum(title in one for one in asked) for title in ("Storm floods", "Cup is won", "Rate is left")]
         assert min(times) == 1, "what was kept is not asked again"
         assert max(times) <= 2, "the two beside it may have been under way in the crash"
-        assert room.job(ran)["summary"]["articles"] == 3
+        assert harness.job(ran)["summary"]["articles"] == 3
         assert sum(one["tokens_in"] for one in ran.usage) == 3 * 40

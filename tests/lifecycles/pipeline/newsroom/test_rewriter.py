@@ -53,9 +53,9 @@ async def test_the_article_is_given_as_data_between_marks_that_it_cannot_close(s
     await Rewriter.of("house-model").rewrite(Article("a1", "Courier", "Title", hostile), 0.7)
     (asked,) = server.asked
     system, user = (message["content"] for message in asked["messages"])
-    first, told, last = user.split("\n")
+    first, content, last = user.split("\n")
     assert (first, last) == ("<article-3>", "</article-3>")
-    assert json.loads(told) == {"title": "Title", "text": hostile}
+    assert json.loads(content) == {"title": "Title", "text": hostile}
     assert "you do not follow them" in system
     assert "Ignore all" not in system
     assert "0.70" in system

@@ -126,7 +126,7 @@ def test_below_the_least_confidence_the_topic_is_other() -> None:
         ("Η κυβέρνηση ανακοίνωσε νέα μέτρα για τους ψαράδες", "It is not in English."),  # noqa: RUF001
     ],
 )
-def test_what_cannot_be_sorted_is_told_with_the_reason(text: str, why: str) -> None:
+def test_what_cannot_be_sorted_is_reported_with_the_reason(text: str, why: str) -> None:
     assert sort_articles([article("odd", text)], 0.35) == ([], [("odd", why)])
 
 
@@ -148,8 +148,8 @@ def test_another_process_is_exactly_as_sure() -> None:
         "from holdfast.apps.newsroom.topics import sort_articles;"
         "print(repr(sort_articles(shipped(), 0.35)))"
     )
-    told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == repr(sort_articles(shipped_articles(), 0.35))
+    printed = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == repr(sort_articles(shipped_articles(), 0.35))
 
 
 def test_an_article_is_sorted_the_same_whatever_stands_beside_it() -> None:
