@@ -17,20 +17,26 @@ FOLDERS = ("src", "tests", "bench", "examples")
 DIALECT = "told said shown heed desk pulse silence chance room rooms door doors word words keeper turn turns front"
 UNWANTED = frozenset(DIALECT.split(" "))
 
-ALLOWED: dict[str, tuple[str, str]] = {}
+ALLOWED: dict[str, tuple[str, str]] = {
+    "src/holdfast/apps/demo/": ("word", "a text is counted word by word"),
+    "src/holdfast/apps/documents/chunk.py": ("word words", "chunks are measured in words of a text"),
+    "src/holdfast/apps/documents/embedders/": ("word", "WordLlama is a library"),
+    "src/holdfast/apps/documents/entities.py": ("word words", "names of people and firms are words of a text"),
+    "src/holdfast/apps/documents/extract/plain.py": ("front", "front matter is what begins a Markdown file"),
+    "src/holdfast/apps/documents/extract/word.py": ("word", "documents of Word"),
+    "src/holdfast/apps/newsroom/": ("word words", "the newsroom reads words of articles"),
+    "src/holdfast/lifecycles/ingest/migrations/": ("words", "the words of a chunk, a column of stored data"),
+    "src/holdfast/lifecycles/ingest/sql/search.sql": ("word words", "chunks are found by their words"),
+}
 """A path or the beginning of one: the words that are its subject's own, and the reason."""
 
 NOT_YET: tuple[str, ...] = (
     "src/holdfast/apps/agents/",
-    "src/holdfast/apps/demo/",
-    "src/holdfast/apps/documents/",
-    "src/holdfast/apps/newsroom/",
     "src/holdfast/apps/providers/",
     "src/holdfast/attention/",
     "src/holdfast/cli/",
     "src/holdfast/engine/",
     "src/holdfast/lifecycles/dispatch/",
-    "src/holdfast/lifecycles/ingest/",
     "src/holdfast/postgres/",
     "src/holdfast/worker/",
     "tests/cli/",
