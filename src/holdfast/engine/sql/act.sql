@@ -5,8 +5,7 @@
 create or replace function holdfast.act(p_id uuid, p_verb text, p_note jsonb default null)
 returns table (status text, state text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare

@@ -35,27 +35,8 @@ begin
       order by t.priority desc, t.due_at, t.id limit v_free
       for no key update skip locked) w;
     continue when v_id is null;
-    begin
-      perform holdfast.apply_moves(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
-      v_admitted := v_admitted + cardinality(v_id);
-    exception
-      when deadlock_detected or serialization_failure then
-        raise;
-      when others then
-        for i in 1 .. cardinality(v_id) loop
-          begin
-            perform holdfast.apply_moves(v_id[i:i], array['admit'], null, null);
-            v_admitted := v_admitted + 1;
-          exception
-            when deadlock_detected or serialization_failure then
-              raise;
-            when lock_not_available then
-              null;  -- nobody refused it; the sweep comes again
-            when others then
-              perform holdfast.quarantine(v_id[i], 'admit', sqlerrm);
-          end;
-        end loop;
-    end;
+    v_admitted := v_admitted + (holdfast.apply_each(
+      v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null, true)).moved;
   end loop;
   return v_admitted;
 end $$;

@@ -10,7 +10,7 @@ create or replace function holdfast.bulk_look(
   p_live bool default null, p_tag text default null)
 returns table (number int, capped bool, groups jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 declare
   v_ids uuid[];
@@ -40,8 +40,7 @@ create or replace function holdfast.bulk(
   p_limit int default 200)
 returns table (done int, requested int, refused jsonb, next uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_ids uuid[];
@@ -147,12 +146,10 @@ as $$ select exists (select from holdfast.input i where i.retry_of = p_id) $$;
 create or replace function holdfast.cancel_each(
   p_ids uuid[], p_reason text, p_by text, out done int, out requested int, out refused jsonb)
 language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
   v_id uuid;
-  v_was record;
-  v_hint text;
+  v_tried record;
 begin
   done := 0;
   requested := 0;
@@ -163,37 +160,29 @@ begin
       select exists (select from holdfast.dependency d where d.downstream = i.id and d.policy = 'gather') as gathers) g
     order by g.gathers desc, case when g.gathers then i.id end, i.id desc
   loop
-    begin
-      -- One that has ended since it was locked went along with another of these.
-      if not exists (select from holdfast.task t where t.id = v_id) then
-        done := done + 1;
-        continue;
-      end if;
-      select * into v_was from holdfast.cancel(v_id, p_reason, p_by);
-      if v_was.effect = 'too_late' then
-        perform holdfast.refuse('TK002', format('Its time limit had passed: it is %s.', v_was.state), '');
-      end if;
+    -- One that has ended since it was locked went along with another of these.
+    if not exists (select from holdfast.task t where t.id = v_id) then
       done := done + 1;
-      requested := requested + (v_was.effect = 'requested')::int;
-    exception
-      when deadlock_detected or serialization_failure or lock_not_available then
-        raise;
-      when others then
-        get stacked diagnostics v_hint = pg_exception_hint;
-        refused := refused || jsonb_build_object('task_id', v_id, 'sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint);
-    end;
+      continue;
+    end if;
+    v_tried := holdfast.try_one('cancel', v_id, null, p_by, p_reason);
+    if v_tried.problem is null then
+      done := done + 1;
+      requested := requested + (v_tried.effect = 'requested')::int;
+    else
+      refused := refused || (jsonb_build_object('task_id', v_id) || v_tried.problem);
+    end if;
   end loop;
 end $$;
 
--- Retry tasks that are locked and have no retry. By their limits first: whoever retries others at the same time takes the
+-- Retry tasks that are locked and have no retry. By their limits first: another who retries at the same time takes the
 -- places of limits in the same order.
 create or replace function holdfast.retry_each(p_ids uuid[], p_note text, p_by text, out done int, out refused jsonb)
 language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
   v_id uuid;
-  v_hint text;
+  v_problem jsonb;
 begin
   done := 0;
   refused := '[]';
@@ -202,17 +191,45 @@ begin
     cross join lateral (select t.limit_key from holdfast.task_done t where t.id = i.id offset 0) t
     order by t.limit_key nulls first, i.id
   loop
-    begin
-      perform holdfast.retry(v_id, null, null, p_by, p_note);
+    v_problem := (holdfast.try_one('retry', v_id, null, p_by, p_note)).problem;
+    if v_problem is null then
       done := done + 1;
-    exception
-      when deadlock_detected or serialization_failure or lock_not_available then
-        raise;
-      when others then
-        get stacked diagnostics v_hint = pg_exception_hint;
-        refused := refused || jsonb_build_object('task_id', v_id, 'sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint);
-    end;
+    else
+      refused := refused || (jsonb_build_object('task_id', v_id) || v_problem);
+    end if;
   end loop;
+end $$;
+
+-- One of many, for itself: without a problem it is done, otherwise nothing of it is.
+create or replace function holdfast.try_one(
+  p_action text, p_task uuid, p_entry uuid, p_by text, p_note text, p_from_step text default null,
+  out effect text, out retried_as uuid, out problem jsonb)
+language plpgsql
+as $$
+declare
+  v_state text;
+  v_hint text;
+begin
+  if p_entry is not null then
+    perform holdfast.refuse_handled(p_entry);
+  end if;
+  case p_action
+    when 'cancel' then
+      select c.effect, c.state into effect, v_state from holdfast.cancel(p_task, p_note, p_by) c;
+      if effect = 'too_late' then
+        perform holdfast.refuse('TK002', format('Its time limit had passed: it is %s.', v_state), '');
+      end if;
+    when 'retry' then
+      retried_as := holdfast.retry(p_task, p_from_step, null, p_by, p_note);
+    else
+      perform holdfast.close_entry(p_entry, case p_action when 'resolve' then 'resolved' else 'discarded' end, p_by, p_note);
+  end case;
+exception
+  when deadlock_detected or serialization_failure or lock_not_available then
+    raise;
+  when others then
+    get stacked diagnostics v_hint = pg_exception_hint;
+    problem := jsonb_build_object('sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint);
 end $$;
 
 create or replace function holdfast.check_bulk_tasks(p_action text, p_outcome text, p_live bool, p_limit int) returns void

@@ -6,8 +6,7 @@
 create or replace function holdfast.cancel(p_id uuid, p_reason text default null, p_by text default null)
 returns table (effect text, state text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare

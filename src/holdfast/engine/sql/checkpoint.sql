@@ -9,7 +9,7 @@ create or replace function holdfast.checkpoint(
   p_to text[] default null, p_usage jsonb[] default null)
 returns table (task_id uuid, step text, status text, result jsonb, cancel_requested bool)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column
@@ -105,7 +105,7 @@ create or replace function holdfast.record(
   p_id uuid[], p_attempt int[], p_token uuid[], p_step text[], p_kind text[], p_data jsonb[] default null)
 returns table (task_id uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column

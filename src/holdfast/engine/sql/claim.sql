@@ -10,8 +10,7 @@ create or replace function holdfast.claim(
   p_since timestamptz default null, p_since_id uuid default null)
 returns setof holdfast.lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_id uuid[];
@@ -71,8 +70,7 @@ end $$;
 create or replace function holdfast.claim_these(p_id uuid[], p_lease interval, p_worker text)
 returns setof holdfast.lease
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_id uuid[];

@@ -10,7 +10,7 @@ create or replace function holdfast.complete(
   p_event_data jsonb[] default null)
 returns table (task_id uuid, status text, state text, version int, attempt int, due_at timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 #variable_conflict use_column

@@ -9,8 +9,7 @@ create or replace function holdfast.retry_dependents(
   p_id uuid, p_from_step text default null, p_payload jsonb default null, p_by text default null, p_note text default null)
 returns table (old uuid, new uuid)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare

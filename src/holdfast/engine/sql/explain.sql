@@ -4,8 +4,7 @@
 create or replace function holdfast.explain(p_id uuid)
 returns table (reason text, actor holdfast.actor, state text, since timestamptz, until timestamptz, sentence text, fix text)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare

@@ -20,8 +20,7 @@ create or replace function holdfast.feed(
 returns table (cursor text, more bool, task_id uuid, lifecycle text, name text, owner text, version int, at timestamptz,
                verb text, from_state text, to_state text, attempt int, worker_id text, data jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 declare

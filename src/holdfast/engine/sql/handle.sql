@@ -78,12 +78,12 @@ end $$;
 create or replace function holdfast.handle_entries(
   p_action text, p_ids uuid[], p_by text, p_note text, p_from_step text, out handled jsonb, out refused jsonb)
 language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 declare
   v_entry record;
   v_new uuid;
-  v_hint text;
+  v_problem jsonb;
   v_retried jsonb := '{}';
 begin
   handled := '[]';
@@ -94,34 +94,26 @@ begin
     left join lateral (select d.limit_key from holdfast.task_done d where d.id = n.task_id offset 0) d on true
     order by d.limit_key nulls first, i.id
   loop
-    begin
-      v_new := v_retried ->> v_entry.task_id::text;  -- a retry handles all entries of its task
-      if v_new is null then
-        perform holdfast.refuse_handled(v_entry.id);
-      end if;
-      if p_action = 'retry' and v_new is null then
-        v_new := holdfast.retry(v_entry.task_id, p_from_step, null, p_by, p_note);
-        v_retried := v_retried || jsonb_build_object(v_entry.task_id, v_new);
-      elsif v_new is null then
-        perform holdfast.close_entry(v_entry.id, case p_action when 'resolve' then 'resolved' else 'discarded' end,
-                                     p_by, p_note);
-      end if;
-      handled := handled || jsonb_build_object('id', v_entry.id, 'task_id', v_entry.task_id, 'retried_as', v_new);
-    exception
-      when deadlock_detected or serialization_failure or lock_not_available then
-        raise;
-      when others then
-        get stacked diagnostics v_hint = pg_exception_hint;
-        refused := refused || jsonb_build_object(
-          'id', v_entry.id, 'task_id', v_entry.task_id, 'sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint);
-    end;
+    v_problem := null;
+    v_new := v_retried ->> v_entry.task_id::text;  -- a retry handles all entries of its task
+    if v_new is null then
+      select t.retried_as, t.problem into v_new, v_problem
+      from holdfast.try_one(p_action, v_entry.task_id, v_entry.id, p_by, p_note, p_from_step) t;
+    end if;
+    if v_problem is not null then
+      refused := refused || (jsonb_build_object('id', v_entry.id, 'task_id', v_entry.task_id) || v_problem);
+      continue;
+    elsif v_new is not null then
+      v_retried := v_retried || jsonb_build_object(v_entry.task_id, v_new);
+    end if;
+    handled := handled || jsonb_build_object('id', v_entry.id, 'task_id', v_entry.task_id, 'retried_as', v_new);
   end loop;
 end $$;
 
 -- Lock the open entries of these tasks, so that each is handled once and whoever waits sees by whom.
 create or replace function holdfast.lock_entries(p_task uuid[]) returns void
 language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 begin
   perform from (

@@ -7,8 +7,7 @@ create or replace function holdfast.heartbeat(
   p_id uuid[], p_attempt int[], p_token uuid[], p_lease interval, p_progress jsonb[] default null)
 returns table (task_id uuid, expires_at timestamptz, cancel_requested bool)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 #variable_conflict use_column
 begin

@@ -18,7 +18,7 @@ $$;
 create or replace function holdfast.neighbours(p_ids uuid[])
 returns table (id uuid, before uuid, after uuid)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
   select i.id,
     greatest((select t.id from holdfast.task t where t.id < i.id order by t.id desc limit 1),

@@ -24,7 +24,7 @@ create or replace function holdfast.inbox_groups(
 returns table (signature text, lifecycle text, name text, step text, category text, message text, number int, capped bool,
                first_at timestamptz, last_at timestamptz, newest uuid)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_custom_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_custom_plan set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
 begin
@@ -117,7 +117,7 @@ create or replace function holdfast.find_inbox_entries(
   p_signature text, p_category text, p_lifecycle text, p_name text, p_step text, p_owner text, p_handled text,
   p_before uuid, p_most int, out ids uuid[], out next uuid)
 language plpgsql stable
-set plan_cache_mode = force_custom_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_custom_plan set enable_seqscan = off set jit = off
 as $$
 declare
   v_left int := 10000;
@@ -174,8 +174,7 @@ $$;
 -- steps from which it can be run again, and what was done about it.
 create or replace function holdfast.inbox_entry(p_id uuid) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_entry jsonb := holdfast.entry_summary(p_id);
@@ -200,21 +199,15 @@ end $$;
 create or replace function holdfast.find_entries(p_prefix text, p_limit int default 10)
 returns table (id uuid, task_id uuid, open bool)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_digits text := lower(replace(p_prefix, '-', ''));
   v_from uuid;
   v_to uuid;
 begin
-  if v_digits is null or v_digits !~ '^[0-9a-f]{1,32}$' then
-    perform holdfast.refuse('TK010', format('%s does not begin the id of an entry.', quote_nullable(left(p_prefix, 100))),
-                            'Ids look like 01b8dac5-b400-730f-8c80-71bbed710aed.');
-  end if;
+  select r.first, r.last into v_from, v_to from holdfast.id_range(p_prefix, 'an entry') r;
   perform holdfast.check_entries(p_limit, 1000);
-  v_from := rpad(v_digits, 32, '0')::uuid;
-  v_to := rpad(v_digits, 32, 'f')::uuid;
   return query
   select f.id, f.task_id, f.resolved_at is null from (
     (select n.id, n.task_id, n.resolved_at from holdfast.inbox n
@@ -229,7 +222,7 @@ end $$;
 -- with none.
 create or replace function holdfast.entry_neighbours(p_ids uuid[]) returns table (id uuid, others uuid[])
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
   select i.id, array[
     (select n.id from holdfast.inbox n where n.id < i.id order by n.id desc limit 1),

@@ -9,8 +9,7 @@ create or replace function holdfast.list_tasks(
   p_tag text default null, p_before uuid default null, p_limit int default 50)
 returns table (items jsonb, next uuid, approx_count int, capped bool)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_id uuid[];
@@ -124,7 +123,7 @@ end $$;
 -- going through all, and only the tag tells which.
 create or replace function holdfast.tasks_with_tag(p_tag text, p_before uuid, p_n int) returns uuid[]
 language plpgsql stable
-set plan_cache_mode = force_custom_plan set enable_bitmapscan = on
+set plan_cache_mode = force_custom_plan
 as $$
 begin
   if p_tag is null then
@@ -166,22 +165,17 @@ $$;
 create or replace function holdfast.find_ids(p_prefix text, p_limit int default 10, p_owner text default null)
 returns table (id uuid)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_digits text := lower(replace(p_prefix, '-', ''));
   v_from uuid;
   v_to uuid;
 begin
-  if v_digits is null or v_digits !~ '^[0-9a-f]{1,32}$' then
-    perform holdfast.refuse('TK010', format('%s does not begin the id of a task.', quote_nullable(left(p_prefix, 100))),
-                            'Ids look like 01b8dac5-b400-730f-8c80-71bbed710aed.');
-  elsif p_limit is null or p_limit not between 1 and 1000 then
+  select r.first, r.last into v_from, v_to from holdfast.id_range(p_prefix, 'a task') r;
+  if p_limit is null or p_limit not between 1 and 1000 then
     perform holdfast.refuse('TK010', 'Ask for 1 to 1000 ids.', '');
   end if;
-  v_from := rpad(v_digits, 32, '0')::uuid;
-  v_to := rpad(v_digits, 32, 'f')::uuid;
   return query
   select f.id from (
     (select t.id from holdfast.task t
@@ -192,10 +186,25 @@ begin
   order by f.id limit p_limit;
 end $$;
 
+-- The first and the last id that begin like this.
+create or replace function holdfast.id_range(p_prefix text, p_what text, out first uuid, out last uuid)
+language plpgsql immutable
+as $$
+declare
+  v_digits text := lower(replace(p_prefix, '-', ''));
+begin
+  if v_digits is null or v_digits !~ '^[0-9a-f]{1,32}$' then
+    perform holdfast.refuse('TK010', format('%s does not begin the id of %s.', quote_nullable(left(p_prefix, 100)), p_what),
+                            'Ids look like 01b8dac5-b400-730f-8c80-71bbed710aed.');
+  end if;
+  first := rpad(v_digits, 32, '0');
+  last := rpad(v_digits, 32, 'f');
+end $$;
+
 -- Whose task it is. For somebody in particular (`p_owner`), what is not theirs is not there.
 create or replace function holdfast.owner_of(p_id uuid, p_owner text default null) returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
 declare
   v_owner text := coalesce((select t.owner from holdfast.task t where t.id = p_id),
@@ -210,7 +219,7 @@ end $$;
 -- Those of these tasks, live or finished, that are this owner's; with none given, that are there.
 create or replace function holdfast.owned(p_id uuid[], p_owner text) returns setof uuid
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   select i.id from unnest(p_id) i(id)
   left join lateral (select t.owner from holdfast.task t where t.id = i.id offset 0) t on true
@@ -221,7 +230,7 @@ $$;
 -- Where it is, and where it may go from there.
 create or replace function holdfast.allowed(p_id uuid) returns table (state text, states text[])
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   select t.state, array(
     select distinct x.to_state from holdfast.transition x
@@ -236,7 +245,7 @@ create or replace function holdfast.attempts(p_id uuid)
 returns table (attempt int, worker_id text, claimed_at timestamptz, ended_at timestamptz, ended text, to_state text,
                error jsonb)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   with task as materialized (
     select t.lifecycle, t.lease_token is not null as leased from holdfast.task t where t.id = p_id
@@ -270,7 +279,7 @@ $$;
 create or replace function holdfast.tree(p_id uuid, p_limit int default 1000)
 returns table (relation text, id uuid, policy text, lifecycle text, name text, state text, actor text, outcome text)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   with link as materialized (
     (select case when d.policy = 'gather' then 'child' else 'waits_for' end as relation, d.upstream as id, d.policy
@@ -292,7 +301,7 @@ $$;
 -- How many tasks have ended in a state, up to 10,000. By the index whatever the statistics say: in a state that is rare,
 -- or that no task is in, a scan would read everything that has ever ended.
 create or replace function holdfast.count_ended(p_lifecycle smallint, p_state text) returns bigint
-language sql stable set enable_seqscan = off set enable_bitmapscan = off
+language sql stable set enable_seqscan = off
 as $$
   select count(*) from (
     select from holdfast.task_done t where t.lifecycle = p_lifecycle and t.state = p_state limit 10000) t

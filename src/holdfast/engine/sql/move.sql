@@ -161,44 +161,62 @@ language plpgsql
 as $$
 declare
   v_next record;
-  v_ended uuid[];
-  v_badly uuid[];
-  v_waiting uuid[];
-  v_limits text[];
 begin
   loop
     v_next := holdfast.find_cascade(p_ended, p_badly, p_waiting);
     exit when v_next.id is null;
-    begin
-      select a.ended, a.badly, a.waiting, p_limits || a.limits into p_ended, p_badly, p_waiting, p_limits
-      from holdfast.apply_moves(v_next.id, v_next.verb, null, v_next.note, v_next.result) a;
-    exception
-      when deadlock_detected or serialization_failure or lock_not_available then
-        raise;
-      when others then  -- the effects of one of them refuse: that must not undo what it waited for
-        p_ended := null;
-        p_badly := null;
-        p_waiting := null;
-        for i in 1 .. cardinality(v_next.id) loop
-          begin
-            select a.ended, a.badly, a.waiting, a.limits into v_ended, v_badly, v_waiting, v_limits
-            from holdfast.apply_moves(v_next.id[i:i], v_next.verb[i:i], null, v_next.note[i:i], v_next.result[i:i]) a;
-            p_ended := p_ended || v_ended;
-            p_badly := p_badly || v_badly;
-            p_waiting := p_waiting || v_waiting;
-            p_limits := p_limits || v_limits;
-          exception
-            when deadlock_detected or serialization_failure or lock_not_available then
-              raise;
-            when others then
-              perform holdfast.quarantine(v_next.id[i], v_next.verb[i], sqlerrm);
-          end;
-        end loop;
-    end;
+    select a.ended, a.badly, a.waiting, p_limits || a.limits into p_ended, p_badly, p_waiting, p_limits
+    from holdfast.apply_each(v_next.id, v_next.verb, v_next.note, v_next.result, false) a;
   end loop;
   if p_limits is not null and p_admit then
     perform holdfast.admit(p_limits);
   end if;
+end $$;
+
+-- Apply all of these moves; if the effects of one refuse, apply them one by one and set that one aside: it must not undo
+-- the others, nor what they waited for. A lock that is not to be had is raised, or leaves its task as it is.
+create or replace function holdfast.apply_each(
+  p_id uuid[], p_verb text[], p_note jsonb[], p_result jsonb[], p_skip_locked bool,
+  out ended uuid[], out badly uuid[], out waiting uuid[], out limits text[], out moved int)
+language plpgsql
+as $$
+#variable_conflict use_variable
+declare
+  v record;
+begin
+  begin
+    select a.ended, a.badly, a.waiting, a.limits into ended, badly, waiting, limits
+    from holdfast.apply_moves(p_id, p_verb, null, p_note, p_result) a;
+    moved := cardinality(p_id);
+    return;
+  exception
+    when deadlock_detected or serialization_failure then
+      raise;
+    when others then
+      if sqlstate = '55P03' and not p_skip_locked then
+        raise;
+      end if;
+  end;
+  moved := 0;
+  for i in 1 .. cardinality(p_id) loop
+    begin
+      select a.* into v from holdfast.apply_moves(p_id[i:i], p_verb[i:i], null, p_note[i:i], p_result[i:i]) a;
+      ended := ended || v.ended;
+      badly := badly || v.badly;
+      waiting := waiting || v.waiting;
+      limits := limits || v.limits;
+      moved := moved + 1;
+    exception
+      when deadlock_detected or serialization_failure then
+        raise;
+      when lock_not_available then
+        if not p_skip_locked then
+          raise;
+        end if;
+      when others then
+        perform holdfast.quarantine(p_id[i], p_verb[i], sqlerrm);
+    end;
+  end loop;
 end $$;
 
 -- Which tasks move because these have ended, or because they have just begun to wait for others.

@@ -53,8 +53,7 @@ $$;
 create or replace function holdfast.queues()
 returns table (name text, paused_at timestamptz, paused_by text, ready bigint, leased bigint, oldest_due timestamptz)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
   select q.name, q.paused_at, q.paused_by, r.number, h.number, r.oldest
   from holdfast.queue q

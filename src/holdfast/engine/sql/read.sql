@@ -2,8 +2,7 @@
 
 create or replace function holdfast.read(p_id uuid) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_task jsonb;
@@ -49,7 +48,7 @@ $$;
 create or replace function holdfast.outcomes(p_id uuid[])
 returns table (task_id uuid, state text, outcome holdfast.outcome, result jsonb, note jsonb)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   select i.id, d.state, d.outcome, d.result, d.note
   from unnest(p_id) i(id)
@@ -63,7 +62,7 @@ $$;
 create or replace function holdfast.upstream(p_id uuid)
 returns table (name text, task_id uuid, policy text, outcome holdfast.outcome, result jsonb)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   select t.name, d.upstream, d.policy, t.outcome, t.result from holdfast.dependency d
   cross join lateral (

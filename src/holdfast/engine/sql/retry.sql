@@ -10,8 +10,7 @@ create or replace function holdfast.retry(
   p_note text default null)
 returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_new uuid[];
@@ -27,7 +26,6 @@ end $$;
 -- entries by id, since not every task has one, then the tasks themselves, the youngest first.
 create or replace function holdfast.lock_ended(p_ids uuid[]) returns void
 language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 begin
   perform holdfast.lock_entries(p_ids);

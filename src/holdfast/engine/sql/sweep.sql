@@ -5,7 +5,7 @@
 create or replace function holdfast.sweep(
   p_n int default 500, out reaped int, out expired int, out due int, out admitted int)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '500ms'
 as $$
 begin

@@ -91,7 +91,7 @@ create or replace function holdfast.cost_of(p_id uuid, p_limit int default 1000)
 returns table (part text, "group" text, calls bigint, tokens_in numeric, tokens_out numeric, cost_cents numeric,
                unpriced bigint)
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
   with recursive family as (
     select p_id as id, 'own' as part

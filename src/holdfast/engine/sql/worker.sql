@@ -6,8 +6,7 @@ create or replace function holdfast.hello(
   p_id text, p_label text, p_queues text[], p_names text[], p_slots int, p_tasks jsonb default null)
 returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 begin
   if p_id is null or length(p_id) not between 1 and 200 or p_label is null or length(p_label) > 200 then
@@ -58,8 +57,7 @@ $$;
 -- since work that came before was not told. Answers how long it is until something in its queues falls due.
 create or replace function holdfast.idle(p_worker text) returns interval
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_queues text[];
@@ -98,7 +96,7 @@ as $$ select 'holdfast:' || md5(p_worker) $$;
 -- Those that somebody has locked are left out; call it again, or let their leases run out. Answers how many were lost.
 create or replace function holdfast.mark_lost(p_id uuid[], p_attempt int[], p_token uuid[]) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 begin
@@ -116,7 +114,7 @@ end $$;
 -- Those that somebody has locked are left out; call it again, or let their leases run out. Answers how many went back.
 create or replace function holdfast.release_leases(p_worker text, p_kept uuid[] default '{}') returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 declare

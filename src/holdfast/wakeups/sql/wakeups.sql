@@ -11,8 +11,7 @@
 -- behind need none before they come to the front; and however many wait, few are read and few messages lie about.
 create or replace function holdfast.take_wakeups(p_n int, p_window int default 200) returns setof uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_now timestamptz := holdfast.now();
@@ -59,7 +58,7 @@ end $$;
 -- These were taken and could not be sent: they are to be taken again soon.
 create or replace function holdfast.miss_wakeups(p_id uuid[]) returns void
 language sql security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   update holdfast.wakeup w set again_at = holdfast.now() + interval '2 seconds'
   where w.task_id = any (array(
@@ -69,7 +68,7 @@ $$;
 -- Which of these tasks wait for a worker. A paused queue counts: whoever resumes it publishes nothing anew.
 create or replace function holdfast.which_wait(p_id uuid[]) returns setof uuid
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set jit = off
 as $$
   select t.id from unnest(p_id) i(id)
   cross join lateral (

@@ -66,8 +66,7 @@ as $$ select string_agg(a.value ->> 'name', ', ' order by a.ordinality) from jso
 -- A task with its files, steps and transitions. Raises TK003 for one that is missing, has no tool, or is not this owner's.
 create or replace function holdfast.read_analysis(p_id uuid, p_owner text default null) returns jsonb
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
-set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_found jsonb;

@@ -117,7 +117,7 @@ $$;
 create or replace function holdfast.read_batches(p_tasks uuid[], p_owner text default null, p_whole bool default true)
 returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
   select jsonb_build_object(
       'task_id', t.id, 'task_type', b.task_type, 'provider', b.provider, 'status', t.state, 'owner', t.owner,

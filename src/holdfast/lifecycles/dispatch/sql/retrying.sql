@@ -5,7 +5,7 @@
 -- returned. It goes on with the generations that the old one was building.
 create or replace function holdfast.retry_dag(p_run uuid, p_by text default null, p_note text default null) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_run holdfast.dag_run;

@@ -16,7 +16,7 @@ $$;
 create or replace function holdfast.dag_nodes(p_run uuid)
 returns table (number int, name text, task_id uuid, task text, state text, actor text, outcome text, attempt int, max_attempts int,
                due_at timestamptz, started_at timestamptz, finished_at timestamptz, error text, progress jsonb)
-language sql stable set enable_seqscan = off set enable_bitmapscan = off
+language sql stable set enable_seqscan = off
 as $$
   select n.number, n.name, n.task_id, t.name, t.state, t.actor::text, t.outcome::text, t.attempt, t.max_attempts, t.due_at,
          t.started_at, t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason'), b.progress
@@ -30,7 +30,7 @@ $$;
 -- is left out.
 create or replace function holdfast.read_dags(p_runs uuid[], p_owner text default null, p_nodes bool default false) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
   select jsonb_build_object(
       'dag_id', t.id, 'name', t.name, 'declared', r.declared, 'state', t.state, 'outcome', t.outcome, 'owner', t.owner,

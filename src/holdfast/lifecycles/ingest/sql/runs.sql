@@ -6,7 +6,7 @@ as $$ select d.downstream from holdfast.dependency d where d.upstream = p_item a
 
 -- What the items of a run have cost until now.
 create or replace function holdfast.run_cost(p_run uuid) returns numeric
-language sql stable set enable_seqscan = off set enable_bitmapscan = off
+language sql stable set enable_seqscan = off
 as $$
   select coalesce(sum(u.cost), 0) from holdfast.dependency d
   cross join lateral (
@@ -75,7 +75,7 @@ $$;
 
 -- How many items there are, and where. They sum up to the total.
 create or replace function holdfast.run_counts(p_run uuid) returns jsonb
-language sql stable set enable_seqscan = off set enable_bitmapscan = off
+language sql stable set enable_seqscan = off
 as $$
   select jsonb_build_object(
     'item_count_total', count(*),
@@ -92,7 +92,7 @@ $$;
 
 -- How many items have got how far: each step with the number of those that have done it.
 create or replace function holdfast.run_steps(p_run uuid) returns jsonb
-language sql stable set enable_seqscan = off set enable_bitmapscan = off
+language sql stable set enable_seqscan = off
 as $$
   select coalesce(jsonb_object_agg(s.name, s.number), '{}') from (
     select s.name, count(*) as number from holdfast.dependency d
@@ -104,7 +104,7 @@ $$;
 -- Runs with their counts. One that is not there, or not this owner's, is left out.
 create or replace function holdfast.read_runs(p_runs uuid[], p_owner text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
   select jsonb_build_object(
       'run_id', t.id, 'kind', t.name, 'status', t.state, 'owner', t.owner, 'created_at', t.created_at,
@@ -122,7 +122,7 @@ create or replace function holdfast.read_items(
   p_run uuid, p_after uuid default null, p_limit int default 50, p_status text default null, p_item uuid default null)
 returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
   select jsonb_build_object(
       'item_id', t.id, 'run_id', coalesce(p_run, holdfast.run_of(t.id)), 'kind', t.name, 'status', t.state,

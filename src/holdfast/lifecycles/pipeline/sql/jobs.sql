@@ -77,7 +77,7 @@ end $$;
 -- Jobs with their stages. One that is not there, or not this owner's, is left out.
 create or replace function holdfast.read_jobs(p_jobs uuid[], p_owner text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set timezone = 'UTC'
+set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
   select jsonb_build_object(
       'job_id', t.id, 'pipeline', t.name, 'status', t.state, 'owner', t.owner, 'attempt', t.attempt,
