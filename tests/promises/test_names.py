@@ -36,7 +36,6 @@ NOT_YET: tuple[str, ...] = (
     "src/holdfast/attention/",
     "src/holdfast/cli/",
     "src/holdfast/engine/",
-    "src/holdfast/lifecycles/dispatch/",
     "src/holdfast/postgres/",
     "src/holdfast/worker/",
     "tests/cli/",
