@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from holdfast.approvals import Questions
+from holdfast.approvals.store import Questions
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Asked, Done, Later, Lease
 from holdfast.errors import AlreadyAnswered, HoldfastError, QuestionClosed, QuestionUnknown, RequestInvalid

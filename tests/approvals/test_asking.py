@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Transient, ask, step
-from holdfast.approvals import Questions
+from holdfast.approvals.store import Questions
 from holdfast.errors import (
     AlreadyAnswered,
     QuestionClosed,

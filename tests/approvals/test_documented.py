@@ -10,7 +10,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook
 
 from holdfast.testing import Engine
-from holdfast.webhooks import new_secret
+from holdfast.webhooks.store import new_secret
 
 DOCS = Path(__file__).parents[2] / "docs"
 

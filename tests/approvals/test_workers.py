@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.approvals import Questions
+from holdfast.approvals.store import Questions
 from tests.approvals import app
 from tests.eventually import eventually
 from tests.worker.crew import Crew

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from holdfast.engine.store.commands import Store
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock
 from tests.cli.conftest import Keyboard, Stage

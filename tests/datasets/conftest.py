@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.testing import Database
 from tests.datasets.stage import EFFECTS, RUN, Runs

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import asyncpg
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.engine.lifecycle.model import Lifecycle, final, gather
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Completion, Done, Lease, Output, Proof, Settled, Submission

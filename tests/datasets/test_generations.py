@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Output, Submission
 from holdfast.errors import DatasetNotFound, GenerationIncomplete, OutputRefused

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Output
 from holdfast.testing import Database

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from tests.datasets import app
 from tests.worker.crew import Crew
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from holdfast.engine.store.commands import Store
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock
 from tests.promises.test_schedules import declare, made

@@ -37,7 +37,7 @@ from holdfast.errors import (
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
 from holdfast.remote.server import Server
 from holdfast.remote.worker_backend import RemoteWakeups, RemoteWorker, open_remote
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.settings import Settings
 from holdfast.testing import Clock, Database
 from tests.http.conftest import client

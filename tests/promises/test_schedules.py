@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import MoveRefused, RequestInvalid, ScheduleUnknown
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock, Database, Ground
 from tests.promises.stage import meet

@@ -5,23 +5,23 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.approvals import Questions
-from holdfast.attention import Wait, Waiting
+from holdfast.approvals.store import Questions
+from holdfast.attention.store import Attention, AttentionItem
 from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.testing import Clock, Database, Ground
-from holdfast.webhooks import Sent, Webhooks
+from holdfast.webhooks.store import Sent, Webhooks
 from tests.promises.stage import submit, take_one
 
 
 @pytest.fixture
-def waiting(store: Store) -> Waiting:
-    return Waiting.over(store)
+def waiting(store: Store) -> Attention:
+    return Attention.over(store)
 
 
-async def kept_waiting(waiting: Waiting, owner: str | None = None) -> list[Wait]:
+async def kept_waiting(waiting: Attention, owner: str | None = None) -> list[AttentionItem]:
     return list((await waiting.waiting(owner)).items)
 
 
@@ -53,7 +53,7 @@ async def deliver(store: Store, webhooks: Webhooks, clock: Clock, *, tries: int,
         clock.advance(hours=30)
 
 
-async def test_a_question_waits_until_it_is_answered(store: Store, waiting: Waiting) -> None:
+async def test_a_question_waits_until_it_is_answered(store: Store, waiting: Attention) -> None:
     task = await ask(store)
     (one,) = await kept_waiting(waiting)
     assert (one.kind, one.task_id, one.name, one.owner, one.acts) == ("question", task, "prices", "ada", "owner")
@@ -65,14 +65,14 @@ async def test_a_question_waits_until_it_is_answered(store: Store, waiting: Wait
     assert await kept_waiting(waiting) == []
 
 
-async def test_a_command_can_be_typed_whatever_a_step_is_called(store: Store, waiting: Waiting) -> None:
+async def test_a_command_can_be_typed_whatever_a_step_is_called(store: Store, waiting: Attention) -> None:
     task = await ask(store, "it's $HOME")
     assert [one.command for one in await kept_waiting(waiting)] == [
         f"holdfast answer {task} --step 'it'\\''s $HOME' --approve"
     ]
 
 
-async def test_a_schedule_waits_while_its_start_is_refused(store: Store, waiting: Waiting, clock: Clock) -> None:
+async def test_a_schedule_waits_while_its_start_is_refused(store: Store, waiting: Attention, clock: Clock) -> None:
     schedules = await refuse_schedule(store, clock)
     (one,) = await kept_waiting(waiting)
     assert (one.kind, one.name, one.owner, one.acts) == ("schedule", "nightly", "ada", "operator")
@@ -82,7 +82,7 @@ async def test_a_schedule_waits_while_its_start_is_refused(store: Store, waiting
     assert await kept_waiting(waiting) == []
 
 
-async def test_a_webhook_waits_once_a_failure_is_no_accident(store: Store, waiting: Waiting, clock: Clock) -> None:
+async def test_a_webhook_waits_once_a_failure_is_no_accident(store: Store, waiting: Attention, clock: Clock) -> None:
     webhooks = Webhooks.over(store)
     hook, _ = await webhooks.add("https://example.org/hook", "crm")
     await deliver(store, webhooks, clock, tries=2)
@@ -96,7 +96,7 @@ async def test_a_webhook_waits_once_a_failure_is_no_accident(store: Store, waiti
     assert await kept_waiting(waiting) == []
 
 
-async def test_what_was_given_up_waits_until_it_is_sent_again(store: Store, waiting: Waiting, clock: Clock) -> None:
+async def test_what_was_given_up_waits_until_it_is_sent_again(store: Store, waiting: Attention, clock: Clock) -> None:
     webhooks = Webhooks.over(store)
     hook, _ = await webhooks.add("https://example.org/hook?a=1&b=2", "https://example.org/hook?a=1&b=2")
     since = await store.now()
@@ -110,7 +110,7 @@ async def test_what_was_given_up_waits_until_it_is_sent_again(store: Store, wait
 
 
 async def test_an_endpoint_that_is_gone_waits_to_be_resumed_or_removed(
-    store: Store, waiting: Waiting, clock: Clock
+    store: Store, waiting: Attention, clock: Clock
 ) -> None:
     webhooks = Webhooks.over(store)
     hook, _ = await webhooks.add("https://example.org/hook", "crm")
@@ -121,7 +121,7 @@ async def test_an_endpoint_that_is_gone_waits_to_be_resumed_or_removed(
     assert await kept_waiting(waiting) == []
 
 
-async def test_each_sees_their_own_and_pages_join(store: Store, waiting: Waiting, clock: Clock) -> None:
+async def test_each_sees_their_own_and_pages_join(store: Store, waiting: Attention, clock: Clock) -> None:
     webhooks = Webhooks.over(store)
     for owner in ("ada", "bob"):
         await ask(store, owner=owner)
@@ -137,7 +137,7 @@ async def test_each_sees_their_own_and_pages_join(store: Store, waiting: Waiting
     ]
     assert await kept_waiting(waiting, "ada") == [one for one in whole if one.owner == "ada"]
     assert await kept_waiting(waiting, "eve") == []
-    seen: list[Wait] = []
+    seen: list[AttentionItem] = []
     cursor = None
     while (page := await waiting.waiting(cursor=cursor, limit=1)).items:
         seen += page.items
@@ -167,4 +167,4 @@ async def test_it_holds_on_every_postgres(every_ground: Ground) -> None:
             await ask(store)
             await refuse_schedule(store, database.clock)
             await Webhooks.over(store).add("https://example.org/hook", "crm")
-            assert [one.kind for one in await kept_waiting(Waiting.over(store))] == ["question", "schedule"]
+            assert [one.kind for one in await kept_waiting(Attention.over(store))] == ["question", "schedule"]

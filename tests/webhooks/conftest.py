@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.remote.fetch.guard import Guard
-from holdfast.webhooks import Webhooks
 from holdfast.webhooks.delivering import Deliverer
+from holdfast.webhooks.store import Webhooks
 from tests.webhooks.receiver import Receiver, receiving
 
 HERE = Guard([ip_network("127.0.0.1/32")])  # stands for what is public

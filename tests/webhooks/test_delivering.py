@@ -15,9 +15,10 @@ from holdfast.engine.task import Done, Failed
 from holdfast.errors import LifecycleUnknown, RequestInvalid, WebhookUnknown
 from holdfast.remote.fetch.guard import Guard
 from holdfast.testing import Clock, Database
-from holdfast.webhooks import Sent, Webhooks, delivering
+from holdfast.webhooks import delivering
 from holdfast.webhooks.delivering import Deliverer
 from holdfast.webhooks.sending import check_url, send
+from holdfast.webhooks.store import Sent, Webhooks
 from tests.promises.stage import meet, submit, take_one
 from tests.webhooks.conftest import HERE, all_sent
 from tests.webhooks.receiver import Receiver, receiving

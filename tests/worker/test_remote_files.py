@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.errors import ObjectsUnreachable
 from holdfast.objects.local import Folder
 from holdfast.settings import Settings

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from holdfast.approvals import Questions
-from holdfast.datasets import Datasets
+from holdfast.approvals.store import Questions
+from holdfast.datasets.store import Datasets
 from holdfast.errors import RequestInvalid
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.sdk.client import Holdfast
 from holdfast.settings import Settings
 from holdfast.testing import Database

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.schedules import Schedules, ticker
+from holdfast.schedules import ticker
+from holdfast.schedules.store import Schedules
 from holdfast.schedules.ticker import tick_on
 from holdfast.testing import Clock, Database
 from tests.eventually import eventually

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
-from holdfast.approvals import Questions
+from holdfast.approvals.store import Questions
 from holdfast.backoff import jitter
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.sweeper import sweep_on
 from holdfast.objects import Objects
@@ -18,8 +18,8 @@ from holdfast.remote.fetch.guard import Guard
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
 from holdfast.wakeups.opening import publishers
-from holdfast.webhooks import Webhooks
 from holdfast.webhooks.delivering import deliver_on
+from holdfast.webhooks.store import Webhooks
 
 log = logging.getLogger("holdfast.chores")
 

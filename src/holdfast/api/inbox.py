@@ -10,7 +10,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from holdfast.attention import Wait, Waiting
+from holdfast.attention.store import Attention, AttentionItem
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.inbox import Action, Entry, EntryFilter, Group, Handled, Handling, Refusal, WholeEntry
 from holdfast.http.access import Guarded, Operator, Reader, needs, owned_by
@@ -32,7 +32,7 @@ class InboxPage(CountedPage[Entry]):
     """
 
     groups: list[Group] | None
-    waiting: list[Wait] | None
+    waiting: list[AttentionItem] | None
 
 
 class Retry(Body):
@@ -95,7 +95,7 @@ class BulkAnswer(BaseModel):
 
 def routes(store: Store) -> APIRouter:
     router = APIRouter(prefix="/inbox", tags=["inbox"], route_class=Guarded, responses=PROBLEMS)
-    waiting = Waiting.over(store)
+    waiting = Attention.over(store)
 
     @router.get("", dependencies=[needs("operator")])
     async def list_entries(
@@ -125,7 +125,7 @@ def routes(store: Store) -> APIRouter:
         owner: Filter = None,
         cursor: Annotated[Text | None, Query()] = None,
         limit: Limit = 50,
-    ) -> Page[Wait, str]:
+    ) -> Page[AttentionItem, str]:
         """Open questions, schedules whose start is refused, webhooks that do not arrive; for a user, their own."""
         return Page(**vars(await waiting.waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)))
 

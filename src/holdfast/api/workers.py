@@ -43,7 +43,7 @@ from holdfast.http.access import GuardedMany, needs
 from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, sane
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles import LIFECYCLES, declare_all
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.wakeups.postgres import PostgresListener
 from holdfast.wakeups.publishing import PendingWakeups
 

@@ -10,7 +10,7 @@ from string import Template
 
 from fastapi.responses import HTMLResponse
 
-from holdfast.approvals import LinkedQuestion
+from holdfast.approvals.store import LinkedQuestion
 from holdfast.errors import HoldfastError
 
 PAGE = Template("""\

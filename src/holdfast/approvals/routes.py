@@ -14,8 +14,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from holdfast.approvals import Question, Questions
 from holdfast.approvals.page import question_page, refusal_page
+from holdfast.approvals.store import Question, Questions
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.errors import HoldfastError, QuestionError, RequestInvalid

@@ -28,7 +28,7 @@ from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
-    from holdfast.schedules import Run, Schedules
+    from holdfast.schedules.store import Run, Schedules
 
 app = typer.Typer()
 
@@ -155,14 +155,14 @@ def remove(name: Name, as_json: Json = False) -> None:
 
 
 def schedules_of(store: "Store") -> "Schedules":
-    from holdfast.schedules import Schedules
+    from holdfast.schedules.store import Schedules
 
     return Schedules.over(store)
 
 
 def fill(name: str, start: str, end: str | None, *, dry_run: bool) -> list[tuple[datetime, UUID | None]]:
     """Backfill page after page."""
-    from holdfast.schedules import times_of
+    from holdfast.schedules.store import times_of
 
     async def act(store: "Store") -> list[tuple[datetime, UUID | None]]:
         found = await schedules_of(store).one(name)
@@ -237,7 +237,7 @@ def note_of(one: dict[str, Any]) -> str:
 
 
 def upcoming_of(schedule: dict[str, Any]) -> list[datetime]:
-    from holdfast.schedules import times_of
+    from holdfast.schedules.store import times_of
 
     return [] if schedule["paused_at"] else list(
         islice(times_of(schedule).after(to_moment(schedule["now"])), upcoming_listed)

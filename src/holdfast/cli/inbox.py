@@ -43,7 +43,7 @@ from holdfast.cli.printing import (
 from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast.attention import Wait, Waits
+    from holdfast.attention.store import AttentionItem, AttentionPage
     from holdfast.engine.store.commands import Store
     from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, Group, Handling, Refusal, WholeEntry
 
@@ -108,7 +108,7 @@ class Listed:
     groups: "Sequence[Group]"
     entries: "Sequence[Entry]"
     more: int
-    others: "Waits"
+    others: "AttentionPage"
     short: dict[UUID, str]
     now: datetime
 
@@ -126,10 +126,12 @@ def list_all(
     is_narrowed = any(value for name, value in vars(filters).items() if name != "owner")
 
     async def read(store: "Store") -> Listed:
-        from holdfast.attention import Waiting, Waits
+        from holdfast.attention.store import Attention, AttentionPage
 
         which = await choose(store, filters)
-        others = Waits((), None) if is_narrowed else await Waiting.over(store).waiting(filters.owner, limit=limit)
+        others = (
+            AttentionPage((), None) if is_narrowed else await Attention.over(store).waiting(filters.owner, limit=limit)
+        )
         if not as_json:
             others = dataclasses.replace(others, items=await shorten_waits(store, others.items))
         if not items and not everything:
@@ -322,7 +324,7 @@ def edit_payload(given: str) -> Any:
                 raise typer.Exit(INTERRUPTED) from None
 
 
-async def shorten_waits(store: "Store", found: "Sequence[Wait]") -> "list[Wait]":
+async def shorten_waits(store: "Store", found: "Sequence[AttentionItem]") -> "list[AttentionItem]":
     """The same with commands that a person may type: as much of a task's id as tells it from every other."""
     short = await shorten(store, [one.task_id for one in found if one.task_id])
     return [

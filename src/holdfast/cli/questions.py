@@ -13,7 +13,7 @@ from holdfast.cli.printing import format_age, format_duration, print_json, print
 from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
-    from holdfast.approvals import Answered, Question
+    from holdfast.approvals.store import Answered, Question
     from holdfast.engine.store.commands import Store
 
 app = typer.Typer()
@@ -28,7 +28,7 @@ def list_all(
     """List the questions that wait for an answer, the oldest first."""
 
     async def act(store: "Store") -> "tuple[list[Question], datetime]":
-        from holdfast.approvals import Questions
+        from holdfast.approvals.store import Questions
 
         return await Questions.over(store).open(owner, limit=limit), await store.now()
 
@@ -66,7 +66,7 @@ def answer(
     value: Any = {"approved": approve, "note": note} if json_value is None else read_json(json_value)
 
     async def act(store: "Store") -> "Answered":
-        from holdfast.approvals import Questions
+        from holdfast.approvals.store import Questions
 
         return await Questions.over(store).answer(await find_task(store, task), value, step=step, by=current_user())
 

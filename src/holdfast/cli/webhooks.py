@@ -15,7 +15,7 @@ from holdfast.errors import WebhookUnknown
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
-    from holdfast.webhooks import Delivery, Webhook, Webhooks
+    from holdfast.webhooks.store import Delivery, Webhook, Webhooks
 
 app = typer.Typer()
 
@@ -120,7 +120,7 @@ def deliveries(
     """List what was sent to a webhook and what is to be, the newest first."""
 
     async def act(store: "Store") -> "tuple[list[Delivery], datetime]":
-        from holdfast.webhooks import Webhooks
+        from holdfast.webhooks.store import Webhooks
 
         hooks = Webhooks.over(store)
         found = await hooks.deliveries((await find(hooks, webhook)).id, state=state, limit=limit)
@@ -156,7 +156,7 @@ def redeliver(
 
 def with_webhooks(act: "Callable[[Webhooks], Awaitable[T]]") -> T:
     async def run(store: "Store") -> T:
-        from holdfast.webhooks import Webhooks
+        from holdfast.webhooks.store import Webhooks
 
         return await act(Webhooks.over(store))
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatasetNotFound, RequestInvalid

@@ -16,7 +16,7 @@ from holdfast.http.access import Guarded, Operator, needs
 from holdfast.http.fields import Body, Moment, Name, Whole
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Limit, Page, Paused, page
-from holdfast.schedules import Run, Schedules, backfilled_at_most, times_of
+from holdfast.schedules.store import Run, Schedules, backfilled_at_most, times_of
 
 PathName = Annotated[Name, Path()]
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from holdfast.backoff import jitter
 from holdfast.engine.store.calls import Calls
 from holdfast.errors import DatabaseError, HoldfastError
-from holdfast.schedules import Due, Schedules
+from holdfast.schedules.store import Due, Schedules
 
 log = logging.getLogger("holdfast.schedules")
 

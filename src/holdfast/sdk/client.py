@@ -33,7 +33,7 @@ from holdfast.lifecycles.batch.sdk import Batch
 from holdfast.lifecycles.dispatch.sdk import Cutover, Dag, Writes
 from holdfast.lifecycles.pipeline.sdk import Pipeline
 from holdfast.remote.places import objects_of
-from holdfast.schedules import Missed
+from holdfast.schedules.store import Missed
 from holdfast.sdk import enqueue
 from holdfast.sdk.cron import Cron, Target
 from holdfast.sdk.dataset import Dataset

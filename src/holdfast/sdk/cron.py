@@ -9,7 +9,7 @@ from typing import Any, Protocol, get_args, runtime_checkable
 from holdfast.engine import values
 from holdfast.engine.task import Json, Submission
 from holdfast.errors import AppInvalid, HoldfastError, RequestInvalid
-from holdfast.schedules import Missed
+from holdfast.schedules.store import Missed
 from holdfast.schedules.times import Times
 from holdfast.sdk.task import Prepared
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.errors import DatasetNotFound
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
-from holdfast.approvals import Questions
+from holdfast.approvals.store import Questions
 from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Completion, Done, Ended, Event, Json, Lease, Outcome
@@ -24,7 +24,7 @@ from holdfast.execution.attempt import Attempt
 from holdfast.execution.classify import replace_refused, replace_unsendable
 from holdfast.execution.suspend import CANCELLED
 from holdfast.lifecycles.dispatch.sdk import Dag
-from holdfast.schedules import Schedules
+from holdfast.schedules.store import Schedules
 from holdfast.schedules.ticker import tick
 from holdfast.sdk.client import APPS, OPEN_STORES, Holdfast, override_settings
 from holdfast.sdk.handle import Handle

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from holdfast.backoff import jitter
 from holdfast.remote.fetch.guard import Guard
-from holdfast.webhooks import Taken, Webhooks
+from holdfast.webhooks.store import Taken, Webhooks
 
 log = logging.getLogger("holdfast.webhooks")
 

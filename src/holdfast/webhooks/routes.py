@@ -14,7 +14,7 @@ from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Items, Limit, Page, page
 from holdfast.remote.fetch.guard import Guard
 from holdfast.settings import read_settings
-from holdfast.webhooks import Delivery, Kind, State, Webhook, Webhooks
+from holdfast.webhooks.store import Delivery, Kind, State, Webhook, Webhooks
 
 OPERATOR = [needs("operator")]
 

@@ -15,7 +15,7 @@ from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.guard import Guard
 from holdfast.remote.fetch.web import PORTS, ask, checked
 from holdfast.remote.retry_after import retry_after
-from holdfast.webhooks import Sent, Taken
+from holdfast.webhooks.store import Sent, Taken
 
 whole_seconds = 15.0
 answer_most_bytes = 500

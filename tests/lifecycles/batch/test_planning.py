@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.datasets import Datasets
+from holdfast.datasets.store import Datasets
 from holdfast.errors import SchemaInvalid
 from holdfast.lifecycles.batch.planning import read_prompts, unfit_address
 from tests.lifecycles.batch.conftest import TWO, Office

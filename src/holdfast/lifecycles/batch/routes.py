@@ -12,9 +12,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
 from holdfast.errors import MoveRefused, RequestInvalid
-from holdfast.http.access import GuardedLong, needs, owned_by
+from holdfast.http.access import GuardedLong, Operator, Reader, Submitter, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, PartStatus
@@ -49,8 +48,6 @@ JOBS: Mapping[str, tuple[PartStatus, str]] = {
 }
 """What the status of a job is as that of a part, and what to say of it."""
 
-User = Annotated[Principal, needs("user", "operator")]
-Operator = Annotated[Principal, needs("operator")]
 Uri = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(sane)]
 Ids = Annotated[list[UUID], Field(max_length=100)]
 State = Annotated[Literal["PENDING", "IN_PROGRESS", "COMPLETED", "PARTIAL_COMPLETE", "FAILED", "CANCELLED"], Query()]
@@ -125,7 +122,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     add_endings(router, store, batches, objects)
 
     @router.get("/providers")
-    async def providers(caller: User) -> Items[ProviderOffer]:
+    async def providers(caller: Reader) -> Items[ProviderOffer]:
         """Who does what here: what is set up, whether a worker is there for it, and how its open jobs fare."""
         return Items(items=await batches.providers())
 
@@ -137,7 +134,7 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
     async def create(
         asked: NewBatch,
         response: Response,
-        caller: Annotated[Principal, needs("user")],
+        caller: Submitter,
         idempotency_key: IdempotencyKey = None,
         traceparent: TraceParent = None,
     ) -> Batch:
@@ -153,7 +150,7 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
 
     @router.get("/tasks")
     async def list_batches(
-        caller: User,
+        caller: Reader,
         status: State | None = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
@@ -166,14 +163,14 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
         return counted_page(page, [render_batch(one) for one in found])
 
     @router.get("/tasks/{task_id}")
-    async def read(task_id: UUID, caller: User) -> Batch:
+    async def read(task_id: UUID, caller: Reader) -> Batch:
         """Where it is, job by job, and when to ask again."""
         return render_batch(await batches.batch(task_id, owned_by(caller)))
 
 
 def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Objects) -> None:
     @router.post("/tasks/{task_id}/cancel", status_code=202)
-    async def cancel(task_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
+    async def cancel(task_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
         """Cancel it. What its provider is at work on is stopped, or reported to a person where it cannot be."""
         await batches.batch(task_id, owned_by(caller), whole=False)
         effect = await cancel_task(store, task_id, asked, caller)
@@ -182,7 +179,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
 
     @router.post("/tasks/{task_id}/retry-failed", status_code=202)
     async def retry_failed(
-        task_id: UUID, caller: User, response: Response, idempotency_key: IdempotencyKey = None
+        task_id: UUID, caller: Reader, response: Response, idempotency_key: IdempotencyKey = None
     ) -> Again:
         """Do what failed again, and only that, as a new batch that is linked to this one."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
@@ -216,7 +213,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         return Resolved(task_id=task_id, job=number, status=status)
 
     @router.get("/tasks/{task_id}/downloads")
-    async def downloads(task_id: UUID, request: Request, caller: User) -> Downloads:
+    async def downloads(task_id: UUID, request: Request, caller: Reader) -> Downloads:
         """Links to the results and to the manifest, good for an hour."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
         files = await batches.files(task_id)

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import GuardedLong, needs, owned_by
+from holdfast.http.access import GuardedLong, Reader, Submitter, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import OUTCOMES, Part, running_part
@@ -22,8 +21,6 @@ from holdfast.lifecycles.dispatch.store import Dags
 
 poll_after_ms = 1000
 
-User = Annotated[Principal, needs("user")]
-Reader = Annotated[Principal, needs("user", "operator")]
 State = Literal["Running", "Completed", "Partial", "Failed", "Canceled"]
 NodeName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\u0000]+$")]
 
@@ -159,7 +156,7 @@ def routes(store: Store) -> APIRouter:
     async def start(
         asked: NewDag,
         response: Response,
-        caller: User,
+        caller: Submitter,
         idempotency_key: IdempotencyKey = None,
         traceparent: TraceParent = None,
     ) -> Made:

@@ -13,7 +13,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Policy, Submission
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import Guarded, GuardedMany, check_visible, needs
+from holdfast.http.access import Guarded, GuardedMany, Submitter, check_visible
 from holdfast.http.fields import Body, Moment, Name, Real, Whole
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.problem import PROBLEMS
@@ -80,7 +80,7 @@ def routes(store: Store) -> APIRouter:
     async def submit(
         asked: NewTask,
         response: Response,
-        caller: Annotated[Principal, needs("user")],
+        caller: Submitter,
         idempotency_key: IdempotencyKey = None,
         traceparent: TraceParent = None,
     ) -> Made:
@@ -98,7 +98,7 @@ def routes(store: Store) -> APIRouter:
     @many.post("/tasks/many", status_code=201)
     async def submit_many(
         asked: Annotated[list[NewTask], Field(min_length=1, max_length=1000, fail_fast=True)],
-        caller: Annotated[Principal, needs("user")],
+        caller: Submitter,
         traceparent: TraceParent = None,
     ) -> list[MadeOne]:
         """Make these tasks, all or none. Each may have a `key` of its own."""

@@ -16,10 +16,9 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.distribution import install_hint
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
-from holdfast.http.access import GuardedLong, check_visible, needs, owned_by
+from holdfast.http.access import GuardedLong, Reader, Submitter, check_visible, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Real, Text, Whole, sane
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, PartStatus
@@ -44,8 +43,6 @@ uploads_at_once = 200
 document_most_bytes = 100 * 1024**2
 upload_lasting = timedelta(hours=1)
 SCHEMES = ("file:///", "http://", "https://", "object:")
-
-User = Annotated[Principal, needs("user", "operator")]
 
 
 def fetchable(uri: str) -> str:
@@ -136,7 +133,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     async def create(
         asked: NewRun,
         response: Response,
-        caller: Annotated[Principal, needs("user")],
+        caller: Submitter,
         idempotency_key: IdempotencyKey = None,
         traceparent: TraceParent = None,
     ) -> Run:
@@ -159,7 +156,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
 
     @router.get("/runs")
     async def runs(
-        caller: User,
+        caller: Reader,
         status: Filter = None,
         cursor: UUID | None = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
@@ -172,13 +169,13 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return Page(items=[rendered(one) for one in found], next=listed.next)
 
     @router.get("/runs/{run_id}")
-    async def read(run_id: UUID, caller: User) -> Run:
+    async def read(run_id: UUID, caller: Reader) -> Run:
         """How far it is, and what it has cost."""
         return rendered(await library.run(run_id, owned_by(caller)))
 
     @router.get("/runs/{run_id}/items")
     async def items(
-        run_id: UUID, caller: User, status: Filter = None, cursor: UUID | None = None, limit: Limit = 50
+        run_id: UUID, caller: Reader, status: Filter = None, cursor: UUID | None = None, limit: Limit = 50
     ) -> Page[dict[str, Any], UUID]:
         """Its items in their order, each with the step it is at and what went wrong."""
         await library.run(run_id, owned_by(caller))
@@ -186,32 +183,32 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return page(found, limit, lambda last: UUID(last["item_id"]))
 
     @router.put("/runs/{run_id}/budget")
-    async def set_budget(run_id: UUID, asked: Budget, caller: User) -> Run:
+    async def set_budget(run_id: UUID, asked: Budget, caller: Reader) -> Run:
         """Let it spend more, or less. Items that wait for it go on."""
         cents = None if asked.budget_cents is None else Decimal(str(asked.budget_cents))
         await library.set_budget(run_id, cents, owned_by(caller))
         return rendered(await library.run(run_id))
 
     @router.post("/runs/{run_id}/cancel", status_code=202)
-    async def cancel(run_id: UUID, caller: User, asked: Cancel | None = None) -> Effect:
+    async def cancel(run_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
         """Cancel it with all its items that have not ended. What is in stays in."""
         await library.run(run_id, owned_by(caller))
         return Effect(run_id=run_id, effect=await cancel_task(store, run_id, asked, caller))
 
     @router.get("/items/{item_id}")
-    async def item(item_id: UUID, caller: User) -> dict[str, Any]:
+    async def item(item_id: UUID, caller: Reader) -> dict[str, Any]:
         """One item, also one that was retried outside of its run."""
         await check_visible(store, caller, item_id)
         return await library.item(item_id)
 
     @router.get("/items/{item_id}/events")
-    async def events(item_id: UUID, caller: User) -> Items[dict[str, Any]]:
+    async def events(item_id: UUID, caller: Reader) -> Items[dict[str, Any]]:
         """What happened to it, step by step, with what each used and which category a failure had."""
         await check_visible(store, caller, item_id)
         return Items(items=await library.events(item_id))
 
     @router.post("/uploads", status_code=201)
-    async def upload(asked: NewUploads, request: Request, caller: Annotated[Principal, needs("user")]) -> Uploads:
+    async def upload(asked: NewUploads, request: Request, caller: Submitter) -> Uploads:
         """Links to upload documents by, good for an hour. What was uploaded is kept for eight days."""
         place, now = await library.open_uploads(caller.owner)
         links = []
@@ -224,20 +221,20 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return Uploads(uploads=links)
 
     @router.get("/documents")
-    async def documents(caller: User, cursor: UUID | None = None, limit: Limit = 50) -> Page[dict[str, Any], UUID]:
+    async def documents(caller: Reader, cursor: UUID | None = None, limit: Limit = 50) -> Page[dict[str, Any], UUID]:
         """What can be searched, the newest first."""
         found = await library.documents(owned_by(caller), before=cursor, limit=limit)
         return page(found, limit, lambda last: UUID(last["document_id"]))
 
     @router.delete("/documents/{document_id}", status_code=204)
-    async def remove(document_id: UUID, caller: User) -> None:
+    async def remove(document_id: UUID, caller: Reader) -> None:
         """Let a document be found no more."""
         if not await library.remove(document_id, owned_by(caller)):
             raise TaskNotFound(f"No document has the id {document_id}.", fix="GET /ingest/documents lists them.")
 
     @router.get("/search")
     async def search(
-        caller: User,
+        caller: Reader,
         q: Annotated[Text, Query(min_length=1)],
         mode: Mode = "hybrid",
         limit: Annotated[int, Query(ge=1, le=100)] = 10,

@@ -11,9 +11,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field, StrictBool
 
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.keys import Principal
 from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
-from holdfast.http.access import Guarded, needs
+from holdfast.http.access import Guarded, Operator
 from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
 from holdfast.http.parts import Part, running_part
@@ -35,7 +34,6 @@ from holdfast.objects import Objects
 output_lasting = timedelta(hours=1)
 poll_after_ms = {"PENDING": 2000, "RUNNING": 1000}
 
-Operator = Annotated[Principal, needs("operator")]
 PipelineName = Annotated[str, Path(min_length=1, max_length=200)]
 State = Literal["PENDING", "RUNNING", "COMPLETED", "PARTIAL", "FAILED", "CANCELLED"]
 Values = Annotated[dict[str, Any], Field(max_length=1000)]
