@@ -29,7 +29,7 @@ from holdfast.objects.whole import whole_file
 from holdfast.settings import vendor_variable
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig, S3Config
+    from obstore.store import AzureConfig, ClientConfig, RetryConfig, S3Config
 
 brief = timedelta(seconds=60)
 """For calls without bytes."""
@@ -149,13 +149,9 @@ class Bucket:
         size = await in_thread(lambda: path.stat().st_size)
         async with self.asking(key, long):
             await obstore.put_async(
-                self.store,
-                check_key(key),
-                path,
-                attributes={"Content-Type": content_type},
-                chunk_size=part_bytes,
+                self.store, check_key(key), path, attributes={"Content-Type": content_type}, chunk_size=part_bytes,
                 max_concurrency=parts_at_once,
-            )
+            )  # fmt: skip
         return Found(key, size)
 
     async def delete(self, prefix: str) -> int:
@@ -227,13 +223,8 @@ def open_s3(bucket: str, prefix: str, place: str) -> Bucket:
         config["session_token"] = token
     if endpoint:
         config["endpoint"] = endpoint
-    store = S3Store(
-        bucket,
-        prefix=prefix or None,
-        config=config,
-        client_options=client_options(endpoint),
-        retry_config=RETRIES,
-    )
+    options = client_options(endpoint)
+    store = S3Store(bucket, prefix=prefix or None, config=config, client_options=options, retry_config=RETRIES)
     address = bucket_address(bucket, region, endpoint)
     signer = S3Signer(address, region, key_id, secret, token, prefix=f"{prefix}/" if prefix else "")
     return Bucket(store, f"{place} at {host_of(endpoint)}" if endpoint else place, signer)
@@ -249,13 +240,9 @@ def open_azure(container: str, prefix: str, place: str) -> Bucket:
             fix="Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY.",
         )
     endpoint = vendor_variable("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-    store = AzureStore(
-        container,
-        prefix=prefix or None,
-        config={"account_name": account, "account_key": key},
-        client_options=client_options(endpoint),
-        retry_config=RETRIES,
-    )
+    config: AzureConfig = {"account_name": account, "account_key": key}
+    options = client_options(endpoint)
+    store = AzureStore(container, prefix=prefix or None, config=config, client_options=options, retry_config=RETRIES)
     endpoint = endpoint or f"https://{account}.blob.core.windows.net"
     signer = AzureSigner(endpoint, account, container, key, prefix=f"{prefix}/" if prefix else "")
     return Bucket(store, f"{place} at {host_of(endpoint)}", signer)

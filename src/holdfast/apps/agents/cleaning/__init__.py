@@ -16,7 +16,7 @@ from holdfast.apps.agents.cleaning.suggesting import WORTH, Suggester, with_exam
 from holdfast.apps.agents.options import CleaningOptions
 from holdfast.apps.agents.personal import curtain_for, find_personal
 from holdfast.apps.agents.reading import ReadingOptions, open_table, scratch_folder
-from holdfast.apps.agents.report import finite, write_json
+from holdfast.apps.agents.report import write_report
 from holdfast.apps.agents.sampling import row_hash, take_sample
 from holdfast.lifecycles.analysis.tools import Job
 
@@ -41,7 +41,7 @@ def suggest_cleaning(job: Job) -> None:
         kept = [step for step in counted if step.rows and step.rows >= options.min_share * table.rows]
         kept = _that_can_run(kept, readings, table.texts)
         suggested = [with_examples(step, sample.frame, curtain) for step in _by_gain(kept, table.rows)]
-        report = finite({
+        report = {
             "agent": SECTION,
             "file": table.filename,
             "rows": sample.described(),
@@ -49,10 +49,9 @@ def suggest_cleaning(job: Job) -> None:
             "notes": list(table.notes),
             "suggestions": [_as_json(step, table.rows) for step in suggested],
             "options": options.model_dump(mode="json"),
-        })  # fmt: skip
+        }
         script = write_script(table, job.options(ReadingOptions, "reading"), suggested, readings, suggester.markers)
-    write_json(job.folder / "cleaning.json", report)
-    (job.folder / "cleaning.html").write_text(render(report), encoding="utf-8")
+    write_report(job.folder, "cleaning", report, render)
     (job.folder / "clean.py").write_text(script, encoding="utf-8")
 
 

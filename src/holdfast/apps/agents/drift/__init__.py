@@ -13,7 +13,7 @@ from holdfast.apps.agents.drift.page import render
 from holdfast.apps.agents.options import DriftOptions
 from holdfast.apps.agents.personal import Curtain, curtain_for, find_personal
 from holdfast.apps.agents.reading import Table, first_names, open_table, scratch_folder
-from holdfast.apps.agents.report import finite, write_json
+from holdfast.apps.agents.report import write_report
 from holdfast.apps.agents.sampling import take_sample
 from holdfast.lifecycles.analysis.tools import Job, cannot_read, wrong_format
 
@@ -40,7 +40,7 @@ def detect_drift(job: Job) -> None:
     found = [_drift(name, before.frame, now.frame, fair, curtain) for name in names]
     found.sort(key=lambda one: (ORDER.index(one.level), -one.figures.get("psi", 0.0)))
     verdict: Level = found[0].level if found else "none"
-    report = finite({
+    report = {
         "agent": SECTION,
         "file": table.filename,
         "baseline": baseline.filename,
@@ -50,9 +50,8 @@ def detect_drift(job: Job) -> None:
         "columns": [one.as_json() for one in found],
         "notes": [*table.notes, *baseline.notes],
         "options": options.model_dump(mode="json"),
-    })  # fmt: skip
-    write_json(job.folder / "drift.json", report)
-    (job.folder / "drift.html").write_text(render(report), encoding="utf-8")
+    }
+    write_report(job.folder, "drift", report, render)
 
 
 def _chosen(table: Table, baseline: Table, options: DriftOptions) -> list[str]:

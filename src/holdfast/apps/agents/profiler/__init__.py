@@ -5,7 +5,6 @@ commonest and distinct values) is exact up to `sample_rows` rows and on a sample
 which. Memory depends on the sample, not on the file.
 """
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from holdfast.apps.agents.profiler.totals import (
     sample_of,
 )
 from holdfast.apps.agents.reading import Table, open_table, scratch_folder
+from holdfast.apps.agents.report import write_json
 from holdfast.lifecycles.analysis.tools import Job, wrong_format
 
 NAME = "unified-profiler"
@@ -36,7 +36,7 @@ def profile(job: Job) -> None:
     with scratch_folder(job) as scratch:
         table = narrowed(open_table(job, job.primary, scratch), options)
         found = profile_table(table, options, scratch)
-    (job.folder / "profile.json").write_text(json.dumps(asdict(found), ensure_ascii=False, allow_nan=False, indent=1))
+    write_json(job.folder / "profile.json", asdict(found))
     (job.folder / "report.html").write_text(render(found), encoding="utf-8")
 
 

@@ -20,7 +20,7 @@ tell apart.
 import html
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -470,6 +470,13 @@ def finite(found: Any) -> Any:
     if isinstance(found, dict):
         return {key: finite(one) for key, one in found.items()}
     return [finite(one) for one in found] if isinstance(found, list | tuple) else found
+
+
+def write_report(folder: Path, name: str, found: Mapping[str, Any], render: Callable[[Mapping[str, Any]], str]) -> None:
+    """The same findings as name.json and name.html; a number that is not finite is null in both."""
+    found = finite(found)
+    write_json(folder / f"{name}.json", found)
+    (folder / f"{name}.html").write_text(render(found), encoding="utf-8")
 
 
 def write_json(path: Path, found: Any) -> None:

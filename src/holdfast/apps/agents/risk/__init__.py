@@ -5,7 +5,7 @@ looked at in a sample; what is missing, repeated, impossible or outlying is coun
 nothing of this kind was seen, not that the table is harmless.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,14 @@ import polars as pl
 
 from holdfast.apps.agents.options import RiskOptions
 from holdfast.apps.agents.outlying import all_fences
-from holdfast.apps.agents.personal import KINDS, Curtain, Seen, curtain_for, find_personal
-from holdfast.apps.agents.reading import Table, first_names, open_table, scratch_folder
-from holdfast.apps.agents.report import finite, write_json
+from holdfast.apps.agents.personal import KINDS, curtain_for, find_personal
+from holdfast.apps.agents.reading import first_names, open_table, scratch_folder
+from holdfast.apps.agents.report import write_report
 from holdfast.apps.agents.risk import leakage, privacy, quality
 from holdfast.apps.agents.risk.page import render
 from holdfast.apps.agents.risk.quality import Facts, gather
-from holdfast.apps.agents.risk.scoring import Finding, Part, alone, level, overall
-from holdfast.apps.agents.sampling import Sample, take_sample
+from holdfast.apps.agents.risk.scoring import Finding, Part, level, overall
+from holdfast.apps.agents.sampling import take_sample
 from holdfast.apps.agents.signs import exactly, names_rows
 from holdfast.lifecycles.analysis.tools import Job, wrong_format
 
@@ -30,118 +30,88 @@ SECTION = "score-risk"
 
 def score_risk(job: Job) -> None:
     """Write risk.json and risk.html. Raises SchemaInvalid."""
-    options = job.options(RiskOptions, SECTION)
     with scratch_folder(job) as scratch:
-        table = open_table(job, job.primary, scratch)
-        names = [name for name in table.names if name not in options.ignore_columns]
-        if not names:
-            raise wrong_format(f"parameters.json: {SECTION}.ignore_columns leaves no column of {table.filename}.")
-        target = _target(options, names, table)
-        frame = table.frame.select(exactly(name) for name in names)
-        sample = take_sample(frame, options.sample_rows, table.rows)
-        parts = _parts(job, options, table, frame, sample, target, scratch)
-        report = finite(_report(job, options, table, sample, target, parts))
-    write_json(job.folder / "risk.json", report)
-    (job.folder / "risk.html").write_text(render(report), encoding="utf-8")
+        report = Scorer(job, scratch).report()
+    write_report(job.folder, "risk", report, render)
 
 
-def _target(options: RiskOptions, names: Sequence[str], table: Table) -> str | None:
-    if options.target is not None and options.target not in names:
-        raise wrong_format(
-            f"parameters.json: {SECTION}.target: {table.filename} has no column {options.target}; "
-            f"it has: {first_names(names)}."
-        )
-    return options.target or leakage.guess_target(names)
+class Scorer:
+    """Scores one table: what is looked at, and by which options."""
 
+    def __init__(self, job: Job, scratch: Path) -> None:
+        self.job = job
+        self.scratch = scratch
+        self.options = job.options(RiskOptions, SECTION)
+        self.table = open_table(job, job.primary, scratch)
+        self.names = [name for name in self.table.names if name not in self.options.ignore_columns]
+        if not self.names:
+            raise wrong_format(f"parameters.json: {SECTION}.ignore_columns leaves no column of {self.table.filename}.")
+        self.target = self._target()
+        rows = self.table.frame.select(exactly(name) for name in self.names)
+        self.sample = take_sample(rows, self.options.sample_rows, self.table.rows)
+        self.rows = self.sample.frame.lazy() if self.sample.whole else rows
+        self.schema: Mapping[str, pl.DataType] = dict(self.sample.frame.schema)
+        self.seen = find_personal(self.sample.frame)
+        self.curtain = curtain_for(self.seen)  # masks every kind, also those that are switched off
 
-def _parts(
-    job: Job,
-    options: RiskOptions,
-    table: Table,
-    frame: pl.LazyFrame,
-    sample: Sample,
-    target: str | None,
-    scratch: Path,
-) -> list[Part]:
-    limits, weights = options.thresholds, options.weights
-    schema: Mapping[str, pl.DataType] = dict(sample.frame.schema)
-    everything = frame if not sample.whole else sample.frame.lazy()
-    seen = find_personal(sample.frame)
-    curtain = curtain_for(seen)  # masks every kind, also those that are switched off
-    wanted = [one for one in seen if options.pii.get(one.kind, True)]
-    rules = quality.rules(schema, options.today or datetime.now(UTC).date())
-    facts = gather(everything, schema, [rule.broken for rule in rules])
-    leaks = list(leakage.findings(sample.frame, target, limits, set(curtain.columns))) + _overlap(
-        job, everything, schema, facts, scratch
-    )
-    return [
-        Part("pii", "Personal data and secrets", weights.pii, list(privacy.findings(sample.frame, wanted))),
-        Part("leakage", "Leakage", weights.leakage, leaks, _leakage_note(target, options)),
-        Part(
-            "quality", "Quality", weights.quality, list(quality.findings(sample.frame, facts, rules, limits, curtain))
-        ),
-        Part("outliers", "Outliers", weights.outliers, _outliers(everything, sample, facts, seen, options, curtain)),
-    ]
+    def _target(self) -> str | None:
+        target = self.options.target
+        if target is not None and target not in self.names:
+            raise wrong_format(
+                f"parameters.json: {SECTION}.target: {self.table.filename} has no column {target}; "
+                f"it has: {first_names(self.names)}."
+            )
+        return target or leakage.guess_target(self.names)
 
+    def report(self) -> dict[str, Any]:
+        limits, parts = self.options.thresholds, self.parts()
+        score = overall(parts)
+        return {
+            "agent": SECTION,
+            "file": self.table.filename,
+            "baseline": self.job.baseline.filename if self.job.baseline else None,
+            "rows": self.sample.described(),
+            "columns": len(self.table.columns),
+            "notes": self.table.notes,
+            "score": round(score),
+            "level": level(score, limits.moderate, limits.high, limits.critical),
+            "target": self.target,
+            "parts": [one.as_json() for one in parts],
+            "options": self.options.model_dump(mode="json"),
+        }
 
-def _outliers(
-    table: pl.LazyFrame, sample: Sample, facts: Facts, seen: Sequence[Seen], options: RiskOptions, curtain: Curtain
-) -> list[Finding]:
-    numbers = [one for one in sample.frame.iter_columns() if one.dtype.is_numeric()]
-    skipped = {one.column for one in seen if KINDS[one.kind].shape}
-    skipped |= {one.name for one in numbers if names_rows(one.drop_nulls())}
-    found = all_fences(sample.frame, skipped, options.thresholds.outlier_distance)
-    return list(quality.far_values(table, facts.rows, found, options.thresholds.outlier_share, curtain))
+    def parts(self) -> list[Part]:
+        sample, limits, weights = self.sample.frame, self.options.thresholds, self.options.weights
+        wanted = [one for one in self.seen if self.options.pii.get(one.kind, True)]
+        rules = quality.rules(self.schema, self.options.today or datetime.now(UTC).date())
+        facts = gather(self.rows, self.schema, [rule.broken for rule in rules])
+        leaks = [*leakage.findings(sample, self.target, limits, set(self.curtain.columns)), *self._overlap(facts)]
+        wrong = list(quality.findings(sample, facts, rules, limits, self.curtain))
+        return [
+            Part("pii", "Personal data and secrets", weights.pii, list(privacy.findings(sample, wanted))),
+            Part("leakage", "Leakage", weights.leakage, leaks, self._leakage_note()),
+            Part("quality", "Quality", weights.quality, wrong),
+            Part("outliers", "Outliers", weights.outliers, self._outliers(facts)),
+        ]
 
+    def _outliers(self, facts: Facts) -> list[Finding]:
+        numbers = [one for one in self.sample.frame.iter_columns() if one.dtype.is_numeric()]
+        skipped = {one.column for one in self.seen if KINDS[one.kind].shape}
+        skipped |= {one.name for one in numbers if names_rows(one.drop_nulls())}
+        limits = self.options.thresholds
+        found = all_fences(self.sample.frame, skipped, limits.outlier_distance)
+        return list(quality.far_values(self.rows, facts.rows, found, limits.outlier_share, self.curtain))
 
-def _overlap(
-    job: Job, table: pl.LazyFrame, schema: Mapping[str, pl.DataType], facts: Facts, scratch: Path
-) -> list[Finding]:
-    if job.baseline is None:
-        return []
-    baseline = open_table(job, job.baseline, scratch)
-    shared = {one.name: one.dtype for one in baseline.columns if schema.get(one.name) == one.dtype}
-    return list(leakage.overlap(table, baseline.frame, shared, facts.rows))
+    def _overlap(self, facts: Facts) -> Iterator[Finding]:
+        if self.job.baseline is not None:
+            baseline = open_table(self.job, self.job.baseline, self.scratch)
+            shared = {one.name: one.dtype for one in baseline.columns if self.schema.get(one.name) == one.dtype}
+            yield from leakage.overlap(self.rows, baseline.frame, shared, facts.rows)
 
-
-def _leakage_note(target: str | None, options: RiskOptions) -> str:
-    if target is None:
-        return (
-            "No column to predict is known, so only identifiers and repeated information were looked for. Name one "
-            'in parameters.json: {"score-risk": {"target": "..."}}.'
-        )
-    return "" if options.target else f"{target} is taken for the column to predict, by its name."
-
-
-def _report(
-    job: Job, options: RiskOptions, table: Table, sample: Sample, target: str | None, parts: Sequence[Part]
-) -> dict[str, Any]:
-    limits = options.thresholds
-    score = overall(parts)
-    return {
-        "agent": SECTION,
-        "file": table.filename,
-        "baseline": job.baseline.filename if job.baseline else None,
-        "rows": sample.described(),
-        "columns": len(table.columns),
-        "notes": list(table.notes),
-        "score": round(score),
-        "level": level(score, limits.moderate, limits.high, limits.critical),
-        "target": target,
-        "parts": [_part(part) for part in parts],
-        "options": options.model_dump(mode="json"),
-    }
-
-
-def _part(part: Part) -> dict[str, Any]:
-    found = sorted(part.findings, key=lambda one: (-one.severity, one.column or "", one.code))
-    return {
-        "name": part.name,
-        "title": part.title,
-        "score": round(part.score, 1),
-        "weight": part.weight,
-        "note": part.note,
-        "findings": [
-            {**vars(one), "severity": round(one.severity, 4), "alone": round(alone(part, one), 1)} for one in found
-        ],
-    }
+    def _leakage_note(self) -> str:
+        if self.target is None:
+            return (
+                "No column to predict is known, so only identifiers and repeated information were looked for. Name one "
+                'in parameters.json: {"score-risk": {"target": "..."}}.'
+            )
+        return "" if self.options.target else f"{self.target} is taken for the column to predict, by its name."

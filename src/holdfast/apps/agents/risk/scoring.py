@@ -42,6 +42,18 @@ class Part:
         """From 0, nothing found, to 100."""
         return 100 * joined(finding.severity for finding in self.findings)
 
+    def as_json(self) -> dict[str, Any]:
+        """For the output, the gravest finding first; `alone` is the score if that finding were all there is."""
+        found = sorted(self.findings, key=lambda one: (-one.severity, one.column or "", one.code))
+        findings = [
+            {**vars(one), "severity": round(one.severity, 4), "alone": round(self.alone(one), 1)} for one in found
+        ]
+        return {**vars(self), "score": round(self.score, 1), "findings": findings}
+
+    def alone(self, finding: Finding) -> float:
+        """What the score would be if this were all that was found."""
+        return 100 * self.weight * min(max(finding.severity, 0.0), 1.0)
+
 
 def joined(severities: Iterable[float]) -> float:
     """Several severities as one."""
@@ -53,13 +65,8 @@ def overall(parts: Sequence[Part]) -> float:
     return 100 * joined(part.weight * part.score / 100 for part in parts)
 
 
-def alone(part: Part, finding: Finding) -> float:
-    """What the score would be if this were all that was found."""
-    return 100 * part.weight * min(max(finding.severity, 0.0), 1.0)
-
-
 def level(score: float, moderate: float, high: float, critical: float) -> Level:
-    """The score in a word."""
+    """The level of this score."""
     if score >= critical:
         return "critical"
     return "high" if score >= high else "moderate" if score >= moderate else "low"
