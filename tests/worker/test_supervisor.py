@@ -38,6 +38,7 @@ class Dying(RunnerHandle):
     async def start(self) -> None:
         self.has_started = True
         self.starts.set()
+        self.exited = asyncio.create_task(self.listen())
 
     def begin(self) -> None:
         """It runs already."""

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from holdfast.engine import values
 from holdfast.engine.backend import WorkerBackend
+from holdfast.engine.store.calls import patiently
 from holdfast.engine.store.commands import refuse
 from holdfast.engine.task import (
     Cancelled,
@@ -37,7 +38,7 @@ from holdfast.engine.task import (
     Output,
     Partial,
 )
-from holdfast.errors import DatabaseError, Failure, HoldfastError, LeaseLost, StepInvalid
+from holdfast.errors import Failure, HoldfastError, LeaseLost, StepInvalid
 from holdfast.execution.classify import Errors, classify
 from holdfast.execution.suspend import CANCELLED
 from holdfast.execution.threads import call_function
@@ -51,7 +52,6 @@ log = logging.getLogger("holdfast.task")
 longest_name = 200
 longest_logged = 300
 answer_within_seconds = 2.0
-steps_again_seconds = 0.2
 idle_rounds = 5  # of the loop: what follows a step begins within these
 
 
@@ -271,11 +271,8 @@ class Attempt:
 
     async def read_steps(self) -> dict[str, Json]:
         """The results of the steps that are done, however long the database is away."""
-        while True:
-            try:
-                return {one.name: one.result for one in await self.backend.held_steps(self.lease) if one.done}
-            except DatabaseError:
-                await asyncio.sleep(steps_again_seconds)
+        steps = await patiently(lambda: self.backend.held_steps(self.lease))
+        return {one.name: one.result for one in steps if one.done}
 
     async def save_step(self, name: str, value: Json, usage: list[Json], to: str | None = None) -> Json:
         """Write a step's result down, and move on to a state; what counts is what the first to write it has written.

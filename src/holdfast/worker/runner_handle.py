@@ -60,6 +60,8 @@ class RunnerHandle:
         self.on_isolate: Callable[[RunnerHandle, Json], None] = lambda runner, lease: None
         self._heartbeat: SharedHeartbeat | None = None
         self.process: asyncio.subprocess.Process | None = None
+        self.exited: asyncio.Task[int]
+        """Its exit code, once it is gone."""
         if isolated:
             self._note_started([[isolated["token"], isolated["attempt"], None, [isolated["task_id"]]]])
 
@@ -91,6 +93,7 @@ class RunnerHandle:
             self.process.stdin.write(json.dumps(given).encode())
             await self.process.stdin.drain()
         self.process.stdin.close()
+        self.exited = asyncio.create_task(self.listen())
 
     def send(self, kind: str, value: Json = None) -> None:
         if self.process:

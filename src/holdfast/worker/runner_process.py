@@ -116,11 +116,12 @@ class Runner:
         """Run these. They are reported first: if they bring this process down, the supervisor knows which they were."""
         # Workers were lost with it before, or it cannot be stopped as code of ours can: it must not take others along.
         apart = [] if isolated else [one for one in leases if one.last_chance or self.app.tasks[one.name].isolated]
-        self._isolated |= {lease.task_id for lease in apart}
+        apart_ids = {lease.task_id for lease in apart}
+        self._isolated |= apart_ids
         for lease in apart:
             self.channel.send("isolate", dump_lease(lease))
         now = time.monotonic()
-        mine = [lease for lease in leases if lease.task_id not in self._isolated] if apart else leases
+        mine = [lease for lease in leases if lease.task_id not in apart_ids]
         if mine:
             self._report_started(mine)
         loop, traced, first_until = asyncio.get_running_loop(), is_tracing(), claimed + self.config.lease_seconds

@@ -81,22 +81,21 @@ class Supervisor:
     async def _run(self) -> None:
         try:
             first = await self._spawn()
-            listening = asyncio.create_task(first.listen())
             loaded = await self._wait_until_loaded(first)
             update = {**loaded["settings"], "home": Path(loaded["settings"]["home"])}
             async with open_backend(replace(read_settings(), **update), connections=4) as opened:
                 self.backend = opened.backend
                 await self._prepare(opened, loaded)
-                await self._supervise(first, listening, opened)
+                await self._supervise(first, opened)
         finally:
             for runner in self._spawned:
                 runner.kill()
 
-    async def _supervise(self, first: RunnerHandle, listening: asyncio.Task[int], opened: OpenBackend) -> None:
+    async def _supervise(self, first: RunnerHandle, opened: OpenBackend) -> None:
         for chore in (self._keep_leases, self._end_stuck, self._stay_present, *opened.chores(self._schedules)):
             self._begin(self._repeat(chore), self._chores)
         runners = [
-            asyncio.create_task(self._keep_running(first, listening)),
+            asyncio.create_task(self._keep_running(first)),
             *(asyncio.create_task(self._keep_running()) for _ in range(self.processes - 1)),
         ]
         self._on_ready(Serving(self.config, list(self._tasks), opened.place))
@@ -161,20 +160,17 @@ class Supervisor:
             raise AppInvalid(loaded["refused"][0], fix=loaded["refused"][1])
         return loaded
 
-    async def _keep_running(
-        self, runner: RunnerHandle | None = None, listening: asyncio.Task[int] | None = None
-    ) -> None:
+    async def _keep_running(self, runner: RunnerHandle | None = None) -> None:
         """Keep one runner going: the one given first, then its successors."""
         pauses, longest = backoff(*restart_seconds), restart_seconds[1]
         while not self._leaving.is_set():
-            if runner is None or listening is None:
+            if runner is None:
                 try:
                     runner = await self._spawn()
                 except OSError as error:
                     log.error("no process could be started", extra={"error": str(error)})
                     await asyncio.sleep(longest)
                     continue
-                listening = asyncio.create_task(runner.listen())
             try:
                 await self._wait_until_loaded(runner)
                 await self._hello(runner)
@@ -190,7 +186,7 @@ class Supervisor:
             except HoldfastError as error:
                 log.warning("a runner waits for the database", extra={"error": str(error)})
                 runner.kill()
-            code = await self._until_gone(runner, listening)
+            code = await self._wait_until_gone(runner)
             self.runners.pop(runner.worker, None)
             await self._clean_up(runner, code)
             if runner.has_started:  # it is not the start that fails
@@ -201,17 +197,17 @@ class Supervisor:
                     async with asyncio.timeout(next(pauses)):
                         await self._leaving.wait()
 
-    async def _until_gone(self, runner: RunnerHandle, listening: asyncio.Task[int]) -> int:
+    async def _wait_until_gone(self, runner: RunnerHandle) -> int:
         """Its exit code. Asked to leave, it has its time; then it is ended."""
         leaving = asyncio.create_task(self._leaving.wait())
-        await asyncio.wait([listening, leaving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([runner.exited, leaving], return_when=asyncio.FIRST_COMPLETED)
         leaving.cancel()
-        if not listening.done():
+        if not runner.exited.done():
             allowed = self.config.grace_seconds + self.config.cancel_seconds + 2
-            await asyncio.wait([listening], timeout=allowed)
-            if not listening.done():
+            await asyncio.wait([runner.exited], timeout=allowed)
+            if not runner.exited.done():
                 runner.kill()
-        return await listening
+        return await runner.exited
 
     async def _clean_up(self, runner: RunnerHandle, code: int) -> None:
         """What it was running when it died is lost; what it held besides goes back at no cost."""
@@ -270,7 +266,7 @@ class Supervisor:
                 if runner.started[task_id].stop_asked_at is None and not self._leaving.is_set():
                     await self._start(runner)
                     runner.begin()
-                    code = await self._until_gone(runner, asyncio.create_task(runner.listen()))
+                    code = await self._wait_until_gone(runner)
         except OSError as error:  # no memory for another process
             log.warning(
                 "a task could not be run in a process of its own", extra={"task_id": task_id, "error": str(error)}
