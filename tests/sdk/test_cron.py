@@ -27,11 +27,7 @@ def gather_it(day: str, deep: bool = False) -> str:
     return day
 
 
-class Nightly:
-    """As a graph looks from here."""
-
-    name = "nightly-graph"
-    is_dag = True
+nightly = hf.dag("nightly-graph")
 
 
 def app() -> Holdfast:
@@ -72,7 +68,7 @@ def test_a_task_says_which_schedule_started_it(holdfast: Engine) -> None:
 def test_what_the_database_gets_is_what_was_written() -> None:
     own = app()
     own.cron("0 2 * * *", report, 42, name="r", missed="all", at="at")
-    own.cron("0 4 * * *", Nightly(), since="monday")
+    own.cron("0 4 * * *", nightly, since="monday")
     task, graph = own.published()["schedules"]
     assert (task["starts"], task["target"]["name"], task["target"]["payload"]) == ("task", "report", {"number": 42})
     assert (task["missed"], task["at"], task["own_queue"]) == ("all", "at", "mail")
@@ -100,7 +96,7 @@ def test_what_the_database_gets_is_what_was_written() -> None:
         (("0 2 * * *", report.opts(delay="5m"), 1), {}, "delay"),
         (("0 2 * * *", report.opts(tags=[str(n) for n in range(20)]), 1), {}, "tags"),
         (("0 2 * * *", brief), {"unknown": 1}, "unknown"),
-        (("0 2 * * *", Nightly(), 1), {}, "by name"),
+        (("0 2 * * *", nightly, 1), {}, "by name"),
         (("0 2 * * *", print), {}, "@hf.task"),
     ],
 )

@@ -14,16 +14,11 @@ import pytest
 
 from holdfast import Holdfast, RateLimited, step
 from holdfast.engine.task import Done, Later, Moved
-from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, TaskFailed
+from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid
 from holdfast.sdk.session import forbid_calls
 from holdfast.settings import Settings
-from holdfast.testing import Engine, Ran
-
-
-def failure(run: Ran[Any]) -> TaskFailed:
-    assert isinstance(run.error, TaskFailed)
-    return run.error
-
+from holdfast.testing import Engine
+from tests.sdk.test_steps import aone, failure, one
 
 # Durations
 
@@ -76,14 +71,6 @@ def test_a_delay_that_is_none_fails_at_once(holdfast: Engine) -> None:
 
 
 # Steps that are not awaited
-
-
-def one() -> int:
-    return 1
-
-
-async def aone() -> int:
-    return 1
 
 
 def test_a_step_that_is_not_awaited_fails_its_task(holdfast: Engine) -> None:

@@ -216,7 +216,7 @@ class Holdfast:
         `latest` of them, one for `all` (up to a thousand), or `skip`. at: the parameter that gets the due time. Raises
         AppInvalid.
         """
-        if not isinstance(target, Prepared) and not getattr(target, "is_dag", False):
+        if not isinstance(target, Prepared | Dag):
             raise AppInvalid(f"{target!r} cannot be started.", fix="Pass a function marked with @hf.task.")
         caller = sys._getframe(1)
         name = name or (target.task.name if isinstance(target, Prepared) else target.name)

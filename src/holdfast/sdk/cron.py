@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import CodeType
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, get_args
 
 from holdfast.engine import values
 from holdfast.engine.task import Json, Submission
 from holdfast.errors import AppInvalid, HoldfastError, RequestInvalid
+from holdfast.lifecycles.dispatch.sdk import Dag
 from holdfast.schedules.store import Missed
 from holdfast.schedules.times import Times
 from holdfast.sdk.task import Prepared
@@ -18,15 +19,7 @@ tags_at_most = 19
 NOT_FOR_CRON = ("key", "delay", "run_at", "after", "on")
 
 
-@runtime_checkable
-class Graph(Protocol):
-    """What else can be started: a declared graph, by its name and with parameters. `is_dag` tells it from a task."""
-
-    name: str
-    is_dag: bool
-
-
-Target = Prepared[..., Any] | Graph
+Target = Prepared[..., Any] | Dag
 
 
 @dataclass(eq=False, repr=False)

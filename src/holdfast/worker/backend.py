@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.lifecycle.model import Lifecycle
@@ -23,17 +23,9 @@ from holdfast.wakeups.opening import open_queue_wakeups, open_wakeups, publisher
 report_schedules_seconds = 10.0
 
 
-class Declare(Protocol):
-    """Write down what an application has of its own: lifecycles, what it offers, and queues."""
-
-    async def __call__(
-        self,
-        lifecycles: Sequence[Mapping[str, Json]],
-        published: Mapping[str, Sequence[Mapping[str, Json]]],
-        queues: Sequence[str],
-    ) -> None: ...
-
-
+Records = Sequence[Mapping[str, Json]]
+Declare = Callable[[Records, Mapping[str, Records], Sequence[str]], Awaitable[None]]
+"""Write down what an application has of its own: lifecycles, what it offers, and queues."""
 Chore = Callable[[], Coroutine[Any, Any, None]]
 
 
@@ -91,10 +83,7 @@ async def open_backend(
 
 
 async def declare_in(
-    store: Store,
-    lifecycles: Sequence[Mapping[str, Json]],
-    published: Mapping[str, Sequence[Mapping[str, Json]]],
-    queues: Sequence[str],
+    store: Store, lifecycles: Records, published: Mapping[str, Records], queues: Sequence[str]
 ) -> None:
     await declare_all(store, [Lifecycle.from_definition(one) for one in lifecycles], published)
     for queue in queues:

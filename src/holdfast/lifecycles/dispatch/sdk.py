@@ -127,8 +127,6 @@ class Dag:
     many of them ended how.
     """
 
-    is_dag = True
-
     def __init__(
         self, app: "Holdfast", name: str, title: str, writes: Writes, cutover: Cutover, retries: int | None,
         timeout: timedelta | None, queue: str | None, priority: int, errors: Errors,
