@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from holdfast.postgres.embedded import Embedded, is_watched, read_postmaster
-from holdfast.postgres.embedded.folder import locked
+from holdfast.postgres.embedded.folder import try_lock
 from holdfast.testing import Database, Ground
 
 
@@ -138,7 +138,7 @@ def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
 def test_ctrl_c_while_the_start_hangs_ends_it_at_once(tmp_path: Path) -> None:
     home = tmp_path / ".holdfast"
     home.mkdir()
-    stuck = locked(home / "watchdog.lock", fcntl.LOCK_EX)  # a watchdog that never gets its server ready
+    stuck = try_lock(home / "watchdog.lock", fcntl.LOCK_EX)  # a watchdog that never gets its server ready
     with start_up(tmp_path) as starting:
         while not Embedded(home).is_in_use():
             threading.Event().wait(0.005)

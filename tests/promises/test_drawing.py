@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from holdfast.engine.lifecycle.model import Display, Lifecycle, after, blocked, clock, final, gather, owner, work
-from holdfast.engine.lifecycle.render import in_words, matrix, mermaid, svg
+from holdfast.engine.lifecycle.render import format_duration, matrix, mermaid, svg
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
@@ -61,14 +61,14 @@ def limits(lifecycle: Lifecycle) -> set[Move]:
     found = set()
     for state in lifecycle.states:
         if limit := state.limit:
-            label = ("limit " if limit.to else "wakes after ") + in_words(limit.after)
+            label = ("limit " if limit.to else "wakes after ") + format_duration(limit.after)
             found.add((state.name, limit.to or state.name, label))
     return found
 
 
-def births(lifecycle: Lifecycle) -> set[Move]:
-    born = {("[*]", lifecycle.start, "submit")}
-    return born | ({("[*]", lifecycle.blocked, "submit_blocked")} if lifecycle.blocked else set())
+def starts(lifecycle: Lifecycle) -> set[Move]:
+    starts_here = {("[*]", lifecycle.start, "submit")}
+    return starts_here | ({("[*]", lifecycle.blocked, "submit_blocked")} if lifecycle.blocked else set())
 
 
 def drawn_moves(lifecycle: Lifecycle) -> set[Move]:
@@ -110,7 +110,7 @@ def test_the_table_is_aligned_markdown(lifecycle: Lifecycle) -> None:
     assert all(line.startswith("- ") for line in notes.splitlines())
 
 
-def test_the_table_tells_births_ends_and_the_fine_print_of_limits() -> None:
+def test_the_table_has_starts_ends_and_the_fine_print_of_limits() -> None:
     assert "- Starts: Queued (submit), Blocked (submit_blocked)" in matrix(DISPATCH)
     assert "- Ends: Completed (done), Dead (failed), Canceled (cancelled)" in matrix(DISPATCH)
     assert "- Limit of UPLOADING: renewed up to 1 h" in matrix(ANALYSIS)
@@ -143,7 +143,7 @@ def test_the_mermaid_diagram_shows_every_move_and_limit_on_one_arrow_per_pair(li
     arrows = re.findall(r"^    (\S+) --> (\S+) : (.*)$", mermaid(lifecycle), re.MULTILINE)
     assert len({(source, target) for source, target, _ in arrows}) == len(arrows)
     drawn = {(names.get(one, one), names[two], label) for one, two, labels in arrows for label in labels.split(", ")}
-    assert drawn == drawn_moves(lifecycle) | limits(lifecycle) | births(lifecycle)
+    assert drawn == drawn_moves(lifecycle) | limits(lifecycle) | starts(lifecycle)
 
 
 @each_lifecycle
@@ -230,7 +230,7 @@ def test_the_picture_shows_every_move_and_birth_as_a_label(lifecycle: Lifecycle)
         (text.get("data-from", ""), text.get("data-to", ""), text.text or "") for _, text in labels(svg(lifecycle))
     ]
     drawn = {(source, target, verb) for source, target, verbs in found if source for verb in verbs.split(", ")}
-    assert drawn == drawn_moves(lifecycle) | births(lifecycle)
+    assert drawn == drawn_moves(lifecycle) | starts(lifecycle)
 
 
 @each_lifecycle
@@ -242,7 +242,7 @@ def test_the_picture_shows_who_acts_next_and_every_limit_in_the_box(lifecycle: L
         actor = f"ends as {state.outcome}" if state.outcome else rf"(other )?{state.actor} acts? next"
         assert [caption for caption in written if re.fullmatch(actor, caption)]
         if state.limit:
-            assert f"after {in_words(state.limit.after)}: {state.limit.to or 'wakes a worker'}" in written
+            assert f"after {format_duration(state.limit.after)}: {state.limit.to or 'wakes a worker'}" in written
 
 
 Point = tuple[float, float]
@@ -398,4 +398,4 @@ DURATIONS = {
 
 @pytest.mark.parametrize(("caption", "duration"), DURATIONS.items())
 def test_durations_are_written_in_the_largest_unit_that_needs_no_fraction(caption: str, duration: timedelta) -> None:
-    assert in_words(duration) == caption
+    assert format_duration(duration) == caption

@@ -179,10 +179,10 @@ async def test_by_raw_sql_of_the_owner_only_declared_moves_happen_each_with_its_
                     moved.add((source.name, verb, target.name))
                     after = await owner.fetchval("select count(*) from holdfast.event where task_id = $1", task)
                     assert after == before + 1
-    births = {move for move in matrix if move[0] == ""}
+    starts = {move for move in matrix if move[0] == ""}
     assert moved <= matrix
     # Whoever imitates a declared move by hand makes it, with its event; a claim needs a token as well.
-    assert {move for move in matrix - births - moved if move[1] != "claim"} == set()
+    assert {move for move in matrix - starts - moved if move[1] != "claim"} == set()
 
 
 async def write_by_hand(owner: asyncpg.Connection, task: UUID, verb: str, target: str, *, final: bool) -> None:
@@ -205,11 +205,11 @@ async def write_by_hand(owner: asyncpg.Connection, task: UUID, verb: str, target
 
 
 @every_lifecycle()
-async def test_a_task_is_born_only_where_its_lifecycle_lets_it_be_born(
+async def test_a_task_starts_only_where_its_lifecycle_lets_it_start(
     lifecycle: Lifecycle, store: Store, database: Database
 ) -> None:
     await store.declare(lifecycle)
-    births = {lifecycle.start, lifecycle.blocked}
+    starts = {lifecycle.start, lifecycle.blocked}
     async with database.connect_owner() as owner:
         for state in lifecycle.states:
             for verb in ("submit", "submit_blocked", "claim"):
@@ -224,8 +224,8 @@ async def test_a_task_is_born_only_where_its_lifecycle_lets_it_be_born(
                 else:
                     with pytest.raises(asyncpg.PostgresError, match=r"not declared|a_live_task"):
                         await owner.execute(query, lifecycle.name, state.name, verb)
-        assert set(await owner.fetchval("select array_agg(state) from holdfast.task")) == births - {None}
-        assert await owner.fetchval("select count(*) from holdfast.event") == len(births - {None})
+        assert set(await owner.fetchval("select array_agg(state) from holdfast.task")) == starts - {None}
+        assert await owner.fetchval("select count(*) from holdfast.event") == len(starts - {None})
 
 
 FORGERIES = {

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import DatabaseError, DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
 from holdfast.postgres import connections
-from holdfast.postgres.connections import connected, locate, refuse_unfit
+from holdfast.postgres.connections import connected, locate, check_server
 from holdfast.postgres.embedded import Embedded, is_watched, read_postmaster
 from holdfast.settings import Settings
 from holdfast.testing import Database, Ground
@@ -81,9 +81,9 @@ FIT = {"standby": False, "read_only": False}
 
 def test_an_old_postgres_is_named_with_what_is_needed() -> None:
     with pytest.raises(DatabaseTooOld, match=r"It is 14\.19; Holdfast needs 15 or newer"):
-        refuse_unfit({**FIT, "number": 140019, "name": "14.19"})
-    refuse_unfit({**FIT, "number": 150000, "name": "15.0"})
-    refuse_unfit({**FIT, "number": 190000, "name": "19beta1"})
+        check_server({**FIT, "number": 140019, "name": "14.19"})
+    check_server({**FIT, "number": 150000, "name": "15.0"})
+    check_server({**FIT, "number": 190000, "name": "19beta1"})
 
 
 def test_holdfast_url_points_elsewhere_and_nothing_is_embedded(database: Database, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def read_output(dataset: object, what: object, key: str | None, mode: Mode) -> O
             f"{dataset!r} cannot be the name of a dataset.", fix="Write output('prices', rows): 1 to 200 letters, no /."
         )
     if mode not in ("replace", "append"):
-        raise StepInvalid(f"mode={mode!r} is no way to write.", fix="Write mode='replace' or mode='append'.")
+        raise StepInvalid(f"mode={mode!r} is not a way to write.", fix="Write mode='replace' or mode='append'.")
     if key is not None and (not isinstance(key, str) or not 1 <= len(key) <= 200):
         raise StepInvalid("The key of an output is a text of 1 to 200 characters.", fix="Write key='2030-01-01'.")
     if isinstance(what, str) and what:
@@ -49,7 +49,7 @@ def read_output(dataset: object, what: object, key: str | None, mode: Mode) -> O
         rows, size = (number if isinstance(number, int) else None for number in _counts(what))
         return Output(dataset, key, mode, uri, schema=schema, row_count=rows, bytes=size)
     raise StepInvalid(
-        f"{type(what).__name__} is nothing that a dataset holds.",
+        f"{type(what).__name__} is not something that a dataset holds.",
         fix="Pass an address (s3://...), a list of rows as dictionaries, or a Table that write_table has returned.",
     )
 

@@ -1,4 +1,4 @@
-"""The door to Postgres: a server of the user's own (HOLDFAST_URL), or the embedded one.
+"""Connections to Postgres: a server of the user's own (HOLDFAST_URL), or the embedded one.
 
 Opening answers three questions before anything else happens, each with an error that says what to do: does the server
 answer, is it new enough, does it accept writes?
@@ -25,8 +25,8 @@ FIRST_OID_NOT_FIXED = 10_000
 ROW_TYPE = b"c"
 """The type of a catalog's rows. It differs between versions."""
 
-# What the driver raises when the server is gone or says no. The last one is its own confusion when a connection breaks
-# between two messages.
+# What the driver raises when the server is gone or refuses. The last one is for a connection that breaks between two
+# messages.
 DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
@@ -34,7 +34,7 @@ DRIVER_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg
 class Address:
     """Where the database is: a server of the user's own (`given`), or the embedded one.
 
-    Asked anew for each connection, since a revived embedded server may have had to take another port.
+    Asked again for each connection, since a revived embedded server may have had to take another port.
     """
 
     given: str = field(default="", repr=False)
@@ -84,10 +84,10 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
         connection = await connect(url)
     try:
         with reachable(url):
-            refuse_unfit(await connection.fetchrow(FITNESS))
+            check_server(await connection.fetchrow(FITNESS))
         yield connection
     finally:
-        await hang_up(connection)
+        await close_connection(connection)
 
 
 class TypesKnown(NamedTuple):
@@ -126,7 +126,7 @@ async def connect(url: str, *, prepared: bool = False, **options: Any) -> asyncp
     return connection
 
 
-async def leave_as_it_is(connection: asyncpg.Connection) -> None:
+async def skip_reset(connection: asyncpg.Connection) -> None:
     """Our statements leave nothing behind in a session, so giving a connection back needs no round trip."""
 
 
@@ -136,7 +136,7 @@ async def pooled(address: Address, *, connections: int = 10) -> AsyncIterator[as
     first = [await first_connection(address.nearest())]
     prepared = first[0] is not None
 
-    async def connect_anew(*_: object, **options: Any) -> asyncpg.Connection:
+    async def open_connection(*_: object, **options: Any) -> asyncpg.Connection:
         kept = first.pop() if first else None
         if kept and not kept.is_closed():
             return kept
@@ -144,12 +144,12 @@ async def pooled(address: Address, *, connections: int = 10) -> AsyncIterator[as
             raise ConnectionRefusedError("the embedded Postgres is just being started again")
         return await connect(await asyncio.to_thread(address.nearest), prepared=prepared, **options)
 
-    pool = await asyncpg.create_pool(min_size=0, max_size=connections, connect=connect_anew, reset=leave_as_it_is)
+    pool = await asyncpg.create_pool(min_size=0, max_size=connections, connect=open_connection, reset=skip_reset)
     try:
         yield pool
     finally:
         for unused in filter(None, first):
-            await hang_up(unused)
+            await close_connection(unused)
         try:
             await asyncio.wait_for(pool.close(), 5)
         except DRIVER_ERRORS:
@@ -168,20 +168,20 @@ async def first_connection(url: str) -> asyncpg.Connection | None:
         try:
             async with connection.transaction():
                 row = await (await connection.prepare(FITNESS, name="")).fetchrow()
-            refuse_unfit(row)
+            check_server(row)
         except asyncpg.ConnectionDoesNotExistError:  # so answers a pooler of single statements, if it is not gone
             async with connected(url):
                 return None
         except BaseException:
-            await hang_up(connection)
+            await close_connection(connection)
             raise
         if row["process"] == connection.get_server_pid():
             return connection
-        await hang_up(connection)
+        await close_connection(connection)
         return None
 
 
-async def hang_up(connection: asyncpg.Connection) -> None:
+async def close_connection(connection: asyncpg.Connection) -> None:
     with contextlib.suppress(*DRIVER_ERRORS):
         await connection.close(timeout=5)
 
@@ -193,7 +193,7 @@ FITNESS = (
 )
 
 
-def refuse_unfit(server: Mapping[str, Any]) -> None:
+def check_server(server: Mapping[str, Any]) -> None:
     """Refuse a server that Holdfast cannot work on, by what it answered to FITNESS."""
     if server["number"] < OLDEST_POSTGRES * 10_000:
         raise DatabaseTooOld(

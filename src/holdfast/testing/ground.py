@@ -24,7 +24,15 @@ from holdfast.apps.agents import PROFILE_MY_DATA
 from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError, DatabaseUnreachable
 from holdfast.lifecycles import LIFECYCLES, declare_all
-from holdfast.postgres.connections import DRIVER_ERRORS, Address, connect, connected, hang_up, leave_as_it_is, pooled
+from holdfast.postgres.connections import (
+    DRIVER_ERRORS,
+    Address,
+    close_connection,
+    connect,
+    connected,
+    pooled,
+    skip_reset,
+)
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import PACKAGES, Package, digest, migrate
 from holdfast.sdk.session import LoopThread
@@ -132,7 +140,7 @@ class Ground:
 
     async def _close(self) -> None:
         if self._owner:
-            await hang_up(self._owner)
+            await close_connection(self._owner)
 
     def _make_template(self) -> str:
         """The template's name, with all that goes into it as a digest."""
@@ -257,7 +265,7 @@ class Database:
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
                     min_size=0, max_size=connections_kept, max_inactive_connection_lifetime=0,
-                    connect=self._connect_kept, reset=leave_as_it_is,
+                    connect=self._connect_kept, reset=skip_reset,
                 )  # fmt: skip
         return self._pool
 

@@ -95,7 +95,7 @@ class Lifecycle:
     fail: str | None = field(default=None, compare=False)
     """Where failing for good leads from every state in which a worker may hold the task."""
     blocked: str | None = None
-    """Where a task is born that must wait for other tasks."""
+    """Where a task starts that must wait for other tasks."""
     version: int = 1
     queue: str | None = None
     """The queue of tasks that name none; by default it is called like the lifecycle."""

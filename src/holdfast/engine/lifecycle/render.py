@@ -38,11 +38,11 @@ for _scheme, _at in (("LIGHT", 0), ("DARK", 2)):
     _rules = [f".hf-{name}{{fill:{colours[_at]};stroke:{colours[_at + 1]}}}" for name, colours in _COLOURS.items()]
     _STYLE = _STYLE.replace(_scheme, " ".join(_rules))
 _CANCEL_NOTE = "cancel leads to {} from every state that is not final"
-# What Mermaid takes for its own words where a state is named, whatever their case.
-_MERMAID_WORDS = "accdescr acctitle as class classdef click default end hide href note scale state statediagram style"
+# What Mermaid takes for keywords where a state is named, in upper and lower case.
+_KEYWORDS = "accdescr acctitle as class classdef click default end hide href note scale state statediagram style"
 
 
-def in_words(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """The duration in the largest unit that needs no fraction: 26 h, 15 min, 7 d, 90 s."""
     for unit, name in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
         if not duration % unit:
@@ -55,7 +55,7 @@ def matrix(lifecycle: Lifecycle) -> str:
     arrows = {(arrow.source, arrow.target): arrow.labels for arrow in _arrows(lifecycle)}
     entered = [state.name for state in lifecycle.states if any(target == state.name for _, target in arrows)]
     rows = [["from \\ to", "acts next", *entered]]
-    notes = [f"- Starts: {', '.join(f'{birth.target} ({birth.verbs[0]})' for birth in _births(lifecycle))}"]
+    notes = [f"- Starts: {', '.join(f'{start.target} ({start.verbs[0]})' for start in _starts(lifecycle))}"]
     notes += [f"- Ends: {', '.join(f'{state.name} ({state.outcome})' for state in lifecycle.states if state.outcome)}"]
     for state in lifecycle.states:
         if not state.outcome:
@@ -73,12 +73,12 @@ def mermaid(lifecycle: Lifecycle) -> str:
     """The lifecycle as the source of a Mermaid state diagram."""
     # A full stop is in no state's name, so this cannot be the name of another one.
     names = {state.name: state.name for state in lifecycle.states}
-    names |= {name: f"{name}." for name in names if name.lower() in _MERMAID_WORDS.split()}
+    names |= {name: f"{name}." for name in names if name.lower() in _KEYWORDS.split()}
     lines = ["stateDiagram-v2", "direction LR"]
     for state in lifecycle.states:
         lines += [f'state "{state.name}" as {names[state.name]}', f"{names[state.name]} : {_who(state)}"]
     names["[*]"], cancelled = "[*]", _common_cancel(lifecycle)
-    for arrow in [*_births(lifecycle), *_arrows(lifecycle, without_cancel=bool(cancelled))]:
+    for arrow in [*_starts(lifecycle), *_arrows(lifecycle, without_cancel=bool(cancelled))]:
         # What could end a label is written as the number of its character.
         escaped = (char if char.isalnum() or char in " _,.-" else f"#{ord(char)};" for char in ", ".join(arrow.labels))
         lines.append(f"{names[arrow.source]} --> {names[arrow.target]} : {''.join(escaped)}")
@@ -93,12 +93,12 @@ def mermaid(lifecycle: Lifecycle) -> str:
 
 
 def svg(lifecycle: Lifecycle, current: str | None = None) -> str:
-    """The lifecycle as an SVG image that needs nothing else. Raises ValueError if `current` is no state of it."""
+    """The lifecycle as an SVG image that needs nothing else. Raises ValueError for a `current` that it has not."""
     if current is not None and current not in {state.name for state in lifecycle.states}:
         raise ValueError(f"{lifecycle.name} has no state {current!r}.")
-    items = _laid_out(lifecycle, current)
+    items = _lay_out(lifecycle, current)
     lines = [line for item in items for line in item.rights]
-    told = [f"{', '.join(arrow.labels)} leads from {arrow.source} to {arrow.target}." for arrow in _arrows(lifecycle)]
+    moves = [f"{', '.join(arrow.labels)} leads from {arrow.source} to {arrow.target}." for arrow in _arrows(lifecycle)]
     notes = [_CANCEL_NOTE.format(cancelled)] if (cancelled := _common_cancel(lifecycle)) else []
     notes += ["a dashed arrow is a time limit"] if any(line.dashed for line in lines) else []
     width = max([item.x + item.width / 2 for item in items] + [_text_width(note) + _MARGIN for note in notes]) + _MARGIN
@@ -108,10 +108,10 @@ def svg(lifecycle: Lifecycle, current: str | None = None) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width:.0f}" height="{height:.0f}"'
         f' viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:100%;height:auto">',
         f"<title>The lifecycle {lifecycle.name}{f', now in {current}' if current else ''}</title>",
-        f"<desc>It starts in {lifecycle.start}. {escape(' '.join(told))}</desc>",
+        f"<desc>It starts in {lifecycle.start}. {escape(' '.join(moves))}</desc>",
         f'<style>{_STYLE}</style><rect class="hf-paper" width="100%" height="100%" rx="10"/>',
-        *(_line_drawn(line) for line in lines),
-        *(_item_drawn(item, current) for item in items),
+        *(_draw_line(line) for line in lines),
+        *(_draw_item(item, current) for item in items),
         *(_text("word", _MARGIN, bottom + 26 + 18 * row, note, "start") for row, note in enumerate(notes)),
     ]
     # A label could hold characters that no XML may.
@@ -142,13 +142,13 @@ def _arrows(lifecycle: Lifecycle, *, without_cancel: bool = False) -> list[_Arro
         if limit := state.limit:
             there = limit.to or state.name
             arrow = arrows.setdefault((state.name, there), _Arrow(state.name, there))
-            arrow.limit = ("limit " if limit.to else "wakes after ") + in_words(limit.after)
+            arrow.limit = ("limit " if limit.to else "wakes after ") + format_duration(limit.after)
     return list(arrows.values())
 
 
-def _births(lifecycle: Lifecycle) -> list[_Arrow]:
-    births = [_Arrow("[*]", lifecycle.start, ["submit"])]
-    return [*births, _Arrow("[*]", lifecycle.blocked, ["submit_blocked"])] if lifecycle.blocked else births
+def _starts(lifecycle: Lifecycle) -> list[_Arrow]:
+    starts = [_Arrow("[*]", lifecycle.start, ["submit"])]
+    return [*starts, _Arrow("[*]", lifecycle.blocked, ["submit_blocked"])] if lifecycle.blocked else starts
 
 
 def _common_cancel(lifecycle: Lifecycle) -> str | None:
@@ -158,7 +158,7 @@ def _common_cancel(lifecycle: Lifecycle) -> str | None:
 
 
 def _fine_print(limit: Limit) -> list[str]:
-    renewed = [f"renewed up to {in_words(limit.renewed_up_to)}"] if limit.renewed_up_to else []
+    renewed = [f"renewed up to {format_duration(limit.renewed_up_to)}"] if limit.renewed_up_to else []
     return renewed + (["a task may bring its own"] if limit.per_task else [])
 
 
@@ -175,7 +175,7 @@ _MARGIN, _LINE_HEIGHT, _GAP = 16.0, 16.0, 30.0
 
 @dataclass(eq=False)
 class _Item:
-    """What takes room in a column: a state, a label, or (if it is neither) the birth or an arrow passing through."""
+    """What takes space in a column: a state, a label, or (if it is neither) the start or an arrow passing through."""
 
     column: int
     width: float = 0
@@ -207,7 +207,7 @@ class _Line:
         self.right.lefts.append(self)
 
 
-def _laid_out(lifecycle: Lifecycle, current: str | None) -> list[_Item]:
+def _lay_out(lifecycle: Lifecycle, current: str | None) -> list[_Item]:
     """Everything that is drawn, in its place."""
     cancelled = _common_cancel(lifecycle)
     arrows = _arrows(lifecycle, without_cancel=bool(cancelled))
@@ -223,13 +223,13 @@ def _laid_out(lifecycle: Lifecycle, current: str | None) -> list[_Item]:
     columns: list[list[_Item]] = [[] for _ in range(max(numbers.values()) + 1)]
     for item in boxes.values():
         columns[item.column].append(item)
-    for arrow in [*_births(lifecycle), *arrows]:
+    for arrow in [*_starts(lifecycle), *arrows]:
         _lay(arrow, boxes, columns)
     if cancelled:
         # It comes from everywhere, so its arrow begins at its label.
         columns[-2].append(_Item(len(columns) - 2, text="cancel", key=("", cancelled)))
         _Line(columns[-2][-1], boxes[cancelled])
-    return _placed(columns)
+    return _place(columns)
 
 
 def _lay(arrow: _Arrow, boxes: Mapping[str, _Item], columns: list[list[_Item]]) -> None:
@@ -277,11 +277,11 @@ def _column_numbers(lifecycle: Lifecycle, arrows: Sequence[_Arrow]) -> dict[str,
     return numbers | {state.name: last for state in lifecycle.states if state.outcome}
 
 
-def _placed(columns: list[list[_Item]]) -> list[_Item]:
+def _place(columns: list[list[_Item]]) -> list[_Item]:
     """Give every item and every end of a line its place."""
     _untangle(columns)
-    for turn in range(200):
-        for column in columns[:: -1 if turn % 2 else 1]:
+    for sweep in range(200):
+        for column in columns[:: -1 if sweep % 2 else 1]:
             _settle(column)
     items, x = [item for column in columns for item in column], _MARGIN
     top = min(item.y - item.above for item in items) - _MARGIN
@@ -300,18 +300,18 @@ def _placed(columns: list[list[_Item]]) -> list[_Item]:
 
 def _untangle(columns: list[list[_Item]]) -> None:
     """Order each column so that few lines cross, by moving every item to the middle of its neighbours."""
-    for turn in range(16):
-        for column in columns[:: -1 if turn % 2 else 1]:
+    for sweep in range(16):
+        for column in columns[:: -1 if sweep % 2 else 1]:
             place = {item: (row + 0.5) / len(every) for every in columns for row, item in enumerate(every)}
             middle = {}
             for item in column:
-                near = [line.right for line in item.rights] if turn % 2 else [line.left for line in item.lefts]
+                near = [line.right for line in item.rights] if sweep % 2 else [line.left for line in item.lefts]
                 middle[item] = fmean(place[other] for other in near or [item])
             column.sort(key=middle.__getitem__)
 
 
 def _settle(column: Sequence[_Item]) -> None:
-    """Move the items of a column level with those they are tied to, as near as the room between them allows."""
+    """Move the items of a column level with those they are tied to, as near as the space between them allows."""
     wishes, weights = [], []
     for item in column:
         near = [(line.pull, line.left.y) for line in item.lefts] + [(line.pull, line.right.y) for line in item.rights]
@@ -339,22 +339,22 @@ def _spread(wishes: Sequence[float], weights: Sequence[float], gaps: Sequence[fl
 
 def _spread_along(item: _Item, far: Mapping[_Line, float]) -> Iterator[tuple[_Line, float]]:
     """The height at which each line meets one side of an item, as level as it can be."""
-    room, last = item.below - 10 if item.state else 0, len(far) - 1
-    step = min(13, 2 * room / max(1, last))
+    space, last = item.below - 10 if item.state else 0, len(far) - 1
+    step = min(13, 2 * space / max(1, last))
     lines = sorted(far, key=far.__getitem__)
-    wishes = [min(max(far[line], item.y - room), item.y + room) for line in lines]
+    wishes = [min(max(far[line], item.y - space), item.y + space) for line in lines]
     for row, y in enumerate(_spread(wishes, [1] * len(far), [step] * len(far))):
-        yield lines[row], min(max(y, item.y - room + step * row), item.y + room - step * (last - row))
+        yield lines[row], min(max(y, item.y - space + step * row), item.y + space - step * (last - row))
 
 
 def _box_texts(state: State, current: str | None) -> list[str]:
     """What is written in the box of a state, line by line; the first is its name."""
     label = state.display.label if state.display else ""
-    words = [label] if label and label.casefold() != state.name.replace("_", " ").casefold() else []
-    words += [_who(state)]
+    lines = [label] if label and label.casefold() != state.name.replace("_", " ").casefold() else []
+    lines += [_who(state)]
     if limit := state.limit:
-        words += [f"after {in_words(limit.after)}: {limit.to or 'wakes a worker'}", *_fine_print(limit)]
-    return [state.name, *words, "● it is here now"] if state.name == current else [state.name, *words]
+        lines += [f"after {format_duration(limit.after)}: {limit.to or 'wakes a worker'}", *_fine_print(limit)]
+    return [state.name, *lines, "● it is here now"] if state.name == current else [state.name, *lines]
 
 
 def _text_width(text: str) -> float:
@@ -366,7 +366,7 @@ def _text(look: str, x: float, y: float, text: str, anchor: str = "middle", data
     return f'<text class="hf-{look}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{ends}>{escape(text)}</text>'
 
 
-def _line_drawn(line: _Line) -> str:
+def _draw_line(line: _Line) -> str:
     """A piece of an arrow: level to the edge of its column, over to the next one, and level to what stands there."""
     one, two = line.left, line.right
     left, right = one.x + one.width / 2, two.x - two.width / 2
@@ -381,7 +381,7 @@ def _line_drawn(line: _Line) -> str:
     return path + head * bool((one if line.back else two).state)
 
 
-def _item_drawn(item: _Item, current: str | None) -> str:
+def _draw_item(item: _Item, current: str | None) -> str:
     state, left, top = item.state, item.x - item.width / 2, item.y - item.below
     if not state and item.text:
         return _text("verb", item.x, item.y + 4, item.text, data=item.key)

@@ -1,4 +1,4 @@
-"""What makes a lifecycle sound: every task can end, every state can be reached, every verb leads to one place.
+"""What makes a lifecycle valid: every task can end, every state can be reached, every verb leads to one place.
 
 Each check is one sentence about the whole table, and says how to mend what breaks it. What the database must rely on
 is checked there a second time when a lifecycle is declared (`sql/declare.sql`), for those who declare without Python.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ACTORS = ("owner", "tasks", "worker", "clock", "nobody")
 OUTCOMES = ("done", "partial", "failed", "cancelled")
 
-# The engine's own words. `to:` followed by a state is a worker's move.
+# The engine's own verbs. `to:` followed by a state is a worker's move.
 ENGINE_VERBS = frozenset(
     {"submit", "submit_blocked", "claim", "later", "retry", "lost", "done", "partial", "fail", "cancel", "ask_cancel"}
     | {"limit", "due", "unblock", "skip", "park", "admit"}
@@ -37,7 +37,7 @@ def check_names(lifecycle: "Lifecycle") -> None:
             _refuse(lifecycle, f"{state.name!r} cannot be a state.", "Take letters, digits and _, a letter first.")
         if state.actor not in ACTORS or state.outcome not in (None, *OUTCOMES):
             _refuse(
-                lifecycle, f"{state.name}: {state.actor!r} with outcome {state.outcome!r} is no way to be.",
+                lifecycle, f"{state.name}: {state.actor!r} with outcome {state.outcome!r} cannot be.",
                 f"Acting are {', '.join(ACTORS)}; outcomes are {', '.join(OUTCOMES)}.",
             )  # fmt: skip
         if state.name in seen:
@@ -62,11 +62,11 @@ def check_list(state: str, what: str, given: object) -> None:
 
 
 def check(lifecycle: "Lifecycle") -> None:
-    """Raise DeclarationInvalid for the first thing that is not sound."""
+    """Raise DeclarationInvalid for the first thing that is wrong."""
     _check_figures(lifecycle)
     names = {state.name for state in lifecycle.states}
     if lifecycle.start not in names:
-        _refuse(lifecycle, f"It starts in {lifecycle.start!r}, which is no state of it.", _one_of(names))
+        _refuse(lifecycle, f"It starts in {lifecycle.start!r}, which is not one of its states.", _one_of(names))
     if lifecycle[lifecycle.start].actor == "nobody":
         _refuse(lifecycle, f"It starts in {lifecycle.start}, which is final.", "Start where somebody acts.")
     if not any(state.actor == "nobody" for state in lifecycle.states):
@@ -117,7 +117,7 @@ def _check_targets(lifecycle: "Lifecycle", state: "State", names: set[str]) -> N
         seen[move.verb] = move.to
         if move.to not in names:
             _refuse(
-                lifecycle, f"From {state.name}, {move.verb!r} leads to {move.to!r}, which is no state of it.",
+                lifecycle, f"From {state.name}, {move.verb!r} leads to {move.to!r}, which is not one of its states.",
                 _one_of(names),
             )  # fmt: skip
     if state.actor == "nobody" and state.moves:
@@ -161,7 +161,10 @@ def _check_limit(lifecycle: "Lifecycle", state: "State", names: set[str]) -> Non
             "Write after(minutes=15, ...).",
         )  # fmt: skip
     if limit.to is not None and limit.to not in names:
-        _refuse(lifecycle, f"The limit of {state.name} leads to {limit.to!r}, which is no state of it.", _one_of(names))
+        _refuse(
+            lifecycle, f"The limit of {state.name} leads to {limit.to!r}, which is not one of its states.",
+            _one_of(names),
+        )  # fmt: skip
     if limit.to == state.name:
         _refuse(
             lifecycle, f"The limit of {state.name} leads back to itself.", "To wake a worker there, write wake=True."
@@ -232,20 +235,20 @@ def _check_actor(lifecycle: "Lifecycle", state: "State") -> None:
 
 
 def _check_blocked(lifecycle: "Lifecycle", names: set[str]) -> None:
-    born = lifecycle.blocked
-    if born is not None and (born not in names or lifecycle[born].target("unblock") is None):
+    blocked = lifecycle.blocked
+    if blocked is not None and (blocked not in names or lifecycle[blocked].target("unblock") is None):
         _refuse(
-            lifecycle, f"Tasks with dependencies would be born in {born!r}, which does not wait for them.",
+            lifecycle, f"Tasks with dependencies would start in {blocked!r}, which does not wait for them.",
             "Name a state made with blocked(name, unblock=...).",
         )  # fmt: skip
 
 
 def _check_reachable(lifecycle: "Lifecycle") -> None:
-    """Everything can be reached from a birth, and an end other than cancelling can be reached from everything."""
+    """Everything can be reached from a start, and an end other than cancelling can be reached from everything."""
     onward = {state.name: {there for there, cancels in _exits(state) if not cancels} for state in lifecycle.states}
     everywhere = {state.name: {there for there, _ in _exits(state)} for state in lifecycle.states}
-    births = {lifecycle.start, lifecycle.blocked} - {None}
-    reached = _closure({birth for birth in births if birth}, everywhere)
+    starts = {start for start in (lifecycle.start, lifecycle.blocked) if start}
+    reached = _closure(starts, everywhere)
     for state in lifecycle.states:
         if state.name not in reached:
             _refuse(lifecycle, f"No move leads to {state.name}.", "Lead a move to it, or take it away.")

@@ -18,7 +18,7 @@ begin
     using errcode = 'TK002', hint = 'A finished task is final; retry it as a new task with holdfast.retry.';
 end $$;
 
--- Every birth, move and end: declared, and written down. Reads only the new rows: what an update changed is compared by
+-- Every start, move and end: declared, and written down. Reads only the new rows: what an update changed is compared by
 -- the trigger refuse_move, and joining old and new rows here costs several times as much in large batches.
 create or replace function holdfast.record_moves() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp

@@ -1,4 +1,4 @@
--- graph.sql: who waits for whom, as edges that are written when a task is born.
+-- graph.sql: who waits for whom, as edges that are written when a task is submitted.
 -- Called by submit. Locks whoever is waited for, the youngest first, so that nobody ends meanwhile unnoticed. What
 -- follows when one of them ends is in move.sql.
 

@@ -278,13 +278,13 @@ begin
   if not p_outcome <@ array['done', 'partial', 'moved', 'later', 'failed', 'cancelled'] then
     select coalesce(o, 'null') into v_bad from unnest(p_outcome) o
     where coalesce(o, '') not in ('done', 'partial', 'moved', 'later', 'failed', 'cancelled') limit 1;
-    perform holdfast.refuse('TK010', format('%L is no outcome.', v_bad),
+    perform holdfast.refuse('TK010', format('%L is not an outcome.', v_bad),
                             'Outcomes are done, partial, moved, later, failed and cancelled.');
   end if;
   if not array_remove(p_category, null) <@ array['RateLimited', 'Transient', 'SchemaInvalid', 'Fatal'] then
     select c into v_bad from unnest(p_category) c
     where c not in ('RateLimited', 'Transient', 'SchemaInvalid', 'Fatal') limit 1;
-    perform holdfast.refuse('TK010', format('%L is no category.', v_bad),
+    perform holdfast.refuse('TK010', format('%L is not a category.', v_bad),
                             'A failure is RateLimited, Transient, SchemaInvalid or Fatal; null if nobody knows.');
   end if;
   if (p_delay is not null or p_due is not null) and exists (

@@ -1,4 +1,4 @@
--- submit.sql: a task is born, with its payload, its dependencies and its first event.
+-- submit.sql: a new task, with its payload, its dependencies and its first event.
 -- Called by anybody, in a transaction of their own if they like: the task commits or vanishes with it. Waits for whoever
 -- uses the same idempotency key; locks the tasks it depends on, so that none of them can end unnoticed.
 
@@ -112,7 +112,7 @@ begin
     perform holdfast.set_concurrency_limits(p_limit_key, p_limit_to, v_created);
   end if;
 
-  with born as materialized (
+  with made as materialized (
     select v_id[i.place] as id, v_lifecycle[i.place] as lifecycle, coalesce(i.name, i.lifecycle) as name,
            coalesce(i.owner, '') as owner, coalesce(i.queue, l.queue) as queue, coalesce(i.priority, 0) as priority,
            greatest(coalesce(i.run_at, v_now + i.delay), v_now) as due_at, i.time_limit,
@@ -132,19 +132,19 @@ begin
         and x.verb = case when i.place = any (p_waits_place) then 'submit_blocked' else 'submit' end offset 0) x
     where v_created[i.place]
   ), input as (
-    insert into holdfast.input (id, payload, tags, trace) select b.id, b.payload, b.tags, b.trace from born b
+    insert into holdfast.input (id, payload, tags, trace) select b.id, b.payload, b.tags, b.trace from made b
   ), task as (
     insert into holdfast.task (id, lifecycle, name, owner, state, actor, verb, queue, priority, due_at, deadline,
                                entered_at, time_limit, max_attempts, limit_key, parked, created_at)
     select b.id, b.lifecycle, b.name, b.owner, b.to_state, b.to_actor, b.verb, b.queue, b.priority, b.due_at, b.deadline,
            v_now, b.time_limit, b.max_attempts, b.limit_key,
            case when b.limit_key is not null and b.to_actor = 'worker' then 'limit' end, v_now
-    from born b
+    from made b
   )
   select array_agg(distinct b.limit_key) filter (where b.limit_key is not null),
          array_agg(b.id) filter (where b.to_actor = 'tasks')
     into v_limits, v_waiting
-  from born b;
+  from made b;
 
   if p_waits_place is not null or p_parent is not null or p_parent_place is not null or v_waiting is not null then
     perform holdfast.write_waits(v_id, v_created, v_waiting, p_parent, p_parent_place,

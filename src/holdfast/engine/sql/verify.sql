@@ -29,7 +29,7 @@ as $$
   select h.task_id, format('event %s follows %s', h.version, coalesce(h.version_was::text, 'nothing')) from history h
   where h.version <> coalesce(h.version_was + 1, 0)
   union all
-  select h.task_id, format('event %s leaves %s, but it was %s', h.version, h.from_state, coalesce(h.was, 'unborn'))
+  select h.task_id, format('event %s leaves %s, but it was %s', h.version, h.from_state, coalesce(h.was, 'not there'))
   from history h where h.from_state <> coalesce(h.was, '')
   union all
   select h.task_id, format('event %s: attempt %s follows %s', h.version, h.attempt, coalesce(h.attempt_was, 1))

@@ -1,9 +1,9 @@
-"""The live feed: every committed move once, the moves of one task in their order, for as long as anybody listens.
+"""The live feed: every committed move once, the moves of one task in their order, for as long as somebody follows.
 
 Where a follower stands is in its cursor and nowhere else, so it may break off and go on from any move it has got, in
 another process as well. Postgres decides what a cursor has seen (sql/feed.sql); this module asks again and again. All
-followers of one process share one poll, the pulse, which says that something has happened and never what; then they
-read a few at a time, so that they never take all connections of a pool.
+followers of one process share one poll, which says that something has happened and never what; then they read a few
+at a time, so that they never take all connections of a pool.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Feed:
         self.reading = asyncio.Semaphore(reads_at_once)  # held for each question that a follower asks the database
         self._news = asyncio.Event()
         self._followers = 0
-        self._pulse: asyncio.Task[None] | None = None
+        self._poll: asyncio.Task[None] | None = None
         self._closed = False
 
     async def moves(
@@ -66,7 +66,7 @@ class Feed:
 
         While the database is away nothing comes; then it goes on. Ends when the feed is closed.
         """
-        async with self._listening():
+        async with self._following():
             while not self._closed:
                 news = self._news  # before the look: what is committed after it is news
                 try:
@@ -93,20 +93,20 @@ class Feed:
         self._news.set()
 
     @contextlib.asynccontextmanager
-    async def _listening(self) -> AsyncIterator[None]:
-        """The pulse beats while anybody listens."""
+    async def _following(self) -> AsyncIterator[None]:
+        """The poll runs while there are followers."""
         self._followers += 1
         if self._followers == 1:
-            self._pulse = asyncio.create_task(self._beat())
+            self._poll = asyncio.create_task(self._poll_end())
         try:
             yield
         finally:
             self._followers -= 1
-            if self._followers == 0 and self._pulse:
-                self._pulse.cancel()
-                self._pulse = None
+            if self._followers == 0 and self._poll:
+                self._poll.cancel()
+                self._poll = None
 
-    async def _beat(self) -> None:
+    async def _poll_end(self) -> None:
         """Wake everybody when the end of the feed has moved. The first look is always news: who knows since when."""
         end: str | None = None
         pauses = backoff(poll_fastest_seconds, poll_slowest_seconds, factor=poll_slowing)
@@ -115,12 +115,12 @@ class Feed:
             try:
                 end = (await self._store.feed()).cursor
             except (DatabaseError, *DRIVER_ERRORS):
-                end = None  # whoever looks is told why; when it answers again, that is news
+                end = None  # a follower that reads learns why; when it answers again, that is news
             if end != before:
                 pauses = backoff(poll_fastest_seconds, poll_slowest_seconds, factor=poll_slowing)
-                self._tell()
+                self._announce()
             await asyncio.sleep(next(pauses))
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()

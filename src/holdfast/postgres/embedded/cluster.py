@@ -36,7 +36,7 @@ SETTINGS = {
 
 
 class Failure(Exception):
-    """Why there is no server; told to the process that asked for one."""
+    """Why there is no server, for the process that asked for one."""
 
 
 def initialise(plan: Plan) -> None:
@@ -65,19 +65,19 @@ def initialise(plan: Plan) -> None:
          "--auth=scram-sha-256", "--encoding=UTF8", *locale, "--data-checksums", "--no-instructions", *unsynced],
     )  # fmt: skip
     password_file.unlink()
-    said = run_tool(
+    output = run_tool(
         "postgres --single",
         [*prefix, plan.binary("postgres"), "--single", "-D", str(new), "postgres"],
         text=f"create role {APPLICATION} login password '{passwords[APPLICATION]}';\ncreate database {DATABASE};\n",
     )
-    if re.search(r"\b(ERROR|FATAL|PANIC):", said):
-        raise Failure(f"Postgres said:\n{said}")
-    write_whole(home / "pgpass", "".join(f"*:*:*:{name}:{word}\n" for name, word in passwords.items()))
+    if re.search(r"\b(ERROR|FATAL|PANIC):", output):
+        raise Failure(f"Postgres output:\n{output}")
+    write_whole(home / "pgpass", "".join(f"*:*:*:{name}:{password}\n" for name, password in passwords.items()))
     new.rename(plan.data)
 
 
 def configure(plan: Plan, port: int) -> list[str]:
-    """Write our settings beside the cluster; what to tell the server so that it reads them.
+    """Write our settings beside the cluster; the options by which the server reads them.
 
     They come after its own postgresql.conf and before what was set by `alter system`, which beats them.
     """
@@ -178,7 +178,7 @@ def check(plan: Plan) -> None:
     try:
         made_by = (plan.data / "PG_VERSION").read_text().strip()
     except FileNotFoundError:
-        message = f"{plan.data} is there, but has no PG_VERSION: it is no whole cluster. Put it back, or move it away."
+        message = f"{plan.data} has no PG_VERSION: it is not a whole cluster. Put it back, or move it away."
         raise Failure(message) from None
     found = str(major_version(Path(plan.bindir)))
     if made_by != found:
@@ -226,8 +226,8 @@ def major_version(bindir: Path) -> int:
     """15 for a folder with the binaries of Postgres 15; 0 if there is no server in it."""
     if not all(os.access(bindir / name, os.X_OK) for name in ("postgres", "initdb")):
         return 0
-    said = subprocess.run([bindir / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"\d+", said)
+    output = subprocess.run([bindir / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"\d+", output)
     return int(found.group()) if found else 0
 
 
@@ -239,12 +239,12 @@ def run_tool(name: str, command: list[str], text: str = "") -> str:
 
 
 def environment() -> dict[str, str]:
-    """The caller's environment without what would steer Postgres or translate its words."""
+    """The caller's environment without what would steer Postgres or translate its messages."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     return {**kept, "LC_ALL": "C"}
 
 
-def last_words(plan: Plan) -> str:
+def last_output(plan: Plan) -> str:
     """The end of what the server wrote last, wherever it wrote it."""
     logs = [Path(plan.home, "postgres.log"), *(plan.data / "log").glob("*.log")]
     newest = max((log for log in logs if log.exists() and log.stat().st_size), key=lambda log: log.stat().st_mtime)

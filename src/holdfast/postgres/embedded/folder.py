@@ -1,4 +1,4 @@
-"""The folder of an embedded server: what lies in it, and what that tells about who is alive."""
+"""The folder of an embedded server: what lies in it, and what it says about who is alive."""
 
 import fcntl
 import hashlib
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class Postmaster(NamedTuple):
-    """A running server, as its own pid file tells."""
+    """A running server, as its own pid file says."""
 
     pid: int
     port: int
@@ -71,8 +71,8 @@ def is_server(pid: int, data: Path) -> bool:
         return False
 
 
-def locked(path: Path, kind: int) -> int | None:
-    """A file descriptor that holds the flock, or None if somebody else's stands against it."""
+def try_lock(path: Path, kind: int) -> int | None:
+    """A file descriptor that holds the flock, or None if another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -84,7 +84,7 @@ def locked(path: Path, kind: int) -> int | None:
 
 def is_watched(home: Path) -> bool:
     """Whether a watchdog is alive."""
-    descriptor = locked(home / "watchdog.lock", fcntl.LOCK_SH)
+    descriptor = try_lock(home / "watchdog.lock", fcntl.LOCK_SH)
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is None

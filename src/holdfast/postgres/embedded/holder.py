@@ -1,7 +1,7 @@
-"""The embedded Postgres: a server of one's own in a folder, there as long as somebody uses it.
+"""The embedded Postgres: a server of one's own in a folder, there as long as a process uses it.
 
 Any number of processes may open the same folder; they share one server, and it stops when the last of them has gone,
-by whatever way. A holder only holds a flock and looks after the watchdog, which does everything else (`watchdog.py`).
+in whatever way. A holder only holds a flock and looks after the watchdog, which does everything else (`watchdog.py`).
 What is lost at a kill -9 of all processes at once is nothing but time: Postgres recovers at the next start.
 """
 
@@ -31,8 +31,8 @@ from holdfast.postgres.embedded.folder import (
     Plan,
     Postmaster,
     is_watched,
-    locked,
     read_postmaster,
+    try_lock,
 )
 
 OLDEST_POSTGRES = 15
@@ -50,7 +50,7 @@ class Embedded:
     """
 
     def __init__(self, home: Path, *, bindir: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
-        self.home = home.resolve()  # the same server, by whatever links one comes
+        self.home = home.resolve()  # the same server, by whatever links it is reached
         self.bindir = bindir
         self.settings = dict(settings or {})
         self._flock: int | None = None
@@ -106,7 +106,7 @@ class Embedded:
         """Whether anybody holds the server."""
         if not self.home.is_dir():
             return False
-        descriptor = locked(self.home / "holders.lock", fcntl.LOCK_SH)
+        descriptor = try_lock(self.home / "holders.lock", fcntl.LOCK_SH)
         if descriptor is None:  # a watchdog holds it alone and is stopping the server
             return False
         try:
@@ -176,7 +176,7 @@ class Embedded:
         """The shared flock. Only a watchdog that is just stopping the server stands against it."""
         while True:
             try:
-                descriptor = locked(self.home / "holders.lock", fcntl.LOCK_SH)
+                descriptor = try_lock(self.home / "holders.lock", fcntl.LOCK_SH)
             except OSError as error:
                 raise FolderUnusable(f"{error.filename}: {error.strerror}.", fix="Give it back to its owner.") from None
             if descriptor is not None:
@@ -186,7 +186,7 @@ class Embedded:
             time.sleep(0.02)
 
     def _start_watchdog(self, patience_seconds: float | None = None) -> None:
-        """Start a watchdog and wait for its word. Raises ServerFailed, unless it was killed or is still at it."""
+        """Start a watchdog and wait for its report. Raises ServerFailed, unless it was killed or is still at it."""
         plan = Plan(str(self.home), str(self.bindir or find_binaries(self.home)), self.settings)
         command = [sys.executable, "-I", "-S", "-c", START_WATCHDOG, str(SOURCE), json.dumps(plan)]
         with contextlib.suppress(subprocess.TimeoutExpired):

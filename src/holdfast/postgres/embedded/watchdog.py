@@ -2,7 +2,7 @@
 
 Who uses the server holds a shared flock on `holders.lock`. The kernel takes a flock away from a process that dies,
 however it dies, so nobody has to be counted. The watchdog waits for the exclusive flock on the same file: when it gets
-it, nobody is left, and it stops the server. Whoever comes meanwhile waits for that flock and then starts afresh.
+it, no holder is left, and it stops the server. Another that comes meanwhile waits for that flock, then starts it again.
 
 Only the process with the exclusive flock on `watchdog.lock` may start or stop the server, so five processes that start
 at once make one server. The holders look after the watchdog in turn (`holder.py`): if it is killed, one of them
@@ -37,11 +37,11 @@ from holdfast.postgres.embedded.cluster import (
     environment,
     initialise,
     is_free,
-    last_words,
+    last_output,
     server_user,
     setpriv,
 )
-from holdfast.postgres.embedded.folder import Plan, is_server, locked, read_postmaster
+from holdfast.postgres.embedded.folder import Plan, is_server, read_postmaster, try_lock
 
 READY = "ready"
 
@@ -83,9 +83,9 @@ def detach(log: Path) -> None:
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    silence = os.open(os.devnull, os.O_RDONLY)
+    null = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for target, source in ((0, silence), (1, output), (2, output)):
+    for target, source in ((0, null), (1, output), (2, output)):
         os.dup2(source, target)
 
 
@@ -98,7 +98,7 @@ def watch(plan: Plan, ready: Callable[[], None]) -> None:
     running = read_postmaster(home)
     server = Server(running.pid, plan.data) if running else launch(plan)
     while not (running := read_postmaster(home)) or not running.ready:
-        if server.gone():
+        if server.is_gone():
             server = launch(plan)
         time.sleep(0.02)
     ready()
@@ -106,13 +106,13 @@ def watch(plan: Plan, ready: Callable[[], None]) -> None:
     happenings: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def report(name: str, wait: Callable[[], None]) -> None:
-        def wait_and_tell() -> None:
+        def wait_and_report() -> None:
             wait()
             happenings.put(name)
 
-        threading.Thread(target=wait_and_tell, daemon=True).start()
+        threading.Thread(target=wait_and_report, daemon=True).start()
 
-    report("nobody is left", lambda: wait_until_alone(home))
+    report("no holder is left", lambda: wait_until_alone(home))
     report("server died", server.wait)
     while happenings.get() == "server died":
         server = launch(plan, port=running.port)
@@ -124,7 +124,7 @@ def watch(plan: Plan, ready: Callable[[], None]) -> None:
 def take_watch(home: Path) -> bool:
     """Become the watchdog. The flock is held until the process ends."""
     for _ in range(20):  # holders who ask `is_watched` hold the lock for a moment
-        if locked(home / "watchdog.lock", fcntl.LOCK_EX) is not None:
+        if try_lock(home / "watchdog.lock", fcntl.LOCK_EX) is not None:
             return True
         time.sleep(0.01)
     return False
@@ -142,13 +142,13 @@ class Server:
         self.data = data
         self.child = child
 
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         return self.child.poll() is not None if self.child else not is_server(self.pid, self.data)
 
     def wait(self) -> None:
         if self.child:
             self.child.wait()
-        while not self.gone():
+        while not self.is_gone():
             time.sleep(0.2)
 
     def stop(self) -> None:
@@ -158,7 +158,7 @@ class Server:
                 os.kill(self.pid, number)
             deadline = time.monotonic() + patience_seconds
             while time.monotonic() < deadline:
-                if self.gone():
+                if self.is_gone():
                     return
                 time.sleep(0.02)
 
@@ -167,7 +167,7 @@ def launch(plan: Plan, port: int | None = None) -> Server:
     """Start the server and wait until it is ready, however long its crash recovery takes.
 
     Right after a crash the dead server's children may still be leaving, and somebody may take the port between the
-    look and the bind; both pass, so both are tried again for a while. Any other failure is told at once.
+    look and the bind; both pass, so both are tried again for a while. Any other failure is reported at once.
     """
     if not Path(plan.home).is_dir():
         raise Failure(f"{plan.home} is gone.")
@@ -192,5 +192,5 @@ def launch(plan: Plan, port: int | None = None) -> Server:
                 return Server(child.pid, plan.data, child)
             time.sleep(0.02)
         if time.monotonic() > deadline or not (crashed or not is_free(chosen)):
-            raise Failure(f"Postgres said:\n{last_words(plan)}")
+            raise Failure(f"Postgres said:\n{last_output(plan)}")
         time.sleep(0.2)
