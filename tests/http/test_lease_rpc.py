@@ -12,7 +12,7 @@ from holdfast.engine.codec import dump_proof
 from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Json, Lease, Submission
-from holdfast.lifecycles import SERVICES
+from holdfast.lifecycles import services
 from holdfast.lifecycles.pipeline.store import Jobs
 
 NONSENSE: tuple[Json, ...] = (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}], str(uuid4()))
@@ -69,7 +69,7 @@ async def test_wrong_arguments_of_an_rpc_are_refused(
     assert (await call(http, "jobs/begin", lease, **given)).status_code in (409, 422)
 
 
-@pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.__name__)
+@pytest.mark.parametrize("service", services(), ids=lambda service: service.__name__)
 async def test_no_rpc_breaks_over_its_arguments(http: httpx2.AsyncClient, lease: Lease, service: Any) -> None:
     """Nonsense of each kind for every argument: refused, or answered with nothing."""
     for rpc in rpcs_of(service).values():

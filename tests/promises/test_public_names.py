@@ -20,6 +20,7 @@ from typer.core import TyperArgument, TyperGroup
 
 from holdfast import errors
 from holdfast.api import make_app
+from holdfast.cli import LazyGroup
 from holdfast.cli import app as commands
 from holdfast.lifecycles import LIFECYCLES
 from holdfast.objects.local import Folder
@@ -102,6 +103,7 @@ def commands_now(_: Database) -> Items:
     found: Items = {}
 
     def walk(command: Any, name: str) -> None:
+        command = command.load() if isinstance(command, LazyGroup) else command
         arguments = [one for one in command.params if isinstance(one, TyperArgument)]
         options = [name for one in command.params if one not in arguments for name in (*one.opts, *one.secondary_opts)]
         found[name] = {*options, *(f"<{place}>" for place, _ in enumerate(arguments, 1))}

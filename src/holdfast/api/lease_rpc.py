@@ -1,5 +1,7 @@
 """RPC of handlers whose worker speaks HTTP: each needs proof that the caller holds a task."""
 
+from typing import Any
+
 from fastapi import APIRouter, HTTPException
 
 from holdfast.api.leases import Held
@@ -8,9 +10,9 @@ from holdfast.engine.store.commands import Store
 from holdfast.http.access import GuardedMany, needs
 from holdfast.http.fields import Json
 from holdfast.http.problem import PROBLEMS
-from holdfast.lifecycles import SERVICES
+from holdfast.lifecycles import services
 
-BY_NAME = {service.__name__.lower(): service for service in SERVICES}
+BY_NAME: dict[str, Any] = {service.__name__.lower(): service for service in services()}
 
 
 class Request(Held):

@@ -9,42 +9,74 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from holdfast.cli import (
-    batch,
-    bulk,
-    cost,
-    cron,
-    dag,
-    dataset,
-    db,
-    inbox,
-    ingest,
-    keys,
-    lifecycle,
-    models,
-    pipeline,
-    questions,
-    queues,
-    webhooks,
-)
 from holdfast.cli.access import INTERRUPTED
+from holdfast.cli.ingest import ingest
 from holdfast.cli.init import init
 from holdfast.cli.look import events, ls, show, why
 from holdfast.cli.options import Json
 from holdfast.cli.printing import clean
+from holdfast.cli.questions import answer
 from holdfast.cli.search import search
 from holdfast.cli.tasks import cancel, retry, start, watch
 from holdfast.cli.upload import upload
 from holdfast.cli.worker import workers
 from holdfast.errors import HoldfastError
 
+RUN, TASKS, LOOK, OPERATE = "Run", "Tasks", "Look", "Operate"
+GROUPS = {
+    "pipeline": (TASKS, "Run pipelines, and look after their jobs."),
+    "dag": (TASKS, "Run graphs of tasks, and look after their runs."),
+    "batch": (TASKS, "Have providers transcribe recordings and complete prompts, in batches."),
+    "dataset": (TASKS, "Look at datasets, and at what was current when; or keep files under a name, for batches."),
+    "runs": (LOOK, "List the runs of `holdfast ingest`, or look after one."),
+    "cost": (LOOK, "Show what models have cost, or their prices."),
+    "inbox": (OPERATE, "See what waits for a person; retry, resolve or discard what failed."),
+    "bulk": (OPERATE, "Cancel or retry many tasks at once."),
+    "cron": (OPERATE, "See what the clock starts; run it, pause it, catch up on it."),
+    "questions": (OPERATE, "List what tasks ask people."),
+    "webhooks": (OPERATE, "List the endpoints that learn how tasks end, or add, test, pause and remove one."),
+    "queues": (OPERATE, "List the queues, or make, pause and resume one."),
+    "keys": (OPERATE, "Keys to the server: create, list, revoke."),
+    "lifecycle": (OPERATE, "Lifecycles: list, show, draw, declare, verify."),
+    "models": (OPERATE, "List the models that run on this machine, or install one."),
+    "db": (OPERATE, "The database: its address, a shell in it, its schema."),
+}
+"""Groups of commands: the panel in `holdfast --help`, and the help. The module has the group's name, but for `runs`."""
+
+
+class LazyGroup(TyperGroup):
+    """A group whose module is imported when one of its commands runs, so that all others start fast."""
+
+    def load(self) -> TyperGroup:
+        module = import_module(f"holdfast.cli.{'ingest' if self.name == 'runs' else self.name}")
+        found = get_group(module.app)
+        found.name, found.help = self.name, self.help
+        return found
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+class Commands(TyperGroup):
+    """The commands, and behind them the groups."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, (panel, text) in GROUPS.items():
+            self.commands[name] = LazyGroup(name=name, help=text, rich_help_panel=panel)
+
+
 app = typer.Typer(
     name="holdfast",
+    cls=Commands,
     help="Durable tasks for Python on Postgres.",
     no_args_is_help=True,
     add_completion=False,
@@ -53,7 +85,6 @@ app = typer.Typer(
 )
 App = Annotated[str, typer.Option("--app", help="Your tasks: module:attribute or file.py. [HOLDFAST_APP]")]
 Slots = Annotated[int, typer.Option(min=1, help="How many tasks run at once in each process.")]
-RUN, TASKS, LOOK, OPERATE = "Run", "Tasks", "Look", "Operate"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -133,24 +164,13 @@ def worker(
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     RUN: (init,),
-    TASKS: (start, upload, ingest.ingest, watch, cancel, retry, questions.answer),
+    TASKS: (start, upload, ingest, watch, cancel, retry, answer),
     LOOK: (ls, show, why, events, search),
     OPERATE: (workers,),
 }
-GROUPS: dict[str, dict[str, typer.Typer]] = {
-    TASKS: {"pipeline": pipeline.app, "dag": dag.app, "batch": batch.app, "dataset": dataset.app},
-    LOOK: {"runs": ingest.app, "cost": cost.app},
-    OPERATE: {
-        "inbox": inbox.app, "bulk": bulk.app, "cron": cron.app, "questions": questions.app, "webhooks": webhooks.app,
-        "queues": queues.app, "keys": keys.app, "lifecycle": lifecycle.app, "models": models.app, "db": db.app,
-    },
-}  # fmt: skip
 for panel, commands in COMMANDS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(command)
-for panel, groups in GROUPS.items():
-    for name, group in groups.items():
-        app.add_typer(group, name=name, rich_help_panel=panel)
 
 
 @app.command(rich_help_panel=OPERATE)

@@ -125,7 +125,7 @@ def submit(
     raise typer.Exit(with_server(send))
 
 
-@group(app, "Have providers transcribe recordings and complete prompts, in batches.")
+@group(app)
 def list_batches(
     status: Annotated[str | None, typer.Option(help="In this state, such as IN_PROGRESS or FAILED.")] = None,
     limit: Limit = 20,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.engine.store.bulk import Action, BulkPreview, Filters, Undone
     from holdfast.engine.store.commands import Store
 
-app = typer.Typer(help="Cancel or retry many tasks at once.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 refusals_listed = 10
 PAST = {"cancel": "cancelled", "retry": "retried"}

@@ -41,7 +41,7 @@ most_filled = 10_000
 schedules_at_most = 1000
 
 
-@group(app, "See what the clock starts; run it, pause it, catch up on it.")
+@group(app)
 def list_all(as_json: Json = False) -> None:
     """List the schedules: what each starts, when it is due next, when it last was."""
     found = with_store(lambda store: schedules_of(store).read(limit=schedules_at_most))

@@ -91,7 +91,7 @@ def list_declared(as_json: Json = False) -> None:
     print_table(("name", "workers", "nodes", "writes", "title"), rows, elastic=("nodes", "title"))
 
 
-@group(app, "Run graphs of tasks, and look after their runs.", by_default=list_declared)
+@group(app, by_default=list_declared)
 def list_runs(
     dag: Annotated[str | None, typer.Option(help="Of this graph.")] = None,
     state: Annotated[str | None, typer.Option(help="In this state, such as Running or Failed.")] = None,

@@ -67,7 +67,7 @@ def make(
     print_line(("Make a batch of it: ", "dim"), (f"holdfast batch submit --dataset {name} --wait", "bold"), err=True)
 
 
-@group(app, "Look at datasets, and at what was current when; or keep files under a name, to make batches of.")
+@group(app)
 def list_datasets(limit: Limit = 50, as_json: Json = False) -> None:
     """List the datasets, by name."""
     found = with_server(lambda server: read_pages(server, "/datasets", limit, page=200))

@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.options import Json, Owner
 from holdfast.errors import BinariesMissing
 
-app = typer.Typer(help="The database: its address, a shell in it, its schema.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -113,7 +113,7 @@ class Listed:
     now: datetime
 
 
-@group(app, "See what waits for a person; retry, resolve or discard what failed.")
+@group(app)
 @with_options_of(Filters)
 def list_all(
     filters: Filters,

@@ -84,7 +84,7 @@ def ingest(
     raise typer.Exit(with_server(start))
 
 
-@group(app, "List the runs of `holdfast ingest`, or look after one.")
+@group(app)
 def list_runs(limit: Page = 20, as_json: Json = False) -> None:
     """List runs, the newest first."""
     found = with_server(lambda server: read_pages(server, "/ingest/runs", limit, page=100))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
     from holdfast.engine.store.keys import Key, Role
 
-app = typer.Typer(help="Keys to the server: create, list, revoke.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -20,7 +20,7 @@ from holdfast.errors import DeclarationInvalid, LifecycleUnknown
 if TYPE_CHECKING:
     from holdfast.engine.lifecycle.model import Lifecycle
 
-app = typer.Typer(help="Lifecycles: list, show, draw, declare, verify.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A declared name, or one of your own as review.py:REVIEW.")]
 

@@ -22,7 +22,7 @@ From = Annotated[
 ]
 
 
-@group(app, "List the models that run on this machine, or install one.")
+@group(app)
 def list_all(as_json: Json = False) -> None:
     """List the models: what they are for, and what is missing to use them."""
     from holdfast.apps.providers.local.provider import Local

@@ -48,7 +48,7 @@ NewPayload = Annotated[str | None, typer.Option(metavar="JSON", help="Another pa
 
 
 def group(
-    app: typer.Typer, text: str, *, by_default: Callable[..., None] | None = None
+    app: typer.Typer, *, by_default: Callable[..., None] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command `ls` of this group. Without a command the group does the same, or what is named here."""
 
@@ -57,7 +57,7 @@ def group(
             if not context.invoked_subcommand:
                 (by_default or list_all)(as_json=as_json)
 
-        app.callback(invoke_without_command=True, help=text)(callback)
+        app.callback(invoke_without_command=True)(callback)
         return app.command("ls")(list_all)
 
     return register

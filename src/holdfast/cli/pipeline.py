@@ -104,7 +104,7 @@ def run(
     raise typer.Exit(with_server(start))
 
 
-@group(app, "Run pipelines, and look after their jobs.")
+@group(app)
 def list_pipelines(as_json: Json = False) -> None:
     """List the pipelines: their stages in order, their settings, and whether a worker is there for them."""
     found = with_server(lambda server: server.ask("GET", "/pipeline/pipelines"))["items"]

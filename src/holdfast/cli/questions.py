@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@group(app, "List what tasks ask people.")
+@group(app)
 def list_all(
     owner: Annotated[str | None, typer.Option(help="Only of tasks of this owner.")] = None,
     limit: Limit = 50,

@@ -21,7 +21,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
 counted_at_most = 10_000
 
 
-@group(app, "List the queues, or make, pause and resume one.")
+@group(app)
 def list_all(as_json: Json = False) -> None:
     """List the queues: what is ready and leased, how long the oldest waits."""
 

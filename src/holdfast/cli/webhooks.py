@@ -23,7 +23,7 @@ T = TypeVar("T")
 Which = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its name or its id, or the beginning of the id.")]
 
 
-@group(app, "List the endpoints that learn how tasks end, or add, test, pause and remove one.")
+@group(app)
 def list_all(as_json: Json = False) -> None:
     """List the webhooks: what each is sent, what waits, what has failed."""
     found = with_webhooks(lambda hooks: hooks.all())

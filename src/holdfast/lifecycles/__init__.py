@@ -1,26 +1,33 @@
 """The lifecycles that come with Holdfast, a folder per application. Each folder is whole; none knows another."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
-from holdfast.lifecycles.analysis.store import Analyses
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
-from holdfast.lifecycles.batch.store import Batches
 from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH
-from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
-from holdfast.lifecycles.ingest.store import Library
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
-from holdfast.lifecycles.pipeline.store import Jobs
-from holdfast.schedules.store import Schedules
+
+if TYPE_CHECKING:
+    from holdfast.lifecycles.analysis.store import Analyses
+    from holdfast.lifecycles.batch.store import Batches
+    from holdfast.lifecycles.ingest.store import Library
+    from holdfast.lifecycles.pipeline.store import Jobs
 
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)
 
-SERVICES = (Analyses, Batches, Jobs, Library)
-"""What their handlers ask, as they run."""
+
+def services() -> "tuple[type[Analyses], type[Batches], type[Jobs], type[Library]]":
+    """What their handlers ask, as they run. Imported here, so that commands, which need only the tables, start fast."""
+    from holdfast.lifecycles.analysis.store import Analyses
+    from holdfast.lifecycles.batch.store import Batches
+    from holdfast.lifecycles.ingest.store import Library
+    from holdfast.lifecycles.pipeline.store import Jobs
+
+    return Analyses, Batches, Jobs, Library
 
 
 async def declare_all(
@@ -34,16 +41,25 @@ async def declare_all(
     """
     for lifecycle in (*LIFECYCLES, *lifecycles):
         await store.declare(lifecycle)
-    analyses, jobs, batches = Analyses.over(store), Jobs.over(store), Batches.over(store)
-    dags = Dags.over(store)
-    own = published or {}
-    for tool in own.get("tools", ()):
-        await analyses.define_tool(tool)
-    for pipeline in own.get("pipelines", ()):
-        await jobs.declare_published(**pipeline)
-    for dag in own.get("dags", ()):
-        await dags.declare(**dag)
-    for batch in own.get("batches", ()):
-        await batches.offer(**batch)
-    for schedule in own.get("schedules", ()):
+    if published:
+        await publish(store, published)
+
+
+async def publish(store: Store, published: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    """Write what an application has of its own: tools, pipelines, graphs, providers, schedules."""
+    from holdfast.lifecycles.analysis.store import Analyses
+    from holdfast.lifecycles.batch.store import Batches
+    from holdfast.lifecycles.dispatch.store import Dags
+    from holdfast.lifecycles.pipeline.store import Jobs
+    from holdfast.schedules.store import Schedules
+
+    for tool in published.get("tools", ()):
+        await Analyses.over(store).define_tool(tool)
+    for pipeline in published.get("pipelines", ()):
+        await Jobs.over(store).declare_published(**pipeline)
+    for dag in published.get("dags", ()):
+        await Dags.over(store).declare(**dag)
+    for batch in published.get("batches", ()):
+        await Batches.over(store).offer(**batch)
+    for schedule in published.get("schedules", ()):
         await Schedules.over(store).declare(**schedule)
