@@ -80,9 +80,7 @@ class Suggester:
     def _bare(self, name: str, values: pl.Series) -> Iterator[Step]:
         drop = f"table = table.drop(cs.by_name({name!r}))"
         if values.is_empty():
-            yield Step(
-                "drop_empty", name, "It holds nothing in any row that was looked at.", drop, pl.lit(True), sure=True
-            )
+            yield Step("drop_empty", name, "It holds nothing in any row that was looked at.", drop, pl.lit(True))
         elif len(values) == self.sample.height > 1 and values.n_unique() == 1:
             yield Step("drop_constant", name, "Every row that was looked at has the same value.", drop, pl.lit(True))
 
@@ -108,38 +106,24 @@ class Suggester:
         """How the texts are read as dates or numbers; a step of its own if that is not obvious to every program."""
         if self.curtain.columns.get(name) in never_numbers:
             return [], None
+        kind: SuggestionKind
         if (dates := date_format(values, self.options.parse_share)) is not None:
-            form, _ = dates
+            kind, form = "parse_dates", dates[0]
             value, code = form.read(exactly(name)), script.date_code(name, form)
             why = f"Dates are written as {form.pattern}; read as dates they can be sorted and compared."
             if form.ambiguous:
                 why += " Day and month could also be the other way round: look before you use it."
-            plain = form.pattern.startswith("%Y-%m-%d")
-            sure = not form.ambiguous and form.pattern != "%Y%m%d"
+            plain, sure = form.pattern.startswith("%Y-%m-%d"), not form.ambiguous and form.pattern != "%Y%m%d"
             evidence: dict[str, object] = {"format": form.pattern, "ambiguous": form.ambiguous}
-            return self._parsed(
-                Step("parse_dates", name, why, script.assign(code), value.is_not_null(), sure=sure, evidence=evidence),
-                value,
-                code,
-                plain,
-            )
-        if (numbers := number_format(values, self.options.parse_share)) is not None:
-            form_, _ = numbers
-            plain = form_.described() == "plain"
-            whole = self.types.get(name) == pl.Int64
-            value, code = form_.read(exactly(name)), script.number_code(name, form_, whole)
-            why = f"Numbers are written as text ({form_.described()}); programs cannot compute with them."
-            evidence = {"format": form_.described()}
-            return self._parsed(
-                Step("parse_numbers", name, why, script.assign(code), value.is_not_null(), evidence=evidence),
-                value,
-                code,
-                plain,
-            )
-        return [], None
-
-    def _parsed(self, step: Step, value: pl.Expr, code: str, plain: bool) -> tuple[list[Step], Reading]:
-        name = step.column or ""
+        elif (numbers := number_format(values, self.options.parse_share)) is not None:
+            kind, writing = "parse_numbers", numbers[0]
+            value = writing.read(exactly(name))
+            code = script.number_code(name, writing, whole=self.types.get(name) == pl.Int64)
+            why = f"Numbers are written as text ({writing.described()}); programs cannot compute with them."
+            plain, sure = writing.described() == "plain", True
+            evidence = {"format": writing.described()}
+        else:
+            return [], None
         text = exactly(name).str.strip_chars()
         lost = value.is_null() & text.is_not_null() & ~text.str.to_lowercase().is_in(self.markers)
         misfits = self.sample.select(text.filter(lost).unique(maintain_order=True)).to_series()
@@ -149,8 +133,9 @@ class Suggester:
             return [], reading
         if not misfits.is_empty():
             examples = ", ".join(repr(one) for one in self.curtain.show_all(name, misfits.head(3)))
-            step = replace(step, why=f"{step.why} What cannot be read is cleared, such as {examples}.", sure=False)
-        return [replace(step, changed=text.is_not_null() & (text != ""), after=value, lost=lost)], reading
+            why, sure = f"{why} What cannot be read is cleared, such as {examples}.", False
+        changed = text.is_not_null() & (text != "")
+        return [Step(kind, name, why, script.assign(code), changed, value, lost, sure, evidence=evidence)], reading
 
     def _outlying(self, name: str, numbers: pl.Series, value: pl.Expr) -> Iterator[Step]:
         if not numbers.dtype.is_numeric() or name in self.curtain.columns or names_rows(numbers.drop_nulls()):

@@ -56,11 +56,6 @@ class Seen:
     why: str
     examples: tuple[str, ...]
 
-    @property
-    def label(self) -> str:
-        """What a person calls it."""
-        return KINDS[self.kind].label
-
 
 def find_personal(frame: pl.DataFrame, kinds: Collection[KindName] = tuple(KINDS)) -> list[Seen]:
     """What is personal in each column of a sample, the gravest first; at most one kind by name for each column."""
@@ -163,18 +158,18 @@ def _fits(kind: str, name: str, values: pl.Series, texts: pl.Series | None) -> f
     is_text = texts is not None and values.dtype == pl.String and len(texts) > 0
     match kind:
         case "birth_date":
-            return _enough_share(1.0 if values.dtype.is_temporal() else _share(texts, _date), 0.5) if hinted else 0.0
+            return (1.0 if values.dtype.is_temporal() else _most(texts, _date)) if hinted else 0.0
         case "location":
             return 1.0 if hinted and values.dtype.is_float() else 0.0
         case "special_category":
             return 1.0 if hinted else 0.0
         case "national_id":
-            return _enough_share(_share(texts, r"^[A-Za-z0-9][A-Za-z0-9 .\-/]{5,19}$"), 0.5) if hinted else 0.0
+            return _most(texts, r"^[A-Za-z0-9][A-Za-z0-9 .\-/]{5,19}$") if hinted else 0.0
         case "secret":
-            return _enough_share(_share(texts, r"^\S{6,}$"), 0.5) if hinted and is_text else 0.0
+            return _most(texts, r"^\S{6,}$") if hinted and is_text else 0.0
         case "postal_address":
             shape = rf"{_street}|{_postal_code}|\d" if hinted else _street
-            return _enough_share(_share(texts, shape), 0.5) if is_text or hinted else 0.0
+            return _most(texts, shape) if is_text or hinted else 0.0
         case "name" if is_text and texts is not None:
             return _fits_name(name, texts, hinted)
     return 0.0
@@ -182,7 +177,7 @@ def _fits(kind: str, name: str, values: pl.Series, texts: pl.Series | None) -> f
 
 def _fits_name(name: str, texts: pl.Series, hinted: bool) -> float:
     if hinted:
-        return _enough_share(_share(texts, _letters_only), 0.5)
+        return _most(texts, _letters_only)
     first = texts.str.extract(r"^(?:[\p{L}\-']+, )?([\p{L}]+)", 1).str.to_lowercase()
     common = float(first.is_in(_first_names).mean() or 0)  # type: ignore[arg-type]
     full = _share(texts, _full_name)
@@ -196,5 +191,7 @@ def _share(texts: pl.Series | None, shape: str) -> float:
     return 0.0 if texts is None or texts.is_empty() else float(texts.str.contains(shape).mean() or 0)  # type: ignore[arg-type]
 
 
-def _enough_share(share: float, least: float) -> float:
-    return share if share >= least else 0.0
+def _most(texts: pl.Series | None, shape: str) -> float:
+    """The share of texts of this shape, if it is half of them or more."""
+    share = _share(texts, shape)
+    return share if share >= 0.5 else 0.0

@@ -44,7 +44,7 @@ def profile_column(
     start: pl.DataFrame,
     options: ProfilerOptions,
 ) -> ColumnProfile:
-    """Look at one column. `said`: its totals; `distinct`: how many values it has, if the sample cannot tell.
+    """Look at one column. `distinct`: how many values it has, if the sample cannot tell.
 
     `start`: the first rows, from which examples are taken.
     """
