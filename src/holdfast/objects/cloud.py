@@ -24,8 +24,8 @@ from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, U
 from holdfast.execution.threads import in_thread
 from holdfast.objects import Download, Found, Upload, UploadSpec
 from holdfast.objects.names import check_key, check_link, check_upload
+from holdfast.objects.scratch import whole_file
 from holdfast.objects.signed_links import AzureSigner, S3Signer
-from holdfast.objects.whole import whole_file
 from holdfast.settings import vendor_variable
 
 if TYPE_CHECKING:

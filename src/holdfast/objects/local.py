@@ -23,8 +23,8 @@ from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, U
 from holdfast.execution.threads import in_thread
 from holdfast.objects import Download, Found, Upload, UploadSpec
 from holdfast.objects.names import check_key, check_link, check_upload, lasting_most
+from holdfast.objects.scratch import whole_file
 from holdfast.objects.signed_links import ASK_AGAIN, FolderLink, FolderSigner, Method, read_secret
-from holdfast.objects.whole import whole_file
 
 SECRET = ".signing-key"  # noqa: S105 - its name
 written_at_once = 1 << 20

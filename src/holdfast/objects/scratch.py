@@ -1,7 +1,7 @@
-"""Scratch folders: a private place for one attempt's files, gone when it ends, however it ends.
+"""Files on this machine: scratch folders for one attempt, gone however it ends; and files that are whole or not there.
 
-The process that uses one holds a file lock on it, which the kernel drops when the process dies. So the next process
-that makes one can tell, and removes what dead ones left; until then it stays.
+The process that uses a folder holds a file lock on it, which the kernel drops when the process dies. So the next one
+can tell, and removes the folders of dead processes; until then they stay.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 NAME = "holdfast-scratch-"
 
@@ -52,3 +53,14 @@ def remove_dead(parent: Path) -> None:
                 shutil.rmtree(folder)
             finally:
                 os.close(descriptor)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write into, for its owner only, which is removed if that fails."""
+    try:
+        with open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
+            yield file
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -24,7 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.execution.threads import in_thread
 from holdfast.objects import Download, Found, Upload, UploadSpec
-from holdfast.objects.whole import whole_file
+from holdfast.objects.scratch import whole_file
 from holdfast.remote.server import Server, calling
 from holdfast.settings import Settings
 
