@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import DatabaseError, DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
 from holdfast.postgres import connections
-from holdfast.postgres.connections import connected, locate, check_server
+from holdfast.postgres.connections import check_server, connected, locate
 from holdfast.postgres.embedded import Embedded, is_watched, read_postmaster
 from holdfast.settings import Settings
 from holdfast.testing import Database, Ground
