@@ -87,8 +87,8 @@ async def test_layouts_and_rates_are_heard_alike(provider: Local, objects: Folde
 @pytest.mark.deep
 async def test_a_long_recording_keeps_its_times(provider: Local, objects: Folder, tmp_path: Path) -> None:
     parts = [sound(sample_recordings()[number][0]) for number in (2, 5)]
-    silence = np.zeros(4 * RATE)
-    whole = np.concatenate([silence, parts[0], silence, silence, silence, silence, silence, parts[1], silence])
+    quiet = np.zeros(4 * RATE)
+    whole = np.concatenate([quiet, parts[0], quiet, quiet, quiet, quiet, quiet, parts[1], quiet])
     (one,) = await heard(provider, objects, write(tmp_path / "long.wav", wav(whole)))
     begins = [4.0, 4.0 + len(parts[0]) / RATE + 20]
     assert [segment["start"] for segment in one.output["segments"]] == pytest.approx(begins, abs=0.4)
@@ -97,7 +97,7 @@ async def test_a_long_recording_keeps_its_times(provider: Local, objects: Folder
     assert word_error_rate(text, one.output["transcript"]) < 0.2
 
 
-async def test_what_is_not_a_recording_fails_alone_and_silence_is_not_a_failure(
+async def test_what_is_not_a_recording_fails_alone_and_a_quiet_one_does_not(
     provider: Local, objects: Folder, tmp_path: Path
 ) -> None:
     good = wav(tone(200, RATE, 0.1))
@@ -108,7 +108,7 @@ async def test_what_is_not_a_recording_fails_alone_and_silence_is_not_a_failure(
         "no-layout": b"RIFF\x10\0\0\0WAVEdata\x04\0\0\0\0\0\0\0",
         "nonsense": good.replace((16_000).to_bytes(4, "little"), b"\0\0\0\0"),
     }
-    sound = {"nothing": wav(np.zeros(0)), "silence": wav(np.zeros(3 * RATE)), "short": good}
+    sound = {"nothing": wav(np.zeros(0)), "quiet": wav(np.zeros(3 * RATE)), "short": good}
     files = [write(tmp_path / f"{name}.wav", content) for name, content in {**odd, **sound}.items()]
     found = dict(zip([*odd, *sound], await heard(provider, objects, *files), strict=True))
     assert {name for name, one in found.items() if one.category == "SchemaInvalid"} == set(odd)
@@ -166,15 +166,15 @@ def test_a_recording_that_was_still_written_is_read_as_far_as_it_is_there(tmp_pa
         assert len(sound(write(tmp_path / "a.wav", cut_off))) == RATE - 501
 
 
-def test_floats_that_are_not_numbers_are_silence(tmp_path: Path) -> None:
+def test_floats_that_are_not_numbers_are_read_as_zero(tmp_path: Path) -> None:
     broken = tone(440, RATE)
     broken[100:200] = np.nan
     assert np.all(sound(write(tmp_path / "a.wav", wav(broken, kind="f32")))[100:200] == 0)
 
 
-def test_pieces_are_cut_in_the_silence_and_begin_where_it_ends() -> None:
-    speech, silence = tone(300, RATE, 14).astype(np.float32), np.zeros(2 * RATE, np.float32)
-    pieces = list(cut([silence, speech, silence, speech, speech]))
+def test_pieces_are_cut_in_the_pauses_and_begin_where_they_end() -> None:
+    speech, quiet = tone(300, RATE, 14).astype(np.float32), np.zeros(2 * RATE, np.float32)
+    pieces = list(cut([quiet, speech, quiet, speech, speech]))
     assert [round(piece.start) for piece in pieces[:2]] == [2, 18]
     assert 16 < pieces[0].end < 18
     assert all(len(piece.samples) <= 28 * RATE for piece in pieces)

@@ -181,7 +181,7 @@ def test_the_models_are_listed_without_loading_them() -> None:
     assert output.stdout.strip() == "[]"
 
 
-def main_ends(words: list[str], code: int) -> None:
+def main_ends(arguments: list[str], code: int) -> None:
     with pytest.raises(SystemExit) as end:
-        main(words)
+        main(arguments)
     assert (end.value.code or 0) == code

@@ -88,7 +88,6 @@ class Transport:
         files: Mapping[str, Any] | None = None,
         content: bytes | None = None,
         params: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         expect: Collection[int] = (),
         signed: bool = False,
         whole: timedelta | None = None,
@@ -100,7 +99,7 @@ class Transport:
         sent = {"json": json, "data": form, "files": files, "content": content, "params": params}
         parts = {name: value for name, value in sent.items() if value is not None}
         time = asyncio.timeout((whole or self.patience.whole).total_seconds())
-        async with self._failing(path), time, self._asked(method, path, parts, headers, signed=signed) as answer:
+        async with self._failing(path), time, self._asked(method, path, parts, signed=signed) as answer:
             body = await self._body(answer)
             if not answer.is_success and answer.status_code not in expect:
                 raise self._refusal(path, answer, body)
@@ -113,14 +112,13 @@ class Transport:
         self,
         path: str,
         *,
-        headers: Mapping[str, str] | None = None,
         signed: bool = False,
         whole: timedelta = timedelta(hours=1),
     ) -> AsyncGenerator[Line, None]:
         """The lines of a file of JSON, as they come; empty ones left out. Follows redirects. Raises a Failure."""
         left = whole.total_seconds()  # for the server alone: the reader of the lines takes the time that it needs
         clock = asyncio.get_running_loop().time
-        async with self._failing(path), self._asked("GET", path, {}, headers, signed=signed, follow=True) as answer:
+        async with self._failing(path), self._asked("GET", path, {}, signed=signed, follow=True) as answer:
             if not answer.is_success:
                 raise self._refusal(path, answer, await self._body(answer))
             if "html" in answer.headers.get("content-type", ""):
@@ -160,7 +158,6 @@ class Transport:
         method: str,
         path: str,
         parts: Mapping[str, Any],
-        headers: Mapping[str, str] | None,
         *,
         signed: bool,
         follow: bool = False,
@@ -169,8 +166,7 @@ class Transport:
         own = {} if signed else dict(self._authorisation())
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(redirects_most):
-                sent = {**own, **(headers or {})}
-                answer = await stack.enter_async_context(self._open().stream(method, url, headers=sent, **parts))
+                answer = await stack.enter_async_context(self._open().stream(method, url, headers=own, **parts))
                 if not (follow and answer.has_redirect_location):
                     yield answer
                     return

@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,8 +94,7 @@ class OpenAIStandIn:
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every batch that was ever begun: id, metadata, input_file_id."""
-        batches = [as_object(path.read_bytes()) for path in sorted((self.folder / "batches").glob("batch_*.json"))]
-        return [{name: batch[name] for name in ("id", "metadata", "input_file_id")} for batch in batches]
+        return [{name: batch[name] for name in ("id", "metadata", "input_file_id")} for batch in self._batches()]
 
     def completions(self) -> list[str]:
         """Every prompt that was answered in a chat."""
@@ -146,9 +146,9 @@ class OpenAIStandIn:
             case "GET", ["batches"]:
                 return JSONResponse(self._list(request.query_params.get("after"), request.query_params.get("limit")))
             case "GET", ["batches", batch]:
-                return JSONResponse(public_fields(self._polled(self._batch(batch), script)))
+                return JSONResponse(public_fields(self._poll(self._batch(batch), script)))
             case "POST", ["batches", batch, "cancel"]:
-                return JSONResponse(public_fields(self._cancelled(self._batch(batch), script)))
+                return JSONResponse(public_fields(self._cancel(self._batch(batch), script)))
         raise Refused(404, f"Invalid URL ({method} {path})", "unknown_url")
 
     def _about(self, path: str, body: bytes) -> Response:
@@ -238,6 +238,10 @@ class OpenAIStandIn:
         self._save(batch)
         return batch
 
+    def _batches(self) -> list[Batch]:
+        """All of them, oldest first."""
+        return [as_object(path.read_bytes()) for path in sorted((self.folder / "batches").glob("batch_*.json"))]
+
     def _batch(self, batch: str) -> Batch:
         path = self.folder / "batches" / f"{batch}.json"
         if not re.fullmatch(r"batch_\w+", batch) or not path.exists() or batch in self.script.forgotten:
@@ -249,9 +253,8 @@ class OpenAIStandIn:
 
     def _list(self, after: str | None, limit: str | None) -> dict[str, Any]:
         script = self.script
-        newest_first = sorted((self.folder / "batches").glob("batch_*.json"), reverse=True)
         rows = []
-        for batch in (as_object(path.read_bytes()) for path in newest_first):
+        for batch in reversed(self._batches()):
             hidden = batch["_"]["lists"] < script.hidden_lists
             if not after and hidden:
                 batch["_"]["lists"] += 1
@@ -265,7 +268,7 @@ class OpenAIStandIn:
         ends = {"first_id": page[0]["id"] if page else None, "last_id": page[-1]["id"] if page else None}
         return {"object": "list", "data": page, **ends, "has_more": len(page) < len(rows)}
 
-    def _polled(self, batch: Batch, script: Script) -> Batch:
+    def _poll(self, batch: Batch, script: Script) -> Batch:
         """A poll, which lets the work go on."""
         own = batch["_"]
         own["polls"] += 1
@@ -290,7 +293,7 @@ class OpenAIStandIn:
         self._save(batch)
         return batch
 
-    def _cancelled(self, batch: Batch, script: Script) -> Batch:
+    def _cancel(self, batch: Batch, script: Script) -> Batch:
         if script.cancel == "refused" or batch["status"] not in (*STAGES, "cancelling"):
             raise Refused(400, f"Cannot cancel a batch with status '{batch['status']}'.")
         if script.cancel == "too_late":
@@ -370,15 +373,12 @@ def as_object(body: bytes) -> dict[str, Any]:
 
 def parts_of(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:
     """The fields of a form: the name of the file, if there is one, and the content."""
-    boundary = kind.partition("boundary=")[2].strip('"').encode()
-    fields = {}
-    for part in body.split(b"--" + boundary)[1:-1] if boundary else ():
-        head, _, content = part[2:-2].partition(b"\r\n\r\n")
-        name = re.search(rb'\bname="([^"]*)"', head)
-        filename = re.search(rb'\bfilename="([^"]*)"', head)
-        if name:
-            fields[name[1].decode()] = (filename[1].decode() if filename else "", content)
-    return fields
+    form = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body)
+    parts: list[Any] = list(form.walk())[1:] if form.is_multipart() else []
+    return {
+        part.get_param("name", header="content-disposition"): (part.get_filename(""), part.get_payload(decode=True))
+        for part in parts
+    }
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

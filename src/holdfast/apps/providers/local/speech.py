@@ -15,7 +15,7 @@ SAMPLES = Path(__file__).parent / "samples"
 
 def sample_recordings() -> list[tuple[Path, str]]:
     """Each sample recording, with the text that is spoken in it."""
-    texts: dict[str, str] = json.loads((SAMPLES / "words.json").read_text())
+    texts: dict[str, str] = json.loads((SAMPLES / "transcripts.json").read_text())
     return [(SAMPLES / name, text) for name, text in texts.items()]
 
 

@@ -128,7 +128,7 @@ as $$
         'uri', 'object:' || b.manifest_key, 'inputs', b.inputs, 'ok', coalesce(j.ok, 0), 'failed', coalesce(j.failed, 0),
         'invalid', jsonb_array_length(b.invalid)),
       'cost_cents', coalesce(u.cost, 0) / 10000, 'stopped_by', (select s.task_id from holdfast.batch_stop s where s.batch_id = t.id),
-      'job_counts', coalesce(c.counts, '{}'), 'jobs', coalesce(w.jobs, '[]'), 'provider_state', w.provider_state)
+      'job_counts', coalesce(j.counts, '{}'), 'jobs', coalesce(w.jobs, '[]'), 'provider_state', w.provider_state)
   from unnest(p_tasks) with ordinality k(id, place)
   cross join lateral (
     select t.id, t.state, t.owner, t.created_at, t.started_at, null::timestamptz as finished_at, t.cancel_requested, t.due_at,
@@ -142,11 +142,9 @@ as $$
     select sum(u.cost_micros) as cost from holdfast.usage u
     where u.task_id = any(array(select t.id union all select s.task_id from holdfast.batch_stop s where s.batch_id = t.id))) u on true
   left join lateral (
-    select sum(j.ok) as ok, sum(j.inputs - j.ok) filter (where j.finished_at is not null) as failed
-    from holdfast.batch_job j where j.task_id = t.id) j on true
-  left join lateral (
-    select jsonb_object_agg(c.status, c.number) as counts from (
-      select j.status, count(*) as number from holdfast.batch_job j where j.task_id = t.id group by j.status) c) c on true
+    select sum(c.ok) as ok, sum(c.failed) as failed, jsonb_object_agg(c.status, c.number) as counts from (
+      select j.status, count(*) as number, sum(j.ok) as ok, sum(j.inputs - j.ok) filter (where j.finished_at is not null) as failed
+      from holdfast.batch_job j where j.task_id = t.id group by j.status) c) j on true
   left join lateral (
     select (select p.provider_state from holdfast.batch_state p where p.task_id = t.id), jsonb_agg(jsonb_build_object(
              'number', j.number, 'model', j.model, 'account', j.account, 'status', j.status, 'provider_status', j.provider_status,

@@ -195,17 +195,14 @@ declare
   v_job holdfast.batch_job := p_job;
   v_possible bool;
 begin
-  v_possible := (p_job.finished_at is null or v_verb in ('missed', 'stop')) and case v_verb
-    when 'intend' then p_job.status = 'PLANNED'
-    when 'accept' then p_job.status = 'INTENDED'
-    when 'absent' then p_job.status = 'INTENDED'
-    when 'missed' then p_job.running and p_job.external_id is null
-    when 'poll' then p_job.status = 'SUBMITTED'
-    when 'end' then p_job.status = 'SUBMITTED'
-    when 'cancel' then p_job.status = 'SUBMITTED'
-    when 'finish' then p_job.status = 'ENDED'
-    when 'stop' then p_job.running
-    when 'stumble' then p_job.transient_failures = (p_event ->> 'failures')::int  -- reported twice, it counts once
+  v_possible := (p_job.finished_at is null or v_verb in ('missed', 'stop')) and case
+    when v_verb = 'intend' then p_job.status = 'PLANNED'
+    when v_verb in ('accept', 'absent') then p_job.status = 'INTENDED'
+    when v_verb in ('poll', 'end', 'cancel') then p_job.status = 'SUBMITTED'
+    when v_verb = 'finish' then p_job.status = 'ENDED'
+    when v_verb = 'missed' then p_job.running and p_job.external_id is null
+    when v_verb = 'stop' then p_job.running
+    when v_verb = 'stumble' then p_job.transient_failures = (p_event ->> 'failures')::int  -- reported twice, it counts once
     else v_verb in ('wait', 'remember', 'fail', 'park') end;
   if v_possible is not true then
     perform holdfast.refuse('TK002', format('Job %s is %s: %s is not possible.', p_event ->> 'job',
