@@ -5,7 +5,7 @@ holdfast pipeline run menu --param 'dishes=["soup", "bread", "cake"]' --wait    
 """
 
 from holdfast import Holdfast
-from holdfast.pipeline import output, problem
+from holdfast.pipeline import attach, problem
 
 hf = Holdfast()
 menu = hf.pipeline("menu", limit="10m")
@@ -31,7 +31,7 @@ def price(order: list[str]) -> dict[str, float]:
 def card(price: dict[str, float], currency: str = "EUR") -> str:
     """What it writes can be downloaded for thirty days."""
     text = "\n".join(f"{dish:<10}{amount:>6.2f} {currency}" for dish, amount in price.items())
-    output("menu.txt", text)
+    attach("menu.txt", text)
     return text
 
 

@@ -39,7 +39,7 @@ from holdfast.distribution import install_hint
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
 from holdfast.execution.context import current, progress, step
 from holdfast.execution.threads import in_thread
-from holdfast.lifecycles.pipeline.handlers import Skip, keep_settings, output, problem
+from holdfast.lifecycles.pipeline.handlers import Skip, attach, keep_settings, problem
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
@@ -171,8 +171,8 @@ class Newsroom:
         if not ingest.articles:
             raise Skip("There are no articles.")
         brief = assemble(ingest.articles, classify or [], neutralize or [], sentences)
-        output("brief.html", as_html(brief))
-        output("brief.md", as_markdown(brief), content_type="text/markdown")
+        attach("brief.html", as_html(brief))
+        attach("brief.md", as_markdown(brief), content_type="text/markdown")
         return brief
 
     def summary(self, brief: Brief) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Newsroom:
     ) -> Evaluation:
         """How good the brief is."""
         found = evaluate(ingest.articles, classify or [], neutralize or [], brief)
-        output("evaluation.json", json.dumps(asdict(found), indent=2))
+        attach("evaluation.json", json.dumps(asdict(found), indent=2))
         return found
 
     def optimization(

@@ -102,7 +102,7 @@ def problem(message: object) -> None:
         notes.problems.append(readable(str(message)[:longest_error]))
 
 
-def output(name: str, content: str | bytes | Path, *, content_type: str | None = None) -> None:
+def attach(name: str, content: str | bytes | Path, *, content_type: str | None = None) -> None:
     """Keep a file with the job, under a name such as `brief.html`: its text, its bytes, or a file that is copied now.
 
     It goes to the object store when the stage is done, and can be downloaded for thirty days. Raises StepInvalid.
