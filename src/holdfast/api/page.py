@@ -1,11 +1,9 @@
-"""The page at `/`: what is running, on one screen, with no script and no request beyond it.
+"""The page at `/`: what is running, on one screen.
 
-Tasks are shown to whoever may see all of them, the database to whoever has a key or needs none; everybody else sees
-that the server is there.
+Operators see tasks; callers with a key, or that need none, see the database; all others see that the server is there.
 """
 
 import html
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,23 +16,10 @@ from holdfast import __version__
 from holdfast.api.readiness import Ready
 from holdfast.engine.store.records import Count
 from holdfast.errors import DatabaseError
+from holdfast.http.html_page import html_page
 
-PAGE = Template("""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="10">
-<title>Holdfast: $headline</title>
-<style nonce="$nonce">
-:root { color-scheme: light dark; --ground: #f6f5f1; --card: #fff; --ink: #1d2522; --faint: #5c6964; --line: #dcded8;
-  --good: #0b6b50; --bad: #a8321d; }
-@media (prefers-color-scheme: dark) { :root { --ground: #121614; --card: #1a201d; --ink: #e8ece9; --faint: #9aa8a2;
-  --line: #2e3733; --good: #5fd0a8; --bad: #ff9780; } }
-* { box-sizing: border-box; margin: 0; }
-body { background: var(--ground); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; padding: 8vh 1.25rem; }
-main { max-width: 72rem; margin: auto; }
+STYLE = """\
+main { max-width: 72rem; }
 h1 { font-size: 1.75rem; letter-spacing: -0.02em; }
 .state { margin: 0.5rem 0 2rem; color: var(--faint); }
 .state b { color: var(--good); } .state b.bad { color: var(--bad); }
@@ -55,10 +40,9 @@ thead th { border-top: 0; color: var(--faint); font-weight: 400; }
 img { display: block; max-width: 100%; height: auto; }
 nav { margin-top: 1.5rem; display: flex; flex-wrap: wrap; gap: 0.25rem 1.5rem; }
 a { color: var(--good); } a:focus-visible { outline: 2px solid; outline-offset: 3px; border-radius: 2px; }
-@media (max-width: 30rem) { dl div { grid-template-columns: 1fr; gap: 0; } }
-</style>
-</head>
-<body><main>
+@media (max-width: 30rem) { dl div { grid-template-columns: 1fr; gap: 0; } }"""
+
+BODY = Template("""\
 <h1>Holdfast</h1>
 <p class="state"><b$mark>$sign $headline</b> $sentence</p>
 <dl>
@@ -67,11 +51,7 @@ $rows
 $work
 $pictures
 <nav><a href="health">Health</a><a href="ready">Readiness</a><a href="metrics">Metrics</a>
-<a href="api/openapi.json">OpenAPI</a></nav>
-</main></body>
-</html>
-""")
-
+<a href="api/openapi.json">OpenAPI</a></nav>""")
 
 PICTURE = Template("""\
 <figure><figcaption>$name<a href="api/v1/lifecycles/$name?format=matrix">matrix</a></figcaption>
@@ -129,9 +109,7 @@ def render_page(
         sentence = "The database answers and its schema is in place."
     if work:
         rows["Workers"] = str(work.workers) if work.workers else "none; start one: holdfast worker --app module:hf"
-    nonce = secrets.token_urlsafe(16)
-    text = PAGE.substitute(
-        nonce=nonce,
+    body = BODY.substitute(
         headline=headline,
         sign=sign,
         mark=mark,
@@ -142,11 +120,7 @@ def render_page(
         ),
         rows="\n".join(f"<div><dt>{name}</dt><dd>{html.escape(value)}</dd></div>" for name, value in rows.items()),
     )
-    policy = (
-        f"default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-    )
-    return HTMLResponse(text, headers={"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"})
+    return html_page(f"Holdfast: {headline}", body, style=STYLE, head='<meta http-equiv="refresh" content="10">')
 
 
 def render_work(work: Work) -> str:

@@ -1,34 +1,19 @@
-"""The page behind a link: the question, two buttons and room for a note. No script, no request beyond it.
+"""The page behind a link: the question, two buttons and a field for a note.
 
 To look at it answers nothing: mail programs and chats open links before people do.
 """
 
 import html
-import secrets
 from datetime import datetime
-from string import Template
 
 from fastapi.responses import HTMLResponse
 
 from holdfast.approvals.store import LinkedQuestion
 from holdfast.errors import HoldfastError
+from holdfast.http.html_page import html_page
 
-PAGE = Template("""\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="robots" content="noindex">
-<title>$title</title>
-<style nonce="$nonce">
-:root { color-scheme: light dark; --ground: #f6f5f1; --card: #fff; --ink: #1d2522; --faint: #5c6964; --line: #dcded8;
-  --good: #0b6b50; --bad: #a8321d; --paper: #fff; }
-@media (prefers-color-scheme: dark) { :root { --ground: #121614; --card: #1a201d; --ink: #e8ece9; --faint: #9aa8a2;
-  --line: #2e3733; --good: #5fd0a8; --bad: #ff9780; --paper: #121614; } }
-* { box-sizing: border-box; margin: 0; }
-body { background: var(--ground); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; padding: 8vh 1.25rem; }
-main { max-width: 38rem; margin: auto; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
+STYLE = """\
+main { max-width: 38rem; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 1.75rem; }
 h1 { font-size: 1.4rem; letter-spacing: -0.01em; white-space: pre-wrap; overflow-wrap: anywhere; }
 .from, .state { color: var(--faint); overflow-wrap: anywhere; } .state { margin-top: 1.25rem; }
@@ -39,14 +24,7 @@ textarea { width: 100%; min-height: 5rem; padding: 0.6rem; font: inherit; color:
 button { flex: 1; padding: 0.7rem; font: inherit; font-weight: 600; border-radius: 8px; cursor: pointer;
   border: 1px solid currentColor; background: none; color: var(--bad); }
 button.good { background: var(--good); border-color: var(--good); color: var(--paper); }
-button:focus-visible, textarea:focus-visible { outline: 2px solid; outline-offset: 2px; }
-</style>
-</head>
-<body><main>
-$body
-</main></body>
-</html>
-""")
+button:focus-visible, textarea:focus-visible { outline: 2px solid; outline-offset: 2px; }"""
 
 FORM = """\
 <form method="post">
@@ -77,16 +55,8 @@ def refusal_page(error: HoldfastError) -> HTMLResponse:
 
 
 def rendered(title: str, body: str, status: int = 200) -> HTMLResponse:
-    nonce = secrets.token_urlsafe(16)
-    # The form's own POST must say where it comes from, so the referrer may stay within this server; no further.
-    headers = {
-        "Content-Security-Policy": f"default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self'; "
-        "frame-ancestors 'none'; base-uri 'none'",
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "same-origin",
-        "Cache-Control": "no-store",
-    }
-    return HTMLResponse(PAGE.substitute(nonce=nonce, title=html.escape(title), body=body), status, headers)
+    head = '<meta name="robots" content="noindex">'
+    return html_page(html.escape(title), body, style=STYLE, head=head, status=status, form=True, private=True)
 
 
 def moment(at: datetime | None) -> str:

@@ -1,12 +1,14 @@
-"""The fields of requests: unknown ones are refused, texts have no NUL, true is not the number 1.
+"""The fields and headers of requests: unknown ones are refused, texts have no NUL, true is not the number 1.
 
 Mistakes are listed up to a limit, so that a body full of them is refused as fast as any: of unknown fields the first
 few, of a list (with `fail_fast`) the first wrong item.
 """
 
+import re
 from itertools import islice
 from typing import Annotated, Any
 
+from fastapi import Header
 from pydantic import (
     AfterValidator,
     AwareDatetime,
@@ -67,3 +69,13 @@ class Cancel(Body):
     """The reason is kept with the task."""
 
     reason: Text | None = None
+
+
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
+TraceParent = Annotated[str | None, Header(description="The trace it belongs to (W3C); any other value is ignored")]
+TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def trace_of(traceparent: str | None) -> str | None:
+    """The header's value, if it is a trace."""
+    return traceparent if TRACE.fullmatch(traceparent or "") else None

@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -88,14 +88,8 @@ class Queue:
 
     async def send(self, tasks: Sequence[UUID]) -> list[UUID]:
         """A message for each; the answer is which were not taken, at worst all. Raises nothing."""
-
-        async def send(some: Sequence[UUID]) -> list[UUID]:
-            entries = [{"Id": str(n), "MessageBody": json.dumps({"task_id": str(one)})} for n, one in enumerate(some)]
-            answer = await (await self._client()).send_message_batch(QueueUrl=self.url, Entries=entries)
-            sent = {int(one["Id"]) for one in answer.get("Successful", ())}
-            return [one for n, one in enumerate(some) if n not in sent]
-
-        return await in_batches(tasks, send, "wake-ups could not be sent")
+        entries = [{"MessageBody": json.dumps({"task_id": str(one)})} for one in tasks]
+        return await self._batched("send_message_batch", tasks, entries, "wake-ups could not be sent")
 
     async def receive(self, *, visibility_seconds: float, poll_seconds: int = longest_poll_seconds) -> list[Message]:
         """Up to ten messages, as soon as there are any; others do not see them for so long. Raises what went wrong."""
@@ -118,48 +112,41 @@ class Queue:
 
     async def delete(self, messages: Sequence[Message]) -> list[Message]:
         """Have done with these; the answer is for which it did not work. Raises nothing."""
-
-        async def delete(some: Sequence[Message]) -> list[Message]:
-            entries = [{"Id": str(n), "ReceiptHandle": one.receipt} for n, one in enumerate(some)]
-            answer = await (await self._client()).delete_message_batch(QueueUrl=self.url, Entries=entries)
-            return [some[int(one["Id"])] for one in answer.get("Failed", ())]
-
-        return await in_batches(messages, delete, "messages could not be deleted")
+        entries = [{"ReceiptHandle": one.receipt} for one in messages]
+        return await self._batched("delete_message_batch", messages, entries, "messages could not be deleted")
 
     async def hide(self, messages: Sequence[tuple[Message, float]]) -> list[tuple[Message, float]]:
         """Keep each from others for so many seconds; the answer is for which it did not work. Raises nothing."""
+        entries = [{"ReceiptHandle": one.receipt, "VisibilityTimeout": round(seconds)} for one, seconds in messages]
+        action = "change_message_visibility_batch"
+        return await self._batched(action, messages, entries, "messages could not be kept")
 
-        async def hide(some: Sequence[tuple[Message, float]]) -> list[tuple[Message, float]]:
-            entries = [
-                {"Id": str(n), "ReceiptHandle": one.receipt, "VisibilityTimeout": round(seconds)}
-                for n, (one, seconds) in enumerate(some)
-            ]
-            answer = await (await self._client()).change_message_visibility_batch(QueueUrl=self.url, Entries=entries)
-            return [some[int(one["Id"])] for one in answer.get("Failed", ())]
+    async def _batched(
+        self, action: str, things: Sequence[T], entries: Sequence[Mapping[str, Any]], complaint: str
+    ) -> list[T]:
+        """Those of these things that failed, in calls of ten, some at once."""
+        slots = asyncio.Semaphore(calls_at_once)
 
-        return await in_batches(messages, hide, "messages could not be kept")
+        async def call(begin: int) -> list[T]:
+            numbers = range(begin, min(begin + batch_at_most, len(entries)))
+            sent = [{"Id": str(number), **entries[number]} for number in numbers]
+            async with slots:
+                try:
+                    answer = await getattr(await self._client(), action)(QueueUrl=self.url, Entries=sent)
+                except Exception as error:  # whatever it was, it was not done
+                    log.debug(complaint, extra={"error": describe(error)})
+                    return [things[number] for number in numbers]
+            done = {int(one["Id"]) for one in answer.get("Successful", ())}
+            return [things[number] for number in numbers if number not in done]
+
+        calls = [call(begin) for begin in range(0, len(things), batch_at_most)]
+        return [thing for failed in await asyncio.gather(*calls) for thing in failed]
 
     async def depth(self) -> int:
         """About how many messages wait to be received. Raises what went wrong."""
         wanted = "ApproximateNumberOfMessages"
         answer = await (await self._client()).get_queue_attributes(QueueUrl=self.url, AttributeNames=[wanted])
         return int(answer["Attributes"][wanted])
-
-
-async def in_batches(things: Sequence[T], call: Callable[[Sequence[T]], Awaitable[list[T]]], complaint: str) -> list[T]:
-    """What failed of them, in calls of ten, some at once."""
-    slots = asyncio.Semaphore(calls_at_once)
-
-    async def one(some: Sequence[T]) -> list[T]:
-        async with slots:
-            try:
-                return await call(some)
-            except Exception as error:  # whatever it was, it was not done
-                log.debug(complaint, extra={"error": describe(error)})
-                return list(some)
-
-    parts = [things[at : at + batch_at_most] for at in range(0, len(things), batch_at_most)]
-    return [thing for failed in await asyncio.gather(*map(one, parts)) for thing in failed]
 
 
 def task_named(body: str) -> UUID | None:

@@ -15,8 +15,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import LOCAL, Principal
 from holdfast.errors import WalletNotFound
 from holdfast.http.access import Guarded, Operator, Reader, owned_by
-from holdfast.http.fields import Body, Cancel, Name, Whole
-from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, TraceParent, Whole, trace_of
 from holdfast.http.problem import PROBLEMS, problem
 from holdfast.http.shapes import CancelEffect, Items, Limit, cancel_task, mark_repeated, server_address
 from holdfast.lifecycles.analysis.intake import PARAMETERS, Intake, table_most_bytes

@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from holdfast.engine.store.commands import Store
 from holdfast.errors import MoveRefused, RequestInvalid
 from holdfast.http.access import GuardedLong, Operator, Reader, Submitter, owned_by
-from holdfast.http.fields import Body, Cancel, Name, Text, sane
-from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, Text, TraceParent, sane, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (

@@ -11,8 +11,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import GuardedLong, Reader, Submitter, owned_by
-from holdfast.http.fields import Body, Cancel, Name, Whole
-from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, TraceParent, Whole, trace_of
 from holdfast.http.parts import OUTCOMES, Part, running_part
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import CancelEffect, CountedPage, Filter, Items, cancel_task, counted_page, mark_repeated

@@ -14,8 +14,7 @@ from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Policy, Submission
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, GuardedMany, Submitter, check_visible
-from holdfast.http.fields import Body, Moment, Name, Real, Whole
-from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.fields import Body, IdempotencyKey, Moment, Name, Real, TraceParent, Whole, trace_of
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import mark_repeated
 

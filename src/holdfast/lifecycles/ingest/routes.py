@@ -19,8 +19,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
 from holdfast.http.access import GuardedLong, Reader, Submitter, check_visible, owned_by
-from holdfast.http.fields import Body, Cancel, Name, Real, Text, Whole, sane
-from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, Real, Text, TraceParent, Whole, sane, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (

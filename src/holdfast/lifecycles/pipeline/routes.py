@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field, StrictBool
 from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
 from holdfast.http.access import Guarded, Operator
-from holdfast.http.fields import Body, Cancel, Name
-from holdfast.http.headers import IdempotencyKey, TraceParent, trace_of
+from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, TraceParent, trace_of
 from holdfast.http.parts import Part, running_part
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (
