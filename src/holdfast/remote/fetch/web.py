@@ -14,7 +14,7 @@ import httpx2
 from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.remote.certificates import certificates
-from holdfast.remote.fetch.counted import Counted, Fetched, piece_bytes
+from holdfast.remote.fetch import Counted, Fetched, piece_bytes
 from holdfast.remote.fetch.guard import Guard, refused
 from holdfast.remote.http_errors import category_of, failure_for
 
