@@ -12,7 +12,7 @@ longest = timedelta(days=36500)
 
 
 def parse_duration(value: str | float | timedelta) -> timedelta:
-    """The duration that `value` stands for. Raises RequestInvalid for what is none, is negative, or is a century."""
+    """The duration that `value` stands for. Raises RequestInvalid for any other, a negative one, or a century."""
     if isinstance(value, timedelta):
         return checked(value, value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -36,6 +36,6 @@ def checked(duration: timedelta, given: object) -> timedelta:
 
 def refused(given: object) -> RequestInvalid:
     return RequestInvalid(
-        f"{str(given)[:100]!r} is no duration, or is negative or longer than a century.",
+        f"{str(given)[:100]!r} is not a duration, or is negative or longer than a century.",
         fix='Write "30s", "5m", "1h30m", "2d", or a number of seconds.',
     )

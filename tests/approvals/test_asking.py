@@ -164,7 +164,7 @@ def test_nobody_answers_in_time(holdfast: Engine) -> None:
     ran = holdfast.run(strict)
     assert isinstance(ran.error, TaskFailed)
     assert (ran.error.category, ran.error.code, ran.error.step) == ("Fatal", "unanswered", "publish")
-    assert "Nobody answered 'publish' in time: Publish?" in str(ran.error)
+    assert "No answer to 'publish' came in time: Publish?" in str(ran.error)
     assert (holdfast.clock.now() - began).days == 2
     handle = holdfast.start(lenient)
     holdfast.drain(moving=False)
@@ -320,7 +320,7 @@ def test_mistakes_are_named(holdfast: Engine) -> None:
 
     for task, message in (
         (within_a_step, "asked within a step"), (twice, "'same' was run twice"), (forgotten, "never awaited"),
-        (wrong_colour, r"ask.sync('a', ...)"), (no_time, "is no duration"), (no_question, "asks nothing"),
+        (wrong_colour, r"ask.sync('a', ...)"), (no_time, "is not a duration"), (no_question, "asks nothing"),
     ):  # fmt: skip
         assert message in str(holdfast.run(task).error), task
     with pytest.raises(StepInvalid, match="No task is running"):

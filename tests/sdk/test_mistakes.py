@@ -29,7 +29,7 @@ def test_an_outcome_reads_its_delay_in_many_ways() -> None:
         assert Later(way).delay == Moved("Queued", delay=way).delay == timedelta(minutes=2)
     assert Later().delay is None
     for nonsense in ("soon", -1, True):
-        with pytest.raises(RequestInvalid, match="is no duration"):
+        with pytest.raises(RequestInvalid, match="is not a duration"):
             Later(nonsense)
 
 
@@ -67,7 +67,7 @@ def test_a_delay_that_is_none_fails_at_once(holdfast: Engine) -> None:
     for task in (returns, raises):
         error = failure(holdfast.run(task))
         assert (error.category, error.code) == ("SchemaInvalid", "RequestInvalid")
-        assert "'soon' is no duration" in str(error)
+        assert "'soon' is not a duration" in str(error)
 
 
 # Steps that are not awaited

@@ -61,8 +61,8 @@ def test_what_follows_a_failure_is_as_asked(holdfast: Engine) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"delay": "soon"}, "is no duration"),
-    ({"delay": -1}, "is no duration"),
+    ({"delay": "soon"}, "is not a duration"),
+    ({"delay": -1}, "is not a duration"),
     ({"run_at": datetime(2031, 1, 1)}, "names no time zone"),
     ({"priority": 10}, "not among 0 to 9"),
     ({"priority": "high"}, "is not a whole number"),

@@ -95,7 +95,7 @@ def test_options_that_cannot_be_meant_are_refused_where_they_are_written(options
 
 
 def test_what_is_no_duration_or_function_is_refused() -> None:
-    with pytest.raises(RequestInvalid, match="is no duration"):
+    with pytest.raises(RequestInvalid, match="is not a duration"):
         Holdfast().task(timeout="soon")(lambda: None)
     with pytest.raises(AppInvalid, match="is not a function"):
         Holdfast().task("mail")  # type: ignore[call-overload]

@@ -72,7 +72,7 @@ def make_app(
     With an `embedder` documents are searched by their meaning too. With the `address` of the database, workers that
     sleep here over HTTP are woken.
 
-    Bound to `loopback` it answers to the names of loopback, and to whoever calls as long as there is no key; otherwise
+    Bound to `loopback` it answers to the names of loopback, and to every caller as long as there is no key; otherwise
     to these `hosts`, or to any if none is named.
     """
     app = FastAPI(
@@ -90,7 +90,7 @@ def make_app(
     app.add_middleware(OriginCheck, hosts=(*LOOPBACK, *hosts) if loopback else hosts)
     app.add_middleware(Measured, registry=registry)
     answer_errors(app, store)
-    app.state.feed = Feed(store)  # whoever stops the server closes these two, or who waits there holds it up
+    app.state.feed = Feed(store)  # closed before the server stops: waiting clients would hold it up
     app.state.listener = None if address is None else PostgresListener(address, pool)
     app.include_router(dispatch.routes(store))
     app.include_router(graphs.routes(store))
@@ -120,7 +120,7 @@ def make_app(
 
     @app.get("/ready", tags=["server"], responses=PROBLEMS)
     async def ready(request: Request) -> Ready:
-        """The database answers, with the schema in place: requests can be served. How, is told with a key."""
+        """The database answers, with the schema in place: requests can be served. Details need a key."""
         state = await ask_database(pool)
         return state if await known(request) else Ready()
 

@@ -21,7 +21,7 @@ from holdfast.http.shapes import Filter, Items
 
 
 def numeral(value: object) -> object:
-    """A number, or a decimal that is written as a string to keep its digits; true is none."""
+    """A number, or a decimal that is written as a string to keep its digits; true is not one."""
     if isinstance(value, bool) or (isinstance(value, str) and not re.fullmatch(DECIMAL, value)):
         raise ValueError("is not a number")
     return value
@@ -43,7 +43,7 @@ Cents = Annotated[
 
 
 class Spent(BaseModel):
-    """The sum of a group, which is named by what it is grouped by. `unpriced`: calls whose cost nobody knows."""
+    """The sum of a group, which is named by what it is grouped by. `unpriced`: calls of unknown cost."""
 
     model: str | None = None
     day: str | None = None

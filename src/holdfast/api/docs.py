@@ -1,4 +1,4 @@
-"""`/api/openapi.json` and `/api/docs`: what the server can do, to read and to try, for whoever has a key.
+"""`/api/openapi.json` and `/api/docs`: what the server can do, to read and to try, for callers with a key.
 
 Script and style are Swagger UI's, in swagger_ui/; nothing is fetched. A browser sends no key, so the page is for a
 server without.
@@ -33,8 +33,8 @@ PAGE = Template("""\
 
 DESCRIPTION = """\
 Holdfast keeps tasks in Postgres until they are done. Submit one by name with `POST /dispatch/tasks`; a worker that
-knows the name takes it, keeps its lease with heartbeats, keeps what is done as checkpoints, and completes it; whoever
-submitted it reads, follows, cancels or retries it under `/api/v1`. A key comes as `Authorization: Bearer hf_...`; a
+knows the name takes it, keeps its lease with heartbeats, keeps what is done as checkpoints, and completes it; its owner
+reads, follows, cancels or retries it under `/api/v1`. A key comes as `Authorization: Bearer hf_...`; a
 server on loopback for which no key was made needs none. Errors are `application/problem+json`, and programs go by
 their `code`."""
 
@@ -53,12 +53,12 @@ TAGS = [
     {"name": "inbox", "description": "What failed for good and waits for a person: see it, retry, resolve, discard."},
     {"name": "schedules", "description": "What the clock starts: see it, pause it, run it, catch up on it."},
     {"name": "questions", "description": "What tasks ask people: see it, answer it; behind a link no key is needed."},
-    {"name": "webhooks", "description": "Endpoints that are told how tasks end."},
+    {"name": "webhooks", "description": "Endpoints that hear how tasks end."},
     {"name": "operations", "description": "Queues, workers, counts and costs."},
     {"name": "lifecycles", "description": "The states that a task can be in, and what leads from one to another."},
     {"name": "objects", "description": "Bring and fetch files, by links that other routes answer with; no key needed."},
     {"name": "server", "description": "Whether the server is well."},
-    {"name": "workers", "description": "What a worker says; not for whoever submits tasks."},
+    {"name": "workers", "description": "What workers ask; not for clients that submit tasks."},
 ]
 
 Asset = Literal["swagger-ui.css", "swagger-ui-bundle.js"]

@@ -46,7 +46,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
     404: {"description": "A topic names a lifecycle or a task that is not there."},
-    422: {"description": "What was given is no cursor, or no topic."},
+    422: {"description": "The cursor or a topic cannot be read."},
     429: {"description": "Too many streams are open.", "headers": {"Retry-After": {"schema": {"type": "integer"}}}},
     503: {"description": "The database does not answer."},
 }
@@ -78,7 +78,7 @@ class Seats:
             yield
         finally:
             self.taken[caller.owner] -= 1
-            self.taken += Counter()  # forgets whoever has none
+            self.taken += Counter()  # forgets owners without any
 
 
 def routes(
@@ -145,7 +145,7 @@ def routes(
                                     return
                                 asked = time.monotonic()
                             events = b"".join(map(move_event, look.moves))
-                            # Who hears nothing still gets on, so that nobody has to come back from far away.
+                            # A client that gets no event still gets on, so that it never comes back from far away.
                             if events or not wait or time.monotonic() - heard >= quiet.total_seconds() / 2:
                                 yield events + format_sse_event(comment="so far", id=look.cursor)
                                 heard = time.monotonic()

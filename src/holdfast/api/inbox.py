@@ -1,7 +1,7 @@
 """The inbox over HTTP: what failed for good, in groups and one by one, and what an operator does about it.
 
-What else waits for a person is told beside it, and answered where it belongs; a user sees of it what is their own.
-Nothing here needs an idempotency key: an entry is handled once, and whoever asks again is refused and told by whom.
+What else waits for a person is listed beside it, and answered where it belongs; a user sees of it what is their own.
+Nothing here needs an idempotency key: an entry is handled once, and a second try is refused with who handled it.
 """
 
 from typing import Annotated, Any, Literal
@@ -136,7 +136,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.post("/{entry_id}/retry", status_code=202)
     async def retry(entry_id: UUID, caller: Operator, asked: Retry | None = None) -> Retried:
-        """Run its task again, as a new one. With another payload it begins anew, or at `from_step`."""
+        """Run its task again, as a new one. With another payload it begins at its start, or at `from_step`."""
         given = asked or Retry()
         made = await store.inbox.retry(
             entry_id, caller.name, from_step=given.from_step, payload=given.payload, note=given.note
@@ -151,7 +151,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.post("/{entry_id}/discard", status_code=202)
     async def discard(entry_id: UUID, caller: Operator, asked: Close | None = None) -> Closed:
-        """Say that nobody needs what failed."""
+        """Say that what failed is not needed."""
         await store.inbox.discard(entry_id, caller.name, asked.note if asked else None)
         return Closed(id=entry_id, resolution="discarded")
 

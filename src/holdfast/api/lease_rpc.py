@@ -30,7 +30,7 @@ def routes(store: Store) -> APIRouter:
     @router.post("/rpc/{service}/{method}")
     @router.post("/rooms/{service}/{method}", include_in_schema=False)  # as workers of the release before call it
     async def call(service: str, method: str, asked: Request) -> Json:
-        """Answer what a handler asks. 409 `lease-lost` for whoever does not hold the task."""
+        """Answer what a handler asks. 409 `lease-lost` if the caller does not hold the task."""
         kind = BY_NAME.get(service)
         rpc = rpcs_of(kind).get(method) if kind else None
         if kind is None or rpc is None:

@@ -1,8 +1,8 @@
 """The API inside somebody else's server: `app.mount("/holdfast", hf.asgi())`.
 
 It opens connections of its own, in the loop of that server: when the server starts if it runs `hf.lifespan`, otherwise
-with the first request. Who can reach that server is not ours to know, so nobody is let in without a key, not on
-loopback either.
+with the first request. Who can reach that server is not ours to know, so each caller needs a key, on loopback
+as well.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Mounted:
             return self._app
 
     async def close(self) -> None:
-        """End the streams, give the connections back. The next request opens anew."""
+        """End the streams, give the connections back. The next request opens again."""
         async with self._opening:
             self._app = None
             await self._stack.aclose()

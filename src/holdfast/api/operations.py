@@ -18,7 +18,7 @@ QueueName = Annotated[Name, Path()]
 
 
 class WorkerSeen(BaseModel):
-    """A worker. What it is called and runs, and since when, is told to operators and workers."""
+    """A worker. Its label, tasks and times are for operators and workers."""
 
     id: str
     queues: list[str]
@@ -35,7 +35,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("/workers")
     async def workers(caller: Annotated[Principal, needs("user", "worker", "operator")]) -> Items[WorkerSeen]:
-        """Who has said hello and not goodbye; `live` if that was within the last half minute."""
+        """The workers that have reported and not left; `live` if they did within the last half minute."""
         return Items(items=[show(worker, caller) for worker in await store.workers()])
 
     @router.get("/queues", dependencies=[needs("user", "worker", "operator")])

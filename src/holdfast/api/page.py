@@ -83,7 +83,7 @@ class Work:
 
 
 def describe(state: Ready, database: str, started_at: datetime) -> dict[str, str]:
-    """The server and its database, for whoever is known."""
+    """The server and its database, for known callers."""
     return {
         "Version": __version__,
         "Database": database,

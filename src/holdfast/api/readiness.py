@@ -15,7 +15,7 @@ ready_timeout_seconds = 5
 
 
 class Ready(BaseModel):
-    """What the database said when it was asked just now; to whoever has no key, only that it did."""
+    """What the database answers now; for a caller without a key, only that it does."""
 
     status: Literal["ready"] = "ready"
     database_time: datetime | None = None

@@ -144,7 +144,7 @@ def routes(store: Store) -> APIRouter:
 
     @beside.post("/outcomes")
     async def outcomes(asked: Awaited, caller: Reader) -> Outcomes:
-        """How these tasks ended, for whoever waits for many."""
+        """How these tasks ended, for a client that waits for many."""
         visible = await store.owned(asked.ids, owned_by(caller))
         found = await store.outcomes([one for one in asked.ids if one in visible])
         missing = [one for one in asked.ids if one not in visible or found.get(one, ...) is None]

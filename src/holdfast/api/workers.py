@@ -221,12 +221,12 @@ def routes(store: Store, listener: PostgresListener | None) -> APIRouter:
 
     @router.post("/steps")
     async def steps(asked: Held) -> list[Step]:
-        """The steps of a task that the caller holds. 409 `lease-lost` for whoever does not."""
+        """The steps of a task that the caller holds. 409 `lease-lost` otherwise."""
         return await store.held_steps(asked.proof())
 
     @router.post("/upstream")
     async def upstream(asked: Held) -> list[Upstream]:
-        """What a task that the caller holds has waited for. 409 `lease-lost` for whoever does not."""
+        """What a task that the caller holds has waited for. 409 `lease-lost` otherwise."""
         return await store.held_upstream(asked.proof())
 
     @router.post("/deliver")
@@ -246,7 +246,7 @@ def routes(store: Store, listener: PostgresListener | None) -> APIRouter:
 
     @router.post("/record", status_code=204)
     async def record(asked: Recorded) -> None:
-        """Write down what happened in a task that the caller holds. 409 `lease-lost` for whoever does not."""
+        """Write down what happened in a task that the caller holds. 409 `lease-lost` otherwise."""
         await store.record(asked.proof(), asked.kind, asked.step, asked.data)
 
     @router.post("/spend")
@@ -257,7 +257,7 @@ def routes(store: Store, listener: PostgresListener | None) -> APIRouter:
     @router.post("/block-budget", status_code=204)
     @router.post("/heed", status_code=204)  # what workers of older releases ask for
     async def block_budget(asked: BudgetBlock) -> None:
-        """A provider wants to be left alone: let nobody spend of this budget before."""
+        """A provider asks to be left alone: let no task spend of this budget before."""
         await store.block_budget(asked.budget, asked.until)
 
     @router.post("/hello", status_code=204)

@@ -111,7 +111,7 @@ async def write(attempt: Attempt, name: str, question: str, within: Duration) ->
     asked = await patiently(lambda: attempt.backend.ask(attempt.lease, name, question, lasting))
     refuse(asked.status, attempt.lease, f"the question {name!r}")
     if asked.status == "late":
-        error = Unanswered(f"Nobody answered {name!r} in time: {question[:longest_message]}", code="unanswered")
+        error = Unanswered(f"No answer to {name!r} came in time: {question[:longest_message]}", code="unanswered")
         attempt.blame(error, name)
         raise error
     return asked

@@ -1,4 +1,4 @@
-"""Questions over HTTP: behind a link, for whoever has it; and as a list, for owners and operators.
+"""Questions over HTTP: behind a link, for those who have it; and as a list, for owners and operators.
 
 A link needs no key: the 256 random bits in it are the right to answer that one question. To look answers nothing.
 """
@@ -48,7 +48,7 @@ REPLAYED: dict[int | str, dict[str, Any]] = {200: {"headers": {"Idempotency-Repl
 
 
 class QuestionByLink(BaseModel):
-    """A question, for whoever has its link."""
+    """A question, for those who have its link."""
 
     question: str
     step: str

@@ -1,7 +1,7 @@
 """Questions: a task asks a person, sleeps, and goes on with the answer. The functions of sql/, as Python.
 
 A question is a step of its task: asked once, under one link, and answered once. Who has the link may answer; the secret
-in it is told to the task that asks and to nobody else, and it is found again by its hash.
+in it is known to the task that asks only, and is found again by its hash.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from holdfast.engine.task import Json
 
 @dataclass(frozen=True)
 class Answered:
-    """Which question was answered; `repeated`, if the very same was said before."""
+    """Which question was answered; `repeated`, if the same answer was given before."""
 
     id: UUID
     task_id: UUID
@@ -70,7 +70,7 @@ class Questions(Calls):
         return encode.from_row(Answered, (await self._rows(query, *given))[0])
 
     async def answer_by_link(self, secret: str, answer: Json, by: str = "") -> Answered:
-        """The same, for whoever has the link."""
+        """The same, for those who have the link."""
         return await self._record(Answered, "answer", dumped(answer), encode.text(by), hashed(secret))
 
     async def read(self, secret: str) -> LinkedQuestion:

@@ -49,7 +49,7 @@ class NewDataset(Body):
     @model_validator(mode="after")
     def has_something(self) -> "NewDataset":
         if not self.files and not self.urls:
-            raise ValueError("name files or urls: a dataset without any is none")
+            raise ValueError("name files or urls: a dataset needs some")
         return self
 
 

@@ -69,7 +69,7 @@ class Reading:
     async def __call__(
         self, table: Table | str | Iterable[Table | str], *, settings: Settings | None = None
     ) -> "polars.DataFrame":
-        """A table, or several below each other. Raises SchemaInvalid for what is no table, Fatal for one that is gone.
+        """A table, or several below each other. Raises SchemaInvalid for anything else, Fatal for one that is gone.
 
         Outside of a task it reads where the environment says that objects are.
         """
@@ -84,7 +84,7 @@ class Reading:
             for number, part in enumerate(parts):
                 uri = part if isinstance(part, str) else part.uri
                 if not uri.startswith(OBJECT):
-                    raise SchemaInvalid(f"{uri!r} is no table that a task has written.", code="table")
+                    raise SchemaInvalid(f"{uri!r} is not a table that a task has written.", code="table")
                 paths.append(folder / f"{number}.parquet")
                 try:
                     await objects_of(given).fetch(uri.removeprefix(OBJECT), paths[-1])

@@ -1,9 +1,9 @@
 """Who may call which route.
 
 A route names the roles it is for with `needs("user", "operator")`; its class `Guarded` asks before it reads anything of
-the body, and refuses query parameters that the route does not have. Bound to loopback, with no key made yet, whoever
-calls is the local principal with all roles; from the first key on, requests need one. Nothing is kept between requests:
-a revoked key is refused at once, by every server.
+the body, and refuses query parameters that the route does not have. Bound to loopback, with no key made yet, each
+caller is the local principal with all roles; from the first key on, requests need one. Nothing is kept between
+requests: a revoked key is refused at once, by every server.
 """
 
 import ipaddress
@@ -42,7 +42,7 @@ class Guard:
         return principal
 
     async def ask(self, request: Request) -> Principal:
-        """Who calls, asked anew: for an answer that takes so long that the key may be revoked. Raises KeyRefused."""
+        """Who calls, asked again: for an answer that takes so long that the key may be revoked. Raises KeyRefused."""
         given = request.headers.get("authorization")
         scheme, _, secret = (given or "").partition(" ")
         principal, any_key = await self.store.keys.check(secret.strip() if scheme.lower() == "bearer" else None)
@@ -109,7 +109,7 @@ class GuardedLong(Guarded):
 
 
 class GuardedMany(Guarded):
-    """The same, for what is said of many tasks at once."""
+    """The same, for bodies about many tasks at once."""
 
     most_bytes = many_most_bytes
 
@@ -158,7 +158,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def refuse_open_server(store: Store, host: str) -> None:
-    """Raise SettingInvalid where other machines could call and nobody would be asked for a key."""
+    """Raise SettingInvalid where other machines could call without a key."""
     if not is_loopback(host) and not (await store.keys.check(None))[1]:
         raise SettingInvalid(
             f"HOLDFAST_HOST={host} would serve to other machines, and there is no key to ask for.",

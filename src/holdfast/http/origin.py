@@ -2,7 +2,7 @@
 
 A browser can be made to send requests to a server on its own machine: under another name that resolves to loopback
 (DNS rebinding), or from another site's page (CSRF). So a server that is bound to loopback answers to the names of
-loopback only, one that is bound elsewhere to the names it was told, and a page may call only the server it came from.
+loopback only, one that is bound elsewhere to the names it is given, and a page may call only the server it came from.
 """
 
 from collections.abc import Collection
@@ -46,7 +46,7 @@ class OriginCheck:
 
 
 def split(netloc: str, scheme: str = "http") -> tuple[str, int]:
-    """A host name and its port; ("", 0) for what is none."""
+    """A host name and its port; ("", 0) for any other text."""
     try:
         parts = urlsplit(f"//{netloc}")
         plain = not (parts.path or parts.query or parts.fragment or "@" in netloc)

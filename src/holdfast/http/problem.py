@@ -1,4 +1,4 @@
-"""Errors over HTTP are `application/problem+json` (RFC 9457), whoever raised them.
+"""Errors over HTTP are `application/problem+json` (RFC 9457), wherever they arise.
 
 A problem has a `code` that programs go by; of a task it says the state and which states may follow. No problem tells
 what a log should not hold: no key, no token, nothing of the request's body.
@@ -88,7 +88,7 @@ def refusal(request: Request, error: HoldfastError, **about: Any) -> ProblemResp
     """What one of our own errors answers."""
     detail = "\n".join(part for part in (error.detail, error.fix) if part)
     if isinstance(error, (DatabaseError, ObjectsUnreachable)) and not getattr(request.state, "principal", None):
-        log.warning("%s", error)  # whoever has shown no key is not told where the database is, or the files
+        log.warning("%s", error)  # a caller without a key must not learn where the database is, or the files
         detail = "The server's log says why."
     answer = problem(request, error.http_status, error.title, detail, code=error.http_code, **error.more, **about)
     if isinstance(error, KeyRefused):

@@ -20,7 +20,7 @@ SPENT_UP = {
 }
 """Codes of a 429 that no waiting helps against: somebody has to pay."""
 BY_STATUS: dict[int, Category] = {
-    # The request itself is wrong, and stays wrong: whoever wrote it has to change it.
+    # The request itself is wrong, and stays wrong until somebody changes it.
     400: "SchemaInvalid", 413: "SchemaInvalid", 415: "SchemaInvalid", 422: "SchemaInvalid",
     # The server gave up waiting for the request, or does not want it this early.
     408: "Transient", 425: "Transient",

@@ -43,8 +43,8 @@ class ModelServer:
         return cls(url, key)
 
     def client(self, answer_within: timedelta) -> "httpx2.AsyncClient":
-        """What to ask it with; whoever asks often keeps it open."""
-        import httpx2  # takes its time, and most processes ask nobody
+        """What to ask it with; to be kept open by a caller that asks often."""
+        import httpx2  # takes its time, and most processes do not need it
 
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         return httpx2.AsyncClient(headers=headers, timeout=answer_within.total_seconds(), verify=certificates())

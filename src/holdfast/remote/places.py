@@ -1,4 +1,4 @@
-"""Where files are for whoever runs here: the place that the settings name, or, without a database, the server's.
+"""Where the files of this process are: the place that the settings name, or, without a database, the server's.
 
 It is decided in this package, which knows both; `holdfast.objects` knows of no server.
 """
@@ -11,7 +11,7 @@ from holdfast.settings import Settings
 
 @functools.lru_cache(maxsize=8)
 def objects_of(settings: Settings) -> Objects:
-    """The place for files, opened once for each that this process was told of. Raises SettingInvalid."""
+    """The place for files, opened once for each that is named. Raises SettingInvalid."""
     if goes_through_server(settings):
         from holdfast.remote.objects import ServerObjects  # only who speaks HTTP pays for what it imports
 

@@ -33,7 +33,7 @@ calls_at_most = 5
 longest_pause_seconds = 1.0
 answer_within = timedelta(seconds=60)
 connect_within_seconds = 5.0
-connections_kept_seconds = 2.0  # a server gives idle ones up after 5; whoever sends at that moment gets no answer
+connections_kept_seconds = 2.0  # a server gives idle ones up after 5; a request at that moment gets no answer
 
 AWAY = (502, 503, 504)
 NEVER_ARRIVED = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -111,7 +111,7 @@ class Server:
                 self._pass_on(asked)
                 if call == most or not (repeatable or isinstance(error, NEVER_ARRIVED)):
                     raise self.unreachable(error) from error
-            except asyncio.CancelledError:  # whoever waits no longer asks another one the next time
+            except asyncio.CancelledError:  # a caller that stops waiting asks another one next time
                 self._pass_on(asked)
                 raise
             else:
@@ -246,7 +246,7 @@ def checked(answer: httpx2.Response, otherwise: type[HoldfastError] = RequestInv
 
 
 def code_of(answer: httpx2.Response) -> str:
-    """The code of a problem; nothing for what is none."""
+    """The code of a problem; nothing for any other answer."""
     if answer.is_success:
         return ""
     try:

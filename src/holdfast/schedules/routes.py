@@ -126,7 +126,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.delete("/{name}", status_code=204, dependencies=[needs("operator")])
     async def remove(name: PathName) -> None:
-        """Forget it, but not what it has run. An application that declares it makes it anew at its next start."""
+        """Forget it, but not what it has run. An application that declares it makes it again at its next start."""
         await schedules.remove(name)
 
     return router

@@ -103,7 +103,7 @@ class Schedules(Calls):
         return answer
 
     async def fire(self, due: Due) -> Fired:
-        """Start what is owed of it, and move on to its next time. Raises RequestInvalid for what is no schedule."""
+        """Start what is owed of it, and move on to its next time. Raises RequestInvalid for what is not a schedule."""
         times = Times(due.cron, due.timezone)
         owed = times.owed(due.next_at, due.now, due.missed) if due.next_at else []
         page = owed[:runs_at_once]

@@ -1,6 +1,6 @@
-"""The ticking: every server and every worker looks what is due, and starts it. There is no leader to lose.
+"""The clock of schedules: every server and every worker starts what is due. There is no leader to lose.
 
-All may look at the same moment: a due time is run once, by whoever has the lock first.
+All may look at the same moment: a due time is run once, by the first that has the lock.
 """
 
 import asyncio

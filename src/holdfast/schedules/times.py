@@ -44,7 +44,7 @@ class Times:
     def newest(self, moment: datetime, n: int = 1) -> list[datetime]:
         """The last `n` up to a moment, the oldest first.
 
-        Going back only tells where to look: which times there are is told by going forward, so both agree.
+        Going back only finds where to look: the times themselves are found by going forward, so both agree.
         """
         back = CronSim(self.cron, (moment + timedelta(seconds=1)).astimezone(self.zone), reverse=True)
         seen = list(islice(back, n + 1))
@@ -61,7 +61,7 @@ class Times:
         """Of the times from `since` up to now those that are still to be run."""
         most = caught_up_at_most if missed == "all" else 1
         found = self.between(since, now, most + 1)
-        if len(found) > most:  # seldom: nobody was there for long
+        if len(found) > most:  # seldom: no server ran for long
             found = [due for due in self.newest(now, most) if due >= since]
         return [due for due in found if missed != "skip" or now - due <= late_after]
 

@@ -75,7 +75,7 @@ class PostgresListener:
         if subscriber is None:
             subscriber = self._subscribers[worker] = Subscriber()
             self._start()
-            with contextlib.suppress(*DRIVER_ERRORS):  # whoever could not listen does so with the next connection
+            with contextlib.suppress(*DRIVER_ERRORS):  # otherwise it listens with the next connection
                 await self._listen_for(worker, subscriber)
         subscriber.asked = time.monotonic() + seconds
         try:

@@ -33,7 +33,7 @@ class PendingWakeups(Calls):
     """The functions of wakeups.sql."""
 
     async def take(self, n: int = taken_at_once) -> list[UUID]:
-        """Tasks to send a message for, now; nobody else takes them."""
+        """Tasks to send a message for, now; no other process takes them."""
         rows = await self._table("take_wakeups", n, repeatable=False)
         return [row[0] for row in rows]
 

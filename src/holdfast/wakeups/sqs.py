@@ -3,11 +3,11 @@
 What becomes of a message is decided by its task, a moment after it was heard:
 
     the worker holds it     kept from others, again and again, until it has ended here; then deleted
-    nobody may take it      it ended, waits, or another worker holds it: deleted
-    it could be taken       not by this worker, it seems: handed on, later each time, to whoever can
+    no worker may take it     it ended, waits, or another worker holds it: deleted
+    it could be taken       not by this worker, it seems: handed on, later each time, to a worker that can
 
 A worker that dies leaves its messages; they come to others when their time is over, who find the task held or ended and
-delete them, or take it. What was given back to the queue in Postgres is published anew.
+delete them, or take it. What was given back to the queue in Postgres is published again.
 """
 
 import asyncio

@@ -40,7 +40,7 @@ class Deliverer:
         return len(taken)
 
     async def deliver(self, delivery: Taken) -> None:
-        """Send it, and say how that went. If that cannot be said, it is sent again."""
+        """Send it, and say how that went. If that cannot be recorded, it is sent again."""
         from holdfast.webhooks.sending import send  # httpx2 takes its time to import, and most have no webhooks
 
         about = {"delivery": str(delivery.id), "webhook": str(delivery.webhook_id), "tries": delivery.tries}
@@ -67,7 +67,7 @@ class Deliverer:
             await asyncio.wait(self.in_flight)
 
     def stop(self) -> None:
-        """Break off; what is in flight is sent again, by whoever is there."""
+        """Break off; what is in flight is sent again, by another process."""
         for task in self.in_flight:
             task.cancel()
 

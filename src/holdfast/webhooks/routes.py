@@ -1,4 +1,4 @@
-"""Webhooks over HTTP, for operators: endpoints, and what was sent to them. A secret is told once, when it is made."""
+"""Webhooks over HTTP, for operators: endpoints, and what was sent to them. A secret is shown once."""
 
 from typing import Annotated
 from uuid import UUID

@@ -1,6 +1,6 @@
 """Webhooks: endpoints that hear how tasks end, signed as Standard Webhooks says. The functions of sql/, as Python.
 
-An endpoint stands somewhere in the kernel's feed. What it is told of becomes a delivery, in the same transaction in
+An endpoint stands somewhere in the engine's feed. What it is to hear becomes a delivery, in the same transaction in
 which it moves on; a delivery is sent until the endpoint takes it, always under the same id. So an endpoint hears of
 everything at least once, and tells by the id what it has heard before.
 """
@@ -22,7 +22,7 @@ State = Literal["pending", "done", "failed"]
 
 @dataclass(frozen=True)
 class Webhook:
-    """An endpoint. `disabled_why`, if it is told nothing more; `missed_at`, when moves were gone before it was told."""
+    """An endpoint. `disabled_why`, if it gets nothing more; `missed_at`, when moves were gone before they were sent."""
 
     id: UUID
     name: str
@@ -95,7 +95,7 @@ class Webhooks(Calls):
         owner: str | None = None,
         by: str = "",
     ) -> tuple[UUID, str]:
-        """A webhook that is told of what happens from now on: its id, and its secret, this once.
+        """A webhook that hears of what happens from now on: its id, and its secret, this once.
 
         Raises RequestInvalid or LifecycleUnknown.
         """
@@ -139,7 +139,7 @@ class Webhooks(Calls):
         """Send a delivery again, whatever became of it. Raises WebhookUnknown."""
         await self._call("redeliver", webhook, delivery)
 
-    # For whoever sends
+    # For delivery
 
     async def pump(self, limit: int = 500) -> int:
         """Make deliveries of what has happened, for every webhook; how many."""
@@ -152,7 +152,7 @@ class Webhooks(Calls):
         return made
 
     async def take(self, n: int, *, each: int) -> list[Taken]:
-        """Deliveries to send now, so many of one endpoint in flight at most. Whoever takes them has a minute."""
+        """Deliveries to send now, so many of one endpoint in flight at most. This process has a minute for them."""
         return await self._records(Taken, "take_deliveries", n, each, repeatable=False)
 
     async def end(self, delivery: Taken, sent: Sent) -> str:

@@ -81,7 +81,7 @@ async def fetch(
                 from holdfast.remote.fetch.web import read_web  # httpx2 takes its time to import
 
                 return await read_web(uri, target, guard, Counted(most_bytes))
-        raise SchemaInvalid(f"{uri[:100]!r} is no address of a document. Write {SUPPORTED}.", code="uri")
+        raise SchemaInvalid(f"{uri[:100]!r} is not the address of a document. Write {SUPPORTED}.", code="uri")
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """The guard: which addresses of the network a document may be fetched from.
 
-Whoever names a document chooses where this machine connects to, so only what the whole world can reach is asked: no
-loopback, no private network, no metadata service of a cloud. A name is resolved once, every address it has must be
-fit, and the connection goes to one of just these: an answer that changes between the look and the use changes nothing.
+A caller that names a document chooses where this machine connects to, so only what the whole world can reach is
+asked: no loopback, no private network, no metadata service of a cloud. A name is resolved once, every address it has
+must be fit, and the connection goes to one of just these: an answer that changes meanwhile changes nothing.
 """
 
 import asyncio

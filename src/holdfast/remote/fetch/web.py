@@ -44,7 +44,7 @@ async def read_web(uri: str, target: Path, guard: Guard, counted: Counted) -> Fe
 
 @asynccontextmanager
 async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx2.Response]:
-    """The answer that is no redirect, its body still to be read.
+    """The first answer that is not a redirect, its body still to be read.
 
     A client for each hop: a connection to an address is not used again for another host that has the same.
     """
@@ -100,7 +100,7 @@ def checked(uri: str) -> httpx2.URL:
         if url.port is not None and not 0 < url.port < 65536:
             raise ValueError("no port has this number")
     except (httpx2.InvalidURL, UnicodeError, ValueError):
-        raise SchemaInvalid(f"{uri.partition('?')[0][:200]!r} is no address of the web.", code="uri") from None
+        raise SchemaInvalid(f"{uri.partition('?')[0][:200]!r} is not an address of the web.", code="uri") from None
     if url.scheme not in PORTS or not host:
         raise refused("Only http:// and https:// are followed, and only with a host.")
     if url.userinfo:
@@ -113,7 +113,7 @@ def redirected(url: httpx2.URL, location: str) -> httpx2.URL:
     try:
         target = checked(str(url.join(location)))
     except (httpx2.InvalidURL, ValueError):
-        raise Fatal(f"{url.host} redirects to what is no address.", code="redirects") from None
+        raise Fatal(f"{url.host} redirects to what is not an address.", code="redirects") from None
     if url.scheme == "https" and target.scheme == "http":
         raise refused(f"{url.host} redirects from https to http.")
     return target
