@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Keyboard(Protocol):
-    def __call__(self, *words: str, stdin: str = "") -> Answer: ...
+    def __call__(self, *arguments: str, stdin: str = "") -> Answer: ...
 
 
 class Stage(Protocol):
@@ -27,9 +27,9 @@ def holdfast(database: Database, monkeypatch: pytest.MonkeyPatch) -> Keyboard:
     """The command, with nothing but pipes around it, on the test's own database."""
     monkeypatch.setenv("HOLDFAST_URL", database.url)
 
-    def run(*words: str, stdin: str = "") -> Answer:
+    def run(*arguments: str, stdin: str = "") -> Answer:
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        return typed_here(*words)
+        return typed_here(*arguments)
 
     return run
 

@@ -33,13 +33,13 @@ class Answer:
         return self.out.splitlines()
 
 
-def typed_here(*words: str) -> Answer:
+def typed_here(*arguments: str) -> Answer:
     """In this process, with the settings that it has."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     before = signal.getsignal(signal.SIGINT)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            main(list(words))
+            main(list(arguments))
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0
         finally:
@@ -47,7 +47,7 @@ def typed_here(*words: str) -> Answer:
     return Answer(code, out.getvalue(), err.getvalue())
 
 
-def typed_alone(*words: str, folder: Path | None = None, **environment: str) -> Answer:
+def typed_alone(*arguments: str, folder: Path | None = None, **environment: str) -> Answer:
     """In this process, with no setting but these."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
@@ -56,14 +56,14 @@ def typed_alone(*words: str, folder: Path | None = None, **environment: str) -> 
             patch.setenv(name, value)
         if folder:
             patch.chdir(folder)
-        return typed_here(*words)
+        return typed_here(*arguments)
 
 
-def run_alone(*words: str, folder: Path | None = None, **environment: str) -> Answer:
+def run_alone(*arguments: str, folder: Path | None = None, **environment: str) -> Answer:
     """As a process of its own, with no setting but these: for what starts servers, or becomes another program."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast", *words],
+        [sys.executable, "-m", "holdfast", *arguments],
         cwd=folder, env={**clean, **environment}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return Answer(done.returncode, done.stdout, done.stderr)

@@ -55,10 +55,10 @@ def until(typed: Keyboard, batch: str, status: str) -> dict[str, Any]:
 def test_files_are_sent_followed_to_their_end_and_saved(typed: Keyboard, folder: Path) -> None:
     done = typed("batch", "submit", "a.wav", "b.mp3", "s3://bucket/c.wav", *AT, "--save", "out")
     assert done.code == 0, done.err
-    told = done.err.splitlines()
-    assert told[0] == "uploaded 2 files (2 bytes)"
-    assert {line for line in told if ": completed" in line} == {"job 1: completed 2/2", "job 2: completed 1/1"}
-    assert told[-1].startswith("COMPLETED: 3 of 3 ok; cost 1.50 cents, ")
+    answered = done.err.splitlines()
+    assert answered[0] == "uploaded 2 files (2 bytes)"
+    assert {line for line in answered if ": completed" in line} == {"job 1: completed 2/2", "job 2: completed 1/1"}
+    assert answered[-1].startswith("COMPLETED: 3 of 3 ok; cost 1.50 cents, ")
     assert done.lines[0].split() == ["input", "status", "words", "tokens", "cost"]
     assert done.lines[1].split() == ["a.wav", "ok", "words", "of", "0-a.wav", "10", "+", "2", "0.50", "cents"]
     assert done.lines[3].startswith("s3://bucket/c.wav  ok      words of c.wav")
@@ -70,7 +70,7 @@ def test_files_are_sent_followed_to_their_end_and_saved(typed: Keyboard, folder:
     assert json.loads((folder / "out" / "manifest.json").read_text())["ok"] == 3
 
 
-def test_prompts_are_told_by_their_lines_and_what_failed_is_done_again(typed: Keyboard, folder: Path) -> None:
+def test_prompts_are_counted_by_line_and_what_failed_is_done_again(typed: Keyboard, folder: Path) -> None:
     some = typed("batch", "submit", str(folder), "--type", "completion", *AT, "--model", "m1", "--wait")
     assert some.code == 6, some.err
     assert "Left out: 3 of another kind" in some.err
@@ -84,9 +84,9 @@ def test_prompts_are_told_by_their_lines_and_what_failed_is_done_again(typed: Ke
     again = typed("batch", "retry-failed", batch["task_id"], "--wait", "--json")
     assert (again.code, again.err, again.json["retry_of"]) == (1, "", batch["task_id"])
     assert [(one["status"], one["reason"]) for one in again.json["items"]] == [("failed", "It crackles.")]
-    shown = typed("batch", "show", again.json["task_id"])
-    assert f"retry of  {batch['task_id']}" in shown.lines
-    assert shown.lines[-1].endswith("It crackles.")
+    printed = typed("batch", "show", again.json["task_id"])
+    assert f"retry of  {batch['task_id']}" in printed.lines
+    assert printed.lines[-1].endswith("It crackles.")
 
 
 def test_a_dataset_is_sent_by_its_name_and_its_files_keep_theirs(typed: Keyboard, folder: Path) -> None:
@@ -99,20 +99,20 @@ def test_a_dataset_is_sent_by_its_name_and_its_files_keep_theirs(typed: Keyboard
     watched = typed("batch", "watch", batch)
     assert (watched.code, watched.out) == (6, done.out)
     beginning = typed("batch").lines[1].split()[0]
-    shown = typed("batch", "show", beginning)
-    assert shown.lines[0].split() == ["batch", batch]
-    assert any("https://example.org/bad.wav: It crackles." in line for line in shown.lines)
+    printed = typed("batch", "show", beginning)
+    assert printed.lines[0].split() == ["batch", batch]
+    assert any("https://example.org/bad.wav: It crackles." in line for line in printed.lines)
 
 
 @pytest.mark.deep
-def test_a_job_that_waits_for_a_person_is_told_with_the_words_that_answer(typed: Keyboard) -> None:
+def test_a_job_that_waits_for_a_person_is_listed_with_the_commands_that_answer(typed: Keyboard) -> None:
     batch = typed("batch", "submit", "s3://b/lost.wav", *AT).out.strip()
     until(typed, batch, "PARKED")
-    shown = typed("batch", "show", batch)
-    (waits,) = [line for line in shown.lines if line.startswith("Job 1 waits for a person.")]
+    printed = typed("batch", "show", batch)
+    (waits,) = [line for line in printed.lines if line.startswith("Job 1 waits for a person.")]
     assert waits.endswith("BUREAU cannot tell whether it has it. Its list has no names.")
-    for words in ("--adopt EXTERNAL_ID", "--resubmit", "--go-on", "--give-up"):
-        assert f"holdfast batch resolve {batch} 1 {words}" in shown.out
+    for options in ("--adopt EXTERNAL_ID", "--resubmit", "--go-on", "--give-up"):
+        assert f"holdfast batch resolve {batch} 1 {options}" in printed.out
     late = typed("batch", "watch", batch, "--timeout", "100ms")
     assert (late.code, f"What to do: holdfast batch show {batch}" in late.err) == (124, True), late.err
     assert "1 parked" in next(line for line in typed("batch").lines if line.startswith(batch[:18]))
@@ -126,7 +126,7 @@ def test_a_job_that_waits_for_a_person_is_told_with_the_words_that_answer(typed:
     assert typed("batch", "resolve", batch, "1", "--go-on").code == 4
 
 
-def test_what_cannot_be_stopped_is_told_after_a_cancel(typed: Keyboard) -> None:
+def test_what_cannot_be_stopped_is_listed_after_a_cancel(typed: Keyboard) -> None:
     batch = typed("batch", "submit", "s3://b/stuck.wav", *AT).out.strip()
     until(typed, batch, "SUBMITTED")
     assert typed("cancel", batch, "--reason", "enough").code == 0
@@ -139,14 +139,14 @@ def test_what_cannot_be_stopped_is_told_after_a_cancel(typed: Keyboard) -> None:
 
 
 def test_ctrl_c_leaves_the_batch_alone_and_says_how_to_go_on(live: Database, server: str) -> None:
-    words = ("batch", "submit", "s3://b/stuck.wav", *AT, "--wait")
-    waiting = Terminal(live, *words, columns=100, api=server).until("dusting")
-    assert "● job 1" in plain(waiting.shown)
+    arguments = ("batch", "submit", "s3://b/stuck.wav", *AT, "--wait")
+    waiting = Terminal(live, *arguments, columns=100, api=server).until("dusting")
+    assert "● job 1" in plain(waiting.printed)
     waiting.process.send_signal(signal.SIGINT)
     waiting.until()
-    assert (waiting.process.returncode, "Traceback" in waiting.shown) == (130, False)
-    assert "It goes on. Follow it: holdfast batch watch" in plain(waiting.shown)
-    assert waiting.shown.rindex("\x1b[?25h") > waiting.shown.rindex("\x1b[?25l")
+    assert (waiting.process.returncode, "Traceback" in waiting.printed) == (130, False)
+    assert "It goes on. Follow it: holdfast batch watch" in plain(waiting.printed)
+    assert waiting.printed.rindex("\x1b[?25h") > waiting.printed.rindex("\x1b[?25l")
 
 
 def test_the_providers_are_listed_with_what_they_lack(typed: Keyboard) -> None:
@@ -163,7 +163,7 @@ def test_the_providers_are_listed_with_what_they_lack(typed: Keyboard) -> None:
 @pytest.mark.deep
 @pytest.mark.skipif(Local().missing("transcription") is not None, reason="the speech model is not installed")
 @pytest.mark.timeout(180)  # a model is loaded, on a machine that may be busy
-def test_the_samples_are_heard_here_and_it_is_told_how_well(typed: Keyboard) -> None:
+def test_the_samples_are_heard_here_with_a_score(typed: Keyboard) -> None:
     done = typed("batch", "submit", "--samples", "--wait", "--json")
     assert (done.code, len(done.json["items"])) == (0, 6), done.err
     assert all(one["word_error_rate"] < 0.3 for one in done.json["items"])
@@ -171,7 +171,7 @@ def test_the_samples_are_heard_here_and_it_is_told_how_well(typed: Keyboard) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("arguments", "code", "says"),
     [
         (["submit"], 2, "files, folders or addresses; --dataset NAME; or --samples to try it."),
         (["submit", "gone.wav"], 2, "There is no gone.wav."),
@@ -187,17 +187,19 @@ def test_the_samples_are_heard_here_and_it_is_told_how_well(typed: Keyboard) -> 
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("folder")
-def test_what_cannot_be_done_is_told_with_the_fix(typed: Keyboard, words: list[str], code: int, says: str) -> None:
-    done = typed("batch", *words)
-    said = " ".join(done.err.replace("│", " ").split())
-    assert (done.code, says in said) == (code, True), done.err
+def test_what_cannot_be_done_is_refused_with_the_fix(
+    typed: Keyboard, arguments: list[str], code: int, says: str
+) -> None:
+    done = typed("batch", *arguments)
+    message = " ".join(done.err.replace("│", " ").split())
+    assert (done.code, says in message) == (code, True), done.err
 
 
-def test_where_there_is_nothing_the_next_step_is_told(
+def test_where_there_is_nothing_the_next_step_is_named(
     holdfast: Keyboard, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def teaches(answer: Answer, words: str) -> bool:
-        return (answer.code, answer.out) == (0, "") and words in answer.err
+    def teaches(answer: Answer, message: str) -> bool:
+        return (answer.code, answer.out) == (0, "") and message in answer.err
 
     with serving(database) as address:
         monkeypatch.setenv("HOLDFAST_API", address)
@@ -208,7 +210,7 @@ def test_where_there_is_nothing_the_next_step_is_told(
         assert (refused.code, "try holdfast up --demo" in refused.err) == (2, True)
 
 
-def test_what_is_meant_is_told_by_the_names(folder: Path) -> None:
+def test_what_is_meant_follows_from_the_names(folder: Path) -> None:
     found = find_inputs([".", "gs://b/x.flac", "./a.wav"])
     assert [one.name for one in found.documents] == ["a.wav", "b.mp3", "prompts.txt", "gs://b/x.flac"]
     assert found.left_out == [("note.md", "of another kind")]
@@ -236,7 +238,7 @@ def test_results_are_read_however_they_are_put_together() -> None:
     ]
 
 
-def test_of_many_inputs_those_that_failed_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_many_inputs_those_that_failed_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     items = [{"name": f"{number}.wav", "status": "ok", "output": {"text": "hm"}} for number in range(60)]
     items[57] = {"name": "57.wav", "status": "failed", "reason": "It crackles."}
     print_items(items, Known())

@@ -32,36 +32,36 @@ def environment(database: Database, **more: str) -> dict[str, str]:
     return {**kept, "HOLDFAST_PORT": "0", "HOLDFAST_URL": database.owner_url, "PYTHONUNBUFFERED": "1", **more}
 
 
-def holdfast(*words: str) -> list[str]:
-    return [sys.executable, "-m", "holdfast", *words]
+def holdfast(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "holdfast", *arguments]
 
 
 class Running:
-    """A command that serves, with all that it says in one stream."""
+    """A command that serves, with all its output in one stream."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        self.said = ""
+        self.output = ""
 
-    def until(self, word: str) -> str:
-        """Read on until a line holds this word."""
+    def until(self, text: str) -> str:
+        """Read on until a line holds this text."""
         assert self.process.stdout
         for line in self.process.stdout:
-            self.said += line
-            if word in line:
+            self.output += line
+            if text in line:
                 return line
-        pytest.fail(f"It ended without {word!r}: {self.said}")
+        pytest.fail(f"It ended without {text!r}: {self.output}")
 
 
 @pytest.fixture
 def serve(empty_database: Database, tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    """Start a command that serves; told to end, it must end well."""
+    """Start a command that serves; asked to end, it must end well."""
     with contextlib.ExitStack() as stack:
 
-        def start(*words: str) -> Running:
+        def start(*arguments: str) -> Running:
             process = stack.enter_context(
                 subprocess.Popen(
-                    holdfast(*words),
+                    holdfast(*arguments),
                     cwd=tmp_path,
                     env=environment(empty_database),
                     text=True,
@@ -74,7 +74,7 @@ def serve(empty_database: Database, tmp_path: Path) -> Iterator[Callable[..., Ru
             def stop() -> None:
                 process.send_signal(signal.SIGINT)
                 rest, _ = process.communicate(timeout=100)
-                assert process.returncode == 0, running.said + rest
+                assert process.returncode == 0, running.output + rest
 
             stack.callback(stop)
             return running
@@ -82,9 +82,9 @@ def serve(empty_database: Database, tmp_path: Path) -> Iterator[Callable[..., Ru
         yield start
 
 
-def ask(database: Database, folder: Path, *words: str) -> str:
+def ask(database: Database, folder: Path, *text: str) -> str:
     asked: Any = subprocess.run(
-        holdfast(*words), cwd=folder, env=environment(database), capture_output=True, text=True, check=True
+        holdfast(*text), cwd=folder, env=environment(database), capture_output=True, text=True, check=True
     )
     return str(asked.stdout)
 
@@ -96,8 +96,13 @@ def test_code_that_is_saved_is_run(serve: Callable[..., Running], empty_database
     running.until(" serves ")
     task = ask(empty_database, tmp_path, "start", "first", "{}", "--wait", "--json")
     read = json.loads(ask(empty_database, tmp_path, "show", json.loads(task)["task_id"], "--json"))
-    told = read.get("task", read)
-    assert (told["result"], told["queue"], told["max_attempts"], told["priority"]) == ("first", "letters", 9, 4)
+    answered = read.get("task", read)
+    assert (answered["result"], answered["queue"], answered["max_attempts"], answered["priority"]) == (
+        "first",
+        "letters",
+        9,
+        4,
+    )
     (tmp_path / "app.py").write_text(APP.replace("first", "second"))
     running.until(" serves ")
     assert ask(empty_database, tmp_path, "start", "second", "{}", "--wait").strip() == '"second"'
@@ -127,12 +132,12 @@ def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[...,
     running.until("it waits for the next save")
     (tmp_path / "app.py").write_text(APP)
     running.until(" serves ")
-    assert running.said.count("ZeroDivisionError") == 1
-    assert "exit_code" not in running.said
+    assert running.output.count("ZeroDivisionError") == 1
+    assert "exit_code" not in running.output
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     deep_after(
         1,
         [
@@ -147,13 +152,13 @@ def test_a_worker_that_cannot_start_waits_for_the_next_save(serve: Callable[...,
     ),
 )
 def test_a_worker_that_cannot_start_says_why(
-    empty_database: Database, tmp_path: Path, words: list[str], said: str
+    empty_database: Database, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "no_guard.py").write_text(APP + "\nfirst.start().result()\n")
-    command = holdfast(*words)
+    command = holdfast(*arguments)
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment(empty_database), capture_output=True, text=True, check=False, timeout=100
     )
     assert ran.returncode == 2
-    assert said in ran.stderr
+    assert message in ran.stderr

@@ -32,9 +32,9 @@ def test_nothing_is_done_without_a_filter_or_a_yes(holdfast: Keyboard, stage: St
 
 
 def test_a_dry_run_tells_what_would_happen(holdfast: Keyboard, stage: Stage) -> None:
-    told = holdfast("bulk", "retry", "--all", "--dry-run")
-    assert (told.code, told.out) == (0, "")
-    assert told.err.splitlines() == ["      3  dispatch  Dead", "3 would be retried."]
+    answered = holdfast("bulk", "retry", "--all", "--dry-run")
+    assert (answered.code, answered.out) == (0, "")
+    assert answered.err.splitlines() == ["      3  dispatch  Dead", "3 would be retried."]
     answer = holdfast("bulk", "retry", "--all", "--dry-run", "--json").json
     assert (answer["number"], answer["groups"], answer["done"]) == (
         3, [{"lifecycle": "dispatch", "state": "Dead", "number": 3}], 0,
@@ -42,7 +42,7 @@ def test_a_dry_run_tells_what_would_happen(holdfast: Keyboard, stage: Stage) -> 
     assert stage(lambda store: store.list_tasks(live=True)).approx_count == 2
 
 
-def test_what_fits_is_done_and_told(holdfast: Keyboard, stage: Stage) -> None:
+def test_what_fits_is_done_and_reported(holdfast: Keyboard, stage: Stage) -> None:
     done = holdfast("bulk", "cancel", "--tag", "slow", "--reason", "mend first", "--yes")
     assert (done.code, done.out) == (0, "2 cancelled.\n")
     answer = holdfast("bulk", "retry", "--outcome", "failed", "--yes", "--json").json
@@ -53,7 +53,7 @@ def test_what_fits_is_done_and_told(holdfast: Keyboard, stage: Stage) -> None:
     assert stage(lambda store: store.events(cancelled["id"]))[-1].data["by"] == "ada"
 
 
-def test_some_that_are_refused_are_told_and_the_exit_code_says_so(
+def test_some_that_are_refused_are_listed_and_the_exit_code_says_so(
     holdfast: Keyboard, stage: Stage, clock: Clock
 ) -> None:
     stage(lambda store: let_pass(store, clock))

@@ -28,9 +28,9 @@ def test_help_names_every_command() -> None:
     assert done.code == 0
     panels = {"Run": "up worker init", "Tasks": "start watch cancel retry", "Look": "ls show why events",
               "Operate": "workers queues keys lifecycle db doctor version"}  # fmt: skip
-    for panel, words in panels.items():
-        shown = done.out.partition(f"─ {panel} ─")[2].partition("╰")[0]
-        assert [word for word in words.split() if f"│ {word} " not in shown] == []
+    for panel, names in panels.items():
+        printed = done.out.partition(f"─ {panel} ─")[2].partition("╰")[0]
+        assert [name for name in names.split() if f"│ {name} " not in printed] == []
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:
@@ -51,8 +51,8 @@ def test_a_wrong_setting_is_a_usage_error() -> None:
 
 
 def test_a_database_that_does_not_answer_is_exit_5() -> None:
-    for words in (("db", "migrate"), ("up",), ("ls", "--json"), ("start", "send")):
-        done = holdfast(*words, HOLDFAST_URL="postgresql://a:secret@127.0.0.1:1/b")
+    for arguments in (("db", "migrate"), ("up",), ("ls", "--json"), ("start", "send")):
+        done = holdfast(*arguments, HOLDFAST_URL="postgresql://a:secret@127.0.0.1:1/b")
         assert (done.code, done.out) == (5, "")
         assert "The database does not answer." in done.err
         assert "secret" not in done.err
@@ -60,13 +60,14 @@ def test_a_database_that_does_not_answer_is_exit_5() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["ls", "show a", "why a", "watch a", "events a", "cancel a", "retry a", "start send", "workers", "queues",
+    "arguments",
+    ["ls", "show a", "why a", "watch a", "events a", "cancel a", "retry a", "start send", "workers", "queues",
               "queues pause default", "queues resume default", "keys ls"],
 )  # fmt: skip
-def test_looking_makes_no_database(tmp_path: Path, words: str) -> None:
-    said = holdfast(*words.split(), folder=tmp_path)
-    assert said.code == 5
-    assert (said.out, f"{tmp_path}/.holdfast" in said.err, "HOLDFAST_HOME" in said.err) == ("", True, True)
+def test_looking_makes_no_database(tmp_path: Path, arguments: str) -> None:
+    answered = holdfast(*arguments.split(), folder=tmp_path)
+    assert answered.code == 5
+    assert (answered.out, f"{tmp_path}/.holdfast" in answered.err, "HOLDFAST_HOME" in answered.err) == ("", True, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -90,7 +91,7 @@ def test_url_of_a_server_of_ones_own(database: Database) -> None:
     assert (done.out, done.err) == (f"{database.url}\n", "")
 
 
-def test_psql_passes_words_and_exit_codes_on(database: Database) -> None:
+def test_psql_passes_arguments_and_exit_codes_on(database: Database) -> None:
     done = run_alone("db", "psql", "-Atc", "select holdfast.now()", HOLDFAST_URL=database.url)
     assert done.out == "2030-01-01 00:00:00+00\n"
     assert run_alone("db", "psql", "-c", "select nonsense", HOLDFAST_URL=database.url).code == 1
@@ -211,14 +212,14 @@ def test_doctor_names_a_place_for_files_that_cannot_be_used(database: Database, 
 
 def test_doctor_asks_for_files_where_the_server_has_them(database: Database, tmp_path: Path) -> None:
     with serving(database) as address:
-        told = {"HOLDFAST_API": address, "HOLDFAST_HOME": str(tmp_path / "home")}
-        well = holdfast("doctor", folder=None, **told)
+        answered = {"HOLDFAST_API": address, "HOLDFAST_HOME": str(tmp_path / "home")}
+        well = holdfast("doctor", folder=None, **answered)
         assert f"ok    objects    the files of {address}" in well.out
         assert well.code == 0
-        refused = holdfast("doctor", folder=None, **told, HOLDFAST_KEY="hf_secret")
+        refused = holdfast("doctor", folder=None, **answered, HOLDFAST_KEY="hf_secret")
         assert "FAIL  objects    The place where files are kept cannot be used." in refused.out
         assert (refused.code, "hf_secret" in refused.out) == (5, False)
-    away = holdfast("doctor", folder=None, **told)
+    away = holdfast("doctor", folder=None, **answered)
     assert f"FAIL  servers    The server does not answer. {address} is away." in away.out
     assert away.code == 5
     assert not (tmp_path / "home").exists()

@@ -49,9 +49,9 @@ def test_costs_are_summed_by_what_is_asked_and_since_when(holdfast: Keyboard, st
     assert cells(holdfast("cost", "--until", "2030-01-04", "--by", "lifecycle"))[1:] == [
         ["dispatch", "1", "1,000", "0", "1.00"], ["total", "1", "1,000", "0", "1.00"],
     ]  # fmt: skip
-    told = holdfast("cost", "--by", "task", "--json", "--since", "2030-01-01T00:00:00+00:00").json
+    answered = holdfast("cost", "--by", "task", "--json", "--since", "2030-01-01T00:00:00+00:00").json
     sums = {"calls": 1, "tokens_in": 1000, "tokens_out": 0, "unpriced": 0}
-    assert told == {
+    assert answered == {
         "by": "task",
         "since": "2030-01-01T00:00:00Z",
         "items": [{"task": second, **sums, "cost_cents": 2.0}, {"task": first, **sums, "cost_cents": 1.0}],
@@ -73,14 +73,14 @@ def test_where_nothing_was_spent_it_says_how_to_tell(holdfast: Keyboard) -> None
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         "--by colour", "--since soon", "set-price m --in 1", "set-price m --in x --out 1",
         "set-price m --in -1 --out 1", "set-price m --in 1 --out 1 --since 7d",
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_a_usage_error(holdfast: Keyboard, words: str) -> None:
-    refused = holdfast("cost", *words.split())
+def test_what_makes_no_sense_is_a_usage_error(holdfast: Keyboard, arguments: str) -> None:
+    refused = holdfast("cost", *arguments.split())
     assert (refused.code, refused.out) == (2, "")
     assert "Traceback" not in refused.err
 
@@ -121,15 +121,15 @@ async def family(store: Store) -> list[str]:
     return [*(str(one.id) for one in made), str(await submit(store))]
 
 
-def test_a_task_is_shown_with_what_it_cost(holdfast: Keyboard, stage: Stage) -> None:
+def test_show_prints_what_a_task_cost(holdfast: Keyboard, stage: Stage) -> None:
     run, item, idle = stage(family)
-    words = "0.50 cents (tiny 0.50, new 0.00) and 1 calls whose cost is not known"
-    assert re.search(rf"^cost of children +{re.escape(words)}$", holdfast("show", run).out, re.MULTILINE)
-    assert re.search(rf"^cost +{re.escape(words)}$", holdfast("show", item).out, re.MULTILINE)
+    cost = "0.50 cents (tiny 0.50, new 0.00) and 1 calls whose cost is not known"
+    assert re.search(rf"^cost of children +{re.escape(cost)}$", holdfast("show", run).out, re.MULTILINE)
+    assert re.search(rf"^cost +{re.escape(cost)}$", holdfast("show", item).out, re.MULTILINE)
     assert not re.search(r"^cost", holdfast("show", idle).out, re.MULTILINE)
-    told = holdfast("show", run, "--json").json["cost"]
-    assert (told["own_cents"], told["children_cents"], told["own"]) == (0.0, 0.5, [])
-    assert [(one["model"], one["cost_cents"], one["unpriced"]) for one in told["children"]] == [
+    answered = holdfast("show", run, "--json").json["cost"]
+    assert (answered["own_cents"], answered["children_cents"], answered["own"]) == (0.0, 0.5, [])
+    assert [(one["model"], one["cost_cents"], one["unpriced"]) for one in answered["children"]] == [
         ("tiny", 0.5, 0),
         ("new", 0.0, 1),
     ]

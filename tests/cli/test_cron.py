@@ -18,7 +18,7 @@ def nightly(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage(lambda store: declare(Schedules.over(store), timezone="Europe/Berlin", at="at"))
 
 
-def test_they_are_listed_with_their_next_time_in_words(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
+def test_they_are_listed_with_their_next_time(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
     stage(lambda store: declare(Schedules.over(store), "broken", "0 1 * * *", target={"queue": "gone"}))
     heads, broken, nightly = holdfast("cron").lines
     assert heads.split() == ["name", "cron", "starts", "next", "last", "note"]
@@ -32,12 +32,12 @@ def test_they_are_listed_with_their_next_time_in_words(holdfast: Keyboard, stage
     assert [one["name"] for one in holdfast("cron", "ls", "--json").json] == ["broken", "nightly"]
 
 
-def test_one_is_shown_with_what_comes_and_what_was(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
+def test_show_prints_what_comes_and_what_was(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
     clock.advance(hours=1)
     stage(lambda store: tick(Schedules.over(store)))
-    told = holdfast("cron", "show", "nightly").out
-    for words in ("0 2 * * *  Europe/Berlin", "2030-01-02T01:00:00.000Z, in 1 d", '{"n": 1}', "due"):
-        assert words in told
+    answered = holdfast("cron", "show", "nightly").out
+    for part in ("0 2 * * *  Europe/Berlin", "2030-01-02T01:00:00.000Z, in 1 d", '{"n": 1}', "due"):
+        assert part in answered
     answer = holdfast("cron", "show", "nightly", "--json").json
     assert (answer["upcoming"][0], answer["runs"][0]["kind"]) == ("2030-01-02T01:00:00Z", "due")
     missing = holdfast("cron", "show", "nigthly")
@@ -58,17 +58,17 @@ def test_one_is_run_paused_resumed_and_forgotten(holdfast: Keyboard, stage: Stag
 
 def test_a_backfill_is_tried_asked_for_and_done_once(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
     clock.advance(days=3)
-    words = ("cron", "backfill", "nightly", "--from", "2030-01-01", "--to", "2030-01-02T12:00")
-    dry = holdfast(*words, "--dry-run")
+    arguments = ("cron", "backfill", "nightly", "--from", "2030-01-01", "--to", "2030-01-02T12:00")
+    dry = holdfast(*arguments, "--dry-run")
     assert (dry.err, len(dry.lines)) == ("2 would be started.\n", 3)
-    unasked = holdfast(*words)
+    unasked = holdfast(*arguments)
     assert (unasked.code, "--yes" in unasked.err) == (2, True)
 
     async def none(store: Store) -> bool:
         return await made(store) == []
 
     assert stage(none)
-    done = holdfast(*words, "--yes", "--json").json
+    done = holdfast(*arguments, "--yes", "--json").json
     assert [one["due_at"] for one in done["items"]] == ["2030-01-01T01:00:00Z", "2030-01-02T01:00:00Z"]
-    assert "has its run" in holdfast(*words, "--yes").err
+    assert "has its run" in holdfast(*arguments, "--yes").err
     assert holdfast("cron", "backfill", "nightly", "--from", "yesterday").code == 2

@@ -19,11 +19,11 @@ def server(live: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_a_run_is_followed_to_its_end(typed: Keyboard) -> None:
     done = typed("dag", "run", "nightly", "--param", "day=mon", "--wait", "--timeout", "60s")
     assert done.code == 0, done.err
-    told = done.err.splitlines()
-    assert sorted(line for line in told if line.endswith(": completed")) == [
+    answered = done.err.splitlines()
+    assert sorted(line for line in answered if line.endswith(": completed")) == [
         f"{name}: completed" for name in ("check", "load", "publish", "report")
     ]
-    assert told[-1].startswith("Completed: Nodes: 4 completed, ")
+    assert answered[-1].startswith("Completed: Nodes: 4 completed, ")
     rows = [line.split()[:4] for line in done.lines]
     assert rows[0] == ["level", "node", "state", "after"]
     assert [row[:3] for row in rows[1:]] == [
@@ -33,7 +33,7 @@ def test_a_run_is_followed_to_its_end(typed: Keyboard) -> None:
     assert "load, check (ignore)" in done.lines[3]
 
 
-def test_what_failed_is_told_and_only_that_runs_again(typed: Keyboard, tmp_path: Path) -> None:
+def test_what_failed_is_listed_and_only_that_runs_again(typed: Keyboard, tmp_path: Path) -> None:
     file = tmp_path / "params.json"
     file.write_text('{"day": "mon", "broken": true}')
     failed = typed("dag", "run", "nightly", "--params", str(file), "--wait", "--json")
@@ -42,9 +42,9 @@ def test_what_failed_is_told_and_only_that_runs_again(typed: Keyboard, tmp_path:
     assert {one["name"]: one["state"] for one in run["nodes"]} == {
         "load": "Completed", "check": "Dead", "report": "Completed", "publish": "Canceled",
     }  # fmt: skip
-    shown = typed("dag", "show", run["dag_id"][:20])
-    assert shown.code == 0, shown.err
-    assert "the prices make no sense" in shown.out
+    printed = typed("dag", "show", run["dag_id"][:20])
+    assert printed.code == 0, printed.err
+    assert "the prices make no sense" in printed.out
     again = typed("dag", "retry", run["dag_id"], "--wait", "--json")
     assert again.code == 6
     kept = {one["name"]: one["task_id"] for one in run["nodes"]}
@@ -69,11 +69,11 @@ def test_the_same_key_is_the_same_run_and_a_finished_one_is_not_cancelled(typed:
     assert (late.code, late.err.strip()) == (4, "Too late: it is Completed.")
 
 
-def test_graphs_that_are_declared_are_listed_shown_and_drawn(typed: Keyboard, tmp_path: Path) -> None:
+def test_graphs_that_are_declared_are_listed_printed_and_drawn(typed: Keyboard, tmp_path: Path) -> None:
     assert "load check report publish" in typed("dag").out
-    shown = typed("dag", "show", "nightly").out
-    assert "broken?, day" in shown
-    assert "nightly.check" in shown
+    printed = typed("dag", "show", "nightly").out
+    assert "broken?, day" in printed
+    assert "nightly.check" in printed
     typed("dag", "draw", "nightly", "-o", str(tmp_path / "nightly.mmd"))
     drawn = (tmp_path / "nightly.mmd").read_text().splitlines()
     assert drawn[:2] == ["flowchart LR", '    n1["load"]']

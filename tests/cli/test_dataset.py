@@ -27,7 +27,7 @@ def typed(
         yield holdfast
 
 
-def test_a_dataset_is_made_listed_and_shown(typed: Keyboard) -> None:
+def test_a_dataset_is_made_listed_and_printed(typed: Keyboard) -> None:
     none = typed("dataset")
     assert (none.code, none.out, "holdfast dataset make NAME FILES..." in none.err) == (0, "", True)
     made = typed("dataset", "make", "calls", "in", "s3://bucket/monday.wav")
@@ -37,9 +37,9 @@ def test_a_dataset_is_made_listed_and_shown(typed: Keyboard) -> None:
     assert "holdfast batch submit --dataset calls --wait" in made.err
     (listed,) = typed("dataset", "ls").lines[1:]
     assert (listed.split()[:3], listed.split()[-1]) == (["calls", "1", "3"], made.out.strip())
-    shown = typed("dataset", "show", "calls")
-    assert shown.lines[:3] == ["dataset  calls", f"id       {made.out.strip()}", "version  1"]
-    assert [line.split()[0] for line in shown.lines[4:]] == ["file", "in/a.wav", "in/b.txt", "s3://bucket/monday.wav"]
+    printed = typed("dataset", "show", "calls")
+    assert printed.lines[:3] == ["dataset  calls", f"id       {made.out.strip()}", "version  1"]
+    assert [line.split()[0] for line in printed.lines[4:]] == ["file", "in/a.wav", "in/b.txt", "s3://bucket/monday.wav"]
 
 
 def test_the_same_name_makes_the_next_version(typed: Keyboard) -> None:
@@ -58,7 +58,7 @@ def test_a_long_dataset_is_read_page_by_page(typed: Keyboard) -> None:
     assert typed("dataset", "show", "long").lines[-1] == "... and 1,450 more: --json has all"
 
 
-def test_generations_are_shown_taken_back_and_brought_back(typed: Keyboard) -> None:
+def test_generations_are_listed_taken_back_and_brought_back(typed: Keyboard) -> None:
     for name in ("a.wav", "b.txt"):
         assert typed("dataset", "make", "calls", f"in/{name}").code == 0
     rolled = typed("dataset", "rollback", "calls")
@@ -91,7 +91,7 @@ def test_a_generation_is_downloaded_whole(typed: Keyboard, database: Database, t
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("arguments", "code", "says"),
     [
         (["get", "none", "-o", "out"], 3, "There is no dataset 'none'."),
         (["make", "calls", "gone.wav"], 2, "There is no gone.wav."),
@@ -100,6 +100,8 @@ def test_a_generation_is_downloaded_whole(typed: Keyboard, database: Database, t
         (["show", "none"], 3, "There is no dataset 'none'. List them: holdfast dataset ls"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_told_with_the_fix(typed: Keyboard, words: list[str], code: int, says: str) -> None:
-    done = typed("dataset", *words)
+def test_what_cannot_be_done_is_refused_with_the_fix(
+    typed: Keyboard, arguments: list[str], code: int, says: str
+) -> None:
+    done = typed("dataset", *arguments)
     assert (done.code, says in " ".join(done.err.replace("│", " ").split())) == (code, True), done.err

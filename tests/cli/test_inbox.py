@@ -68,9 +68,9 @@ def test_what_else_waits_for_a_person_is_listed_below_the_failures(
     stage(lambda store: fail(store, clock))
     both = holdfast("inbox", "ls").lines
     assert [line.split()[:1] for line in both] == [["newest"], both[1].split()[:1], [], ["waits"], ["schedule"]]
-    told = holdfast("inbox", "ls", "--items", "--json").json
-    assert [(one["kind"], one["name"]) for one in told] == [("failure", "work"), ("schedule", "nightly")]
-    assert told[1]["command"] == "holdfast cron show nightly"
+    answered = holdfast("inbox", "ls", "--items", "--json").json
+    assert [(one["kind"], one["name"]) for one in answered] == [("failure", "work"), ("schedule", "nightly")]
+    assert answered[1]["command"] == "holdfast cron show nightly"
     assert len(holdfast("inbox", "ls", "--name", "work").lines) == 2
     assert "No entry fits." in holdfast("inbox", "ls", "--owner", "bob").err
 
@@ -98,14 +98,14 @@ def test_groups_are_listed_and_items_too(holdfast: Keyboard, failed: list[UUID],
     ]
 
 
-def test_an_entry_is_shown_with_all_that_a_person_needs(holdfast: Keyboard, failed: list[UUID]) -> None:
-    shown = holdfast("inbox", "show", str(failed[0])).out
-    for words in ("Page 0 of /tmp/0.pdf", "fetched", "extracted", '{"doc": "0.pdf"}', "Running", "dispatch",
+def test_an_entry_is_printed_with_all_that_a_person_needs(holdfast: Keyboard, failed: list[UUID]) -> None:
+    printed = holdfast("inbox", "show", str(failed[0])).out
+    for part in ("Page 0 of /tmp/0.pdf", "fetched", "extracted", '{"doc": "0.pdf"}', "Running", "dispatch",
                   f"holdfast inbox retry {failed[0]}"):  # fmt: skip
-        assert words in shown
-    told = holdfast("inbox", "show", str(failed[0]), "--json").json
-    assert (told["payload"], told["task"]["state"]) == ({"doc": "0.pdf"}, "Dead")
-    assert holdfast("inbox", "show", told["task_id"]).out == shown
+        assert part in printed
+    answered = holdfast("inbox", "show", str(failed[0]), "--json").json
+    assert (answered["payload"], answered["task"]["state"]) == ({"doc": "0.pdf"}, "Dead")
+    assert holdfast("inbox", "show", answered["task_id"]).out == printed
     assert holdfast("inbox", "show", str(MISSING)).code == 3
     assert holdfast("inbox", "show", "mail").code == 3
     many = holdfast("inbox", "show", "0")
@@ -122,11 +122,11 @@ def test_a_retry_gives_a_script_the_new_id(holdfast: Keyboard, stage: Stage, fai
     assert "was retried by ada at 2030-01-01" in again.err
     assert f"holdfast why {seen.retried_as}" in again.err
     assert holdfast("inbox", "retry", str(failed[1]), "--from-step", "nope").code == 2
-    told = holdfast("inbox", "retry", str(failed[1]), "--json").json
-    assert (told["id"], UUID(told["task_id"]).version) == (str(failed[1]), 7)
+    answered = holdfast("inbox", "retry", str(failed[1]), "--json").json
+    assert (answered["id"], UUID(answered["task_id"]).version) == (str(failed[1]), 7)
 
 
-def test_a_payload_is_changed_in_words_or_in_an_editor(
+def test_a_payload_is_changed_by_an_option_or_in_an_editor(
     holdfast: Keyboard, stage: Stage, failed: list[UUID], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = holdfast("inbox", "retry", str(failed[0]), "--payload", '{"doc": "x.pdf"}').out.strip()

@@ -55,7 +55,7 @@ def test_a_folder_is_ingested_and_only_what_changed_is_ingested_again(typed: Key
     assert "2 of 2 are in;" in typed("ingest", "papers", "--wait", "--force").err
 
 
-def test_what_failed_is_told_with_its_reason_and_the_inbox(typed: Keyboard, folder: Path) -> None:
+def test_what_failed_is_listed_with_its_reason_and_the_inbox(typed: Keyboard, folder: Path) -> None:
     (folder / "torn.docx").write_bytes(TORN)
     some = typed("ingest", "papers", "--wait")
     assert some.code == 6
@@ -69,7 +69,7 @@ def test_what_failed_is_told_with_its_reason_and_the_inbox(typed: Keyboard, fold
     assert [one["name"] for one in none.json["failed"]] == ["papers/torn.docx"]
 
 
-def test_a_spent_budget_is_told_and_can_be_raised(typed: Keyboard, folder: Path) -> None:
+def test_a_spent_budget_is_reported_and_can_be_raised(typed: Keyboard, folder: Path) -> None:
     run = typed("ingest", "papers", "--name-prefix", "new/", "--budget", "0").out.strip()
     eventually_sync(lambda: typed("runs", "show", run, "--json").json["item_count_waiting"] == 2)
     waits = typed("runs", "watch", run, "--timeout", "1s")
@@ -90,7 +90,7 @@ def test_a_run_is_cancelled_and_watching_it_says_so(typed: Keyboard, folder: Pat
     assert (again.code, again.json["effect"]) == (4, "too_late")
 
 
-def test_who_waits_for_a_queue_that_stands_still_is_told_why(typed: Keyboard, folder: Path, live: Database) -> None:
+def test_waiting_for_a_queue_that_stands_still_prints_the_reason(typed: Keyboard, folder: Path, live: Database) -> None:
     live.ask_owner("select holdfast.pause_queue('ingest_item', 'ada')")
     try:
         done = typed("ingest", "papers/kelp.md", "--force", "--wait", "--timeout", "1s")
@@ -110,7 +110,7 @@ def test_without_waiting_the_id_alone_is_on_stdout(typed: Keyboard, folder: Path
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("arguments", "code", "says"),
     [
         (["ingest", "nowhere.md"], 2, "There is no nowhere.md."),
         (["ingest", "photos"], 2, "Left out: 1 of a kind that cannot be read (photos/photo.png)."),
@@ -118,13 +118,13 @@ def test_without_waiting_the_id_alone_is_on_stdout(typed: Keyboard, folder: Path
         (["runs", "budget", "ffff", "much"], 2, "'much' is neither a number of cents nor `none`"),
     ],
 )
-def test_what_cannot_be_done_is_told_with_the_fix(
-    typed: Keyboard, folder: Path, words: list[str], code: int, says: str
+def test_what_cannot_be_done_is_refused_with_the_fix(
+    typed: Keyboard, folder: Path, arguments: list[str], code: int, says: str
 ) -> None:
     photos = folder.with_name("photos")
     photos.mkdir()
     (photos / "photo.png").write_bytes(b"\x89PNG\r\n")
-    done = typed(*words)
+    done = typed(*arguments)
     assert (done.code, says in " ".join(done.err.split())) == (code, True), done.err
 
 

@@ -27,8 +27,8 @@ def test_the_project_is_written_once_and_nothing_is_overwritten(holdfast: Keyboa
 
 
 def test_in_json_it_names_the_files(holdfast: Keyboard, tmp_path: Path) -> None:
-    told = holdfast("init", str(tmp_path / "new" / "demo"), "--json").json
-    assert told == {"folder": str(tmp_path / "new" / "demo"), "files": ["app.py", "test_app.py", "README.md"]}
+    answered = holdfast("init", str(tmp_path / "new" / "demo"), "--json").json
+    assert answered == {"folder": str(tmp_path / "new" / "demo"), "files": ["app.py", "test_app.py", "README.md"]}
 
 
 def test_a_folder_that_cannot_be_made_is_a_usage_error(holdfast: Keyboard, tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ def test_the_declared_ones_are_listed(database: Database) -> None:
     assert len(json.loads(as_json.out)) == 8
 
 
-def test_one_of_ones_own_is_shown_and_drawn_without_a_database(tmp_path: Path) -> None:
+def test_one_of_ones_own_is_printed_and_drawn_without_a_database(tmp_path: Path) -> None:
     nowhere = "postgresql://a@127.0.0.1:1/b"
-    shown = holdfast("lifecycle", "show", f"{OWN}:REVIEW", HOLDFAST_URL=nowhere)
-    assert "| CHECKING" in shown.out
+    printed = holdfast("lifecycle", "show", f"{OWN}:REVIEW", HOLDFAST_URL=nowhere)
+    assert "| CHECKING" in printed.out
     drawn = holdfast(
         "lifecycle", "draw", f"{OWN}:REVIEW", "--state", "DRAFT", "-o", str(tmp_path / "r.svg"), HOLDFAST_URL=nowhere
     )

@@ -19,7 +19,7 @@ FILES = {
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "fix"),
+    ("name", "message", "fix"),
     [
         ("load_two.py", ["has 2 Holdfast applications"], "Name one: load_two.py:a or load_two.py:b"),
         ("load_calls.py", ["ZeroDivisionError", "load_calls.py:1\n", "load_divides.py:2\n    return 1 / 0"], FIX),
@@ -33,8 +33,8 @@ FILES = {
         ("load_two.py:c", ["c is not there"], "Name the Holdfast(...) of your application."),
     ],
 )
-def test_a_mistake_in_the_application_is_told_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: list[str], fix: str
+def test_a_mistake_in_the_application_is_reported_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: list[str], fix: str
 ) -> None:
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)
@@ -42,6 +42,6 @@ def test_a_mistake_in_the_application_is_told_with_its_place(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(AppInvalid) as refused:
         load_app(name)
-    assert [one for one in said if one not in refused.value.detail] == []
+    assert [one for one in message if one not in refused.value.detail] == []
     assert "importlib" not in refused.value.detail
     assert refused.value.fix == fix

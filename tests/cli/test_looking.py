@@ -57,7 +57,7 @@ def test_ls_has_a_line_for_each_task(holdfast: Keyboard, stage: Stage, clock: Cl
 
 
 @pytest.mark.parametrize(
-    ("words", "names"),
+    ("arguments", "names"),
     [
         (("--live",), {"running", "waiting"}),
         (("--finished",), {"sent", "broken"}),
@@ -71,10 +71,10 @@ def test_ls_has_a_line_for_each_task(holdfast: Keyboard, stage: Stage, clock: Cl
     ],
 )
 def test_ls_shows_what_fits_every_filter(
-    holdfast: Keyboard, stage: Stage, words: tuple[str, ...], names: set[str]
+    holdfast: Keyboard, stage: Stage, arguments: tuple[str, ...], names: set[str]
 ) -> None:
     stage(busy)
-    assert {task["name"] for task in holdfast("ls", *words, "--json").json} == names
+    assert {task["name"] for task in holdfast("ls", *arguments, "--json").json} == names
 
 
 def test_ls_is_newest_first_and_says_that_there_is_more(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
@@ -87,7 +87,7 @@ def test_ls_is_newest_first_and_says_that_there_is_more(holdfast: Keyboard, stag
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (("--state", "Quued"), "There is no state 'Quued'. Known are: "),
         (("--state", "COMPUTED", "--lifecycle", "dispatch"), "There is no state 'COMPUTED'."),
@@ -100,9 +100,9 @@ def test_ls_is_newest_first_and_says_that_there_is_more(holdfast: Keyboard, stag
     ],
 )
 def test_a_filter_of_an_unknown_value_names_the_known_ones(
-    holdfast: Keyboard, words: tuple[str, ...], said: str
+    holdfast: Keyboard, arguments: tuple[str, ...], message: str
 ) -> None:
-    assert said in holdfast("ls", *words).err
+    assert message in holdfast("ls", *arguments).err
 
 
 def test_the_ids_of_a_list_are_enough_to_name_a_task(holdfast: Keyboard, stage: Stage) -> None:
@@ -126,8 +126,8 @@ def test_why_is_a_sentence_and_what_to_do(holdfast: Keyboard, stage: Stage) -> N
     task = stage(submit)
     sentence, fix = "No worker serves queue default.", "Start one: holdfast worker --app module:hf --queue default"
     assert holdfast("why", str(task)).lines == [sentence, fix]
-    told = holdfast("why", str(task), "--json").json
-    assert told == {
+    answered = holdfast("why", str(task), "--json").json
+    assert answered == {
         "task_id": str(task), "reason": "no_worker", "actor": "worker", "state": "Queued",
         "since": "2030-01-01T00:00:00Z", "until": None, "sentence": sentence, "fix": fix,
     }  # fmt: skip
@@ -137,8 +137,8 @@ def test_show_tells_everything_about_a_task(holdfast: Keyboard, stage: Stage, cl
     broken = stage(busy)[1]
     clock.advance(seconds=90)
     again = holdfast("retry", str(broken)).out.strip()
-    shown = holdfast("show", str(broken)).out
-    for words in (
+    printed = holdfast("show", str(broken)).out
+    for part in (
         f"broken  {broken}",
         "state       Dead",
         "why         It ended as Dead: not a PDF.",
@@ -154,16 +154,20 @@ def test_show_tells_everything_about_a_task(holdfast: Keyboard, stage: Stage, cl
         "error\n  Fatal, step extracted\n  not a PDF\n",
         '{"doc": "a.pdf"}',
     ):
-        assert words in shown
+        assert part in printed
     assert f"retry of   {broken}  broken, Dead" in holdfast("show", again).out
 
 
 def test_show_has_all_of_it_in_json(holdfast: Keyboard, stage: Stage) -> None:
-    told = holdfast("show", str(stage(busy)[1]), "--json").json
-    assert list(told) == ["task", "why", "attempts", "steps", "links", "cost"]
-    assert (told["task"]["payload"], told["why"]["reason"], told["links"]) == ({"doc": "a.pdf"}, "final", [])
-    assert [(one["attempt"], one["ended"], one["worker_id"]) for one in told["attempts"]] == [(1, "failed", "w1")]
-    assert {one["name"]: one["done"] for one in told["steps"]} == {"fetched": True, "extracted": False}
+    answered = holdfast("show", str(stage(busy)[1]), "--json").json
+    assert list(answered) == ["task", "why", "attempts", "steps", "links", "cost"]
+    assert (answered["task"]["payload"], answered["why"]["reason"], answered["links"]) == (
+        {"doc": "a.pdf"},
+        "final",
+        [],
+    )
+    assert [(one["attempt"], one["ended"], one["worker_id"]) for one in answered["attempts"]] == [(1, "failed", "w1")]
+    assert {one["name"]: one["done"] for one in answered["steps"]} == {"fetched": True, "extracted": False}
 
 
 def test_a_long_payload_is_cut_for_people_only(holdfast: Keyboard, stage: Stage) -> None:
@@ -181,34 +185,34 @@ def test_a_long_history_is_cut_for_people_only(holdfast: Keyboard, stage: Stage)
         return task
 
     task = str(stage(long))
-    shown = holdfast("show", task).out
-    assert "steps, the last 30 of 40: --json has all" in shown
-    assert ("page 09" in shown, "page 10" in shown, "page 39" in shown) == (False, True, True)
+    printed = holdfast("show", task).out
+    assert "steps, the last 30 of 40: --json has all" in printed
+    assert ("page 09" in printed, "page 10" in printed, "page 39" in printed) == (False, True, True)
     assert len(holdfast("show", task, "--json").json["steps"]) == 40
 
 
 def test_events_are_every_move_and_every_step(holdfast: Keyboard, stage: Stage) -> None:
     broken = str(stage(busy)[1])
-    told = holdfast("events", broken, "--json").json
-    moves = [(one["version"], one["verb"], one["to_state"]) for one in told if one["of"] == "task"]
+    answered = holdfast("events", broken, "--json").json
+    moves = [(one["version"], one["verb"], one["to_state"]) for one in answered if one["of"] == "task"]
     assert moves == [(0, "submit", "Queued"), (1, "claim", "Running"), (2, "fail", "Dead")]
-    assert next(one["kind"] for one in told if one["of"] == "step") == "step_completed"
+    assert next(one["kind"] for one in answered if one["of"] == "step") == "step_completed"
     lines = [line.split() for line in holdfast("events", broken).lines]
     assert lines[0] == ["when", "what", "where", "attempt", "worker", "note"]
     assert ["2030-01-01T00:00:00.000Z", "claim", "Queued", "->", "Running", "1", "w1"] in lines
-    assert len(lines) == len(told) + 1
+    assert len(lines) == len(answered) + 1
 
 
-def test_a_held_task_is_shown_as_running(holdfast: Keyboard, stage: Stage) -> None:
+def test_a_held_task_is_printed_as_running(holdfast: Keyboard, stage: Stage) -> None:
     async def held(store: Store) -> Lease:
         await submit(store)
         return await take_one(store, worker="w1")
 
-    shown = holdfast("show", str(stage(held).task_id)).out
-    assert "Worker w1 works on it; its lease lasts until 2030-01-01 00:01:00 UTC." in shown
-    assert "running  w1" in shown
+    printed = holdfast("show", str(stage(held).task_id)).out
+    assert "Worker w1 works on it; its lease lasts until 2030-01-01 00:01:00 UTC." in printed
+    assert "running  w1" in printed
 
 
 def test_a_running_task_shows_how_far_it_is(holdfast: Keyboard, stage: Stage) -> None:
-    shown = holdfast("show", str(stage(busy)[2])).out
-    assert "3/4 persisting" in shown
+    printed = holdfast("show", str(stage(busy)[2])).out
+    assert "3/4 persisting" in printed

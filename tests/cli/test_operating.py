@@ -24,7 +24,7 @@ def test_without_workers_it_says_how_to_start_one(holdfast: Keyboard) -> None:
     assert holdfast("workers", "--json").json == []
 
 
-def test_workers_are_shown_with_what_they_hold(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
+def test_workers_are_listed_with_what_they_hold(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
     stage(at_work)
     assert [re.split("  +", line) for line in holdfast("workers").lines[1:]] == [
         ["w1", "laptop", "default, batch", "2/3", "2 send", "now", "live"]
@@ -54,14 +54,14 @@ def test_queues_show_what_is_ready_what_is_held_and_who_paused_them(
 
 
 def test_a_queue_is_made_once(holdfast: Keyboard) -> None:
-    for words in ("is made", "is there already"):
-        assert holdfast("queues", "make", "mail").out == f"mail {words}.\n"
+    for state in ("is made", "is there already"):
+        assert holdfast("queues", "make", "mail").out == f"mail {state}.\n"
     assert [one["name"] for one in holdfast("queues", "--json").json].count("mail") == 1
 
 
-@pytest.mark.parametrize("words", [("pause", "nope"), ("resume", "nope"), ("make", "no pe")])
-def test_a_queue_that_cannot_be_is_refused(holdfast: Keyboard, words: tuple[str, ...]) -> None:
-    refused = holdfast("queues", *words)
+@pytest.mark.parametrize("arguments", [("pause", "nope"), ("resume", "nope"), ("make", "no pe")])
+def test_a_queue_that_cannot_be_is_refused(holdfast: Keyboard, arguments: tuple[str, ...]) -> None:
+    refused = holdfast("queues", *arguments)
     assert (refused.code, refused.out) == (2, "")
     assert "Traceback" not in refused.err
 
@@ -74,8 +74,8 @@ def test_a_key_is_printed_once_and_alone(holdfast: Keyboard) -> None:
     (kept,) = holdfast("keys", "ls", "--json").json
     assert (kept["name"], kept["roles"], kept["owner"], kept["revoked_at"]) == ("ci", ["worker"], "team", None)
     assert made.out.strip() not in holdfast("keys", "ls", "--json").out
-    told = holdfast("keys", "create", "other", "--json").json
-    assert (told["roles"], told["key"][:3], list(told)) == (["user"], "hf_", ["id", "name", "roles", "key"])
+    answered = holdfast("keys", "create", "other", "--json").json
+    assert (answered["roles"], answered["key"][:3], list(answered)) == (["user"], "hf_", ["id", "name", "roles", "key"])
 
 
 def test_without_keys_it_says_how_to_make_one(holdfast: Keyboard) -> None:

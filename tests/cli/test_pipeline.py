@@ -35,12 +35,12 @@ def test_a_job_is_followed_to_its_end_and_its_files_are_saved(typed: Keyboard, t
     (folder / "brief.md").write_text("yesterday's, which was longer than the one of today")
     done = typed("pipeline", "run", "press", "--param", "articles=3", "--evaluate", "--output", str(folder))
     assert done.code == 0, done.err
-    told = done.err.splitlines()
-    assert [line for line in told if line.endswith(": completed")] == [
+    answered = done.err.splitlines()
+    assert [line for line in answered if line.endswith(": completed")] == [
         f"{name}: completed" for name in ("INGEST", "CLASSIFY", "NEUTRALIZE", "BRIEF", "SUMMARY", "EVALUATION")
     ]
-    assert told[-2] == "OPTIMIZATION: skipped, enable_auto_optimize is off."
-    assert told[-1].startswith("COMPLETED: Stages: 6 completed, 1 skipped; cost 0 cents, ")
+    assert answered[-2] == "OPTIMIZATION: skipped, enable_auto_optimize is off."
+    assert answered[-1].startswith("COMPLETED: Stages: 6 completed, 1 skipped; cost 0 cents, ")
     table = [line.split() for line in done.lines]
     assert table[0] == ["stage", "status", "took", "about"]
     assert (table[4][:2], table[4][-1]) == (["BRIEF", "completed"], "brief.md")
@@ -58,7 +58,7 @@ def test_files_of_one_name_are_kept_apart_by_their_stage(typed: Keyboard, tmp_pa
     assert (tmp_path / "back" / "page.txt").read_text() == "back: hello"
 
 
-def test_what_went_wrong_is_told_and_the_exit_code_says_how_much(typed: Keyboard) -> None:
+def test_what_went_wrong_is_reported_and_the_exit_code_says_how_much(typed: Keyboard) -> None:
     some = typed("pipeline", "run", "press", "--param", 'script={"CLASSIFY": "fatal", "INGEST": "partial"}', "--wait")
     assert some.code == 6, some.err
     assert "CLASSIFY failed: CLASSIFY is broken." in some.lines
@@ -71,12 +71,12 @@ def test_what_went_wrong_is_told_and_the_exit_code_says_how_much(typed: Keyboard
     assert typed("retry", job["job_id"], "--json").json["retry_of"] == job["job_id"]
 
 
-def test_a_job_is_shown_with_links_and_found_by_the_beginning_of_its_id(typed: Keyboard) -> None:
+def test_a_job_is_printed_with_links_and_found_by_the_beginning_of_its_id(typed: Keyboard) -> None:
     job = typed("pipeline", "run", "press", "--param", "articles=1", "--wait", "--json").json
-    shown = typed("pipeline", "show", job["job_id"])
-    assert shown.lines[:3] == [f"job       {job['job_id']}", "pipeline  press", "state     COMPLETED"]
-    assert 'params    {"articles": 1}' in shown.lines
-    link = shown.lines[-1].split()
+    printed = typed("pipeline", "show", job["job_id"])
+    assert printed.lines[:3] == [f"job       {job['job_id']}", "pipeline  press", "state     COMPLETED"]
+    assert 'params    {"articles": 1}' in printed.lines
+    link = printed.lines[-1].split()
     assert (link[:4], link[-1].startswith("http://127.0.0.1:")) == (["brief.md", "BRIEF", "22", "bytes"], True)
     beginning = typed("pipeline", "jobs").lines[1].split()[0]
     again = typed("pipeline", "show", beginning, "--json").json
@@ -84,7 +84,9 @@ def test_a_job_is_shown_with_links_and_found_by_the_beginning_of_its_id(typed: K
 
 
 @pytest.mark.usefixtures("paused")
-def test_who_waits_for_a_job_that_nobody_takes_up_is_told_why(typed: Keyboard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_job_that_no_worker_takes_up_prints_the_reason(
+    typed: Keyboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("holdfast.cli.watcher.wonder_after_seconds", 0.0)
     late = typed("pipeline", "run", "press", "--wait", "--timeout", "1s", "--key", "late")
     assert late.code == 124
@@ -102,16 +104,16 @@ def test_who_waits_for_a_job_that_nobody_takes_up_is_told_why(typed: Keyboard, m
 @pytest.mark.usefixtures("paused")
 def test_ctrl_c_leaves_the_job_alone_and_says_how_to_go_on(live: Database, server: str) -> None:
     waiting = Terminal(live, "pipeline", "run", "press", "--wait", columns=100, api=server).until("OPTIMIZATION")
-    assert "· OPTIMIZATION" in plain(waiting.shown)
+    assert "· OPTIMIZATION" in plain(waiting.printed)
     waiting.process.send_signal(signal.SIGINT)
     waiting.until()
     assert waiting.process.returncode == 130
-    assert "It goes on. Follow it: holdfast watch" in plain(waiting.shown)
-    assert "Traceback" not in waiting.shown
-    assert waiting.shown.rindex("\x1b[?25h") > waiting.shown.rindex("\x1b[?25l")
+    assert "It goes on. Follow it: holdfast watch" in plain(waiting.printed)
+    assert "Traceback" not in waiting.printed
+    assert waiting.printed.rindex("\x1b[?25h") > waiting.printed.rindex("\x1b[?25l")
 
 
-def test_settings_are_shown_changed_by_a_stage_and_taken_away(typed: Keyboard) -> None:
+def test_settings_are_listed_changed_by_a_stage_and_taken_away(typed: Keyboard) -> None:
     assert typed("pipeline", "run", "press", "--optimize", "--wait").code == 0
     assert typed("pipeline", "settings", "press", "--json").json["settings"] == {"articles": 3}
     changed = typed("pipeline", "settings", "press", "--set", "articles=4", "--set", "enable_evaluation=true")
@@ -130,7 +132,7 @@ def test_settings_are_shown_changed_by_a_stage_and_taken_away(typed: Keyboard) -
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("arguments", "code", "says"),
     [
         (["run", "pres"], 2, "There is no pipeline 'pres'. There are: leaflet, press."),
         (["run", "leaflet"], 2, "text is missing. leaflet takes: text."),
@@ -147,17 +149,17 @@ def test_settings_are_shown_changed_by_a_stage_and_taken_away(typed: Keyboard) -
         (["jobs", "--pipeline", "press", "--status", "done"], 2, "Input should be 'PENDING', 'RUNNING'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_told_with_the_fix(
-    typed: Keyboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, says: str
+def test_what_cannot_be_done_is_refused_with_the_fix(
+    typed: Keyboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("list.json").write_text("[1]")
     Path("torn.json").write_text("{")
-    done = typed("pipeline", *words)
+    done = typed("pipeline", *arguments)
     assert (done.code, says in " ".join(done.err.split())) == (code, True), done.err
 
 
-def test_where_there_is_nothing_the_next_step_is_told(
+def test_where_there_is_nothing_the_next_step_is_named(
     holdfast: Keyboard, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(database) as address:

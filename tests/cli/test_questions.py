@@ -23,13 +23,13 @@ def test_a_question_is_listed_and_answered(holdfast: Keyboard, stage: Stage, mon
     monkeypatch.setenv("LOGNAME", "ada")
     assert holdfast("questions").err == "No question waits for an answer.\n"
     task = stage(one_asks)
-    shown = holdfast("questions")
-    assert all(word in shown.out for word in (str(task), "publish", "Publish?", "work"))
+    printed = holdfast("questions")
+    assert all(part in printed.out for part in (str(task), "publish", "Publish?", "work"))
     (listed,) = holdfast("questions", "ls", "--json").json
     assert (listed["task_id"], listed["step"], "secret" in listed) == (str(task), "publish", False)
     assert "Waits for an answer: Publish?" in holdfast("why", str(task)).out
-    told = holdfast("answer", str(task)[-36:], "--deny", "--note", "not today")
-    assert (told.code, told.out) == (0, "publish is answered.\n")
+    answered = holdfast("answer", str(task)[-36:], "--deny", "--note", "not today")
+    assert (answered.code, answered.out) == (0, "publish is answered.\n")
     assert stage(lambda store: results(store, task)) == [{"approved": False, "note": "not today"}]
     again = holdfast("answer", str(task), "--deny", "--note", "not today")
     assert again.out == "publish is answered before; nothing changed.\n"
@@ -42,8 +42,8 @@ def test_a_question_is_listed_and_answered(holdfast: Keyboard, stage: Stage, mon
 @pytest.mark.parametrize(("written", "meant"), [("null", None), ('{"a": [1]}', {"a": [1]})])
 def test_any_json_is_an_answer(holdfast: Keyboard, stage: Stage, written: str, meant: object) -> None:
     task = stage(one_asks)
-    told = holdfast("answer", str(task), "--step", "publish", "--json-value", written, "--json")
-    assert told.json["repeated"] is False
+    answered = holdfast("answer", str(task), "--step", "publish", "--json-value", written, "--json")
+    assert answered.json["repeated"] is False
     assert stage(lambda store: results(store, task)) == [meant]
 
 
@@ -55,14 +55,14 @@ def test_what_is_no_answer_is_refused(holdfast: Keyboard, stage: Stage) -> None:
         return lease.task_id
 
     task = str(stage(two))
-    for words in (
+    for arguments in (
         (),
         ("--approve", "--deny"),
         ("--approve", "--json-value", "1"),
         ("--json-value", "1", "--note", "x"),
         ("--json-value", "{"),
     ):
-        assert holdfast("answer", task, *words).code == 2
+        assert holdfast("answer", task, *arguments).code == 2
     assert "Name the step: other, publish." in holdfast("answer", task, "--approve").err
     assert holdfast("answer", task, "--approve", "--step", "none").code == 3
     assert holdfast("answer", "01ffffff", "--approve").code == 3

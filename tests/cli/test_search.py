@@ -67,7 +67,7 @@ def test_passages_come_with_their_name_page_and_ranks(at: Typing, stage: Stage) 
     stage(lambda store: keep(store, "a/bread.md", EVIL, embedder))
     with at(embedder) as holdfast:
         found = holdfast("search", "what", "holds", "kelp", "on", "the", "rock", "--limit", "1")
-        told = holdfast("search", "log", "--json").json
+        answered = holdfast("search", "log", "--json").json
         nothing = holdfast("search", "zeppelin", "--mode", "text")
         steered = holdfast("search", "log", "--mode", "text")
     head, passage, *_ = found.lines
@@ -75,12 +75,12 @@ def test_passages_come_with_their_name_page_and_ranks(at: Typing, stage: Stage) 
     assert (place, name, page, number) == ("1", "a/kelp.md", "page", "7")
     assert (0 < float(score) <= 1.25, " ".join(ranks)) == (True, "(words 1, meaning 1)")
     assert passage.strip() == "Kelp clings to the rock by its holdfast."
-    assert (told["mode"], told["items"][0]["name"]) == ("hybrid", "a/bread.md")
+    assert (answered["mode"], answered["items"][0]["name"]) == ("hybrid", "a/bread.md")
     assert (nothing.out, nothing.err) == ("", "Nothing is found for 'zeppelin'.\n")
     assert "The keeper's [red]log\\x1b[2J of kelp" in steered.out
 
 
-def test_a_server_without_an_embedder_says_that_it_went_by_words(at: Typing, stage: Stage) -> None:
+def test_a_server_without_an_embedder_says_that_it_searched_text(at: Typing, stage: Stage) -> None:
     embedder = open_embedder(Settings())
     stage(lambda store: keep(store, "kelp.md", "Kelp clings to the rock.", embedder))
     with at() as holdfast:
@@ -96,18 +96,18 @@ def test_a_server_without_an_embedder_says_that_it_went_by_words(at: Typing, sta
     [("worker", "workers", True), ("waited", "waits", True), ("holding", "hold", True), ("star", "start", False),
      ("kelp", "help", False), ("in", "inn", False), ("a", "a", True)],
 )  # fmt: skip
-def test_words_are_alike_but_for_their_endings(one: str, other: str, same: bool) -> None:
+def test_matches_ignore_endings(one: str, other: str, same: bool) -> None:
     assert alike(one, other) == alike(other, one) == same
 
 
-def test_a_long_passage_is_shown_where_most_words_are() -> None:
-    shown = excerpt(TEXT, "who kept the lighthouse hours", 200)
-    assert shown.startswith("… ")
-    assert "lighthouse keeper wrote down every hour" in shown
-    assert len(shown) <= 200
+def test_a_long_passage_is_cut_to_where_most_matches_are() -> None:
+    printed = excerpt(TEXT, "who kept the lighthouse hours", 200)
+    assert printed.startswith("… ")
+    assert "lighthouse keeper wrote down every hour" in printed
+    assert len(printed) <= 200
     assert excerpt("short", "anything", 200) == "short"
 
 
-def test_words_of_the_query_are_marked_and_small_ones_are_not() -> None:
+def test_terms_of_the_query_are_marked_and_small_ones_are_not() -> None:
     text = mark("The keepers of the light", "the keeper of light")
     assert [text.plain[one.start : one.end] for one in text.spans] == ["keepers", "light"]

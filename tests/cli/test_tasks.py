@@ -44,10 +44,10 @@ def test_a_start_that_nobody_will_take_up_says_so_beside_the_id(holdfast: Keyboa
 def test_start_passes_every_option_on(holdfast: Keyboard, stage: Stage) -> None:
     holdfast("queues", "make", "mail")
     first = holdfast("start", "first").out.strip()
-    words = ("--queue", "mail", "--priority", "9", "--delay", "5m", "--after", first, "--tag", "a", "--tag", "b",
+    arguments = ("--queue", "mail", "--priority", "9", "--delay", "5m", "--after", first, "--tag", "a", "--tag", "b",
              "--key", "inv-42", "--max-attempts", "7")  # fmt: skip
-    made = holdfast("start", "send", "{}", *words, "--json").json
-    again = holdfast("start", "send", "{}", *words, "--json").json
+    made = holdfast("start", "send", "{}", *arguments, "--json").json
+    again = holdfast("start", "send", "{}", *arguments, "--json").json
     assert (made["created"], again["created"], made["task_id"]) == (True, False, again["task_id"])
     task = stage(lambda store: store.read(made["task_id"]))
     assert (task["queue"], task["priority"], task["max_attempts"]) == ("mail", 9, 7)
@@ -79,12 +79,12 @@ def test_bad_json_is_a_usage_error_that_points_at_the_mistake(holdfast: Keyboard
 
 
 def test_the_mark_stands_below_the_mistake(holdfast: Keyboard) -> None:
-    shown = holdfast("start", "send", '{"order" 42}').err.splitlines()
-    assert shown[2].index("42") == shown[3].index("^")
+    printed = holdfast("start", "send", '{"order" 42}').err.splitlines()
+    assert printed[2].index("42") == printed[3].index("^")
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("arguments", "code"),
     [
         (("start",), 2),
         (("start", "send", "@no-such-file"), 2),
@@ -99,8 +99,8 @@ def test_the_mark_stands_below_the_mistake(holdfast: Keyboard) -> None:
         (("why", ""), 3),
     ],
 )
-def test_what_cannot_be_done_has_its_exit_code(holdfast: Keyboard, words: tuple[str, ...], code: int) -> None:
-    refused = holdfast(*words)
+def test_what_cannot_be_done_has_its_exit_code(holdfast: Keyboard, arguments: tuple[str, ...], code: int) -> None:
+    refused = holdfast(*arguments)
     assert (refused.code, refused.out) == (code, "")
     assert refused.err
     assert "Traceback" not in refused.err
@@ -127,10 +127,10 @@ def test_retry_makes_a_new_task_that_keeps_what_was_done(holdfast: Keyboard, sta
     old = stage(ended)
     new = holdfast("retry", str(old)[:8]).out.strip()
     assert [step.name for step in stage(lambda store: store.steps(new))] == ["fetched"]
-    told = holdfast("retry", str(old), "--from-step", "fetched", "--payload", '{"doc": "b.pdf"}', "--json").json
-    assert told["retry_of"] == str(old)
-    assert stage(lambda store: store.steps(told["task_id"])) == []
-    assert stage(lambda store: store.read(told["task_id"]))["payload"] == {"doc": "b.pdf"}
+    answered = holdfast("retry", str(old), "--from-step", "fetched", "--payload", '{"doc": "b.pdf"}', "--json").json
+    assert answered["retry_of"] == str(old)
+    assert stage(lambda store: store.steps(answered["task_id"])) == []
+    assert stage(lambda store: store.read(answered["task_id"]))["payload"] == {"doc": "b.pdf"}
 
 
 def test_retry_is_refused_while_it_runs_and_for_steps_it_never_had(holdfast: Keyboard, stage: Stage) -> None:
@@ -151,8 +151,8 @@ def test_start_and_wait_prints_the_result_of_what_is_done_already(holdfast: Keyb
     stage(finish)
     waited = holdfast("start", "send", "{}", "--key", "k", "--wait")
     assert (waited.code, waited.json, waited.err) == (0, {"sent": True}, "")
-    told = holdfast("start", "send", "{}", "--key", "k", "--wait", "--json").json
-    assert (told["created"], told["outcome"], told["result"]) == (False, "done", {"sent": True})
+    answered = holdfast("start", "send", "{}", "--key", "k", "--wait", "--json").json
+    assert (answered["created"], answered["outcome"], answered["result"]) == (False, "done", {"sent": True})
 
 
 def test_a_wait_that_takes_too_long_is_exit_124_and_the_task_goes_on(holdfast: Keyboard, stage: Stage) -> None:
@@ -162,5 +162,5 @@ def test_a_wait_that_takes_too_long_is_exit_124_and_the_task_goes_on(holdfast: K
     assert f"holdfast watch {task['id']}" in waited.err
     assert "No worker serves queue default." in waited.err
     assert task["state"] == "Queued"
-    told = holdfast("start", "send", "{}", "--wait", "--timeout", "1ms", "--json").json
-    assert (told["state"], told["outcome"]) == ("Queued", None)
+    answered = holdfast("start", "send", "{}", "--wait", "--timeout", "1ms", "--json").json
+    assert (answered["state"], answered["outcome"]) == ("Queued", None)

@@ -106,10 +106,10 @@ def test_the_embedded_server_comes_and_goes_with_it(tmp_path: Path) -> None:
     assert f"Objects:         the folder {tmp_path}/.holdfast/objects" in up.banner
     assert up.get("/ready").json()["migrations"] >= 1
     server, _, _ = server_in(tmp_path / ".holdfast")
-    words = up.stop()
+    output = up.stop()
     assert up.process.returncode == 0
-    assert "Stopped." in words
-    assert "Traceback" not in words
+    assert "Stopped." in output
+    assert "Traceback" not in output
     server.wait(30)
 
 
@@ -127,9 +127,9 @@ def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
         while not (tmp_path / ".holdfast" / "watchdog.lock").exists():
             threading.Event().wait(0.005)
         starting.send_signal(signal.SIGINT)
-        out, words = starting.communicate(timeout=30)
+        out, output = starting.communicate(timeout=30)
         assert (out, starting.returncode) == ("", 0)
-        assert "Traceback" not in words
+        assert "Traceback" not in output
     while is_watched(tmp_path / ".holdfast"):
         threading.Event().wait(0.01)
 

@@ -64,9 +64,9 @@ def test_without_a_terminal_each_move_is_a_line(holdfast: Keyboard, stage: Stage
 
 def test_in_json_the_last_line_is_the_end(holdfast: Keyboard, stage: Stage) -> None:
     task = stage(ending_as(Failed("Fatal", "no feed")))
-    told = [json.loads(line) for line in holdfast("watch", str(task), "--json").lines]
-    assert [one["version"] for one in told if one["of"] == "task"] == [0, 1, 2]
-    assert told[-1] == {
+    answered = [json.loads(line) for line in holdfast("watch", str(task), "--json").lines]
+    assert [one["version"] for one in answered if one["of"] == "task"] == [0, 1, 2]
+    assert answered[-1] == {
         "of": "end", "task_id": str(task), "state": "FAILED", "outcome": "failed", "attempt": 1, "result": None,
         "error": {"message": "no feed", "category": "Fatal"},
     }  # fmt: skip
@@ -83,7 +83,7 @@ def followed(store: Store, task: UUID) -> AsyncIterator[Look]:
     return watcher.poll(Feed(store, task).look, None, lambda look: bool(look.task["outcome"]))
 
 
-async def test_every_move_is_told_once_and_in_order_while_it_moves(
+async def test_every_move_is_printed_once_and_in_order_while_it_moves(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "soonest_seconds", 0)
@@ -114,11 +114,13 @@ async def failing_run(store: Store, clock: Clock) -> tuple[UUID, UUID]:
     return run.id, (await run.ids())["clean"]
 
 
-def test_of_a_run_the_moves_of_its_nodes_are_told_with_its_own(holdfast: Keyboard, stage: Stage, clock: Clock) -> None:
+def test_of_a_run_the_moves_of_its_nodes_are_printed_with_its_own(
+    holdfast: Keyboard, stage: Stage, clock: Clock
+) -> None:
     run, clean = stage(lambda store: failing_run(store, clock))
     watched = holdfast("watch", str(run))
-    told = [line.partition("Z  ")[2] for line in watched.lines]
-    assert told == [
+    answered = [line.partition("Z  ")[2] for line in watched.lines]
+    assert answered == [
         "submit  Running  attempt 1",
         "load  submit  Queued  attempt 1",
         "clean  submit_blocked  Blocked  attempt 1",
@@ -134,11 +136,11 @@ def test_of_a_run_the_moves_of_its_nodes_are_told_with_its_own(holdfast: Keyboar
     ]
     assert (watched.code, watched.lines[-1]) == (6, "Partial")
     objects = [json.loads(line) for line in holdfast("watch", str(run), "--json").lines]
-    assert [one["node"] for one in objects if one["of"] == "node"] == [line.split()[0] for line in told[1:10]]
+    assert [one["node"] for one in objects if one["of"] == "node"] == [line.split()[0] for line in answered[1:10]]
     assert [one["of"] for one in objects if one["of"] != "node"] == ["task", "task", "end"]
 
 
-async def test_every_move_of_a_node_is_told_once_also_of_one_that_is_retried(
+async def test_every_move_of_a_node_is_printed_once_also_of_one_that_is_retried(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher, "soonest_seconds", 0)
@@ -152,9 +154,9 @@ async def test_every_move_of_a_node_is_told_once_also_of_one_that_is_retried(
     working = asyncio.create_task(work())
     seen = [one async for look in followed(store, run.id) for one in look.events]
     await working
-    told = [(one.task_id, one.version) for one in seen if isinstance(one, NodeMove)]
-    assert len(told) == len(set(told))
+    answered = [(one.task_id, one.version) for one in seen if isinstance(one, NodeMove)]
+    assert len(answered) == len(set(answered))
     assert seen[-1].to_state == "Completed"  # type: ignore[union-attr]
     for task in (await run.ids()).values():
-        versions = [version for one, version in told if one == task]
+        versions = [version for one, version in answered if one == task]
         assert versions == [one.version for one in await store.events(task)]

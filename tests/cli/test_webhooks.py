@@ -19,7 +19,7 @@ def test_a_secret_is_printed_once_and_alone(holdfast: Keyboard) -> None:
     (kept,) = holdfast("webhooks", "ls", "--json").json
     assert (kept["name"], kept["kinds"], kept["url"]) == ("mine", ["failed", "moved"], "https://192.0.2.1/hook")
     assert made.out.strip() not in holdfast("webhooks", "--json").out
-    assert all(word in holdfast("webhooks").out for word in ("mine", "failed,moved", "https://192.0.2.1/hook"))
+    assert all(part in holdfast("webhooks").out for part in ("mine", "failed,moved", "https://192.0.2.1/hook"))
 
 
 def test_it_is_paused_resumed_tested_and_removed(holdfast: Keyboard) -> None:
@@ -38,7 +38,7 @@ def test_it_is_paused_resumed_tested_and_removed(holdfast: Keyboard) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("add", "http://127.0.0.1/hook"), 2, "is not a public address"),
         (("add", "http://169.254.169.254/"), 2, "is not a public address"),
@@ -48,7 +48,7 @@ def test_it_is_paused_resumed_tested_and_removed(holdfast: Keyboard) -> None:
         (("pause", "nope"), 3, "There is no webhook 'nope'"),
     ],
 )
-def test_what_cannot_be_is_refused(holdfast: Keyboard, words: tuple[str, ...], code: int, said: str) -> None:
-    refused = holdfast("webhooks", *words)
+def test_what_cannot_be_is_refused(holdfast: Keyboard, arguments: tuple[str, ...], code: int, message: str) -> None:
+    refused = holdfast("webhooks", *arguments)
     assert (refused.code, refused.out) == (code, "")
-    assert said in refused.err
+    assert message in refused.err
