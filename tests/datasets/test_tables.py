@@ -76,8 +76,8 @@ def test_a_table_that_is_gone_is_no_reason_to_try_again(hf: Holdfast, holdfast: 
     assert "is gone" in str(ran.error)
 
 
-async def test_what_is_no_table_is_refused() -> None:
-    with pytest.raises(SchemaInvalid, match="no table that a task has written"):
+async def test_what_is_not_a_table_is_refused() -> None:
+    with pytest.raises(SchemaInvalid, match="not a table that a task has written"):
         await read_table("file:///etc/passwd")
     with pytest.raises(SchemaInvalid, match="no table to read"):
         await read_table([])
