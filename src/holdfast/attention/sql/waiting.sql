@@ -27,7 +27,7 @@ begin
   return query
   select * from (
     select 'question:' || q.id as id, 'question' as kind, q.task_id, q.name, q.owner, q.asked_at, q.until, q.question,
-           'owner', format('holdfast answer %s --step %s --approve', q.task_id, holdfast.shell_word(q.step))
+           'owner', format('holdfast answer %s --step %s --approve', q.task_id, holdfast.shell_quote(q.step))
     from holdfast.questions(p_owner, v_question, p_limit) q where v_kind in ('', 'question')
     union all
     (select 'schedule:' || s.name, 'schedule', s.last_task, s.name, s.owner, coalesce(s.next_at, s.error_at), s.try_at,
@@ -80,7 +80,7 @@ begin
   end if;
 end $$;
 
--- A word as a shell takes it.
-create or replace function holdfast.shell_word(p_word text) returns text
+-- A text as one argument of a shell.
+create or replace function holdfast.shell_quote(p_text text) returns text
 language sql immutable
-as $$ select case when p_word ~ '^[[:alnum:]_.:/-]+$' then p_word else '''' || replace(p_word, '''', '''\''''') || '''' end $$;
+as $$ select case when p_text ~ '^[[:alnum:]_.:/-]+$' then p_text else '''' || replace(p_text, '''', '''\''''') || '''' end $$;
