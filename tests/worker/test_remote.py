@@ -91,7 +91,7 @@ async def test_what_takes_a_database_is_refused_with_the_fix(client: Holdfast) -
         await client.tasks["add"].opts(on=object()).astart(1, 2)
     with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
         await client.tasks["ticket"].astart("moved")
-    with pytest.raises(RequestInvalid, match="whoever has the key"):
+    with pytest.raises(RequestInvalid, match="the owner of the key"):
         await client.tasks["add"].opts(owner="ada").astart(1, 2)
     with pytest.raises(RequestInvalid, match="HOLDFAST_URL"):
         await client.acall(client.open_store())

@@ -64,6 +64,6 @@ async def test_what_a_server_does_not_take_is_refused_with_the_fix(crew: Crew, t
     client = Holdfast(settings=settings)
     nightly = client.dag("harbour")
     nightly.task(graph_app.landed)
-    with pytest.raises(RequestInvalid, match="whoever has the key"):
+    with pytest.raises(RequestInvalid, match="the owner of the key"):
         await nightly.opts(owner="ada").astart(day="today")
     await asyncio.to_thread(client.close)

@@ -203,7 +203,7 @@ WRONG: list[tuple[list[Any], list[Any], str]] = [
     ([NODE, NODE], [], "'a' is the name of two nodes"),
     ([{"name": "a"}], [], "node 'a' has no task"),
     ([{"task": "t"}], [], "a node has no name"),
-    ([NODE], [{"from": "a", "to": "b"}], "'b' is no node"),
+    ([NODE], [{"from": "a", "to": "b"}], "'b' is not a node"),
     ([NODE, {**NODE, "name": "b"}], [{"from": "a", "to": "b"}] * 2, "two edges from 'a' to 'b'"),
     ([NODE, {**NODE, "name": "b"}], [{"from": "a", "to": "b", "on_failure": "gather"}], "has the policy 'gather'"),
     ([{**NODE, "queue": "nowhere"}], [], "Queue 'nowhere' does not exist"),

@@ -147,7 +147,7 @@ async def test_every_refusal_has_its_category_and_its_wait_and_keeps_the_key_sec
         (body(data=[{"index": 0, "embedding": "AACAPwAAAAA="}]), "ValueError"),
         (body(data=None), "TypeError"),
         (Response("[]"), "TypeError"),
-        (Response("<html>"), "no JSON"),
+        (Response("<html>"), "not JSON"),
     ],
     ids=["too few", "too many", "one twice", "too short", "nan", "infinite", "no direction", "empty", "base64", "none",
          "a list", "html"],

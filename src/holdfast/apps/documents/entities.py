@@ -294,7 +294,7 @@ def organisations(text: str, people: list[Entity]) -> Iterator[Entity]:
 
 
 def begin(words: list[re.Match[str]]) -> int | None:
-    """Where a name begins that ends with the last of these words. None if that is no name."""
+    """Where a name begins that ends with the last of these words. None if that is not a name."""
     start: int | None = None
     for word in reversed(words):
         plain = word[0].rstrip(",")

@@ -1,8 +1,8 @@
 """The steps of document ingestion, one after the other, each a function that can be run by itself.
 
 What a step makes lies in the object store, under the token of the lease that made it; its result says where. So a
-worker that has lost its lease overwrites nothing, and whoever goes on reads exactly what was kept. Only what is
-persisted goes to Postgres, where nobody sees it until the step INDEXED is kept: then all of it, in place of the version
+worker that has lost its lease overwrites nothing, and a worker that goes on reads exactly what was kept. Only what is
+persisted goes to Postgres, where it is not seen until the step INDEXED is kept: then all of it, in place of the version
 before.
 """
 

@@ -1,7 +1,7 @@
 """The newsroom: feeds are read, sorted, softened and summed up in a brief; then the brief is judged, and tuned.
 
-A feed that cannot be read and an article that cannot be sorted are told, and the others go on. The same feeds make the
-same brief, to the byte.
+A feed that cannot be read and an article that cannot be sorted are reported, and the others go on. The same feeds
+make the same brief, to the byte.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ def offer(app: "Holdfast", name: str = "newsroom") -> "Pipeline":
 
 
 class Newsroom:
-    """The stages. Each takes what those before it gave, and what the job is told."""
+    """The stages. Each takes what those before it gave, and parameters of the job."""
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
@@ -117,7 +117,7 @@ class Newsroom:
         is_ours = address in (*shipped_feeds(), odd_feed())
         if not address.startswith(("http://", "https://")) and not is_ours:
             if not address.startswith("file:///"):
-                raise SchemaInvalid("It is no address of a feed: write https://... or file:///...", code="uri")
+                raise SchemaInvalid("It is not the address of a feed: write https://... or file:///...", code="uri")
             if current().owner:
                 raise SchemaInvalid("Files of the server are not yours to name.", code="uri")
         settings = self._settings()
@@ -128,7 +128,7 @@ class Newsroom:
             return await in_thread(read_feed, path.read_bytes(), address.rpartition("/")[2] or address)
 
     def classify(self, ingest: Ingested, min_confidence: Share = DEFAULT.min_confidence) -> list[Sorted]:
-        """The topic of each article. Those that cannot be sorted are told."""
+        """The topic of each article. Those that cannot be sorted are reported."""
         if not ingest.articles:
             raise Skip("There are no articles.")
         topics, refused = sort_articles(ingest.articles, min_confidence)
@@ -140,7 +140,7 @@ class Newsroom:
         return topics
 
     async def neutralize(self, ingest: Ingested, softening: Share = DEFAULT.softening) -> list[Neutral]:
-        """The articles with loaded language softened. One that a model has spoilt stays as it was, and is told."""
+        """The articles with loaded language softened. One that a model has spoilt stays as it was, and is reported."""
         settings = self._settings()
         neutralize = open_neutralizer(settings)
         if settings.neutralizer == "rules":

@@ -1,7 +1,7 @@
 """Puts the articles of a day together: by topic, the newest first, each with its best sentences.
 
 The same articles make the same brief: nothing here knows what time it is. A summary consists of sentences as they
-stand in the article, in their order; it is not written anew, so a pronoun may have lost whom it means.
+stand in the article, in their order; it is not written again, so a pronoun may have lost whom it means.
 """
 
 import re

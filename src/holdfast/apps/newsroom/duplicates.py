@@ -1,8 +1,8 @@
-"""The same story told twice: by its link, or by its words.
+"""The same story twice, found by its link, or by its words.
 
 Two articles are one story if they share at least `alike_least` of their runs of three words and are at most three days
 apart. That is careful on purpose: an article that stands in the brief twice does less harm than one that is missing.
-The same event told by two people in words of their own stays two articles.
+The same event in the words of two people stays two articles.
 """
 
 import re

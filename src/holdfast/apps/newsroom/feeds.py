@@ -48,7 +48,7 @@ def odd_feed() -> str:
 
 
 def read_feed(content: bytes, name: str) -> list[Article]:
-    """The first 500 articles of a feed, in its order. Raises SchemaInvalid, calling it `name`, for what is no feed."""
+    """The first 500 articles of a feed, in its order. Raises SchemaInvalid, naming it `name`, if it is not a feed."""
     import feedparser  # type: ignore[import-untyped]
 
     if len(content) > feed_most_bytes:

@@ -40,7 +40,7 @@ STRENGTH = {SHOUTING: 0.8, PUNCTUATION: 0.8, SCARE_QUOTES: 0.6, CRY: 0.75}
 ACRONYMS = word_list("acronyms")
 PLACES = word_list("places")
 SHORT = word_list("short")
-"""Words that nobody takes for an acronym when they stand in the middle of shouting."""
+"""Words that are not taken for an acronym when they stand in the middle of shouting."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _is_a_name(reading: Reading, first: int, last: int, expression: Expression) 
         return True
     never_a_name = expression.kind == "intensifier" or "-" in words[0] or len(words) > 1
     behind = reading.follows(first)
-    return not never_a_name and behind[:1].isupper() and not behind[:2].isupper()  # "Furious MPs" are nobody's name
+    return not never_a_name and behind[:1].isupper() and not behind[:2].isupper()  # "Furious MPs" are not a name
 
 
 def _in_the_case_of(reading: Reading, word: str, instead: str) -> str:

@@ -1,6 +1,6 @@
 """A brief as a page and as Markdown.
 
-The page is one file that asks nobody for anything: no script, no font, no picture, and a policy that forbids them.
+The page is one file that loads nothing: no script, no font, no picture, and a policy that forbids them.
 Whatever feeds wrote is text: it cannot become markup, and only http and https become links. The same brief makes the
 same bytes.
 """

@@ -22,8 +22,8 @@ INLINE = {
 BETWEEN = {"br": "\n", "td": " ", "th": " "} | dict.fromkeys(BLOCKS, "\n\n")
 KNOWN = rf"(?:{'|'.join(sorted(HIDDEN | BLOCKS | INLINE))})(?![\w-])"
 MARKUP = re.compile(rf"</?{KNOWN}|<!--|<!\[CDATA\[", re.I)
-# No tag goes beyond the next "<": so all of them together cost no more than the length of the text. One that nobody
-# knows must be closed to be a tag; "<3" and an address in angle brackets are text.
+# No tag goes beyond the next "<": so all of them together cost no more than the length of the text. One that is
+# unknown must be closed to be a tag; "<3" and an address in angle brackets are text.
 TOKEN = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[|\]\]>|<[!?][^<>]*+>?"
     r"|<(?P<end>/)?(?P<name>[a-z][a-z0-9:-]*+)(?=[\s/>])(?:(?:[^<>\"']|\"[^\"<]*+\"|'[^'<]*+')*+>|[^<>]*+>)"

@@ -93,7 +93,7 @@ class Rewriter:
                 raise TypeError("title and text are to be strings")
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise SchemaInvalid(
-                f"What {self.model} answers is no JSON with title and text: {type(error).__name__}: {error}.",
+                f"What {self.model} answers is not JSON with title and text: {type(error).__name__}: {error}.",
                 code="rewriter",
             ) from error
         return " ".join(title.split()), text.strip()

@@ -1,8 +1,8 @@
 """Where quotes and sentences begin and end in English prose, as far as marks and letters can tell.
 
-A straight mark opens a quote at the beginning of a word and closes it at the end of one. A double mark that nobody
-closes quotes the rest of its paragraph, as newspapers do when a quote goes on in the next. A single mark that nobody
-closes is an apostrophe. An abbreviation that nobody listed ends a sentence, if a capital follows it.
+A straight mark opens a quote at the beginning of a word and closes it at the end of one. A double mark that is
+not closed quotes the rest of its paragraph, as newspapers do when a quote goes on in the next. A single mark that is
+not closed is an apostrophe. An abbreviation that is not listed ends a sentence, if a capital follows it.
 """
 
 # ruff: noqa: RUF001 - typographic marks are what this is about

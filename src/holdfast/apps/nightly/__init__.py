@@ -3,7 +3,7 @@
                  ┌─ landings ─┬─ prices ─┐
     calendar ────┴─ auctions ─┴─ boats  ─┴─ checked
 
-Each node is a task of its own, on any machine. What `prices` and `boats` write is seen by nobody until `checked` has
+Each node is a task of its own, on any machine. What `prices` and `boats` write is not visible until `checked` has
 agreed; then both are current at once. A night that fails leaves the datasets as they were.
 """
 
@@ -55,7 +55,7 @@ def offer(app: "Holdfast", name: str = "nightly") -> "Dag":
 
 
 class Nightly:
-    """The nodes. Each takes what those before it gave, and what the run is told."""
+    """The nodes. Each takes what those before it gave, and parameters of the run."""
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings
@@ -65,7 +65,7 @@ class Nightly:
         try:
             last = date.fromisoformat(day[:10]) if day else current().due_at.date() - timedelta(days=1)
         except ValueError as error:
-            raise SchemaInvalid(f"{day!r} is no day: write 2026-11-17.", code="day") from error
+            raise SchemaInvalid(f"{day!r} is not a day: write 2026-11-17.", code="day") from error
         return [last - timedelta(days=back) for back in reversed(range(days))]
 
     async def landings(self, calendar: list[date], source: str = "") -> Table:
@@ -94,7 +94,7 @@ class Nightly:
         return await self._published("boats", await in_thread(boats_of, *frames))
 
     async def checked(self, prices: list[Table], boats: list[Table]) -> dict[str, Any]:
-        """Whether both tell the same story. If not, nobody ever sees them."""
+        """Whether both tell the same story. If not, they are never visible."""
         from holdfast.apps.nightly.transform import check
 
         return await in_thread(check, await read_table(prices), await read_table(boats))
@@ -117,7 +117,7 @@ class Nightly:
         if not source:
             return {"landings": write_landings, "auctions": write_auctions}[kind](path, day)
         if not source.startswith(("http://", "https://", "file:///")):
-            raise SchemaInvalid("It is no place of papers: write https://... or file:///...", code="uri")
+            raise SchemaInvalid("It is not a place of papers: write https://... or file:///...", code="uri")
         if source.startswith("file:") and current().owner:
             raise SchemaInvalid("Files of the server are not yours to name.", code="uri")
         settings = self._settings()

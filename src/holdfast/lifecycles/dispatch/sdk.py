@@ -113,7 +113,7 @@ class Start:
         assert isinstance(backend, RemoteClient)  # noqa: S101
         if self.owner or self.priority is not None:
             raise RequestInvalid(
-                f"{dag.name}: over HTTP a run belongs to whoever has the key, and has no priority of its own.",
+                f"{dag.name}: over HTTP a run belongs to the owner of the key, and has no priority of its own.",
                 fix="Leave out owner and priority, or set HOLDFAST_URL.",
             )
         run = await backend.start_dag(dag.name, params, key=self.key, tags=tags, trace=trace)

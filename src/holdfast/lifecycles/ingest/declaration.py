@@ -1,7 +1,7 @@
 """Document ingestion: a run gathers its items; an item goes from step to step under one lease.
 
 An item whose run has spent its budget leaves its worker and asks its owner. When it goes on, it goes through its states
-anew, at no cost: what is done is kept in its steps.
+again, at no cost: what is done is kept in its steps.
 """
 
 from datetime import timedelta

@@ -82,7 +82,7 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """A vector of length 1 for each text, in their order.
 
-        What it took is told to `usage`. Raises RateLimited, Transient, SchemaInvalid or Fatal.
+        What it took is counted by `usage`. Raises RateLimited, Transient, SchemaInvalid or Fatal.
         """
 
 

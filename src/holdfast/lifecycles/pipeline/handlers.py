@@ -1,7 +1,7 @@
 """How a worker goes through a job: stage by stage, each kept with its status, then the verdict.
 
 The database knows the stages, in which order they go, which are done, and what they make of the job. A stage that is
-done is not run again, wherever the job goes on; one that was interrupted runs anew. A failure is tried again by the
+done is not run again, wherever the job goes on; one that was interrupted runs again. A failure is tried again by the
 engine, with the worker's place free meanwhile, until the stage's own tries are used up: then the stage has failed, and
 the job goes on with those that do not need it.
 """
@@ -140,13 +140,13 @@ def keep_settings(**settings: Any) -> None:
 
 
 inline_most_bytes = 64 * 1024
-surprises_at_most = 3  # as many as the engine allows of what nobody has put into a category
+surprises_at_most = 3  # as many as the engine allows of what has no category
 unknown_again = "10s"
 WELL = ("completed", "partial")
 
 
 async def run_job(find_stage: "FindStage", objects: Callable[[], Objects], errors: Errors) -> dict[str, Json] | Outcome:
-    """Run what is left of the job that this worker holds. Raises Suspend, for whoever waits or is stopped."""
+    """Run what is left of the job that this worker holds. Raises Suspend if it waits or is stopped."""
     payload = current().payload
     attempt = ATTEMPT.get()
     assert attempt is not None  # noqa: S101 - there is a current lease

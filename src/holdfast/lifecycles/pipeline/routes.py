@@ -39,7 +39,7 @@ Values = Annotated[dict[str, Any], Field(max_length=1000)]
 
 
 class NewJob(Body):
-    """Which pipeline, and what its stages are told. A flag stands beside the parameters it is one of."""
+    """Which pipeline, and what its stages take. A flag stands beside the parameters it is one of."""
 
     pipeline: Name
     enable_evaluation: StrictBool | None = None

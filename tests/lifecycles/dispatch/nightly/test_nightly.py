@@ -76,8 +76,8 @@ def test_one_more_column_is_one_more_generation(hf: Holdfast, holdfast: Engine, 
 @pytest.mark.parametrize(
     ("params", "problem"),
     [
-        ({"day": "yesterday"}, "is no day"),
-        ({"day": NIGHT, "source": "ftp://quay"}, "no place of papers"),
+        ({"day": "yesterday"}, "is not a day"),
+        ({"day": NIGHT, "source": "ftp://quay"}, "not a place of papers"),
         ({"day": NIGHT, "source": "file:///nowhere"}, "landings-2026-11-17.csv"),
     ],
 )

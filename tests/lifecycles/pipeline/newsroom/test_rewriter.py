@@ -70,8 +70,8 @@ async def test_the_article_is_given_as_data_between_marks_that_it_cannot_close(s
         (answer(text=PLAIN.replace("any of them", "them")), "lost a quote: We do not want any of them,"),
         (answer(text=f"{PLAIN} {'More was said. ' * 9}"), "characters instead of"),
         (answer(title=""), "no title"),
-        (completion("Here you are: {}"), "no JSON with title and text"),
-        (completion('{"title": "Mayor"}'), "no JSON with title and text: KeyError"),
+        (completion("Here you are: {}"), "not JSON with title and text"),
+        (completion('{"title": "Mayor"}'), "not JSON with title and text: KeyError"),
         (completion('{"title": "Mayor", "text": 12}'), "TypeError"),
         (JSONResponse({"choices": []}), "IndexError"),
         (JSONResponse([]), "TypeError"),
@@ -112,7 +112,7 @@ async def test_what_goes_wrong_on_the_way_has_its_category(server: ChatServer) -
         await rewriter.rewrite(ARTICLE)
     with pytest.raises(Fatal, match="no such model"):
         await rewriter.rewrite(ARTICLE)
-    with pytest.raises(SchemaInvalid, match="no JSON"):
+    with pytest.raises(SchemaInvalid, match="not JSON"):
         await rewriter.rewrite(ARTICLE)
     assert (await rewriter.rewrite(ARTICLE)).text == TEXT
 

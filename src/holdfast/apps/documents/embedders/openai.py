@@ -20,7 +20,7 @@ KNOWN = {
     "nomic-embed-text": 768,
     "mistral-embed": 1024,
 }
-"""How many numbers the vectors of a model have if nobody asks for fewer."""
+"""How many numbers the vectors of a model have unless fewer are asked for."""
 
 texts_at_once = 128
 characters_at_once = 300_000
@@ -79,7 +79,7 @@ class OpenAI:
             vectors = [unit(rows[index]) for index in range(texts)]
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise SchemaInvalid(
-                f"What {self.server.url} answers is no list of vectors, one for each text: "
+                f"What {self.server.url} answers is not a list of vectors, one for each text: "
                 f"{type(error).__name__}: {error}."
             ) from error
         usage(self.model, tokens_in=tokens)

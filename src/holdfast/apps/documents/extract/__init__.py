@@ -50,7 +50,7 @@ class Limits:
     """For one document, besides what the process has already."""
 
     abandoned_seconds: int
-    """After which it ends itself: nobody waits any more."""
+    """After which it ends itself: nothing waits for it any more."""
 
     grown_bytes: int = 256 * 1024 * 1024
     """Of memory that documents left behind, after which it is replaced."""
@@ -192,7 +192,7 @@ def has_grown(grown_bytes: int) -> bool:
 
 @contextlib.contextmanager
 def ending_after(seconds: int) -> Iterator[None]:
-    """End this process if it still reads when nobody waits any more: the process that asks may have been killed."""
+    """End this process if it still reads when nothing waits for it: the process that asks may have been killed."""
     signal.alarm(seconds)
     try:
         yield

@@ -26,7 +26,7 @@ begin
         (excluded.title, excluded.nodes, excluded.edges, excluded.params, excluded.writes, excluded.cutover);
 end $$;
 
--- The nodes, each behind those it comes after, and the edges by number: [from, to, policy]. Raises TK010 for what is no graph
+-- The nodes, each behind those it comes after, and the edges by number: [from, to, policy]. Raises TK010 for what is not a graph
 -- and TK045 for a circle.
 create or replace function holdfast.sorted_graph(p_name text, p_nodes jsonb, p_edges jsonb, out nodes jsonb, out edges jsonb)
 language plpgsql
@@ -54,7 +54,7 @@ begin
        order by 1 limit 1),
       (select format('node %L has no task', n ->> 'name') from jsonb_array_elements(p_nodes) n
        where length(n ->> 'task') between 1 and 200 is not true limit 1),
-      (select format('an edge leads from %L to %L, and %L is no node', e ->> 'from', e ->> 'to', w.name)
+      (select format('an edge leads from %L to %L, and %L is not a node', e ->> 'from', e ->> 'to', w.name)
        from jsonb_array_elements(p_edges) e cross join lateral (values (e ->> 'from'), (e ->> 'to')) w(name)
        left join unnest(v_names) n(name) on n.name = w.name where n.name is null limit 1),
       (select format('there are two edges from %L to %L', e ->> 'from', e ->> 'to') from jsonb_array_elements(p_edges) e

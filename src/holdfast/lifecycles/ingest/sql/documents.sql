@@ -128,7 +128,7 @@ as $$
 $$;
 
 -- An item that failed or was cancelled between PERSISTED and INDEXED leaves nothing to be searched, and so nothing that a
--- retry could begin with: it persists anew.
+-- retry could begin with: it persists again.
 create or replace function holdfast.delete_unpublished(p_item uuid) returns void
 language plpgsql
 as $$

@@ -34,7 +34,7 @@ as $$
 $$;
 
 -- Another budget, or none. Items that wait for one go on if it allows. Whoever parks meanwhile holds its item and waits for
--- this row, then sees it; so the row comes last, and whoever sets budgets goes one after the other.
+-- this row, then sees it; so the row comes last, and calls that set budgets go one after the other.
 create or replace function holdfast.set_run_budget(p_run uuid, p_cents numeric, p_owner text default null) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
@@ -176,7 +176,7 @@ as $$
   where e.task_id = p_item order by e.number
 $$;
 
--- A place for uploads, of this owner alone. What nobody ingests within eight days is gone.
+-- A place for uploads, of this owner alone. What is not ingested within eight days is gone.
 create or replace function holdfast.open_uploads(p_owner text, out prefix text, out now timestamptz)
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$

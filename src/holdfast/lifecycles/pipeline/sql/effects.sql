@@ -1,6 +1,6 @@
 -- effects.sql: what a move of a job, and a stage that is done, write beside the task, in the same transaction.
 -- Called by every move and every step of the lifecycle `pipeline`. Locks the stages of the job, whose task is locked already,
--- then perhaps its pipeline; what it raises undoes the move. A task whose name is no pipeline's has no stages: nothing is
+-- then perhaps its pipeline; what it raises undoes the move. A task whose name is not that of a pipeline has no stages: nothing is
 -- checked.
 
 create or replace function holdfast.pipeline_effects(p_moved holdfast.moved[]) returns void
