@@ -19,9 +19,8 @@ from holdfast.engine.store.commands import Store
 from holdfast.errors import ObjectMissing, UploadIncomplete
 from holdfast.http.access import Guarded
 from holdfast.http.problem import PROBLEMS
-from holdfast.objects import Objects
+from holdfast.objects import Objects, attachment
 from holdfast.objects.local import Folder, Received
-from holdfast.objects.names import attachment
 
 METHODS = ("GET", "HEAD", "PUT")
 stall_most = timedelta(minutes=1)

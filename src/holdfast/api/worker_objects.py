@@ -16,8 +16,7 @@ from holdfast.http.access import Guarded, needs
 from holdfast.http.fields import Body, Real, Text, Whole
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Page
-from holdfast.objects import Download, Found, Objects, Upload, UploadSpec
-from holdfast.objects.names import lasting_most
+from holdfast.objects import Download, Found, Objects, Upload, UploadSpec, lasting_most
 
 keys_in_a_page = 10_000
 lasting_by_default = timedelta(hours=1)

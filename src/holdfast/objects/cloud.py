@@ -22,8 +22,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UploadTooLarge
 from holdfast.execution.threads import in_thread
-from holdfast.objects import Download, Found, Upload, UploadSpec
-from holdfast.objects.names import check_key, check_link, check_upload
+from holdfast.objects import Download, Found, Upload, UploadSpec, check_key, check_link, check_upload
 from holdfast.objects.scratch import whole_file
 from holdfast.objects.signed_links import AzureSigner, S3Signer
 from holdfast.settings import vendor_variable

@@ -21,8 +21,7 @@ from typing import BinaryIO, Self, TypeVar
 
 from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UrlRefused
 from holdfast.execution.threads import in_thread
-from holdfast.objects import Download, Found, Upload, UploadSpec
-from holdfast.objects.names import check_key, check_link, check_upload, lasting_most
+from holdfast.objects import Download, Found, Upload, UploadSpec, check_key, check_link, check_upload, lasting_most
 from holdfast.objects.scratch import whole_file
 from holdfast.objects.signed_links import ASK_AGAIN, FolderLink, FolderSigner, Method, read_secret
 

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 from itsdangerous import BadData, URLSafeSerializer
 
 from holdfast.errors import UploadIncomplete, UploadTooLarge, UploadTypeWrong, UrlRefused
-from holdfast.objects.names import attachment
+from holdfast.objects import attachment
 
 ASK_AGAIN = {
     "PUT": "Ask for a new URL, where this one came from: POST /tasks/{id}/upload-urls, or POST /ingest/uploads.",
