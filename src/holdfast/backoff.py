@@ -23,6 +23,6 @@ def backoff(first: float, longest: float, *, factor: float = 2.0, spread: float 
         pause = min(pause * factor, longest)
 
 
-def doubled(first: float, failures: int, longest: float) -> float:
+def pause_after(first: float, failures: int, longest: float) -> float:
     """The pause after so many failures, without jitter: for those that are counted elsewhere."""
     return float(min(first * 2 ** min(failures, 30), longest))

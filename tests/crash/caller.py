@@ -30,7 +30,7 @@ SHAPES: dict[Task[[int], Any], float] = {
 
 
 class Caller(Client):
-    async def calling(self, servers: deque[httpx2.AsyncClient]) -> None:
+    async def open_server(self, servers: deque[httpx2.AsyncClient]) -> None:
         """Stay with a server as long as it answers."""
         while not self.over:
             (task,) = self.rng.choices(list(SHAPES), list(SHAPES.values()))
@@ -78,7 +78,7 @@ async def main(folder: Path, seed: int, addresses: list[str]) -> None:
         orders = [deque(servers) for _ in range(callers)]
         for number, order in enumerate(orders):
             order.rotate(number)
-        await asyncio.gather(*(caller.calling(order) for order in orders))
+        await asyncio.gather(*(caller.open_server(order) for order in orders))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
-from holdfast.api import let_go, make_app
+from holdfast.api import close_app, make_app
 from holdfast.engine.store.commands import Store
 from holdfast.engine.sweeper import sweep_on
 from holdfast.http.access import Guard
@@ -61,7 +61,7 @@ def served(
             sweeping = asyncio.create_task(sweep_on(Store(pool))) if sweeps else None
 
             def stop() -> None:
-                let_go(app)
+                close_app(app)
                 server.should_exit = True
 
             stops.append(partial(loop.call_soon_threadsafe, stop))

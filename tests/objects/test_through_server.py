@@ -15,7 +15,7 @@ from holdfast.objects.local import Folder
 from holdfast.remote import objects as remote
 from holdfast.remote.objects import ServerObjects
 from holdfast.remote.places import objects_of
-from holdfast.remote.server import calling
+from holdfast.remote.server import open_server
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.eventually import eventually
@@ -180,7 +180,7 @@ async def test_more_than_a_bucket_takes_by_one_link_is_refused_before_it_is_sent
 
 
 async def test_a_link_for_a_file_of_no_size_is_not_signed(server: str) -> None:
-    async with calling(Settings(api=server)) as asked:
+    async with open_server(Settings(api=server)) as asked:
         with pytest.raises(RequestInvalid, match="most_bytes"):
             await asked.request("POST", f"{remote.UNDER}/upload-url", {"key": "a/b"})
 

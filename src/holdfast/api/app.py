@@ -153,7 +153,7 @@ def make_app(
     return app
 
 
-def let_go(app: FastAPI) -> None:
+def close_app(app: FastAPI) -> None:
     """End the streams and the sleep of workers, so that the server can stop."""
     app.state.feed.close()
     if app.state.listener:

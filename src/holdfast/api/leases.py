@@ -28,7 +28,7 @@ from holdfast.engine.task import (
 )
 from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt
 from holdfast.http.access import GuardedLong, needs
-from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, sane
+from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, refuse_nul
 from holdfast.http.problem import PROBLEMS
 
 lease_seconds_by_default = 30.0
@@ -129,7 +129,7 @@ class Output(Body):
     dataset: Name
     key: Name | None = None
     mode: Literal["replace", "append"] = "replace"
-    uri: Annotated[str, Field(max_length=4000), AfterValidator(sane)] | None = None
+    uri: Annotated[str, Field(max_length=4000), AfterValidator(refuse_nul)] | None = None
     rows: list[dict[str, Any]] | None = None
     columns: Annotated[list[tuple[Name, Name]], Field(max_length=5000, fail_fast=True)] | None = Field(
         None, alias="schema"
@@ -225,19 +225,19 @@ def routes(store: Store) -> APIRouter:
             leases = await store.claim_these([asked.task_id], lasting=lasting, worker=asked.worker_id)
             if not leases:
                 await store.refuse_claim(asked.task_id)
-            return claimed(leases[0])
+            return render_claim(leases[0])
         n = asked.n or 1
         # Who polls here is a worker that can be counted on: `why` says so.
         await store.hello(asked.worker_id, label=asked.worker_id, queues=asked.queues, names=asked.names, slots=n)
         leases = await store.claim(asked.queues, n, lasting=lasting, worker=asked.worker_id, names=asked.names)
         if not leases:
             return Response(status_code=204)
-        return [claimed(lease) for lease in leases] if asked.n else claimed(leases[0])
+        return [render_claim(lease) for lease in leases] if asked.n else render_claim(leases[0])
 
     @router.post("/heartbeat", response_model=Extended | list[ExtendedOne])
     async def heartbeat(asked: Heartbeat | Annotated[list[Heartbeat], MANY], request: Request) -> Any:
         """Extend one lease, or many. Of one that is lost: 409 `lease-lost`; of many, each says how it fared."""
-        beats = listed(asked, request)
+        beats = as_list(asked, request)
         if len({beat.lease_seconds for beat in beats}) > 1:
             raise RequestInvalid(
                 "The leases of one call last equally long.", fix="Send one call for each lease_seconds."
@@ -255,7 +255,7 @@ def routes(store: Store) -> APIRouter:
 
         Of one whose lease is gone: 409 `lease-lost`, and nothing was kept; of many, each says how it fared.
         """
-        steps = listed(asked, request)
+        steps = as_list(asked, request)
         if len({(one.task_id, one.step) for one in steps}) < len(steps):
             raise RequestInvalid("A step stands twice in one call.", fix="A step has one output: send it once.")
         checkpoints = [Checkpoint(one.proof(), one.step, one.output, usage=one.usage) for one in steps]
@@ -270,7 +270,7 @@ def routes(store: Store) -> APIRouter:
         is not the caller's any more: 409 `stale-attempt` or `lease-lost`: drop the result, nothing was
         written; of many, each says how it fared.
         """
-        ends = listed(asked, request)
+        ends = as_list(asked, request)
         completions = [end.completion() for end in ends]
         publishes = any(end.outputs for end in ends)
         settled = await (store.deliver(*completions) if publishes else store.complete(*completions))
@@ -280,7 +280,7 @@ def routes(store: Store) -> APIRouter:
     return router
 
 
-def listed(asked: H | list[H], request: Request) -> list[H]:
+def as_list(asked: H | list[H], request: Request) -> list[H]:
     """What is asked, as a list. Of one alone, a problem says where its task is."""
     if isinstance(asked, list):
         return asked
@@ -297,7 +297,7 @@ def answer(asked: Held | Sequence[Held], answers: list[A]) -> A | list[A]:
     return answers[0]
 
 
-def claimed(lease: Lease) -> Claimed:
+def render_claim(lease: Lease) -> Claimed:
     return Claimed(
         task_id=lease.task_id, attempt=lease.attempt, lease_token=lease.token, lease_expires_at=lease.expires_at,
         lifecycle=lease.lifecycle, task=lease.name, state=lease.state, queue=lease.queue,

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.api.app import let_go, make_app
+from holdfast.api.app import close_app, make_app
 from holdfast.api.chores import chores
 from holdfast.apps import offer_bundled
 from holdfast.apps.documents.embedders import embedder_at_hand
@@ -66,7 +66,7 @@ class Mounted:
                         loopback=False,
                         address=opening.address,
                     )
-                    stack.callback(let_go, self._app)
+                    stack.callback(close_app, self._app)
                     self._stack = stack.pop_all()
             return self._app
 

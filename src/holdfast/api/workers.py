@@ -40,7 +40,7 @@ from holdfast.engine.task import (
 )
 from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
 from holdfast.http.access import GuardedMany, needs
-from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, sane
+from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, refuse_nul
 from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.schedules.store import Schedules
@@ -116,7 +116,7 @@ class Delivering(Held):
 
 class Asking(Held):
     step: Name
-    question: Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(sane)]
+    question: Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(refuse_nul)]
     within_seconds: Annotated[Real, Field(gt=0, le=86400 * 365)]
 
 

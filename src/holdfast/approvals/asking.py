@@ -47,7 +47,7 @@ class Asking:
 
         Raises Unanswered if none comes `within` that time, and StepInvalid.
         """
-        attempt = asking(name, question)
+        attempt = asking_attempt(name, question)
         if not attempt.is_in_loop():
             raise StepInvalid(f"{name!r}: this task is not async.", fix=f"Write ask.sync({name!r}, ...), no await.")
         return attempt.track_await(name, self._ask, attempt, name, question, within, tell, answer_as)
@@ -64,7 +64,7 @@ class Asking:
         self, name: str, question: str, /, *, within: Duration, tell: Tell | None = None, answer_as: Any = Any
     ) -> Any:
         """The same in a task that is a plain `def`."""
-        attempt = asking(name, question)
+        attempt = asking_attempt(name, question)
         if attempt.is_in_loop():
             raise StepInvalid(f"{name!r}: this task is async.", fix=f"Write await ask({name!r}, ...).")
         return attempt.call_from_thread(self._ask(attempt, name, question, within, tell, answer_as))
@@ -75,12 +75,12 @@ class Asking:
         with attempt.mark_busy():
             known, answer = await attempt.find_step(name)
             if not known:
-                asked = await write(attempt, name, question, within)
+                asked = await write_question(attempt, name, question, within)
                 if asked.status == "open":
                     await tell_once(attempt, name, tell, asked)
         if not known:
             if asked.status == "open":
-                await leave(attempt, name, question, asked)
+                await suspend_for_answers(attempt, name, question, asked)
             answer = asked.answer
         return values.read_back(f"The answer to {name!r}", answer, answer_as)
 
@@ -88,9 +88,9 @@ class Asking:
 ask = Asking()
 
 
-def asking(name: object, question: object) -> Attempt:
+def asking_attempt(name: object, question: object) -> Attempt:
     """The attempt that asks. Raises StepInvalid for a call that cannot be meant."""
-    attempt = find_attempt(name, asking)
+    attempt = find_attempt(name, asking_attempt)
     if attempt is None:
         raise StepInvalid("No task is running here.", fix="Call ask() in a task that a worker runs.")
     if not isinstance(question, str) or not question.strip():
@@ -105,7 +105,7 @@ def asking(name: object, question: object) -> Attempt:
     return attempt
 
 
-async def write(attempt: Attempt, name: str, question: str, within: Duration) -> Asked:
+async def write_question(attempt: Attempt, name: str, question: str, within: Duration) -> Asked:
     """The question, written down or found. Raises LeaseLost, Unanswered or RequestInvalid."""
     lasting = parse_duration(within)
     asked = await patiently(lambda: attempt.backend.ask(attempt.lease, name, question, lasting))
@@ -132,7 +132,7 @@ async def tell_once(attempt: Attempt, name: str, tell: Tell | None, asked: Asked
             await attempt.save_step(step, cast(Json, mark), spent)
 
 
-async def leave(attempt: Attempt, name: str, question: str, asked: Asked) -> None:
+async def suspend_for_answers(attempt: Attempt, name: str, question: str, asked: Asked) -> None:
     """Leave the handler, once all that it has under way is finished and all that it asks is asked."""
     assert asked.until is not None  # noqa: S101
     attempt.waits.append(Wait(name, asked.until, question))

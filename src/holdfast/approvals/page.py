@@ -45,16 +45,16 @@ def question_page(asked: LinkedQuestion) -> HTMLResponse:
     }
     asker = f'<p class="from">{html.escape(asked.name)} asks</p>\n' if asked.name else ""
     body = f'{asker}<h1>{html.escape(asked.question)}</h1>\n<p class="state">{states[asked.state]}</p>'
-    return rendered(asked.question[:80], f"{body}\n{FORM}" if asked.state == "open" else body)
+    return render_page(asked.question[:80], f"{body}\n{FORM}" if asked.state == "open" else body)
 
 
 def refusal_page(error: HoldfastError) -> HTMLResponse:
     """Why an answer does not count."""
     body = f'<h1>{html.escape(error.title)}</h1>\n<p class="state">{html.escape(error.detail)}</p>'
-    return rendered(error.title, body, error.http_status)
+    return render_page(error.title, body, error.http_status)
 
 
-def rendered(title: str, body: str, status: int = 200) -> HTMLResponse:
+def render_page(title: str, body: str, status: int = 200) -> HTMLResponse:
     head = '<meta name="robots" content="noindex">'
     return html_page(html.escape(title), body, style=STYLE, head=head, status=status, form=True, private=True)
 

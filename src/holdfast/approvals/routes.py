@@ -120,7 +120,7 @@ def add_links(router: APIRouter, questions: Questions) -> None:
         try:
             found = await questions.read(token)
         except QuestionError as error:
-            return refused(request, error)
+            return answer_refusal(request, error)
         if wants_page(request):
             return question_page(found)
         answer = QuestionByLink(**{**vars(found), "task": found.name})
@@ -134,13 +134,13 @@ def add_links(router: APIRouter, questions: Questions) -> None:
             if wants_page(request):
                 return question_page(await questions.read(token))
         except QuestionError as error:
-            return refused(request, error)
+            return answer_refusal(request, error)
         response = JSONResponse(AnswerKept(step=answered.step).model_dump(), headers=PRIVATE)
         mark_repeated(response, answered.repeated)
         return response
 
 
-def refused(request: Request, error: HoldfastError) -> Response:
+def answer_refusal(request: Request, error: HoldfastError) -> Response:
     """A page for who looks at pages. Raises the error for everybody else."""
     if wants_page(request):
         return refusal_page(error)

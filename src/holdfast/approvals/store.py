@@ -66,16 +66,16 @@ class Questions(Calls):
         Raises AlreadyAnswered, QuestionClosed or QuestionUnknown; an `owner` answers questions of their own only.
         """
         query = "select * from holdfast.answer($1, $2, null, $3, $4, $5)"
-        given = (dumped(answer), encode.text(by), encode.task_id(task_id), encode.text(step), owner)
+        given = (dump_answer(answer), encode.text(by), encode.task_id(task_id), encode.text(step), owner)
         return encode.from_row(Answered, (await self._rows(query, *given))[0])
 
     async def answer_by_link(self, secret: str, answer: Json, by: str = "") -> Answered:
         """The same, for those who have the link."""
-        return await self._record(Answered, "answer", dumped(answer), encode.text(by), hashed(secret))
+        return await self._record(Answered, "answer", dump_answer(answer), encode.text(by), hash_secret(secret))
 
     async def read(self, secret: str) -> LinkedQuestion:
         """The question that a link is about. Raises QuestionUnknown."""
-        return await self._record(LinkedQuestion, "read_question", hashed(secret))
+        return await self._record(LinkedQuestion, "read_question", hash_secret(secret))
 
     async def open(
         self, owner: str | None = None, *, after: UUID | None = None, limit: int = 50, task: UUID | None = None
@@ -88,10 +88,10 @@ class Questions(Calls):
         return int(await self._call("forget_questions"))
 
 
-def dumped(answer: Json) -> str:
+def dump_answer(answer: Json) -> str:
     """An answer as JSON; None is one, too. Raises PayloadInvalid."""
     return encode.dump(answer) or "null"
 
 
-def hashed(secret: str) -> bytes:
+def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

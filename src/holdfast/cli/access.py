@@ -47,13 +47,13 @@ def with_store(act: "Callable[[Store], Awaitable[T]]", *, makes: bool = False) -
 
 def with_server(act: "Callable[[Server], Awaitable[T]]") -> T:
     """What `act` returns of the server of the settings. Raises what the server answers."""
-    from holdfast.remote.server import calling
+    from holdfast.remote.server import open_server
     from holdfast.settings import read_settings
 
     settings = read_settings()
 
     async def run() -> T:
-        async with calling(settings) as server:
+        async with open_server(settings) as server:
             with cancelled_by_ctrl_c():
                 return await act(server)
 

@@ -23,7 +23,7 @@ import typer
 import uvicorn
 from watchfiles import PythonFilter, awatch
 
-from holdfast.api import let_go, make_app
+from holdfast.api import close_app, make_app
 from holdfast.api.chores import chores
 from holdfast.apps import offer_bundled
 from holdfast.apps.documents.embedders import embedder_at_hand
@@ -212,7 +212,7 @@ async def serve(settings: Settings, fleet: Fleet | None, workers_label: str, fir
             server = Server(config, banner(listening, settings, address, objects, workers_label))
 
             def stop() -> None:
-                let_go(app)
+                close_app(app)
                 server.leave()
                 if fleet:
                     fleet.leave()

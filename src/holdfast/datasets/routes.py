@@ -16,7 +16,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatasetNotFound, RequestInvalid
 from holdfast.http.access import GuardedLong, Reader, Submitter, owned_by
-from holdfast.http.fields import Body, Name, Whole, sane
+from holdfast.http.fields import Body, Name, Whole, refuse_nul
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Limit, Page, page, server_address
 from holdfast.objects import Objects
@@ -29,14 +29,14 @@ download_lasting = timedelta(hours=1)
 Version = Annotated[Whole, Field(ge=1, le=2**31 - 1)]
 Chosen = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 After = Annotated[int, Query(ge=0, le=10**15)]
-Uri = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(sane)]
+Uri = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(refuse_nul)]
 
 
 class File(Body):
     """A file: where it is (what an upload has answered, or an address), and what people call it."""
 
     uri: Uri
-    name: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(sane)] | None = None
+    name: Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(refuse_nul)] | None = None
 
 
 class NewDataset(Body):
@@ -202,7 +202,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     @router.get("/{name}")
     async def read(name: Name, caller: Reader, version: Chosen = None, after: After = 0) -> WithFiles:
         """A dataset by its name or its id, in its current generation or in `version`: one snapshot of its files."""
-        dataset = await named(datasets, name, caller)
+        dataset = await find_dataset(datasets, name, caller)
         found = await datasets.read(None, dataset=dataset, version=version, after=after, limit=files_in_a_page)
         return WithFiles(**found, generations=[Generation(**one) for one in await datasets.generations(dataset)])
 
@@ -211,7 +211,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         name: Name, request: Request, caller: Reader, version: Chosen = None, after: After = 0
     ) -> Downloads:
         """Links to the files of one generation, a hundred at a time, good for an hour."""
-        dataset = await named(datasets, name, caller)
+        dataset = await find_dataset(datasets, name, caller)
         found = await datasets.read(None, dataset=dataset, version=version, after=after, limit=links_in_a_page)
         now = await store.now()
         links = []
@@ -230,19 +230,19 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     @router.post("/{name}/cutover")
     async def cutover(name: Name, asked: Cutover, caller: Reader) -> CutOver:
         """Let a generation be current. 409 `not-complete` unless all of it is written."""
-        dataset = await named(datasets, name, caller)
+        dataset = await find_dataset(datasets, name, caller)
         return CutOver(dataset_id=dataset, **await datasets.cutover(dataset, asked.version, caller.name))
 
     @router.post("/{name}/rollback")
     async def rollback(name: Name, asked: Rollback, caller: Reader) -> RolledBack:
         """Take a generation back: of the current one, the one before is current again; what is built is cancelled."""
-        dataset = await named(datasets, name, caller)
+        dataset = await find_dataset(datasets, name, caller)
         return RolledBack(dataset_id=dataset, **await datasets.rollback(dataset, asked.version, caller.name))
 
     return router
 
 
-async def named(datasets: Datasets, name: str, caller: Principal) -> UUID:
+async def find_dataset(datasets: Datasets, name: str, caller: Principal) -> UUID:
     """The dataset that the caller means by this name or id; their own before others'. Raises DatasetNotFound."""
     dataset = id_in(name)
     found = await datasets.find(owned_by(caller), dataset=dataset, name=None if dataset else name, limit=1000)

@@ -46,7 +46,7 @@ class Writing:
 
         Two tables of one task have two names: letters, digits, dots and dashes.
         """
-        attempt = attempt_at_hand("write_table")
+        attempt = current_attempt("write_table")
         if not NAME.fullmatch(name):
             raise StepInvalid(f"{name!r} cannot be the name of a table.", fix="Write a short one, such as prices.")
         objects, lease = objects_of(attempt.settings), attempt.lease
@@ -60,7 +60,7 @@ class Writing:
 
     def sync(self, frame: "polars.DataFrame", name: str = "table") -> Table:
         """The same in a task that is a plain `def`."""
-        return waited_for(self(frame, name), attempt_at_hand("write_table.sync"))
+        return run_in_loop_of(self(frame, name), current_attempt("write_table.sync"))
 
 
 class Reading:
@@ -73,7 +73,7 @@ class Reading:
 
         Outside of a task it reads where the environment says that objects are.
         """
-        polars = installed()
+        polars = import_polars()
         attempt = ATTEMPT.get()
         given = settings or (attempt.settings if attempt else read_settings())
         parts = [table] if isinstance(table, (Table, str)) else list(table)
@@ -101,14 +101,14 @@ class Reading:
         """The same in plain code, in a task or outside of one."""
         attempt = ATTEMPT.get()
         reading = self(table, settings=settings)
-        return waited_for(reading, attempt) if attempt else asyncio.run(reading)
+        return run_in_loop_of(reading, attempt) if attempt else asyncio.run(reading)
 
 
 write_table = Writing()
 read_table = Reading()
 
 
-def installed() -> Any:
+def import_polars() -> Any:
     """Polars. Raises Fatal where it is missing."""
     try:
         import polars
@@ -117,14 +117,14 @@ def installed() -> Any:
     return polars
 
 
-def attempt_at_hand(name: str) -> Attempt:
+def current_attempt(name: str) -> Attempt:
     attempt = ATTEMPT.get()
     if attempt is None:
         raise StepInvalid(f"{name} was called outside of a task.", fix="Call it in a task that a worker runs.")
     return attempt
 
 
-def waited_for(work: Coroutine[Any, Any, T], attempt: Attempt) -> T:
+def run_in_loop_of(work: Coroutine[Any, Any, T], attempt: Attempt) -> T:
     """What comes of it, in the loop of the attempt, asked from the thread of a plain function. Raises StepInvalid."""
     try:
         asyncio.get_running_loop()

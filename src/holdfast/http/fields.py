@@ -37,7 +37,7 @@ class Body(BaseModel):
         return known | {name: given[name] for name in unknown}
 
 
-def sane(text: str) -> str:
+def refuse_nul(text: str) -> str:
     if "\0" in text:
         raise ValueError("has a NUL character")
     return text
@@ -51,8 +51,8 @@ def check_number(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(check_number)]
 Real = Annotated[float, BeforeValidator(check_number)]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(sane)]
-Text = Annotated[str, Field(max_length=2000), AfterValidator(sane)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(refuse_nul)]
+Text = Annotated[str, Field(max_length=2000), AfterValidator(refuse_nul)]
 Json = Any
 
 

@@ -25,7 +25,7 @@ from holdfast.errors import (
 from holdfast.execution.threads import in_thread
 from holdfast.objects import Download, Found, Upload, UploadSpec
 from holdfast.objects.scratch import whole_file
-from holdfast.remote.server import Server, calling
+from holdfast.remote.server import Server, open_server
 from holdfast.settings import Settings
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class ServerObjects:
     async def _calling(self) -> AsyncIterator[Server]:
         """The servers; the one that answered last is asked first. Raises only what `Objects` does."""
         try:
-            async with calling(self._settings, first=self._answered) as server:
+            async with open_server(self._settings, first=self._answered) as server:
                 yield server
                 self._answered = server.address
         except PROMISED:

@@ -16,18 +16,18 @@ since_1970 = 1_000_000_000  # a larger number is a moment, not a wait
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
     """The wait that `Retry-After` asks for, a day at most; None if it asks for none."""
-    return bounded(requested_seconds(headers))
+    return at_most_a_day(requested_seconds(headers))
 
 
 def retry_wait(headers: Mapping[str, str], body: Any = None) -> timedelta | None:
     """The same of a refusal, which may also say when a limit is reset, in a header or in Google's JSON."""
     for seconds in (requested_seconds(headers), reset_seconds(headers), google_seconds(body)):
         if seconds is not None:
-            return bounded(seconds)
+            return at_most_a_day(seconds)
     return None
 
 
-def bounded(seconds: float | None) -> timedelta | None:
+def at_most_a_day(seconds: float | None) -> timedelta | None:
     return None if seconds is None else timedelta(seconds=min(max(seconds, 0.0), longest_seconds))
 
 

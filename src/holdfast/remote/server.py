@@ -93,7 +93,7 @@ class Server:
 
         Not `repeatable`: only as long as the question has certainly not arrived. Raises what the server says.
         """
-        content = None if body is None else written(body)
+        content = None if body is None else encode_body(body)
         most = calls or calls_at_most
         pauses = backoff(0.2, longest_pause_seconds)
         for call in range(1, most + 1):
@@ -117,10 +117,10 @@ class Server:
             else:
                 is_busy = code_of(answer) == TaskBusy.http_code
                 if answer.status_code not in AWAY or (is_busy and not busy_again):
-                    return checked(answer)
+                    return read_answer(answer)
                 self._pass_on(asked)
                 if call == most or not repeatable:
-                    return checked(answer)
+                    return read_answer(answer)
             if call >= len(self._addresses):
                 await asyncio.sleep(next(pauses))
         raise self.unreachable(None)  # pragma: no cover - the last call has returned or raised
@@ -139,7 +139,7 @@ class Server:
         except httpx2.TransportError as error:
             self._pass_on(asked)
             raise self.unreachable(error) from error
-        checked(answer, otherwise=errors.UrlRefused)
+        read_answer(answer, otherwise=errors.UrlRefused)
 
     @contextlib.asynccontextmanager
     async def fetch(self, url: str, *, at_once: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -149,7 +149,7 @@ class Server:
             async with self._http.stream("GET", url) as answer:
                 if answer.status_code != 200:
                     await answer.aread()
-                    checked(answer, otherwise=ObjectMissing if answer.status_code == 404 else errors.UrlRefused)
+                    read_answer(answer, otherwise=ObjectMissing if answer.status_code == 404 else errors.UrlRefused)
                 yield answer.aiter_bytes(at_once)
         except httpx2.TransportError as error:
             self._pass_on(asked)
@@ -163,7 +163,7 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def calling(settings: Settings, *, first: str | None = None) -> AsyncIterator[Server]:
+async def open_server(settings: Settings, *, first: str | None = None) -> AsyncIterator[Server]:
     """The server of these settings; of several, perhaps this one `first`, otherwise any.
 
     A key is shown to that server only, not to where its links lead.
@@ -198,13 +198,15 @@ def place_of(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)
 
 
-def written(body: object) -> bytes:
+def encode_body(body: object) -> bytes:
     """JSON as it is sent: ids and moments as text, durations as seconds. Raises PayloadInvalid."""
     try:
         try:
-            return json.dumps(body, default=plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+            return json.dumps(
+                body, default=encode_value, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+            ).encode()
         except UnicodeEncodeError:  # half a pair of surrogates: the server is to say what is wrong with it
-            return json.dumps(body, default=plain, allow_nan=False).encode()
+            return json.dumps(body, default=encode_value, allow_nan=False).encode()
     except RecursionError as error:
         raise PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.") from error
     except (TypeError, ValueError) as error:
@@ -213,7 +215,7 @@ def written(body: object) -> bytes:
         ) from error
 
 
-def plain(value: object) -> object:
+def encode_value(value: object) -> object:
     match value:
         case UUID():
             return str(value)
@@ -224,7 +226,7 @@ def plain(value: object) -> object:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def checked(answer: httpx2.Response, otherwise: type[HoldfastError] = RequestInvalid) -> Any:
+def read_answer(answer: httpx2.Response, otherwise: type[HoldfastError] = RequestInvalid) -> Any:
     """The answer's JSON. Raises the error that a problem stands for; `otherwise` for one that is not ours."""
     if answer.is_success:
         is_json = answer.headers.get("content-type", "").startswith("application/json")

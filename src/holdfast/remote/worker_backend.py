@@ -33,7 +33,7 @@ from holdfast.engine.task import (
 )
 from holdfast.errors import AccessError, DatabaseError, KeyRefused, WorkerRefused
 from holdfast.remote.lease_rpc import remote_service
-from holdfast.remote.server import Server, calling
+from holdfast.remote.server import Server, open_server
 from holdfast.settings import Settings
 
 C = TypeVar("C", bound=Calls)
@@ -115,15 +115,15 @@ class RemoteWorker:
         since: tuple[datetime, UUID] | None = None,
     ) -> tuple[dict[UUID, str], list[Lease]]:
         body = {
-            "worker_id": worker, "settlements": [settling(one) for one in settlements], "queues": queues, "n": n,
+            "worker_id": worker, "settlements": [dump_settlement(one) for one in settlements], "queues": queues, "n": n,
             "lease_seconds": lasting.total_seconds(), "names": names, "since": since,
         }  # fmt: skip
         answer = await self._send("turn", body, repeatable=False, calls=calls_by_who_waits)
-        refused = {UUID(task): status for task, status in answer["refused"].items()}
-        return refused, [encode.from_json(Lease, lease) for lease in answer["leases"]]
+        worker_refused = {UUID(task): status for task, status in answer["refused"].items()}
+        return worker_refused, [encode.from_json(Lease, lease) for lease in answer["leases"]]
 
     async def settle(self, *settlements: Settlement) -> list[Settled]:
-        answers = await self._each("settle", [settling(one) for one in settlements])
+        answers = await self._each("settle", [dump_settlement(one) for one in settlements])
         return [encode.from_json(Settled, one) for one in answers]
 
     async def deliver(self, *completions: Completion) -> list[Settled]:
@@ -178,7 +178,9 @@ class RemoteWorker:
         await self._send("record", body, repeatable=False)
 
     async def mark_lost(self, leases: Sequence[Proof]) -> int:
-        return sum([(await self._send("lose", part))["tasks"] for part in parts([dump_proof(one) for one in leases])])
+        return sum(
+            [(await self._send("lose", part))["tasks"] for part in in_parts([dump_proof(one) for one in leases])]
+        )
 
     async def spend(self, name: str, amount: float = 1, *, retry_at: datetime | None = None) -> Grant:
         answer = await self._send("spend", {"budget": name, "amount": amount, "told": retry_at})
@@ -192,7 +194,7 @@ class RemoteWorker:
 
     async def _each(self, path: str, items: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
         """The answers to many, in as many calls as it takes."""
-        return [answer for part in parts(items) for answer in await self._send(path, part, calls=calls)]
+        return [answer for part in in_parts(items) for answer in await self._send(path, part, calls=calls)]
 
     async def _send(
         self, path: str, body: Json, *, repeatable: bool = True, calls: int = calls_when_waited_for,
@@ -203,7 +205,7 @@ class RemoteWorker:
                 "POST", f"/internal/{path}", body, repeatable=repeatable, calls=calls, within=within
             )
         except AccessError as error:
-            raise refused(self.place, error) from error
+            raise worker_refused(self.place, error) from error
 
 
 class RemoteWakeups:
@@ -236,7 +238,7 @@ class RemoteWakeups:
         """Nothing is open between two waits."""
 
 
-def refused(place: str, error: AccessError) -> WorkerRefused:
+def worker_refused(place: str, error: AccessError) -> WorkerRefused:
     """What a worker logs of it, and what to do."""
     if isinstance(error, KeyRefused):
         return WorkerRefused(
@@ -246,17 +248,17 @@ def refused(place: str, error: AccessError) -> WorkerRefused:
     return WorkerRefused(f"{place}: {error.title} {error.detail}", fix=error.fix)
 
 
-def settling(settlement: Settlement) -> dict[str, Json]:
+def dump_settlement(settlement: Settlement) -> dict[str, Json]:
     proof, outcome = settlement
     return {**dump_proof(proof), **dump_outcome(outcome)}
 
 
-def parts(items: Sequence[Json]) -> Iterable[Sequence[Json]]:
+def in_parts(items: Sequence[Json]) -> Iterable[Sequence[Json]]:
     return (items[begin : begin + many] for begin in range(0, len(items), many))
 
 
 @contextlib.asynccontextmanager
 async def open_remote(settings: Settings) -> AsyncIterator[RemoteWorker]:
     """The server of these settings, as a worker speaks to it."""
-    async with calling(settings) as server:
+    async with open_server(settings) as server:
         yield RemoteWorker(server)

@@ -70,9 +70,9 @@ class Session:
                 if settings.is_remote:
                     # Imported only where HTTP is used.
                     from holdfast.remote.client_backend import RemoteClient
-                    from holdfast.remote.server import calling
+                    from holdfast.remote.server import open_server
 
-                    backend = RemoteClient(await stack.enter_async_context(calling(settings)))
+                    backend = RemoteClient(await stack.enter_async_context(open_server(settings)))
                 else:
                     if store is None:
                         store = await stack.enter_async_context(open_store(settings))

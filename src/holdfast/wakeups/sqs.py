@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from holdfast.backoff import backoff, doubled, jitter
+from holdfast.backoff import backoff, jitter, pause_after
 from holdfast.wakeups.queue import Message, Queue, describe, longest_poll_seconds
 
 log = logging.getLogger("holdfast.wakeups")
@@ -231,4 +231,4 @@ class SqsWakeups:
 
 def hidden_for(message: Message) -> float:
     first, longest = hand_on_seconds
-    return jitter(doubled(first, message.received - 1, longest), 0.25)
+    return jitter(pause_after(first, message.received - 1, longest), 0.25)

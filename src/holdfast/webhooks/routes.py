@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from holdfast.engine.store.commands import Store
 from holdfast.errors import WebhookUnknown
 from holdfast.http.access import Guarded, Operator, needs
-from holdfast.http.fields import Body, Name, sane
+from holdfast.http.fields import Body, Name, refuse_nul
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Items, Limit, Page, page
 from holdfast.remote.fetch.guard import Guard
@@ -22,7 +22,9 @@ OPERATOR = [needs("operator")]
 class NewWebhook(Body):
     """Where to send what. Without `on`: how tasks end. A filter that is left out lets everything through."""
 
-    url: Annotated[str, Field(min_length=1, max_length=2000, pattern="^[Hh][Tt][Tt][Pp][Ss]?://"), AfterValidator(sane)]
+    url: Annotated[
+        str, Field(min_length=1, max_length=2000, pattern="^[Hh][Tt][Tt][Pp][Ss]?://"), AfterValidator(refuse_nul)
+    ]
     name: Name | None = None
     on: Annotated[list[Kind], Field(min_length=1, max_length=5)] | None = None
     lifecycle: Name | None = None

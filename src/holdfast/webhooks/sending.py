@@ -13,7 +13,7 @@ from standardwebhooks.webhooks import Webhook
 from holdfast.errors import Failure, RequestInvalid, Transient
 from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch.guard import Guard
-from holdfast.remote.fetch.web import PORTS, ask, checked
+from holdfast.remote.fetch.web import PORTS, parse_url, send_request
 from holdfast.remote.retry_after import retry_after
 from holdfast.webhooks.store import Sent, Taken
 
@@ -28,10 +28,12 @@ async def send(delivery: Taken, guard: Guard, within_seconds: float = whole_seco
             asyncio.timeout(within_seconds),
             httpx2.AsyncClient(trust_env=False, verify=certificates(), timeout=within_seconds) as client,
         ):
-            url = checked(delivery.url)
-            answer = await ask(client, url, guard, method="POST", headers=signed(delivery), content=delivery.body)
+            url = parse_url(delivery.url)
+            answer = await send_request(
+                client, url, guard, method="POST", headers=sign_headers(delivery), content=delivery.body
+            )
             try:
-                return await outcome(answer)
+                return await read_outcome(answer)
             finally:
                 await answer.aclose()
     except Failure as error:
@@ -42,7 +44,7 @@ async def send(delivery: Taken, guard: Guard, within_seconds: float = whole_seco
         return Sent(None, f"The connection failed: {str(error).rstrip('.') or type(error).__name__}.")
 
 
-def signed(delivery: Taken) -> dict[str, str]:
+def sign_headers(delivery: Taken) -> dict[str, str]:
     """The headers. The id is the delivery's own, so it is the same at every try; the time is that of this one."""
     message, now = f"msg_{delivery.id.hex}", datetime.now(UTC)
     return {
@@ -54,7 +56,7 @@ def signed(delivery: Taken) -> dict[str, str]:
     }
 
 
-async def outcome(answer: httpx2.Response) -> Sent:
+async def read_outcome(answer: httpx2.Response) -> Sent:
     status = answer.status_code
     if answer.is_success:
         return Sent(status)
@@ -71,7 +73,7 @@ async def outcome(answer: httpx2.Response) -> Sent:
 async def check_url(url: str, guard: Guard) -> None:
     """Raise RequestInvalid for an address that nothing could be sent to; a name that is not found now may be later."""
     try:
-        found = checked(url)
+        found = parse_url(url)
         await guard.addresses(found.raw_host.decode("ascii"), found.port or PORTS[found.scheme])
     except Transient:
         return

@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from holdfast.backoff import doubled, jitter
+from holdfast.backoff import jitter, pause_after
 from holdfast.engine.backend import WorkerBackend
 from holdfast.engine.task import Completion, Done, Later, Lease, Outcome, Proof
 from holdfast.errors import DatabaseError, MoveRefused, TaskBusy
@@ -409,6 +409,6 @@ class ClaimLoop:
             self._retry = None
             self._wake_up()
 
-        pause = jitter(doubled(first_pause_seconds, self._failures, longest_pause_seconds) * 0.75, 1 / 3)
+        pause = jitter(pause_after(first_pause_seconds, self._failures, longest_pause_seconds) * 0.75, 1 / 3)
         self._failures += 1
         self._retry = asyncio.get_running_loop().call_later(pause, resume)

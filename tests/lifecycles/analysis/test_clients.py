@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.cli.upload import create, describe, send_all
 from holdfast.objects import open_objects
-from holdfast.remote.server import Server, calling
+from holdfast.remote.server import Server, open_server
 from holdfast.settings import Settings
 from holdfast.testing import Clock, Database, Ground
 from tests.cli.keyboard import Answer, typed_alone
@@ -174,7 +174,7 @@ async def test_the_key_is_sent_to_the_server_and_not_to_where_a_link_leads() -> 
 
     listener = await asyncio.start_server(listen, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    async with listener, calling(Settings(api=f"http://localhost:{port}", key="hf_secret")) as server:
+    async with listener, open_server(Settings(api=f"http://localhost:{port}", key="hf_secret")) as server:
         await server.ask("GET", "/tools")
         async with server.fetch(f"http://127.0.0.1:{port}/objects/x") as body:
             assert not [part async for part in body]

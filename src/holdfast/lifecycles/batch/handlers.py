@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from holdfast.backoff import doubled, jitter
+from holdfast.backoff import jitter, pause_after
 from holdfast.durations import parse_duration
 from holdfast.engine.store.calls import asked_again_seconds, patiently
 from holdfast.engine.task import Cancelled, Category, Checkpoint, Done, Failed, Json, Later, Outcome, Partial
@@ -583,7 +583,7 @@ class BatchAttempt:
     def pause(self, job: JobRow) -> timedelta:
         """Longer with each failure in a row."""
         first, longest = self.provider.poll_every.total_seconds(), longest_pause.total_seconds()
-        return timedelta(seconds=doubled(first, job.transient_failures, longest))
+        return timedelta(seconds=pause_after(first, job.transient_failures, longest))
 
     def next_poll_seconds(self) -> float:
         """A little different for each job, so that they spread."""

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from holdfast.engine.store.commands import Store
 from holdfast.errors import MoveRefused, RequestInvalid
 from holdfast.http.access import GuardedLong, Operator, Reader, Submitter, owned_by
-from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, Text, TraceParent, sane, trace_of
+from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, Text, TraceParent, refuse_nul, trace_of
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (
@@ -47,7 +47,7 @@ JOBS: Mapping[str, tuple[PartStatus, str]] = {
 }
 """What the status of a job is as that of a part, and what to say of it."""
 
-Uri = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(sane)]
+Uri = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(refuse_nul)]
 Ids = Annotated[list[UUID], Field(max_length=100)]
 State = Annotated[Literal["PENDING", "IN_PROGRESS", "COMPLETED", "PARTIAL_COMPLETE", "FAILED", "CANCELLED"], Query()]
 
@@ -91,7 +91,7 @@ class Resolution(Body):
     """
 
     action: Literal["go_on", "adopt", "resubmit", "give_up"]
-    external_job_id: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(sane)] | None = None
+    external_job_id: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(refuse_nul)] | None = None
     note: Text | None = None
 
 

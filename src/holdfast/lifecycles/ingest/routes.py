@@ -19,7 +19,18 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
 from holdfast.http.access import GuardedLong, Reader, Submitter, check_visible, owned_by
-from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, Real, Text, TraceParent, Whole, sane, trace_of
+from holdfast.http.fields import (
+    Body,
+    Cancel,
+    IdempotencyKey,
+    Name,
+    Real,
+    Text,
+    TraceParent,
+    Whole,
+    refuse_nul,
+    trace_of,
+)
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (
@@ -50,8 +61,8 @@ def fetchable(uri: str) -> str:
     return uri
 
 
-Uri = Annotated[str, Field(max_length=4000), AfterValidator(sane), AfterValidator(fetchable)]
-DocumentName = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(sane)]
+Uri = Annotated[str, Field(max_length=4000), AfterValidator(refuse_nul), AfterValidator(fetchable)]
+DocumentName = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(refuse_nul)]
 Cents = Annotated[Real, Field(ge=0, le=1e11)]
 
 

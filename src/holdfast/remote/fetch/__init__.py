@@ -71,7 +71,7 @@ async def fetch(
     Raises SchemaInvalid, Fatal, Transient or RateLimited, and then there is no `target`.
     """
     scheme, _, rest = uri.partition(":")
-    with whole(target):
+    with no_half_file(target):
         match scheme.lower():
             case "file":
                 return await in_thread(read_file, uri, target, Counted(most_bytes))
@@ -85,7 +85,7 @@ async def fetch(
 
 
 @contextlib.contextmanager
-def whole(target: Path) -> Iterator[None]:
+def no_half_file(target: Path) -> Iterator[None]:
     """Remove the file if the block fails. Raises Transient where it cannot be written."""
     try:
         yield

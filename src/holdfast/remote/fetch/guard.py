@@ -55,7 +55,7 @@ class Guard:
         for address in found:
             if not self.lets(address):
                 place = host if literal else f"{host} ({address})"
-                raise refused(f"{place} is not a public address. {HOW}")
+                raise refuse_address(f"{place} is not a public address. {HOW}")
         return found
 
     def lets(self, address: Address) -> bool:
@@ -86,9 +86,9 @@ def as_literal(host: str) -> Address | None:
     except ValueError:
         if NAME.fullmatch(host) and not NUMBER.fullmatch(host):
             return None
-        raise refused(f"{host[:100]!r} is neither a name nor an address as one writes it.") from None
+        raise refuse_address(f"{host[:100]!r} is neither a name nor an address as one writes it.") from None
     if isinstance(literal, IPv6Address) and literal.scope_id is not None:
-        raise refused(f"{host[:100]!r} names an interface of this machine.")
+        raise refuse_address(f"{host[:100]!r} names an interface of this machine.")
     return literal
 
 
@@ -113,7 +113,7 @@ def is_public(address: Address) -> bool:
     return address in PUBLIC_V6 and not any(address in network for network in SPECIAL_V6)
 
 
-def refused(detail: str) -> Fatal:
+def refuse_address(detail: str) -> Fatal:
     return Fatal(detail, code="address-refused")
 
 

@@ -15,7 +15,7 @@ from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.remote.certificates import certificates
 from holdfast.remote.fetch import Counted, Fetched, piece_bytes
-from holdfast.remote.fetch.guard import Guard, refused
+from holdfast.remote.fetch.guard import Guard, refuse_address
 from holdfast.remote.http_errors import category_of, failure_for
 
 whole_seconds = 300.0
@@ -30,7 +30,7 @@ CODES = {401: "forbidden", 403: "forbidden", 404: "missing", 410: "missing", 429
 async def read_web(uri: str, target: Path, guard: Guard, counted: Counted) -> Fetched:
     """Write what the server answers. Raises SchemaInvalid, Fatal, Transient or RateLimited."""
     try:
-        async with asyncio.timeout(whole_seconds), asking(uri, guard) as answer:
+        async with asyncio.timeout(whole_seconds), open_answer(uri, guard) as answer:
             return await receive(answer, target, counted)
     except TimeoutError:
         raise Transient(f"The document did not come within {whole_seconds:.0f} seconds.", code="timeout") from None
@@ -43,26 +43,26 @@ async def read_web(uri: str, target: Path, guard: Guard, counted: Counted) -> Fe
 
 
 @asynccontextmanager
-async def asking(uri: str, guard: Guard) -> AsyncIterator[httpx2.Response]:
+async def open_answer(uri: str, guard: Guard) -> AsyncIterator[httpx2.Response]:
     """The first answer that is not a redirect, its body still to be read.
 
     A client for each hop: a connection to an address is not used again for another host that has the same.
     """
-    url = checked(uri)
+    url = parse_url(uri)
     for _ in range(redirects_most + 1):
         async with httpx2.AsyncClient(trust_env=False, verify=certificates(), timeout=TIMEOUT) as client:
-            answer = await ask(client, url, guard)
+            answer = await send_request(client, url, guard)
             try:
                 if not answer.has_redirect_location:
                     yield answer
                     return
-                url = redirected(url, answer.headers["Location"])
+                url = redirect_target(url, answer.headers["Location"])
             finally:
                 await answer.aclose()
     raise Fatal(f"The address leads on and on, over more than {redirects_most} redirects.", code="redirects")
 
 
-async def ask(
+async def send_request(
     client: httpx2.AsyncClient,
     url: httpx2.URL,
     guard: Guard,
@@ -90,7 +90,7 @@ async def ask(
     raise unreached or Transient(f"{host} has no address.", code="unreachable")
 
 
-def checked(uri: str) -> httpx2.URL:
+def parse_url(uri: str) -> httpx2.URL:
     """The address, with its host as one writes it: no user, no dot at the end. Raises SchemaInvalid or Fatal."""
     try:
         url = httpx2.URL(uri)
@@ -102,20 +102,20 @@ def checked(uri: str) -> httpx2.URL:
     except (httpx2.InvalidURL, UnicodeError, ValueError):
         raise SchemaInvalid(f"{uri.partition('?')[0][:200]!r} is not an address of the web.", code="uri") from None
     if url.scheme not in PORTS or not host:
-        raise refused("Only http:// and https:// are followed, and only with a host.")
+        raise refuse_address("Only http:// and https:// are followed, and only with a host.")
     if url.userinfo:
-        raise refused("A user and a password in an address are not sent anywhere.")
+        raise refuse_address("A user and a password in an address are not sent anywhere.")
     return url
 
 
-def redirected(url: httpx2.URL, location: str) -> httpx2.URL:
+def redirect_target(url: httpx2.URL, location: str) -> httpx2.URL:
     """Where a redirect leads. Raises Fatal for where none may lead."""
     try:
-        target = checked(str(url.join(location)))
+        target = parse_url(str(url.join(location)))
     except (httpx2.InvalidURL, ValueError):
         raise Fatal(f"{url.host} redirects to what is not an address.", code="redirects") from None
     if url.scheme == "https" and target.scheme == "http":
-        raise refused(f"{url.host} redirects from https to http.")
+        raise refuse_address(f"{url.host} redirects from https to http.")
     return target
 
 
