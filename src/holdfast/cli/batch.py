@@ -12,7 +12,7 @@ from holdfast.cli.access import read_pages, with_server
 from holdfast.cli.batch_results import Item, Known, error_rate, links_of, names_in, print_items, read_items
 from holdfast.cli.dataset import read_dataset
 from holdfast.cli.files import make_folder, print_paths, save_file
-from holdfast.cli.ids import find_newest, shorten_listed
+from holdfast.cli.ids import find_newest
 from holdfast.cli.options import Json, Limit, Timeout, group
 from holdfast.cli.printing import (
     MARKS,
@@ -28,6 +28,7 @@ from holdfast.cli.printing import (
     print_json,
     print_line,
     print_more,
+    print_newest,
     print_table,
 )
 from holdfast.cli.watcher import Watched, exit_code, format_status, print_begun, print_end, urgency, watch, why_waiting
@@ -134,19 +135,11 @@ def list_batches(
     """List batches, the newest first."""
     wanted = status and status.upper()
     found = with_server(lambda server: read_pages(server, "/batch/tasks", limit, page=100, status=wanted))
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        print_line("No such batch. " if status else "There are no batches. ", err=True)
-        print_line(("holdfast batch submit --samples --wait", "bold"), " makes one.", err=True)
-        return
-    short = shorten_listed([one["task_id"] for one in found])
-    print_table(
-        ("id", "type", "provider", "state", "inputs", "jobs", "cost", "made"),
-        [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)],
-        elastic=("inputs",),
-    )
+    print_newest(
+        found, "task_id", ("type", "provider", "state", "inputs", "jobs", "cost", "made"), row_of, elastic=("inputs",),
+        none="No such batch." if status else "There are no batches.", example="holdfast batch submit --samples --wait",
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command()

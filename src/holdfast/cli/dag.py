@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import typer
 
 from holdfast.cli.access import read_pages, with_server
-from holdfast.cli.ids import find_newest, shorten_listed
+from holdfast.cli.ids import find_newest
 from holdfast.cli.options import REFUSED, Json, Key, Page, Param, Reason, Timeout, group
 from holdfast.cli.params import read_pairs, read_params
 from holdfast.cli.printing import (
@@ -22,6 +22,7 @@ from holdfast.cli.printing import (
     print_json,
     print_line,
     print_more,
+    print_newest,
     print_table,
     to_json,
 )
@@ -101,19 +102,11 @@ def list_runs(
     """List runs, the newest first."""
     given = {"dag": dag, "state": state and state.capitalize()}
     found = with_server(lambda server: read_pages(server, "/dags", limit, page=100, **given))
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        print_line("No such run. " if dag or state else "There are no runs. ", err=True)
-        print_line(("holdfast dag run NAME --wait", "bold"), " makes one.", err=True)
-        return
-    short = shorten_listed([one["dag_id"] for one in found])
-    print_table(
-        ("id", "graph", "state", "nodes", "failed", "writes", "made"),
-        [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)],
-        elastic=("graph", "writes"),
-    )
+    print_newest(
+        found, "dag_id", ("graph", "state", "nodes", "failed", "writes", "made"), row_of, elastic=("graph", "writes"),
+        none="No such run." if dag or state else "There are no runs.", example="holdfast dag run NAME --wait",
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command()

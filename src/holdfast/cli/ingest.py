@@ -13,7 +13,7 @@ import typer
 
 from holdfast.cli.access import read_pages, with_server
 from holdfast.cli.files import WEB, Sources, document_most_bytes, find_sources, upload_sources
-from holdfast.cli.ids import find_newest, shorten_listed
+from holdfast.cli.ids import find_newest
 from holdfast.cli.options import REFUSED, Json, Page, Reason, Timeout, group
 from holdfast.cli.printing import (
     Cell,
@@ -26,6 +26,7 @@ from holdfast.cli.printing import (
     print_json,
     print_line,
     print_more,
+    print_newest,
     print_table,
 )
 from holdfast.cli.watcher import Watched, exit_code, format_status, print_end, watch, why_waiting
@@ -88,18 +89,10 @@ def ingest(
 def list_runs(limit: Page = 20, as_json: Json = False) -> None:
     """List runs, the newest first."""
     found = with_server(lambda server: read_pages(server, "/ingest/runs", limit, page=100))
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        print_line("There are no runs. ", ("holdfast ingest FILES... --wait", "bold"), " makes one.", err=True)
-        return
-    short = shorten_listed([one["run_id"] for one in found])
-    print_table(
-        ("id", "kind", "state", "documents", "failed", "cost", "made"),
-        [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)],
-        elastic=("kind",),
-    )
+    print_newest(
+        found, "run_id", ("kind", "state", "documents", "failed", "cost", "made"), row_of, elastic=("kind",),
+        none="There are no runs.", example="holdfast ingest FILES... --wait", as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from datetime import timedelta
 from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -14,7 +14,6 @@ from holdfast.cli.access import INTERRUPTED
 REFUSED, PARTLY = 4, 6
 """Exit codes: the lifecycle refused it; of many some were refused."""
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 

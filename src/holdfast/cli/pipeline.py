@@ -1,7 +1,6 @@
 """`holdfast pipeline`: run one, look at its jobs, change what they begin with. Asks the server, as any client does."""
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 
 from holdfast.cli.access import read_pages, with_server
 from holdfast.cli.files import make_folder, print_paths, save_file
-from holdfast.cli.ids import find_newest, shorten_listed
+from holdfast.cli.ids import find_newest
 from holdfast.cli.options import Json, Key, Page, Param, Timeout, group
 from holdfast.cli.params import read_pairs, read_params
 from holdfast.cli.printing import (
@@ -23,7 +22,6 @@ from holdfast.cli.printing import (
     format_cents,
     format_cost,
     format_json,
-    format_size,
     format_time,
     format_took,
     is_terminal,
@@ -31,6 +29,8 @@ from holdfast.cli.printing import (
     print_facts,
     print_json,
     print_line,
+    print_links,
+    print_newest,
     print_table,
     to_json,
 )
@@ -137,19 +137,11 @@ def list_jobs(
     """List jobs, the newest first."""
     given = {"pipeline": pipeline, "status": status and status.upper()}
     found = with_server(lambda server: read_pages(server, "/pipeline/jobs", limit, page=100, **given))
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        print_line("No such job. " if pipeline or status else "There are no jobs. ", err=True)
-        print_line(("holdfast pipeline run NAME --wait", "bold"), " makes one.", err=True)
-        return
-    short = shorten_listed([one["job_id"] for one in found])
-    print_table(
-        ("id", "pipeline", "state", "stages", "cost", "made"),
-        [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)],
-        elastic=("pipeline",),
-    )
+    print_newest(
+        found, "job_id", ("pipeline", "state", "stages", "cost", "made"), row_of, elastic=("pipeline",),
+        none="No such job." if pipeline or status else "There are no jobs.",
+        example="holdfast pipeline run NAME --wait", as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command()
@@ -169,7 +161,7 @@ def show(
         return
     print_facts(facts_of(now))
     print_stages(now)
-    print_files(files)
+    print_links(files)
     if gone:
         print_line((gone, "yellow"), err=True)
 
@@ -245,7 +237,7 @@ async def follow(
     if saved:
         print_paths(saved)
     else:
-        print_files(files)
+        print_links(files)
     return exit_code(job)
 
 
@@ -320,19 +312,6 @@ def describe_outputs(stage: dict[str, Any]) -> str:
     errors = [count(number, "error")] if number else []
     found = [f"{name} is {to_json(value)} from now on" for name, value in (stage["settings"] or {}).items()]
     return ", ".join([*errors, *(one["name"] for one in stage["outputs"]), *found])
-
-
-def print_files(files: Sequence[dict[str, Any]]) -> None:
-    """The files with their links."""
-    named = [(one["name"], one["stage"], format_size(one["bytes"])) for one in files]
-    if files and not is_terminal():
-        rows = [(*about, one["url"]) for about, one in zip(named, files, strict=True)]
-        print_table(("file", "stage", "size", "link"), rows)
-    elif files:
-        print_line(("files, by links that are good for an hour", "dim"))
-        for about, one in zip(named, files, strict=True):
-            print_line("  ".join(about))
-            print_paths([f"  {one['url']}"])  # whole, so that it can be clicked on
 
 
 def value_of(about: dict[str, Any], key: str, values: dict[str, Any]) -> tuple[str, str, str]:

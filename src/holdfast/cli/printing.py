@@ -7,12 +7,14 @@ as markup, and what would steer a terminal is written out.
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import typer
+
+from holdfast.cli.ids import shorten_listed
 
 Cell = str | tuple[str, str]
 """Text, or text and the style it has on a terminal."""
@@ -150,6 +152,43 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, elastic
             printed.append_text(cell).append("  ")
         printed.rstrip()
         console.print(printed, soft_wrap=True)
+
+
+def print_newest(
+    found: Sequence[Mapping[str, Any]],
+    id_field: str,
+    heads: Sequence[str],
+    row_of: Callable[[Any], Sequence[Cell]],
+    *,
+    elastic: Sequence[str],
+    none: str,
+    example: str,
+    as_json: bool,
+) -> None:
+    """Print a list of the newest, each behind as much of its id as tells it from others; or how to make the first."""
+    if as_json:
+        print_json(found)
+    elif found:
+        short = shorten_listed([one[id_field] for one in found])
+        rows = [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)]
+        print_table(("id", *heads), rows, elastic=elastic)
+    else:
+        print_line(f"{none} ", (example, "bold"), " makes one.", err=True)
+
+
+def print_links(files: Sequence[Mapping[str, Any]]) -> None:
+    """Files with their links. On a terminal a link has a line of its own, whole, so that it can be clicked on."""
+    heads = [name for name in ("name", "stage", "bytes") if files and name in files[0]]
+    named = [[format_size(one[name]) if name == "bytes" else one[name] for name in heads] for one in files]
+    if files and not is_terminal():
+        labels = {"name": "file", "bytes": "size"}
+        rows = [(*about, one["url"]) for about, one in zip(named, files, strict=True)]
+        print_table([*(labels.get(name, name) for name in heads), "link"], rows)
+    elif files:
+        print_line(("files, by links that are good for an hour", "dim"))
+        for about, one in zip(named, files, strict=True):
+            print_line("  ".join(about))
+            typer.echo(f"  {clean(one['url'])}")
 
 
 def print_facts(pairs: Iterable[tuple[str, Cell]]) -> None:

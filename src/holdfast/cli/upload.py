@@ -18,7 +18,7 @@ import typer
 from holdfast.cli.access import with_server
 from holdfast.cli.files import measure, print_paths, print_sent, rounds_at_most, save_file, send_file, sending
 from holdfast.cli.options import Json, Timeout
-from holdfast.cli.printing import format_size, print_json, print_line, print_table
+from holdfast.cli.printing import print_json, print_line, print_links
 from holdfast.cli.watcher import Watched, exit_code, outcome_of, watch, why_waiting
 from holdfast.errors import HoldfastError, RequestInvalid, UrlRefused
 
@@ -180,7 +180,6 @@ async def follow(server: "Server", task: str, patience: timedelta | None, output
     if not outcome_of(status):
         print_line(f"Not in time: task {task} is {status['status']}, and goes on.", err=True)
     print_paths(saved)
-    if files and not saved:
-        rows = [(one["name"], format_size(one["bytes"]), one["url"]) for one in files]
-        print_table(("file", "size", "link"), rows, elastic=("link",))
+    if not saved:
+        print_links(files)
     return exit_code(status)
