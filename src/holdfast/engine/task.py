@@ -274,7 +274,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Move:
+class Move(Event):
     """One move of a task as the live feed reports it. A reader that goes on from `cursor` gets what comes after it."""
 
     cursor: str
@@ -282,19 +282,11 @@ class Move:
     lifecycle: str | None
     name: str | None
     owner: str | None
-    version: int
-    at: datetime
-    verb: str
-    from_state: str
-    to_state: str
-    attempt: int
-    worker_id: str | None
-    data: Json
 
 
 @dataclass(frozen=True)
 class Moves:
-    """What one look at the feed has brought, where to look next, and whether there is more already."""
+    """What one read of the feed has brought, where to read next, and whether there is more already."""
 
     moves: list[Move]
     cursor: str

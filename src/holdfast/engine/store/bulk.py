@@ -29,10 +29,6 @@ class Filters:
     def are_none(self) -> bool:
         return all(value is None for value in vars(self).values())
 
-    def arguments(self) -> list[str | bool | None]:
-        """As the functions take them. Raises RequestInvalid."""
-        return [encode.text(value) if isinstance(value, str) else value for value in vars(self).values()]
-
 
 @dataclass(frozen=True)
 class Sample:
@@ -77,7 +73,7 @@ class Bulk(Calls):
 
     async def preview(self, action: Action, filters: Filters) -> BulkPreview:
         """What `run` would do. Changes nothing. Raises RequestInvalid."""
-        row = (await self._table("bulk_look", encode.text(action), *filters.arguments(), patience=4))[0]
+        row = (await self._table("bulk_look", encode.text(action), *encode.arguments(filters), patience=4))[0]
         return BulkPreview(row["number"], row["capped"], [Sample(**one) for one in encode.load(row["groups"])])
 
     async def run(
@@ -92,7 +88,7 @@ class Bulk(Calls):
     ) -> BulkPage:
         """Cancel or retry up to `limit` that fit, each for itself. Raises RequestInvalid, and then did nothing."""
         before = None if cursor is None else encode.task_id(cursor)
-        given = (encode.text(action), encode.text(by), *filters.arguments(), encode.text(reason), before, limit)
+        given = (encode.text(action), encode.text(by), *encode.arguments(filters), encode.text(reason), before, limit)
         row = (await self._table("bulk", *given, patience=4))[0]
         refused = [
             Undone(UUID(one["task_id"]), encode.code_of(one["sqlstate"]), one["detail"], one["fix"])

@@ -83,6 +83,11 @@ def text(value: str | None) -> str | None:
     return value
 
 
+def arguments(filters: object) -> list[Any]:
+    """The fields of a filter in their order, as the functions take them. Raises RequestInvalid or PayloadInvalid."""
+    return [text(value) if isinstance(value, str) else value for value in vars(filters).values()]
+
+
 def readable(message: str) -> str:
     """The text of an error as it can be kept: a failure must be settled, whatever its message holds."""
     return sound(str(message))[:longest_message]

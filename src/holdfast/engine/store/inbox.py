@@ -29,10 +29,6 @@ class EntryFilter:
     step: str | None = None
     owner: str | None = None
 
-    def arguments(self) -> list[str | None]:
-        """As the functions take them. Raises RequestInvalid."""
-        return [encode.text(value) for value in vars(self).values()]
-
 
 ANY = EntryFilter()
 
@@ -143,14 +139,14 @@ class Inbox(Calls):
 
     async def groups(self, which: EntryFilter = ANY, *, limit: int = 50) -> list[Group]:
         """Open entries by what they have in common, those with the newest failure first."""
-        return await self._records(Group, "inbox_groups", *which.arguments(), limit)
+        return await self._records(Group, "inbox_groups", *encode.arguments(which), limit)
 
     async def page(
         self, which: EntryFilter = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
     ) -> Entries:
         """Entries that fit, the newest first; `cursor` is the `next` of the page before."""
         before = None if cursor is None else encode.task_id(cursor)
-        row = (await self._table("inbox_items", *which.arguments(), encode.text(handled), before, limit))[0]
+        row = (await self._table("inbox_items", *encode.arguments(which), encode.text(handled), before, limit))[0]
         items = [encode.from_json(Entry, each) for each in encode.load(row["items"])]
         return Entries(items, row["next"], row["approx_count"], row["capped"])
 
@@ -220,7 +216,7 @@ class Inbox(Calls):
         """
         given = (
             encode.text(action), encode.text(by), None if ids is None else [encode.task_id(one) for one in ids],
-            *which.arguments(), before, None if cursor is None else encode.task_id(cursor), encode.text(note),
+            *encode.arguments(which), before, None if cursor is None else encode.task_id(cursor), encode.text(note),
             encode.text(from_step), dry_run, limit,
         )  # fmt: skip
         row = (await self._table("inbox_bulk", *given, repeatable=False, patience=4))[0]
