@@ -144,7 +144,7 @@ def test_settings_are_listed_changed_by_a_stage_and_taken_away(typed: Keyboard) 
         (["run", "press", "--evaluate", "--param", "enable_evaluation=false"], 2, "Name it once."),
         (["show", "ffff"], 3, "No job's id begins with 'ffff'"),
         (["settings", "pres"], 3, "There is no pipeline 'pres'. There are: leaflet, press."),
-        (["settings", "press", "--set", "pages=3"], 2, "'pages' is no parameter of press."),
+        (["settings", "press", "--set", "pages=3"], 2, "'pages' is not a parameter of press."),
         (["settings", "press", "--set", "articles=3", "--reset", "articles"], 2, "articles is both set and reset."),
         (["jobs", "--pipeline", "press", "--status", "done"], 2, "Input should be 'PENDING', 'RUNNING'"),
     ],

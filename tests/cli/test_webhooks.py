@@ -43,7 +43,7 @@ def test_it_is_paused_resumed_tested_and_removed(holdfast: Keyboard) -> None:
         (("add", "http://127.0.0.1/hook"), 2, "is not a public address"),
         (("add", "http://169.254.169.254/"), 2, "is not a public address"),
         (("add", "ftp://192.0.2.1/"), 2, "Only http:// and https://"),
-        (("add", "https://192.0.2.1/", "--on", "finished"), 2, "are no events"),
+        (("add", "https://192.0.2.1/", "--on", "finished"), 2, "are not events"),
         (("add", "https://192.0.2.1/", "--lifecycle", "nope"), 3, "There is no lifecycle"),
         (("pause", "nope"), 3, "There is no webhook 'nope'"),
     ],

@@ -216,7 +216,7 @@ def test_a_cost_that_is_none_is_refused_where_it_is_written(holdfast: Engine, ce
             return str(error.detail)
         return "nothing"
 
-    assert holdfast.run(thinks).result == f"cost_cents={cents!r} is no cost."
+    assert holdfast.run(thinks).result == f"cost_cents={cents!r} is not a cost."
 
 
 # Families

@@ -24,7 +24,7 @@ class Opening:
 async def bring_up_to_date(address: Address) -> list[str]:
     """The schema, and what was applied to it. Raises a MigrationError.
 
-    Partitions are made before the first task: whoever is at work plans anew after each of them, and a day whose first
+    Partitions are made before the first task: who is at work plans again after each of them, and a day whose first
     tasks found none gets none any more.
     """
     url = address.nearest(owner=True)

@@ -178,5 +178,5 @@ def exact(cost_cents: float | Decimal) -> Json:
     except InvalidOperation:
         amount = Decimal("NaN")
     if not amount.is_finite():
-        raise StepInvalid(f"cost_cents={cost_cents!r} is no cost.", fix="Give a number, or leave it out.")
+        raise StepInvalid(f"cost_cents={cost_cents!r} is not a cost.", fix="Give a number, or leave it out.")
     return cost_cents if isinstance(cost_cents, (int, float)) else str(amount)

@@ -9,8 +9,8 @@ repeats it.
 has are dropped. A process of an older release leaves the functions of a newer one alone, so that a rolling deploy does
 not turn them back.
 
-Any number of processes may start at once. Whoever changes the schema holds a lock that lives in its transaction; the
-others poll for it and hold nothing while they wait (one who waits inside a statement holds a snapshot, on which
+Any number of processes may start at once. The one that changes the schema holds a lock that lives in its transaction;
+the others poll for it and hold nothing while they wait (one who waits inside a statement holds a snapshot, on which
 `create index concurrently` waits in turn: a deadlock). It is no lock of the session, so it works through a pooler.
 """
 

@@ -75,7 +75,7 @@ async def test_the_same_key_makes_one_job_and_other_parameters_are_refused(harne
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"pipeline": "pres"}, "There is no pipeline 'pres'. There are: "),
-    ({"params": {"article": 3}}, "'article' is no parameter of press. press takes: articles, enable_auto_optimize"),
+    ({"params": {"article": 3}}, "'article' is not a parameter of press. press takes: articles, enable_auto_optimize"),
     ({"params": {"articles": "3"}}, "articles is a string, and not integer. press takes: articles"),
     (
         {"enable_evaluation": True, "params": {"enable_evaluation": False}},

@@ -134,7 +134,7 @@ async def test_a_late_result_of_an_orphan_changes_nothing(database: Database) ->
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"colour": 1}, "'colour' is no parameter of press"),
+        ({"colour": 1}, "'colour' is not a parameter of press"),
         ({"articles": "two"}, "articles is a string, and not integer"),
         ({"articles": 2.5}, "articles is a number, and not integer"),
         ({"enable_evaluation": "yes"}, "enable_evaluation is a string, and not boolean"),

@@ -21,7 +21,7 @@ begin
     perform holdfast.refuse('TK010', format('Nobody can answer within %s.', coalesce(p_within::text, 'null')),
                             'Give it more than nothing, and less than a hundred years.');
   elsif p_secret is null or length(p_secret) < 43 then
-    perform holdfast.refuse('TK010', 'That is no secret.', 'Pass 256 random bits, as text that fits into a URL.');
+    perform holdfast.refuse('TK010', 'That is not a secret.', 'Pass 256 random bits, as text that fits into a URL.');
   end if;
   select t.owner into v_owner from holdfast.task t
   where t.id = p_id and t.lease_token = p_token and t.attempt = p_attempt for no key update;

@@ -23,7 +23,7 @@ language plpgsql
 as $$
 begin
   if coalesce(p_cutover, '') not in ('auto', 'manual') then
-    perform holdfast.refuse('TK010', format('%L is no way to cut over.', p_cutover), 'Write auto or manual.');
+    perform holdfast.refuse('TK010', format('%L is not a way to cut over.', p_cutover), 'Write auto or manual.');
   end if;
   select v.dataset_id, v.version into dataset_id, version from holdfast.dataset_version v
   join holdfast.dataset d on d.id = v.dataset_id where v.run = p_run and d.owner = p_owner and d.name = p_dataset;

@@ -9,7 +9,7 @@ once it is declared there (`Store.declare`), for every task that was submitted u
         final("PUBLISHED", "done"), final("BROKEN", "failed"), final("WITHDRAWN", "cancelled"),
     ])
 
-A task keeps the version it was submitted under. Whoever changes a lifecycle that is in use raises `version`.
+A task keeps the version it was submitted under. A change of a lifecycle that is in use raises `version`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ class Limit:
     to: str | None = None
     """The state it moves to; None wakes a worker in the same state, which finds the task marked as timed out."""
     renewed_up_to: timedelta | None = None
-    """Each act of the owner in this state starts the limit anew, until this much has passed in all."""
+    """Each act of the owner in this state starts the limit again, until this much has passed in all."""
     per_task: bool = False
     """A task may bring its own limit with it, instead of this one."""
     message: str | None = None

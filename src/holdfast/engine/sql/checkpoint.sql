@@ -166,7 +166,7 @@ as $$
 begin
   if not exists (select from holdfast.task t
                  where t.id = p_id and t.lease_token = p_token and t.attempt = p_attempt) then
-    perform holdfast.refuse('TK001', format('Task %s, attempt %s.', p_id, p_attempt), 'Whoever holds it now will settle it.');
+    perform holdfast.refuse('TK001', format('Task %s, attempt %s.', p_id, p_attempt), 'The worker that holds it now settles it.');
   end if;
 end $$;
 

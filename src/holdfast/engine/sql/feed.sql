@@ -58,16 +58,16 @@ begin
       v_old := null;
     end;
     if v_old is null or cardinality(v_part) not in (2, 5) or v_part[1] !~ '^[0-9a-f]{12}$' then
-      perform holdfast.refuse('TK010', format('%s is no cursor.', quote_literal(left(p_cursor, 100))),
+      perform holdfast.refuse('TK010', format('%s is not a cursor.', quote_literal(left(p_cursor, 100))),
                               'Pass the id of the last event as it came, or none.');
     elsif v_part[1] <> v_mark
       or pg_snapshot_xmax(coalesce(v_next, v_old)) > pg_snapshot_xmax(pg_current_snapshot()) then
       perform holdfast.refuse('TK024', 'It is of another database, or from before this one was restored or failed over.',
-                              'Look at the tasks anew, and follow from now on: without a cursor.');
+                              'Read the tasks again, and follow from now on: without a cursor.');
     elsif exists (select from holdfast.feed_floor f where pg_snapshot_xmax(v_old) < pg_snapshot_xmax(f.seen)
                   or exists (select from pg_snapshot_xip(v_old) x where pg_visible_in_snapshot(x, f.seen))) then
       perform holdfast.refuse('TK024', 'Moves that it has not seen are no longer kept.',
-                              'Look at the tasks anew, and follow from now on: without a cursor.');
+                              'Read the tasks again, and follow from now on: without a cursor.');
     end if;
   end if;
 

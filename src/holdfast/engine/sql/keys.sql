@@ -11,7 +11,7 @@ begin
     perform holdfast.refuse('TK010', 'A key has a name of 1 to 200 characters, and so has its owner.',
                             'Name it after whoever will use it.');
   elsif coalesce(cardinality(p_roles), 0) = 0 or not p_roles <@ array['user', 'worker', 'operator'] then
-    perform holdfast.refuse('TK010', format('%s are no roles.', coalesce(p_roles::text, 'null')),
+    perform holdfast.refuse('TK010', format('%s are not roles.', coalesce(p_roles::text, 'null')),
                             'Roles are user, worker and operator; a key has at least one.');
   elsif p_hash is null or octet_length(p_hash) <> 32 then
     perform holdfast.refuse('TK010', 'That is not the sha256 of a key.', 'Never pass the key itself.');

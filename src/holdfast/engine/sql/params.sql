@@ -12,7 +12,7 @@ begin
     perform holdfast.refuse('TK010', 'Parameters are an object.', 'Write {"name": value}.');
   end if;
   select string_agg(w.what, '; ' order by w.what) into v_problem from (
-    select format('%s is no parameter of %s', quote_literal(g.key), p_name) as what
+    select format('%s is not a parameter of %s', quote_literal(g.key), p_name) as what
     from jsonb_each(p_given) g where not p_params ? g.key and not p_params ? '**'
     union all
     select format('%s is a %s, and not %s', g.key, jsonb_typeof(g.value), (

@@ -316,7 +316,7 @@ begin
   update holdfast.lifecycle l set used = true where l.id = any (p_lifecycle);
   get diagnostics v_marked = row_count;
   if v_marked <> (select count(distinct l) from unnest(p_lifecycle) l) then
-    raise exception 'The lifecycle was just declared anew.' using errcode = '40001', hint = 'Submit again.';
+    raise exception 'The lifecycle was just declared again.' using errcode = '40001', hint = 'Submit again.';
   end if;
 end $$;
 

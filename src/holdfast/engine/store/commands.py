@@ -170,11 +170,11 @@ class Store(Queries):
         return kept.result
 
     async def held_steps(self, lease: Proof) -> list[Step]:
-        """The steps of a task, for whoever holds it. Raises LeaseLost."""
+        """The steps of a task, for the worker that holds it. Raises LeaseLost."""
         return await self._records(Step, "held_steps", lease.task_id, lease.attempt, lease.token)
 
     async def held_upstream(self, lease: Proof) -> list[Upstream]:
-        """What a task waited for, for whoever holds it. Raises LeaseLost."""
+        """What a task waited for, for the worker that holds it. Raises LeaseLost."""
         return await self._records(Upstream, "held_upstream", lease.task_id, lease.attempt, lease.token)
 
     async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
@@ -296,7 +296,7 @@ class Store(Queries):
     # Besides
 
     async def check_held(self, lease: Proof) -> None:
-        """Raises LeaseLost for whoever does not hold the task."""
+        """Raises LeaseLost if the task is not held with this proof."""
         await self._call("check_held", lease.task_id, lease.attempt, lease.token)
 
     def service(self, kind: type[C]) -> C:
@@ -327,4 +327,4 @@ def refuse(status: str, lease: Proof, asked: str) -> None:
 
 
 def lost(lease: Proof) -> LeaseLost:
-    return LeaseLost(f"Task {lease.task_id}, attempt {lease.attempt}.", fix="Whoever holds it now will settle it.")
+    return LeaseLost(f"Task {lease.task_id}, attempt {lease.attempt}.", fix="The worker that holds it now settles it.")

@@ -174,7 +174,7 @@ def can_reach(options: list[str], plan: Plan, data: Path) -> bool:
 
 
 def check(plan: Plan) -> None:
-    """Refuse a folder that is no cluster, or that was made by another Postgres."""
+    """Refuse a folder that is not a cluster, or that was made by another Postgres."""
     try:
         made_by = (plan.data / "PG_VERSION").read_text().strip()
     except FileNotFoundError:

@@ -137,7 +137,7 @@ begin
   if not found then
     perform holdfast.refuse_schedule(p_name);
   elsif v_schedule.definition <> p_definition then
-    perform holdfast.refuse('TK002', format('%s was just declared anew.', p_name), 'Ask again.');
+    perform holdfast.refuse('TK002', format('%s was just declared again.', p_name), 'Ask again.');
   end if;
   perform holdfast.check_due(p_due, p_local_times);
   select array_agg(d.due order by d.due), array_agg(d.local_time order by d.due) into v_due, v_local_times

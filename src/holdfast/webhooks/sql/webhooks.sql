@@ -18,10 +18,10 @@ begin
   elsif p_name is null or length(p_name) not between 1 and 200 then
     perform holdfast.refuse('TK010', 'A webhook has a name of 1 to 200 characters.', 'Name it after whoever listens.');
   elsif cardinality(v_kinds) = 0 or not v_kinds <@ array['completed', 'partial', 'failed', 'cancelled', 'moved'] then
-    perform holdfast.refuse('TK010', format('%s are no events.', array_to_string(v_kinds, ', ')),
+    perform holdfast.refuse('TK010', format('%s are not events.', array_to_string(v_kinds, ', ')),
                             'Events are completed, partial, failed, cancelled; and moved, for every other move.');
   elsif p_secret is null or p_secret !~ '^whsec_.{32,}$' then
-    perform holdfast.refuse('TK010', 'That is no secret.', 'Pass whsec_ and 24 random bytes or more, in base64.');
+    perform holdfast.refuse('TK010', 'That is not a secret.', 'Pass whsec_ and 24 random bytes or more, in base64.');
   elsif p_lifecycle is not null and not exists (select from holdfast.lifecycle l where l.name = p_lifecycle) then
     perform holdfast.refuse('TK011', format('There is no lifecycle %s.', quote_literal(p_lifecycle)),
                             'See holdfast lifecycle ls.');
