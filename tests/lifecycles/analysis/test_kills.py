@@ -9,7 +9,7 @@ from holdfast.settings import Settings
 from holdfast.testing import Database
 from holdfast.testing.engine import Engine
 from tests.eventually import eventually
-from tests.lifecycles.analysis.harness import Harness, harness_at
+from tests.lifecycles.analysis.harness import Harness, harness_at, harness_of
 from tests.tiers import deep_after
 from tests.worker.crew import Crew
 
@@ -18,9 +18,12 @@ AGENTS = ["lines", "size"]
 
 @pytest.fixture
 async def user(live: Database, tmp_path: Path) -> AsyncIterator[Harness]:
-    """A user of a server on the same database and the same objects."""
-    async with harness_at(Engine(live), Settings(home=tmp_path)) as harness:
-        yield harness
+    """A user of a server on the same database and the same objects; with a key, since workers over HTTP have one."""
+    async with (
+        harness_at(Engine(live), Settings(home=tmp_path)) as harness,
+        harness_of(harness, "ada", 1000) as user,
+    ):
+        yield user
 
 
 @pytest.mark.parametrize("killed_in", deep_after(1, AGENTS))
