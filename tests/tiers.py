@@ -14,7 +14,7 @@ import pytest
 
 FIRST_TIER = "not deep and not long"
 
-WAITING = ("worker", "crash", "cli", "lifecycles/batch", "doors")
+WAITING = ("worker", "crash", "cli", "lifecycles/batch", "wakeups")
 """Tests that mostly wait. They go first, so that a run does not end waiting for them on idle cores."""
 
 
