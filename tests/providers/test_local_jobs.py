@@ -225,7 +225,7 @@ async def test_an_address_that_does_not_answer_is_tried_three_times_and_holds_no
 
 async def test_private_addresses_are_not_asked(provider: Local, objects: Folder) -> None:
     found = await all_of(provider, job("transcription", objects), [Input("a", "http://127.0.0.1:9/x.wav")])
-    assert (found["a"].category, "no public address" in str(found["a"].error)) == ("Fatal", True)
+    assert (found["a"].category, "not a public address" in str(found["a"].error)) == ("Fatal", True)
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/a.wav", "gs://bucket/a.wav", "ftp://host/a.wav", "a.wav", ""])
