@@ -38,11 +38,11 @@ def chunk(text: str, *, words: int = 160, overlap: float = 0.1) -> list[Chunk]:
     if words < 1 or not 0 <= overlap < 1:
         raise ValueError(f"words={words}, overlap={overlap}: there must be a word, and overlap is from 0 to below 1")
     repeated = int(words * overlap)
-    pieces = joined(text, cut(text, words - repeated), words - repeated)
+    pieces = join_small_pieces(text, cut_pieces(text, words - repeated), words - repeated)
     chunks: list[Chunk] = []
     for number, (start, end) in enumerate(pieces):
         if chunks and repeated:
-            start = led_in(text, chunks[-1].start, start, repeated)
+            start = overlapping_start(text, chunks[-1].start, start, repeated)
         chunks.append(Chunk(number, start, end))
     return chunks
 
@@ -52,11 +52,11 @@ def size(text: str) -> int:
     return max(len(text.split()), ceil(len(text) / characters_per_word))
 
 
-def cut(text: str, words: int) -> Iterator[tuple[int, int]]:
+def cut_pieces(text: str, words: int) -> Iterator[tuple[int, int]]:
     """Where the pieces begin and end, each of at most so many words."""
     from semchunk.semchunk import chunk as semchunk
 
-    for window_start, window_end in windows(text, window_characters):
+    for window_start, window_end in split_windows(text, window_characters):
         window = text[window_start:window_end]
         if window.isspace():
             continue
@@ -67,7 +67,7 @@ def cut(text: str, words: int) -> Iterator[tuple[int, int]]:
             yield window_start + start + lead, window_start + start + len(piece.rstrip())
 
 
-def windows(text: str, characters: int) -> Iterator[tuple[int, int]]:
+def split_windows(text: str, characters: int) -> Iterator[tuple[int, int]]:
     """The text in parts of at most so many characters, each ending at the best place in its second half."""
     start = 0
     while len(text) - start > characters:
@@ -80,7 +80,7 @@ def windows(text: str, characters: int) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def joined(text: str, pieces: Iterator[tuple[int, int]], words: int) -> Iterator[tuple[int, int]]:
+def join_small_pieces(text: str, pieces: Iterator[tuple[int, int]], words: int) -> Iterator[tuple[int, int]]:
     """The same pieces, but a small one, such as a heading or the end of a long line, stays with its neighbour."""
     last: tuple[int, int] | None = None
     for start, end in pieces:
@@ -97,7 +97,7 @@ def joined(text: str, pieces: Iterator[tuple[int, int]], words: int) -> Iterator
         yield last
 
 
-def led_in(text: str, previous: int, start: int, words: int) -> int:
+def overlapping_start(text: str, previous: int, start: int, words: int) -> int:
     """Where a chunk begins if it repeats up to so many words of the `previous` one; of a very short one, none."""
     earliest = start - int(words * characters_per_word)
     if earliest <= previous:

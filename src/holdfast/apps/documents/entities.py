@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.apps.documents.chunk import windows
+from holdfast.apps.documents.chunk import split_windows
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ most_entities = 20_000
 def find_entities(text: str) -> list[Entity]:
     """What the text names, in its order, none overlapping another: the first 20,000."""
     found: list[Entity] = []
-    for start, end in windows(text, window_characters):
+    for start, end in split_windows(text, window_characters):
         found += (
             Entity(each.kind, each.value, each.text, start + each.start, start + each.end)
-            for each in longest(text[start:end], candidates(text[start:end]))
+            for each in keep_longest(text[start:end], candidates(text[start:end]))
         )
         if len(found) >= most_entities:
             return found[:most_entities]
@@ -49,14 +49,14 @@ def find_entities(text: str) -> list[Entity]:
 
 def candidates(text: str) -> Iterator[Entity]:
     """All that any rule finds; of two of the same length the earlier rule's counts."""
-    yield from shaped(text)
-    people = list(persons(text))
+    yield from find_by_shape(text)
+    people = list(find_persons(text))
     yield from people
-    yield from organisations(text, people)
-    yield from known_names(text)
+    yield from find_organisations(text, people)
+    yield from find_known_names(text)
 
 
-def longest(text: str, found: Iterator[Entity]) -> list[Entity]:
+def keep_longest(text: str, found: Iterator[Entity]) -> list[Entity]:
     """Those that no longer one overlaps, in the order of the text."""
     taken = bytearray(len(text))
     kept = []
@@ -129,7 +129,7 @@ PHONE = re.compile(r"(?<![\w+])\+[1-9](?:(?:[ \u00a0./-]|\(0\)|[()]){0,3}\d){6,1
 ACCOUNT = re.compile(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)")
 
 
-def shaped(text: str) -> Iterator[Entity]:
+def find_by_shape(text: str) -> Iterator[Entity]:
     """All of them."""
     rules: list[tuple[str, re.Pattern[str], Callable[[re.Match[str]], str | None]]] = [
         *(("date", pattern, day) for pattern in DATES),
@@ -144,7 +144,7 @@ def shaped(text: str) -> Iterator[Entity]:
             if value := normalised(found):
                 yield Entity(kind, value, found[0], found.start(), found.end())
     for found in URL.finditer(text):
-        written = trimmed(found[0])
+        written = trim_url(found[0])
         if value := address(written):
             yield Entity("url", value, written, found.start(), found.start() + len(written))
 
@@ -193,7 +193,7 @@ def plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def trimmed(url: str) -> str:
+def trim_url(url: str) -> str:
     """Without what belongs to the sentence around it: a full stop, or a bracket that was opened before."""
     while url and (url[-1] in ".,;:!?'\u2019*_" or (url[-1] == ")" and url.count(")") > url.count("("))):
         url = url[:-1]
@@ -249,10 +249,10 @@ words_at_most = 6
 look_back_characters = 120
 
 
-def persons(text: str) -> Iterator[Entity]:
+def find_persons(text: str) -> Iterator[Entity]:
     """`Dr. Ada Lovelace`; the value is the name without the title."""
     for title in TITLE.finditer(text):
-        names = following(text, title.end())
+        names = following_names(text, title.end())
         while names and names[-1][0].islower():  # a particle leads to a name, it does not end one
             names.pop()
         if names and len(names[-1][0].rstrip(".")) > 1:
@@ -260,7 +260,7 @@ def persons(text: str) -> Iterator[Entity]:
             yield Entity("person", " ".join(name[0] for name in names), text[title.start() : end], title.start(), end)
 
 
-def following(text: str, at: int) -> list[re.Match[str]]:
+def following_names(text: str, at: int) -> list[re.Match[str]]:
     """The words from here on that may be parts of a name, after further titles."""
     names: list[re.Match[str]] = []
     for _ in range(parts_at_most):
@@ -278,13 +278,13 @@ def following(text: str, at: int) -> list[re.Match[str]]:
     return names
 
 
-def organisations(text: str, people: list[Entity]) -> Iterator[Entity]:
+def find_organisations(text: str, people: list[Entity]) -> Iterator[Entity]:
     """`Harbour & Sons Ltd.`: the words with capitals before a legal form, but for the people before them."""
     named = [person.end for person in people]
     for form in LEGAL_FORM.finditer(text):
         at = bisect_left(named, form.start() - 1)  # who stands right before the form is whom it is named after
         first = max(form.start() - look_back_characters, named[at - 1] if at else 0, 0)
-        start = begin(list(WORD.finditer(text, first, form.start()))[-words_at_most:])
+        start = name_start(list(WORD.finditer(text, first, form.start()))[-words_at_most:])
         if start is not None and not text[start - 1 : start].isalnum():
             written = text[start : form.end()]
             value = " ".join(written.split())
@@ -293,7 +293,7 @@ def organisations(text: str, people: list[Entity]) -> Iterator[Entity]:
             )
 
 
-def begin(words: list[re.Match[str]]) -> int | None:
+def name_start(words: list[re.Match[str]]) -> int | None:
     """Where a name begins that ends with the last of these words. None if that is not a name."""
     start: int | None = None
     for word in reversed(words):
@@ -309,7 +309,7 @@ def begin(words: list[re.Match[str]]) -> int | None:
     return start
 
 
-def known_names(text: str) -> Iterator[Entity]:
+def find_known_names(text: str) -> Iterator[Entity]:
     """Each known name that stands as whole words, written as in the list."""
     automaton, meant = load()
     for number, start, end in automaton.find_matches_as_indexes(text, overlapping=True):

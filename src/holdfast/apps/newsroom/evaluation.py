@@ -54,7 +54,7 @@ def evaluate(
         return EMPTY
     softened = {one.article: one for one in neutral}
     before = [part for article in articles for part in (article.title, article.text)]
-    after = [part for article in articles for part in _now(article, softened)]
+    after = [part for article in articles for part in _as_softened(article, softened)]
     neutrality_before, neutrality_after = 1 - loadedness_of(before), 1 - loadedness_of(after)
     entries = [entry for section in brief.sections for entry in section.entries]
     ease, grade = reading_ease(entry.summary for entry in entries)
@@ -97,7 +97,7 @@ def count_syllables(word: str) -> int:
     return max(groups, 1)
 
 
-def _now(article: Article, softened: Mapping[str, Neutral]) -> tuple[str, str]:
+def _as_softened(article: Article, softened: Mapping[str, Neutral]) -> tuple[str, str]:
     found = softened.get(article.id)
     return (found.title, found.text) if found else (article.title, article.text)
 
@@ -120,7 +120,7 @@ def _sureness(articles: Sequence[Article], topics: Sequence[Sorted], brief: Brie
 
 
 def _telling(articles: Sequence[Article], softened: Mapping[str, Neutral], entries: Sequence[Entry]) -> float:
-    words = {article.id: len(WORD.findall(_now(article, softened)[1])) for article in articles}
+    words = {article.id: len(WORD.findall(_as_softened(article, softened)[1])) for article in articles}
     shares = [
         min(len(WORD.findall(entry.summary)) / words[entry.article], 1.0)
         for entry in entries

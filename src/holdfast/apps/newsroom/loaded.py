@@ -14,11 +14,11 @@ from holdfast.apps.newsroom.lexicon import GAP, KEPT, Expression, lexicon, word_
 from holdfast.apps.newsroom.reading import (
     POSSESSIVE,
     Reading,
-    acts,
     article_before,
     before_a_noun,
     before_a_number,
-    can_go,
+    can_be_left_out,
+    is_a_verb_here,
 )
 
 EXCLAMATION = re.compile(r"\s*\(!+\)|[!?]*![!?]*(?=[\s)\]\"”»]|$)")
@@ -87,7 +87,7 @@ def _plain(word: str) -> str:
 
 def _last_of(reading: Reading, index: int, expression: Expression) -> int | None:
     """The number of the last word of an expression that begins at `index`; None if it does not stand there."""
-    if expression.verb_only and not acts(reading, index):
+    if expression.verb_only and not is_a_verb_here(reading, index):
         return None
     if GAP not in expression.words:
         return _end_of(reading, index, expression.words)
@@ -137,7 +137,7 @@ def _find(reading: Reading, first: int, last: int, expression: Expression) -> Fi
         until = _end_of_a_chain(reading, last)
         if before_a_noun(reading, first, until, surely=expression.kind == "verb"):
             now, end = "", reading.words[until].end()
-    if not now and not can_go(reading, first, start, end):
+    if not now and not can_be_left_out(reading, first, start, end):
         if not expression.spared:
             return None
         now = _in_the_case_of(reading, reading.words[first][0], expression.instead)

@@ -41,8 +41,8 @@ SPELT_WITH_A_VOWEL = "AEFHILMNORSX"
 
 def soften(article: Article, softening: float) -> Neutral:
     """The article without what is loaded by at least `softening`, and all that was changed."""
-    text, changed = _softened(article.text, softening, frozenset(), headline=False)
-    title, renamed = _softened(article.title, softening, names_in(read(text)), headline=True)
+    text, changed = _soften_text(article.text, softening, frozenset(), headline=False)
+    title, renamed = _soften_text(article.title, softening, names_in(read(text)), headline=True)
     return Neutral(article.id, title, text, tuple(renamed + changed))
 
 
@@ -60,20 +60,20 @@ def loadedness_of(texts: Iterable[str]) -> float:
     """How loaded texts are together, from 0 to 1."""
     weight, words = 0.0, 0
     for text in texts:
-        loaded, length = _weighed(text)
+        loaded, length = _weigh(text)
         weight += loaded
         words += length
     return 1 - math.exp(-STEEPNESS_PER_WORD * weight / words) if words else 0.0
 
 
 @lru_cache(maxsize=2048)
-def _weighed(text: str) -> tuple[float, int]:
+def _weigh(text: str) -> tuple[float, int]:
     """The strengths of what is loaded, and the words; kept, since OPTIMIZATION asks for the same texts often."""
     reading = read(text)
     return sum(find.strength for find in spot(reading)), len(reading.words)
 
 
-def _softened(text: str, softening: float, names: frozenset[str], *, headline: bool) -> tuple[str, list[Change]]:
+def _soften_text(text: str, softening: float, names: frozenset[str], *, headline: bool) -> tuple[str, list[Change]]:
     """Again and again until nothing is found: what is left out may bring two words together that are loaded."""
     changes: list[Change] = []
     for _ in range(PASSES_MOST):
@@ -81,13 +81,13 @@ def _softened(text: str, softening: float, names: frozenset[str], *, headline: b
         finds = [find for find in spot(reading) if find.strength >= softening]
         if not finds:
             break
-        replaced, done = _replaced(reading, finds)
+        replaced, done = _replace(reading, finds)
         changes += [Change(text[find.start : find.end].strip(), find.now, find.kind) for find in done]
         text = replaced
     return text, changes
 
 
-def _replaced(reading: Reading, finds: Sequence[Find]) -> tuple[str, list[Find]]:
+def _replace(reading: Reading, finds: Sequence[Find]) -> tuple[str, list[Find]]:
     """The text with what was found replaced, and the blanks, commas and articles around it put right; and what was.
 
     Of two that share a blank, the second is left for the next time.
@@ -102,7 +102,7 @@ def _replaced(reading: Reading, finds: Sequence[Find]) -> tuple[str, list[Find]]
             continue
         start, end = reach
         taken.append(find)
-        piece = _begun(reading, done, start, capital)
+        piece = _begin_piece(reading, done, start, capital)
         made += piece
         capital = capital and not piece
         now = find.now
@@ -115,10 +115,10 @@ def _replaced(reading: Reading, finds: Sequence[Find]) -> tuple[str, list[Find]]
             made = _with_the_right_article(made, rest)
         made += now
         done = end
-    return made + _begun(reading, done, len(reading.text), capital), taken
+    return made + _begin_piece(reading, done, len(reading.text), capital), taken
 
 
-def _begun(reading: Reading, start: int, end: int, capital: bool) -> str:
+def _begin_piece(reading: Reading, start: int, end: int, capital: bool) -> str:
     """A piece of the text; with a capital if it has become the beginning of a sentence with a plain word."""
     piece = reading.text[start:end]
     word = WORD.match(piece)

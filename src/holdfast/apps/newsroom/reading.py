@@ -120,7 +120,7 @@ def before_a_noun(reading: Reading, first: int, last: int, *, surely: bool) -> b
     """
     behind = reading.follows(last).lower()
     in_marks = OPENS_MARKS.match(reading.text, reading.words[last].end())
-    if (not behind and not in_marks) or behind in NO_NOUN or _says_it_all(reading, first, last):
+    if (not behind and not in_marks) or behind in NO_NOUN or _is_all_of_it(reading, first, last):
         return False
     before, gap = _before(reading, first)
     if surely:
@@ -132,7 +132,7 @@ def before_a_noun(reading: Reading, first: int, last: int, *, surely: bool) -> b
     return before.lower() not in NO_ATTRIBUTE and not before.lower().endswith("ly")
 
 
-def _says_it_all(reading: Reading, first: int, last: int) -> bool:
+def _is_all_of_it(reading: Reading, first: int, last: int) -> bool:
     """Whether nothing is said without it: "it was a disastrous day", or the same without "it was"."""
     if article_before(reading, first) is None:
         return False
@@ -153,7 +153,7 @@ def article_before(reading: Reading, first: int) -> int | None:
     return reading.words[first - 1].start()
 
 
-def acts(reading: Reading, first: int) -> bool:
+def is_a_verb_here(reading: Reading, first: int) -> bool:
     """Whether a word that could be a noun is a verb here: behind "will", "they" or a plural."""
     before, gap = _before(reading, first)
     word = before.lower()
@@ -163,7 +163,7 @@ def acts(reading: Reading, first: int) -> bool:
     return word in BEFORE_A_VERB or (a_plural and word not in NO_PLURALS) or before == "MPs"
 
 
-def can_go(reading: Reading, first: int, start: int, end: int) -> bool:
+def can_be_left_out(reading: Reading, first: int, start: int, end: int) -> bool:
     """Whether the sentence stands without it: not if it is all there is between two marks, or is denied or compared."""
     before, after = reading.text[max(0, start - 12) : start], reading.text[end : end + 12]
     if POSSESSIVE.match(after[:2]) or _is_a_matter_of_degree(reading, first):
@@ -187,12 +187,12 @@ def _is_a_matter_of_degree(reading: Reading, first: int) -> bool:
 def _before(reading: Reading, first: int) -> tuple[str, str]:
     """The word before that of this number, and what is between; words that will be left out are not counted."""
     at = first - 1
-    while at >= max(0, first - skipped_most_words) and _will_go(reading.words[at][0]) and reading.follows(at):
+    while at >= max(0, first - skipped_most_words) and _will_be_left_out(reading.words[at][0]) and reading.follows(at):
         at -= 1
     if at < 0:
         return "", ""
     return reading.words[at][0], reading.text[reading.words[at].end() : reading.words[at + 1].start()]
 
 
-def _will_go(word: str) -> bool:
+def _will_be_left_out(word: str) -> bool:
     return any(one.words == (word.lower(),) and not one.instead for one in lexicon().get(word.lower(), ()))

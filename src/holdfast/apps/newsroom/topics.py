@@ -33,7 +33,7 @@ def sort_articles(articles: Sequence[Article], min_confidence: float) -> tuple[l
 
     An article of whose topic the model is less sure than `min_confidence` is of the topic "other".
     """
-    unsorted = {article.id: why for article in articles if (why := why_not(article))}
+    unsorted = {article.id: why for article in articles if (why := reason_to_refuse(article))}
     readable = [article for article in articles if article.id not in unsorted]
     guesses = guess(model(), [(article.title, article.text) for article in readable])
     found = [
@@ -43,7 +43,7 @@ def sort_articles(articles: Sequence[Article], min_confidence: float) -> tuple[l
     return found, list(unsorted.items())
 
 
-def why_not(article: Article) -> str:
+def reason_to_refuse(article: Article) -> str:
     """Why an article cannot be sorted; empty if it can."""
     words = [word.lower() for word in WORD.findall(f"{article.title} {article.text[:read_most_chars]}")]
     if len(words) < words_least:

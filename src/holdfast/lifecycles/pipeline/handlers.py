@@ -181,7 +181,7 @@ class JobRun:
             self.attempt.part = number, len(rows)
             self.attempt.report_progress(done=number, total=len(rows), note=row.name, stage=row.name)
             try:
-                await self.pass_stage(row)
+                await self.finish_stage(row)
             except asyncio.CancelledError:
                 # Whoever wants it to stop comes too late if this was the last stage, and it is kept.
                 if row is not rows[-1] or (await self.verdict()).state is None:
@@ -191,7 +191,7 @@ class JobRun:
                 break
         return await self.outcome()
 
-    async def pass_stage(self, row: PlannedStage) -> None:
+    async def finish_stage(self, row: PlannedStage) -> None:
         """Bring a stage to its end, if it is not there yet."""
         _, kept = await self.attempt.find_step(row.name)
         if not row.is_done:
@@ -199,7 +199,7 @@ class JobRun:
         self.kept[row.name] = kept
 
     async def run_stage(self, row: PlannedStage) -> Json:
-        if why := self.why_not(row):
+        if why := self.reason_to_skip(row):
             return await self.attempt.save_step(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
         stage = self.find_stage(row.name)
         if stage is None:  # a job of another release: one of its workers goes on
@@ -220,7 +220,7 @@ class JobRun:
         finally:
             NOTES.reset(token)
 
-    def why_not(self, row: PlannedStage) -> str | None:
+    def reason_to_skip(self, row: PlannedStage) -> str | None:
         """Why a stage is not run; None if it is."""
         if row.when and row.when.isidentifier() and not self.params.get(row.when):
             return f"{row.when} is off."
@@ -250,7 +250,7 @@ class JobRun:
                 value = await self.call(stage.function)
             result = values.fitting(f"Stage {row.name}", value, values.returned_by(stage.function))
             kept = {"outputs": await notes.stored(self.objects, f"{self.place}/{row.name}")}
-            kept |= await self.put_away(row.name, result)
+            kept |= await self.store_result(row.name, result)
             if notes.settings:
                 kept["settings"] = values.dump(notes.settings)
         except Skip as skip:
@@ -335,7 +335,7 @@ class JobRun:
                 kept = {**kept, "result": json.loads((folder / "result.json").read_bytes())}
         return values.read_back(f"Stage {stage.name}", deepcopy(kept.get("result")), values.returned_by(stage.function))
 
-    async def put_away(self, stage: str, result: Json) -> dict[str, Json]:
+    async def store_result(self, stage: str, result: Json) -> dict[str, Json]:
         """A result as it is kept: with the stage, or as an object if it is large."""
         text = json.dumps(result, ensure_ascii=False).encode()
         if len(text) <= inline_most_bytes:

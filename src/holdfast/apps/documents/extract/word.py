@@ -26,13 +26,13 @@ LEFT_OUT = {
 def read(path: Path, content_type: str | None) -> tuple[str, str, tuple[int, ...]]:
     """Title and text. Raises Unreadable, and whatever python-docx raises for a damaged file."""
     check_archive(path)
-    document = opened(path)
+    document = open_document(path)
     body = document.element.body
-    text, _ = join_pages(["\n\n".join(blocks(body))])
-    return document.core_properties.title or heading(document), text, ()
+    text, _ = join_pages(["\n\n".join(read_blocks(body))])
+    return document.core_properties.title or find_heading(document), text, ()
 
 
-def opened(path: Path) -> Any:
+def open_document(path: Path) -> Any:
     try:
         return docx.Document(str(path))
     except ValueError as error:
@@ -76,22 +76,22 @@ def bomb() -> Unreadable:
     return Unreadable("bomb", f"It unpacks to more than {unpacked_most_bytes:,} bytes.")
 
 
-def blocks(parent: Any) -> Iterator[str]:
+def read_blocks(parent: Any) -> Iterator[str]:
     """The paragraphs and tables below this element, also those inside of content controls."""
     for element in parent:
         if element.tag == PARAGRAPH:
             boxes: list[Any] = []
-            if text := "".join(inline(element, boxes)).strip():
+            if text := "".join(read_inline(element, boxes)).strip():
                 yield text
             for box in boxes:
-                yield from blocks(box)
+                yield from read_blocks(box)
         elif element.tag == TABLE:
-            yield "\n".join(rows(element))
+            yield "\n".join(table_rows(element))
         elif element.tag not in LEFT_OUT:
-            yield from blocks(element)
+            yield from read_blocks(element)
 
 
-def inline(parent: Any, boxes: list[Any]) -> Iterator[str]:
+def read_inline(parent: Any, boxes: list[Any]) -> Iterator[str]:
     """What is written in a paragraph; text boxes are put aside."""
     for element in parent:
         if element.tag == TEXT:
@@ -103,32 +103,32 @@ def inline(parent: Any, boxes: list[Any]) -> Iterator[str]:
         elif element.tag == BOX:
             boxes.append(element)
         elif element.tag not in LEFT_OUT:
-            yield from inline(element, boxes)
+            yield from read_inline(element, boxes)
 
 
-def rows(table: Any) -> Iterator[str]:
+def table_rows(table: Any) -> Iterator[str]:
     """The rows of a table, a line each, with a bar between its cells."""
-    for row in below(table, ROW):
-        cells = (" ".join(" ".join(blocks(cell)).split()) for cell in below(row, CELL))
+    for row in descend(table, ROW):
+        cells = (" ".join(" ".join(read_blocks(cell)).split()) for cell in descend(row, CELL))
         if line := " | ".join(cells).strip(" |"):
             yield line
 
 
-def below(parent: Any, tag: str) -> Iterator[Any]:
+def descend(parent: Any, tag: str) -> Iterator[Any]:
     """The rows or cells of this table, also those inside of content controls; not those of a table within."""
     for element in parent:
         if element.tag == tag:
             yield element
         elif element.tag not in LEFT_OUT and element.tag != TABLE:
-            yield from below(element, tag)
+            yield from descend(element, tag)
 
 
-def heading(document: Any) -> str:
+def find_heading(document: Any) -> str:
     """The first paragraph that is styled as a title or heading. Style names are English whatever Word's language is."""
     names = {style.style_id: (style.name or "").lower() for style in document.styles}
     for paragraph in document.element.body.iterchildren(PARAGRAPH):
         style = names.get(paragraph.style or "", "")
-        text = "".join(inline(paragraph, [])).strip() if style.startswith(("title", "heading")) else ""
+        text = "".join(read_inline(paragraph, [])).strip() if style.startswith(("title", "heading")) else ""
         if text:
             return text
     return ""
