@@ -186,7 +186,8 @@ class Hosted:
     async def busy(self) -> list[str]:
         """The workers that hold several tasks at this moment."""
         labels = {worker.id: worker.label for worker in await self.store.workers()}
-        held = Counter(labels.get(lease["worker_id"], "").rpartition(":")[2] for lease in await self.store.held())
+        leases = await self.store.current_leases()
+        held = Counter(labels.get(lease["worker_id"], "").rpartition(":")[2] for lease in leases)
         return [name for name, worker in self.workers.items() if held[str(worker.pid)] >= busy_with]
 
     # How they go

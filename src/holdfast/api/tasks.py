@@ -145,7 +145,7 @@ def routes(store: Store) -> APIRouter:
     @beside.post("/outcomes")
     async def outcomes(asked: Awaited, caller: Reader) -> Outcomes:
         """How these tasks ended, for a client that waits for many."""
-        visible = await store.owned(asked.ids, owned_by(caller))
+        visible = await store.filter_owned(asked.ids, owned_by(caller))
         found = await store.outcomes([one for one in asked.ids if one in visible])
         missing = [one for one in asked.ids if one not in visible or found.get(one, ...) is None]
         return Outcomes(items=[one for one in found.values() if one], missing=missing)
@@ -154,7 +154,7 @@ def routes(store: Store) -> APIRouter:
     async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:
         """One task, live or finished, with the states that may follow."""
         await check_visible(store, caller, task_id)
-        found = await store.allowed(task_id)
+        found = await store.next_states(task_id)
         return await store.read(task_id) | {"allowed": found[1] if found else []}
 
     @router.get("/{task_id}/events")
@@ -192,7 +192,7 @@ def routes(store: Store) -> APIRouter:
         """Cancel it: at once, or when its worker hears of it."""
         await check_visible(store, caller, task_id)
         effect = await cancel_task(store, task_id, asked, caller)
-        found = await store.allowed(task_id)
+        found = await store.next_states(task_id)
         return TaskCancel(task_id=task_id, effect=effect, state=found[0] if found else "")
 
     @router.post("/{task_id}/retry", status_code=201)

@@ -43,7 +43,7 @@ def workers(as_json: Json = False) -> None:
     """List the workers and what they hold."""
 
     async def read(store: "Store") -> "tuple[list[Worker], list[dict[str, Any]], datetime]":
-        return await store.workers(), await store.held(), await store.now()
+        return await store.workers(), await store.current_leases(), await store.now()
 
     found, leases, now = with_store(read)
     held = defaultdict(list)

@@ -146,7 +146,7 @@ async def situation(request: Request, error: HoldfastError, store: Store | None)
     if not store or not task_id or not isinstance(error, TaskError) or isinstance(error, TaskNotFound):
         return {}
     try:
-        found = await store.allowed(task_id)
+        found = await store.next_states(task_id)
     except (DatabaseError, *PASSING):
         found = None
     return {"task_id": str(task_id)} | ({"state": found[0], "allowed": found[1]} if found else {})

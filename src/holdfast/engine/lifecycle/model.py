@@ -104,7 +104,7 @@ class Lifecycle:
     """So many lost workers end a task as failed: it probably kills them."""
     backoff: Backoff = Backoff()
     rate_wait: timedelta = timedelta(days=1)
-    """A task that is told to slow down for longer than this in all fails."""
+    """A task that is asked to slow down for longer than this in all fails."""
     effects: str | None = None
     """A function in the schema holdfast that is called with every move, in its transaction."""
 

@@ -141,7 +141,7 @@ as $$
       select from holdfast.worker w where p_queue = any (w.queues) and (w.names is null or p_name = any (w.names))
         and w.seen_at > holdfast.now() - interval '30 seconds')
     then holdfast.explain_as('limit_reached', null,
-      format('It was set aside by a worker that does not know %s; one that does takes it up at its next turn.', p_name),
+      format('It was set aside by a worker that does not know %s; one that does takes it up at its next claim.', p_name),
       'Nothing. Workers that know different tasks are better off with queues of their own.')
     else holdfast.explain_as('unknown_task', null,
       format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
@@ -177,7 +177,7 @@ as $$
              'Nothing: the next sweep gives it to another worker. If it stays, no process is sweeping: start one.')
     when p_cancel
     then holdfast.explain_as('cancel_pending', p_until,
-             format('Cancelling was asked; worker %s is told by its next heartbeat.', p_worker),
+             format('Cancelling was asked; worker %s learns of it from its next heartbeat.', p_worker),
              'Nothing: it ends with the handler, or at the latest when the lease does.')
     else holdfast.explain_as('leased', p_until,
              format('Worker %s works on it; its lease lasts until %s.', p_worker, p_until),
@@ -201,7 +201,7 @@ language sql stable
 as $$
   select case
     when p_note ->> 'category' = 'RateLimited' or p_note ->> 'kind' = 'rate_budget'
-    then holdfast.explain_as('rate_budget', p_due, format('It was told to slow down%s and goes on at %s.',
+    then holdfast.explain_as('rate_budget', p_due, format('It was asked to slow down%s and goes on at %s.',
                                                coalesce(' by ' || (p_note ->> 'budget'), ''), p_due),
              'Raise the budget, if the provider allows more.')
     when p_due <= holdfast.now()

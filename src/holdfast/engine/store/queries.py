@@ -92,12 +92,12 @@ class Queries(Calls):
         """Whose task it is. Raises TaskNotFound, also if it is not `owner`'s."""
         return str(await self._call("owner_of", encode.task_id(task_id), owner))
 
-    async def owned(self, ids: Iterable[UUID], owner: str | None) -> set[UUID]:
+    async def filter_owned(self, ids: Iterable[UUID], owner: str | None) -> set[UUID]:
         """Those of these tasks that are this owner's, or that are there at all."""
         rows = await self._table("owned", list(ids), owner)
         return {row[0] for row in rows}
 
-    async def allowed(self, task_id: UUID | str) -> tuple[str, list[str]] | None:
+    async def next_states(self, task_id: UUID | str) -> tuple[str, list[str]] | None:
         """The state it is in, and the states that may follow; None if there is no such task."""
         rows = await self._table("allowed", encode.task_id(task_id))
         return (rows[0]["state"], list(rows[0]["states"])) if rows else None
@@ -132,7 +132,7 @@ class Queries(Calls):
         found: dict[str, Any] | None = encode.load(await self._call("known_task", encode.text(name)))
         return found
 
-    async def held(self, limit: int = 1000) -> list[dict[str, Any]]:
+    async def current_leases(self, limit: int = 1000) -> list[dict[str, Any]]:
         """The leases that workers have now, by worker."""
         return [dict(row) for row in await self._table("held", limit)]
 
