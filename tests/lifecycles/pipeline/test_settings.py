@@ -48,7 +48,7 @@ def test_settings_are_changed_one_by_one_and_checked(press: Press) -> None:
     }  # fmt: skip
     assert press.engine.call(change("press", {"enable_evaluation": None}, "me")) == {"articles": 4}
     for wrong, says in (
-        ({"colour": 1}, "'colour' is no parameter"),
+        ({"colour": 1}, "'colour' is not a parameter"),
         ({"articles": "four"}, "articles is a string, and not integer"),
     ):
         with pytest.raises(RequestInvalid, match=says):
@@ -91,7 +91,7 @@ def test_a_stage_that_finds_out_what_no_stage_takes_has_failed_and_changes_nothi
         keep_settings(**found)
 
     jobs = Jobs.over(holdfast.store)
-    for wrong, says in ({"number": "four"}, "number is a string"), ({"colour": 1}, "'colour' is no parameter"):
+    for wrong, says in ({"number": "four"}, "number is a string"), ({"colour": 1}, "'colour' is not a parameter"):
         ran = holdfast.run(tuned, found=wrong)
         stage = holdfast.call(jobs.job(ran.handle.id)).stages[1]
         assert (ran.state, stage.status) == ("PARTIAL", "failed")

@@ -31,15 +31,15 @@ begin
   if q.answered_at is not null then
     if q.answer <> p_answer then
       perform holdfast.refuse('TK070', format('It was answered at %s.', q.answered_at),
-                              'The first answer counts; whoever asked has heard it.');
+                              'The first answer counts; the task has it already.');
     end if;
     return query select q.id, q.task_id, q.step, true;
     return;
   elsif not v_lives then
-    perform holdfast.refuse('TK071', 'The task that asked has ended.', 'Nobody waits for the answer any more.');
+    perform holdfast.refuse('TK071', 'The task that asked has ended.', 'The answer is not needed any more.');
   elsif q.until <= holdfast.now() then
     perform holdfast.refuse('TK071', format('It had to be answered until %s.', q.until),
-                            'Nobody waits for the answer any more.');
+                            'The answer is not needed any more.');
   end if;
   update holdfast.question o set answered_at = holdfast.now(), answered_by = p_by, answer = p_answer, secret = null
   where o.id = q.id;

@@ -18,7 +18,7 @@ begin
   if p_step is null or p_question is null or length(p_question) not between 1 and 2000 then
     perform holdfast.refuse('TK010', 'A question has 1 to 2000 characters.', 'Put what is long where the link leads.');
   elsif p_within is null or p_within <= interval '0' or not holdfast.is_soon(p_within, null) then
-    perform holdfast.refuse('TK010', format('Nobody can answer within %s.', coalesce(p_within::text, 'null')),
+    perform holdfast.refuse('TK010', format('An answer within %s is not possible.', coalesce(p_within::text, 'null')),
                             'Give it more than nothing, and less than a hundred years.');
   elsif p_secret is null or length(p_secret) < 43 then
     perform holdfast.refuse('TK010', 'That is not a secret.', 'Pass 256 random bits, as text that fits into a URL.');

@@ -105,7 +105,7 @@ async def digest(pages: list[int]) -> str:
 @hf.task(queue="demo")
 async def translate(language: str) -> str:
     """Beyond help: it goes to the inbox at once."""
-    raise Fatal(f"Nobody here speaks {language}.", code="no-translator")
+    raise Fatal(f"No translator here speaks {language}.", code="no-translator")
 
 
 @hf.task(queue="demo")

@@ -65,7 +65,7 @@ begin
   if v_why.actor = 'nobody' then
     perform holdfast.refuse('TK008', format('Task %s is %s.', p_id, v_why.state), 'Drop the wake-up that named it.');
   elsif v_why.reason in ('leased', 'cancel_pending') then
-    perform holdfast.refuse('TK007', v_why.sentence, 'Drop the wake-up that named it: whoever holds the task settles it.');
+    perform holdfast.refuse('TK007', v_why.sentence, 'Drop the wake-up that named it: the worker that holds the task settles it.');
   end if;
   perform holdfast.refuse('TK006', format('Task %s is %s. %s', p_id, v_why.state, v_why.sentence), v_why.fix);
 end $$;

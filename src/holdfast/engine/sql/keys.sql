@@ -9,7 +9,7 @@ declare
 begin
   if p_name is null or length(p_name) not between 1 and 200 or length(p_owner) > 200 then
     perform holdfast.refuse('TK010', 'A key has a name of 1 to 200 characters, and so has its owner.',
-                            'Name it after whoever will use it.');
+                            'Name it after its user.');
   elsif coalesce(cardinality(p_roles), 0) = 0 or not p_roles <@ array['user', 'worker', 'operator'] then
     perform holdfast.refuse('TK010', format('%s are not roles.', coalesce(p_roles::text, 'null')),
                             'Roles are user, worker and operator; a key has at least one.');

@@ -285,7 +285,7 @@ begin
     select c into v_bad from unnest(p_category) c
     where c not in ('RateLimited', 'Transient', 'SchemaInvalid', 'Fatal') limit 1;
     perform holdfast.refuse('TK010', format('%L is not a category.', v_bad),
-                            'A failure is RateLimited, Transient, SchemaInvalid or Fatal; null if nobody knows.');
+                            'A failure is RateLimited, Transient, SchemaInvalid or Fatal; null if that is unknown.');
   end if;
   if (p_delay is not null or p_due is not null) and exists (
     select from unnest(p_delay, p_due) i(delay, due) where not holdfast.is_soon(i.delay, i.due)) then

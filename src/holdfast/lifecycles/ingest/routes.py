@@ -57,7 +57,7 @@ SCHEMES = ("file:///", "http://", "https://", "object:")
 
 def fetchable(uri: str) -> str:
     if not uri.startswith(SCHEMES):
-        raise ValueError("is none of https://..., http://..., file:///... or what an upload has answered")
+        raise ValueError("is not https://..., http://..., file:///... or what an upload has answered")
     return uri
 
 

@@ -16,7 +16,7 @@ begin
     perform holdfast.refuse('TK010', 'A webhook has an address of http or https, of 2000 characters at most.',
                             'Write https://example.org/hook.');
   elsif p_name is null or length(p_name) not between 1 and 200 then
-    perform holdfast.refuse('TK010', 'A webhook has a name of 1 to 200 characters.', 'Name it after whoever listens.');
+    perform holdfast.refuse('TK010', 'A webhook has a name of 1 to 200 characters.', 'Name it after the receiver.');
   elsif cardinality(v_kinds) = 0 or not v_kinds <@ array['completed', 'partial', 'failed', 'cancelled', 'moved'] then
     perform holdfast.refuse('TK010', format('%s are not events.', array_to_string(v_kinds, ', ')),
                             'Events are completed, partial, failed, cancelled; and moved, for every other move.');
