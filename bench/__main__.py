@@ -1,4 +1,4 @@
-"""Run the measurements named (`python -m bench kernel worker`), or all of them, and keep the figures as JSON.
+"""Run the measurements named (`python -m bench engine worker`), or all of them, and keep the figures as JSON.
 
 Each measurement's file says what it measures and how. `--waits` shows where the time went.
 """
@@ -20,7 +20,7 @@ from bench import table, waits
 from bench.frame import Bench, describe, kept
 from holdfast.postgres.embedded import Embedded
 
-MEASUREMENTS = ("limits", "kernel", "history", "leases", "worker", "sizes", "crashes", "statements", "clone", "start",
+MEASUREMENTS = ("limits", "engine", "history", "leases", "worker", "sizes", "crashes", "statements", "clone", "start",
                 "profiles", "search", "polls", "transports", "wakeups")  # fmt: skip
 
 

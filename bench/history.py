@@ -1,6 +1,6 @@
 """What a past costs: the same drain with 1,000,000 finished tasks in the tables, and while a snapshot is held open.
 
-The finished tasks are copies of one that the kernel has really finished (its row, its input, its events) with ids and
+The finished tasks are copies of one that the engine has really finished (its row, its input, its events) with ids and
 times of their own: a seventh on each of the last six days and on today, each day in its partition, in the order of
 their ids. Triggers are off for the copying only; then the tables are vacuumed and analysed.
 
@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 
+from bench.engine import drain_fused, fill
 from bench.frame import Bench, Place, Spent, processor, servers, spending
-from bench.kernel import drain_fused, fill
 from holdfast.engine.store.commands import Store
 
 FINISHED = 1_000_000

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import asyncpg
 
+from bench.engine import AT_ONCE, fill
 from bench.frame import Bench, servers, spending
-from bench.kernel import AT_ONCE, fill
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Lease
 

@@ -5,8 +5,8 @@ One connection over the local socket; over a network the saved round trips weigh
 
 import time
 
+from bench.engine import LEASE
 from bench.frame import Bench
-from bench.kernel import LEASE
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Submission
 

@@ -1,7 +1,7 @@
 """Figures as tables: for the terminal, and as Markdown for the documentation. Nothing here is written by hand.
 
 from bench.table import load, markdown
-markdown(load("kernel"))
+markdown(load("engine"))
 """
 
 import json

@@ -21,8 +21,8 @@ from tests.worker.crew import Crew, Worker
 
 from bench import limits
 from bench.app import five_steps, hf, nothing, tell_time
+from bench.engine import AT_ONCE
 from bench.frame import Bench, Place, processor
-from bench.kernel import AT_ONCE
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.postgres.connections import Address, connected, pooled

@@ -1,4 +1,4 @@
-"""What the rules cost: tasks submitted, claimed and settled through the kernel, beside the limit of the same round.
+"""What the rules cost: tasks submitted, claimed and settled through the engine, beside the limit of the same round.
 
 `claim and settle` are two calls and two commits for a batch, `turn` is one (what was claimed last is settled, then more
 is claimed), as workers do. Time by the clock, and time that the server's processes ran (`processor`).
@@ -24,7 +24,7 @@ Drain = Callable[[Store, int], Awaitable[None]]
 
 
 async def measure(bench: Bench) -> None:
-    async with bench.database("kernel") as place, place.connections(2) as connections:
+    async with bench.database("engine") as place, place.connections(2) as connections:
         await connections[0].execute(limits.TABLE)
         for _ in range(bench.rounds):
             await note_submits(bench, connections[0])
