@@ -224,7 +224,7 @@ def target_of(one: dict[str, Any]) -> str:
 
 
 def note_of(one: dict[str, Any]) -> str:
-    """What a reader should know: it is refused, it rests, nobody declares it."""
+    """What a reader should know: it is refused, it is paused, no application declares it."""
     notes = []
     if one["paused_at"]:
         by = f" by {one['paused_by']}" if one["paused_by"] else ""

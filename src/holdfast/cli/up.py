@@ -131,7 +131,7 @@ class Fleet:
 
     async def _watch(self, folder: Path) -> None:
         """Start the workers again whenever code in this folder changes."""
-        home = read_settings().home.absolute()  # what tasks write there is no code of yours
+        home = read_settings().home.absolute()  # what tasks write there is not your code
         async for changes in awatch(folder, watch_filter=PythonFilter(ignore_paths=[home])):
             names = sorted({Path(path).name for _, path in changes})
             log.info("code changed; workers start again", extra={"files": names})
