@@ -1,4 +1,4 @@
-"""Datasets: files under a name, generation by generation. The functions of this room's SQL, as Python.
+"""Datasets: files under a name, generation by generation. The functions of sql/, as Python.
 
 Readers see one generation whole: the one that was current when they asked. What is complete never changes.
 """

@@ -82,7 +82,7 @@ class WorkerBackend(Protocol):
         """Let nobody spend of a budget until then, also of one that nobody has set."""
 
     def service(self, kind: type[C]) -> C:
-        """What handlers ask besides: the marked methods of this room can be called."""
+        """The store of a lifecycle, whose marked methods handlers may call."""
 
     async def idle(self, worker: str) -> timedelta | None:
         """This worker is about to sleep; how long until something falls due."""

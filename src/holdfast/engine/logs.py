@@ -32,7 +32,7 @@ def configure_logs(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(ForPeople() if sys.stderr.isatty() else ForMachines())
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # its start and stop are told by us
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # we log its start and stop
     for name in ("watchfiles", "httpx", "httpx2", "botocore", "aiobotocore"):  # each says more than is of use here
         logging.getLogger(name).setLevel(logging.WARNING)
 

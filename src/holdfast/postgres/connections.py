@@ -118,7 +118,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 async def connect(url: str, *, prepared: bool = False, **options: Any) -> asyncpg.Connection:
-    """A connection that keeps prepared statements only if it is told to. Raises what the driver raises."""
+    """A connection that keeps prepared statements only if it is asked to. Raises what the driver raises."""
     size = statements_kept if prepared else 0
     options["connection_class"] = Connection
     connection = await asyncpg.connect(url, timeout=connect_timeout_seconds, statement_cache_size=size, **options)

@@ -3,7 +3,7 @@
 -- still holds is not moved: the worker's own `later` sees the step under the same lock, and does not wait for it.
 
 -- By the hash of the secret, or by task and step; a step of null is the only open question of the task. Answers whether
--- it was told before, and the very same. Raises TK070 (answered otherwise), TK071 (too late), TK072 (no such question).
+-- the same answer was given before. Raises TK070 (answered otherwise), TK071 (too late), TK072 (no such question).
 create or replace function holdfast.answer(
   p_answer jsonb, p_by text default null, p_hash bytea default null, p_task uuid default null, p_step text default null,
   p_owner text default null)

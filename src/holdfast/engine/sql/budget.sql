@@ -28,7 +28,7 @@ as $$
 $$;
 
 -- Take `amount` now, or learn when to come back: one after the other, so that they do not all come at once. A caller
--- that comes back says in `told` when it was to, and if it is refused again it goes to the head of the queue and not to its
+-- that comes back gives in `told` the time that it got, and if it is refused again it goes to the head of the queue and not to its
 -- end. The queue is never longer than five minutes, since not all come back.
 create or replace function holdfast.spend(
   name text, amount numeric default 1, told timestamptz default null, out granted bool, out retry_at timestamptz)

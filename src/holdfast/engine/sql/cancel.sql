@@ -1,4 +1,4 @@
--- cancel.sql: a task nobody holds is cancelled at once; one that a worker holds is told so by its next heartbeat.
+-- cancel.sql: a task that no worker holds is cancelled at once; the holder of another learns of it with its next heartbeat.
 -- Called by owners and operators, one task per transaction. Locks its children before the task itself, as a child that
 -- ends does; then whoever waits for it.
 

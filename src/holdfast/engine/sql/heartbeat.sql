@@ -1,5 +1,5 @@
 -- heartbeat.sql: a worker says that it is still there, for all its leases in one call.
--- Called by the keeper of each worker, every third of a lease. Locks no task and writes none. (Beside a reap it may
+-- Called by the supervisor of each worker, every third of a lease. Locks no task and writes none. (Beside a reap it may
 -- answer once more for a lease that is just being taken away; the token refuses everything that follows.)
 
 -- Ids that are missing in the answer have lost their lease.

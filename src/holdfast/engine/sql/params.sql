@@ -1,4 +1,4 @@
--- params.sql: whether what somebody is told by name is what was declared. Called by rooms that start declared work.
+-- params.sql: whether the parameters given by name are those that were declared. Called by packages that start declared work.
 
 -- Raise TK010 for a parameter that nobody takes, that has another kind of value, or that is needed and missing. `p_params`:
 -- of each its kinds of values, the least and the most of a number, and whether it is needed; `**` takes all others.

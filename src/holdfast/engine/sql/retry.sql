@@ -4,7 +4,7 @@
 
 -- The steps that were completed before `from_step` began are inherited, and so is the payload unless another is given.
 -- Without a `from_step` all of them are, unless the payload is another: they were made from the old one. The lifecycle's
--- effects are told (`retried`), and may leave some of them out.
+-- effects are called (`retried`), and may leave some of them out.
 create or replace function holdfast.retry(
   p_id uuid, p_from_step text default null, p_payload jsonb default null, p_by text default null,
   p_note text default null)
@@ -60,7 +60,7 @@ begin
   end if;
 end $$;
 
--- The same tasks anew, each at the place of the old one; the first perhaps with another payload. Parents and dependencies
+-- The same tasks again, each at the place of the old one; the first perhaps with another payload. Parents and dependencies
 -- are as submit_many takes them.
 create or replace function holdfast.submit_again(
   p_old uuid[], p_payload jsonb default null, p_parent uuid[] default null, p_parent_place int[] default null,

@@ -1,6 +1,6 @@
 -- signature.sql: what failures have in common, so that a person sees a hundred equal ones as one.
 -- Called by the move that fails. What differs from task to task is left out of the message: numbers, ids, times, names of
--- files, addresses of people, and what stands in quotes. Failures are told apart by a plain word in quotes, which names a
+-- files, addresses of people, and what stands in quotes. Failures are distinguished by a plain word in quotes, which names a
 -- field or a key, by the code of an error, and by the server or folder that an address begins with.
 
 create or replace function holdfast.signature(p_lifecycle text, p_name text, p_error jsonb) returns text

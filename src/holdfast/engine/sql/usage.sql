@@ -2,7 +2,7 @@
 -- keep_usage is called by checkpoint and record, in their transaction and under their locks. The sums take no lock.
 
 -- Keep the usage that the newest events of these tasks tell of: as many events as the id stands here. Each was written just
--- now, under the lock of its task, so a step that was done before adds nothing. A cost that is told counts; otherwise
+-- now, under the lock of its task, so a step that was done before adds nothing. A cost that is given counts; otherwise
 -- tokens are priced by the newest price of this moment; with neither it counts 0.
 create or replace function holdfast.keep_usage(p_id uuid[]) returns void
 language plpgsql
@@ -36,7 +36,7 @@ language sql immutable
 as $$ select case when jsonb_typeof(p_value) = 'number' then least(greatest((p_value #>> '{}')::numeric, 0), 1e15) else 0 end $$;
 
 -- The same for a cost, which may be a decimal written as a string, so that none of its digits is lost on the way. Null if it
--- is neither: then nobody told it.
+-- is neither: then none was given.
 create or replace function holdfast.cents(p_value jsonb) returns numeric
 language sql immutable
 as $$
@@ -51,7 +51,7 @@ $$;
 
 -- What was spent, by model, day (UTC), lifecycle, name, task or owner, or in total; from `since` (without it: in the last
 -- thirty days, of one task: ever) until right before `until`. The group that was used last comes first, and `limit` of them
--- are answered. `unpriced` are the calls whose cost nobody knows. Planned anew each time, because which index is worth it depends
+-- are answered. `unpriced` are the calls whose cost is unknown. Planned again each time, because which index is worth it depends
 -- on what is asked.
 create or replace function holdfast.costs(
   p_by text default 'model', p_since timestamptz default null, p_until timestamptz default null, p_owner text default null,

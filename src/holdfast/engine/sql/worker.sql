@@ -54,7 +54,7 @@ as $$
 $$;
 
 -- A worker is about to sleep: from now on, whoever makes work for it wakes it. It must look once more after this call,
--- since work that came before was not told. Answers how long it is until something in its queues falls due.
+-- since work that came before woke no worker. Answers how long it is until something in its queues falls due.
 create or replace function holdfast.idle(p_worker text) returns interval
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off set timezone = 'UTC'
@@ -92,7 +92,7 @@ create or replace function holdfast.channel(p_worker text) returns text
 language sql immutable security definer set search_path = pg_catalog, pg_temp
 as $$ select 'holdfast:' || md5(p_worker) $$;
 
--- The keeper of a worker saw it die while it was running these: they are lost, without waiting for their leases to end.
+-- The supervisor of a worker saw it die while it was running these: they are lost, without waiting for their leases to end.
 -- Those that somebody has locked are left out; call it again, or let their leases run out. Answers how many were lost.
 create or replace function holdfast.mark_lost(p_id uuid[], p_attempt int[], p_token uuid[]) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp

@@ -24,7 +24,7 @@ class Plan(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What the server's processes are called, so that they can be told from those of other servers."""
+        """What the server's processes are called, so that they can be distinguished from those of other servers."""
         return f"holdfast-{hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]}"
 
     def binary(self, name: str) -> str:

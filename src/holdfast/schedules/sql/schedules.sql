@@ -1,7 +1,7 @@
 -- schedules.sql: what applications declare, what there is, and what an operator does to it. Locks the schedule's row.
 
 -- What a schedule is, as its application says at each start: `new`, `changed` or the `same`. What is the same changes
--- nothing. Its next time is set anew only where its times are others: a deploy neither doubles a run nor loses one.
+-- nothing. Its next time is set again only where its times are others: a deploy neither doubles a run nor loses one.
 create or replace function holdfast.declare_schedule(
   p_name text, p_cron text, p_timezone text, p_starts text, p_target jsonb, p_at_field text, p_missed text, p_owner text,
   p_next_at timestamptz) returns text
@@ -87,7 +87,7 @@ begin
 end $$;
 
 -- Let the clock start it again, from its next time on: what fell due meanwhile is not run. False if it is another than the
--- caller has seen, so that the next time is to be computed anew.
+-- caller has seen, so that the next time is to be computed again.
 create or replace function holdfast.resume_schedule(p_name text, p_definition bytea, p_next_at timestamptz) returns bool
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -1,4 +1,4 @@
--- wakeups.sql: which tasks workers are to be told of by messages that lie outside of Postgres. A message is a hint and
+-- wakeups.sql: of which tasks workers are to get messages that lie outside of Postgres. A message is a hint and
 -- holds nothing but the task's id; the row is enough, and decides.
 -- Called by every process that publishes, and by workers that heard a message. Locks only rows of `wakeup`, in the order
 -- of their ids; never a task.
@@ -65,7 +65,7 @@ as $$
     select w.task_id from holdfast.wakeup w where w.task_id = any (p_id) order by w.task_id for update skip locked))
 $$;
 
--- Which of these tasks wait for a worker. A paused queue counts: whoever resumes it publishes nothing anew.
+-- Which of these tasks wait for a worker. A paused queue counts: resuming it publishes nothing again.
 create or replace function holdfast.which_wait(p_id uuid[]) returns setof uuid
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off
@@ -78,7 +78,7 @@ as $$
 $$;
 
 -- Rows that say nothing any more: their task is gone, is with a worker, or has moved on. Those that are still true and
--- were not renewed for an hour lie behind many others, and are published anew when they come to the front.
+-- were not renewed for an hour lie behind many others, and are published again when they are among the first.
 create or replace function holdfast.forget_wakeups() returns void
 language sql
 as $$

@@ -1,6 +1,6 @@
 -- webhooks.sql: endpoints, as operators make and mend them. Takes no lock but on the webhook's own row.
 
--- A webhook that is told of what happens from now on.
+-- A webhook that gets what happens from now on.
 create or replace function holdfast.add_webhook(
   p_url text, p_secret text, p_name text, p_kinds text[] default null, p_lifecycle text default null,
   p_task_name text default null, p_owner text default null, p_by text default '')

@@ -22,7 +22,7 @@ class Step:
     """One line of the script, and what it is good for.
 
     `changed` says which rows it changes and `after` what becomes of them; `lost` are values that it clears because they
-    cannot be read. A step that is not `sure` runs only if the script is told to take guesses too.
+    cannot be read. A step that is not `sure` runs only if the script is asked to take guesses too.
     """
 
     kind: SuggestionKind

@@ -1,4 +1,4 @@
-"""The bytes of an upload, before anyone takes them for a table: unpacked, told apart by content, and checked.
+"""The bytes of an upload, before anyone takes them for a table: unpacked, recognized by content, and checked.
 
 Everything is read in pieces of a mebibyte, so that no file is ever whole in memory, and gzip is refused once it unpacks
 to more than an honest table would. Nothing here knows what a column is.
