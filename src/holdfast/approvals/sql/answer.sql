@@ -1,5 +1,5 @@
 -- answer.sql: a person answers. The answer is the result of the step, and a task that sleeps on it is due at once.
--- Called by whoever has the link, and by owners and operators. Locks the task, then the question. A task that a worker
+-- Called by those who have the link, and by owners and operators. Locks the task, then the question. A task that a worker
 -- still holds is not moved: the worker's own `later` sees the step under the same lock, and does not wait for it.
 
 -- By the hash of the secret, or by task and step; a step of null is the only open question of the task. Answers whether

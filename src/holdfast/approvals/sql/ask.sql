@@ -1,4 +1,4 @@
--- ask.sql: a task asks a person. The question is written under the lease, once; whoever asks again gets the same one.
+-- ask.sql: a task asks a person. The question is written under the lease, once; asking again gives the same one.
 -- Called by workers. Locks the task, then the question. Who is late is decided under the same lock as an answer is.
 
 -- status: open; answered (`answer` is what was said); late (nobody answered until `until`); lost (the lease). The secret

@@ -1,5 +1,5 @@
 -- datasets.sql: files under a name, generation by generation: uploaded, looked at, and put into the place of one another.
--- Locks the tasks of a run that is to stop, then the dataset's row. Whoever reads locks nothing: one statement sees one generation.
+-- Locks the tasks of a run that is to stop, then the dataset's row. Reading locks nothing: one statement sees one generation.
 
 -- Raise TK010 for an address that is not this owner's to name: files of the server are for who sits at it, and objects for
 -- who has uploaded them.
@@ -15,7 +15,7 @@ begin
   end if;
 end $$;
 
--- A new version of a dataset, made of these files ([{uri, name}]), and current from here on. One after the other: whoever
+-- A new version of a dataset, made of these files ([{uri, name}]), and current from here on. One after the other: a caller that
 -- makes the next version waits for the dataset's row.
 create or replace function holdfast.make_dataset(
   p_owner text, p_name text, p_files jsonb, p_by text default '', out dataset_id uuid, out version int)

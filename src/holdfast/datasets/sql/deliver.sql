@@ -156,7 +156,7 @@ as $$
       union all select d.owner from holdfast.task_done d where d.id = u.id) t), false)
 $$;
 
--- The runs that a task is a part of, the nearest first; null if it is of none. It belongs to whoever gathers it.
+-- The runs that a task is a part of, the nearest first; null if it is of none. It belongs to the task that gathers it.
 create or replace function holdfast.runs_of(p_task uuid) returns uuid[]
 language sql stable
 as $$
@@ -284,7 +284,7 @@ begin
   end if;
 end $$;
 
--- What belongs to no run is current at once, as a generation that extends the one before. One after the other: whoever
+-- What belongs to no run is current at once, as a generation that extends the one before. One after the other: a caller that
 -- publishes next waits for the dataset's row, and then sees this one.
 create or replace function holdfast.publish_outside(p_outputs holdfast.output[]) returns void
 language plpgsql

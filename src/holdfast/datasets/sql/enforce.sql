@@ -1,4 +1,4 @@
--- enforce.sql: no generation changes, by whomever, but as it may; what is complete stays as it is.
+-- enforce.sql: no generation changes but as it may, whichever role writes; what is complete stays as it is.
 -- Called by the triggers of migration 0002. Takes no lock.
 
 create or replace function holdfast.check_version() returns trigger

@@ -1,6 +1,6 @@
 -- generations.sql: a generation is built, becomes complete, and current in one cutover; or it ends otherwise.
 -- Called by deliver, and by the graphs that write datasets. Locks the dataset's row, after all tasks; never against those who
--- refer to it (no key update), since whoever writes into a generation may still have to lock the run's task.
+-- refer to it (no key update), since a writer of a generation may still have to lock the run's task.
 
 -- The next number of a dataset, which is made if it is not there. Locks its row.
 create or replace function holdfast.next_version(p_owner text, p_name text, out dataset_id uuid, out version int)
@@ -153,7 +153,7 @@ begin
   return null;
 end $$;
 
--- The one cutover: from the commit on, whoever reads sees this one. The caller has locked the dataset, and it is complete.
+-- The one cutover: from the commit on, every reader sees this one. The caller has locked the dataset, and it is complete.
 create or replace function holdfast.make_current(p_dataset uuid, p_version int, p_kind text, p_by text) returns void
 language plpgsql
 as $$

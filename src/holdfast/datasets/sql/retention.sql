@@ -1,5 +1,5 @@
 -- retention.sql: what is not current any more is kept for thirty days, then its rows go, and the files that nobody else has.
--- Called by whoever serves, all the time. Takes the datasets that nobody has locked; locks the dataset's row.
+-- Called by every process that serves, all the time. Takes the datasets that nobody has locked; locks the dataset's row.
 
 -- Forget what is due in up to so many datasets; answers how many generations that were. Of those that single tasks have published
 -- only the last hundred are kept for longer than a day: each of them lists all files.

@@ -1,7 +1,7 @@
 """A lifecycle is a table: states, who acts next in each, limits, and the moves between them.
 
 Here it is only written down and checked (`soundness`); nothing in this module touches a database. Postgres enforces it
-once it is declared there (`Store.declare`), for every task that was submitted under it, by whomever it is moved.
+once it is declared there (`Store.declare`), for every task that was submitted under it, whichever program moves it.
 
     REVIEW = Lifecycle("review", start="DRAFT", cancel="WITHDRAWN", fail="BROKEN", states=[
         owner("DRAFT", acts={"hand_in": "CHECKING"}, limit=after(days=7, to="WITHDRAWN")),

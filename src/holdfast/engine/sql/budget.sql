@@ -78,7 +78,7 @@ end $$;
 
 -- The one rule, for handlers that ask for it and for failures that name a budget. One that nobody has set begins here,
 -- with fifty calls a second: a provider has just asked for fewer, so those who waited must not all come back in the same
--- moment, and one worker alone does not notice that rate. Whoever may call more often sets the budget.
+-- moment, and one worker alone does not notice that rate. Who may call more often sets the budget.
 create or replace function holdfast.block_budgets(p_name text[], p_until timestamptz[]) returns void
 language sql
 as $$

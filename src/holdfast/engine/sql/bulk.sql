@@ -1,5 +1,5 @@
 -- bulk.sql: cancel or retry many tasks, page by page; each page is a transaction of its own. Called by operators, and by
--- users for their own tasks. What is done already does not fit any more, so a page may be asked for again, by whomever.
+-- users for their own tasks. What is done already does not fit any more, so a page may be asked for again by anyone.
 -- A cancel locks all children, then the tasks, those that gather last and the youngest first, then what cancel locks; a
 -- retry locks the inbox entries of the old tasks, then those, the youngest first, then what submit locks.
 

@@ -1,6 +1,6 @@
 -- cancel.sql: a task that no worker holds is cancelled at once; the holder of another learns of it with its next heartbeat.
 -- Called by owners and operators, one task per transaction. Locks its children before the task itself, as a child that
--- ends does; then whoever waits for it.
+-- ends does; then the tasks that wait for it.
 
 -- effect: cancelled, requested (a worker holds it), or too_late (it has ended, or its time limit has passed).
 create or replace function holdfast.cancel(p_id uuid, p_reason text default null, p_by text default null)

@@ -140,7 +140,7 @@ begin
   return query select distinct h.id from unnest(v_held) h(id);
 end $$;
 
--- What a worker that takes the task up again need not do again: for whoever proves that it holds the task.
+-- What a worker that takes the task up again need not do again: for a caller that proves that it holds the task.
 create or replace function holdfast.held_steps(p_id uuid, p_attempt int, p_token uuid)
 returns table (name text, done bool, failures int, attempt int, at timestamptz, result jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp
@@ -150,7 +150,7 @@ begin
   return query select s.* from holdfast.steps(p_id) s;
 end $$;
 
--- What a task waited for, for whoever holds it. Raises TK001.
+-- What a task waited for, for its holder. Raises TK001.
 create or replace function holdfast.held_upstream(p_id uuid, p_attempt int, p_token uuid)
 returns table (name text, task_id uuid, policy text, outcome holdfast.outcome, result jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp

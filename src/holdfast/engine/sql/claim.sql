@@ -4,7 +4,7 @@
 
 -- Up to n tasks of these queues, in the order of the queues, the most urgent first, then the longest due. A worker that
 -- names what it can run never gets anything else: what it does not know is set aside until somebody knows it. `since`,
--- a due time and an id, leaves out what comes before: whoever took all of that need not read past it again.
+-- a due time and an id, leaves out what comes before: a worker that took all of that need not read past it again.
 create or replace function holdfast.claim(
   p_queues text[], p_n int, p_lease interval, p_worker text, p_names text[] default null,
   p_since timestamptz default null, p_since_id uuid default null)

@@ -1,4 +1,4 @@
--- cleanup.sql: files are kept for a while and then deleted. A move plans it; whoever serves deletes, when the time has come.
+-- cleanup.sql: files are kept for a while and then deleted. A move plans it; a process that serves deletes, when the time has come.
 -- Takes the rows that are due, one process each.
 
 -- Where the files of an owner are. One whose name is no plain word goes by its hash.
@@ -19,7 +19,7 @@ as $$
   values (p_task, p_prefix, holdfast.now() + p_after, holdfast.now() + p_after)
 $$;
 
--- Folders whose files are due to be deleted. Whoever takes one has five minutes for it, then somebody else tries.
+-- Folders whose files are due to be deleted. The process that takes one has five minutes for it, then another one tries.
 create or replace function holdfast.take_cleanups(p_n int default 20)
 returns table (id uuid, task_id uuid, prefix text)
 language sql security definer set search_path = pg_catalog, pg_temp

@@ -1,6 +1,6 @@
 -- dependents.sql: a task that ended badly runs again, and with it the tasks that were cancelled or skipped because of it.
 -- Called by owners and operators. Locks the open inbox entries of all of them by id, then them, the youngest first; then what
--- the new tasks wait for and the parents that still gather, the youngest first; whoever ends meanwhile is seen, or waits.
+-- the new tasks wait for and the parents that still gather, the youngest first; a task that ends meanwhile is seen, or waits.
 
 -- Each old task with the new one that runs instead. Among them the edges are as they were; whatever else they waited for, they
 -- wait for still, or for what was retried of it since. The first does not wait for what ended badly. A parent that still

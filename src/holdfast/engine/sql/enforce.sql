@@ -1,4 +1,4 @@
--- enforce.sql: no row of a task changes, by whomever, unless its lifecycle declares the move; and every move leaves
+-- enforce.sql: no row of a task changes, whichever role writes, unless its lifecycle declares the move; and every move leaves
 -- its event and its effects in the same transaction.
 -- Called by the triggers of migration 0003. Takes no lock.
 

@@ -184,7 +184,7 @@ as $$
              'Nothing, or cancel it.') end
 $$;
 
--- A person was asked. Who may answer is whoever owns the task, or has the link.
+-- A person was asked. The owner of the task may answer, and anyone who has the link.
 create or replace function holdfast.explain_question(p_id uuid, p_version int, p_note jsonb, p_until timestamptz)
 returns holdfast.explanation
 language sql stable

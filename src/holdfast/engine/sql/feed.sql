@@ -1,5 +1,5 @@
 -- feed.sql: every committed move of every task, once, and the moves of one task in their order.
--- Called by whoever follows tasks. Takes no lock and keeps no state: where a reader stands is in the cursor it brings.
+-- Called by those who follow tasks. Takes no lock and keeps no state: where a reader stands is in the cursor it brings.
 --
 -- Numbers of transactions are given out in one order and committed in another, so "greater than the last one" loses what
 -- commits late. A cursor is therefore a snapshot: which transactions it has seen. A read takes what is visible now and

@@ -1,8 +1,8 @@
 -- graph.sql: who waits for whom, as edges that are written when a task is submitted.
--- Called by submit. Locks whoever is waited for, the youngest first, so that nobody ends meanwhile unnoticed. What
+-- Called by submit. Locks the tasks that are waited for, the youngest first, so that none ends meanwhile unnoticed. What
 -- follows when one of them ends is in move.sql.
 
--- What is waited for must exist, and come before. Whoever is waited for is locked against ending meanwhile.
+-- What is waited for must exist, and come before. The tasks that are waited for are locked against ending meanwhile.
 create or replace function holdfast.check_waits(
   p_tasks int, p_parent uuid[], p_parent_place int[],
   p_waits_place int[], p_waits_for uuid[], p_waits_for_place int[], p_waits_policy text[])

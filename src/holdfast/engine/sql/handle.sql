@@ -73,7 +73,7 @@ begin
   return next;
 end $$;
 
--- Handle entries that are locked, each for itself. By the limit of its task first, then by id: so whoever handles others
+-- Handle entries that are locked, each for itself. By the limit of its task first, then by id: so a caller that handles others
 -- at the same time takes the places of limits in the same order.
 create or replace function holdfast.handle_entries(
   p_action text, p_ids uuid[], p_by text, p_note text, p_from_step text, out handled jsonb, out refused jsonb)
@@ -110,7 +110,7 @@ begin
   end loop;
 end $$;
 
--- Lock the open entries of these tasks, so that each is handled once and whoever waits sees by whom.
+-- Lock the open entries of these tasks, so that each is handled once and a caller that waits sees by whom.
 create or replace function holdfast.lock_entries(p_task uuid[]) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off

@@ -1,5 +1,5 @@
 -- keys.sql: who may call the server. A key is made elsewhere from 256 random bits; only its sha256 comes here.
--- Called by the HTTP server with every request, and by whoever gives out keys. Takes no lock but on the key's row.
+-- Called by the HTTP server with every request, and by those who give out keys. Takes no lock but on the key's row.
 
 create or replace function holdfast.make_key(p_name text, p_roles text[], p_owner text, p_hash bytea) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp

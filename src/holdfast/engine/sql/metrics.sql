@@ -48,7 +48,7 @@ begin
   end if;
 end $$;
 
--- Make one row of many. Whoever reads meanwhile sees the rows or their sum, never both.
+-- Make one row of many. A reader meanwhile sees the rows or their sum, never both.
 create or replace function holdfast.sum_tally() returns void
 language plpgsql
 as $$

@@ -261,7 +261,7 @@ begin
 
   -- Lock, then look: what a rival committed before it gave us the lock is seen only by a new statement. By id alone: a
   -- state in this condition would be the one before somebody moved it, and the row would not be waited for. FOR UPDATE,
-  -- because whoever submits a child holds KEY SHARE on its parent. Dependents before parents: everybody goes from the
+  -- because a transaction that submits a child holds KEY SHARE on its parent. Dependents before parents: everybody goes from the
   -- leaves to the root.
   select array_agg(t.id) into v_locked
   from (select c.id from (select distinct unnest(v_check || v_orphans) as id) c

@@ -22,7 +22,7 @@ begin
   return v_new[1];
 end $$;
 
--- Lock finished tasks, which never change, so that whoever retries them at the same time sees the retry: their open inbox
+-- Lock finished tasks, which never change, so that a caller that retries them at the same time sees the retry: their open inbox
 -- entries by id, since not every task has one, then the tasks themselves, the youngest first.
 create or replace function holdfast.lock_ended(p_ids uuid[]) returns void
 language plpgsql

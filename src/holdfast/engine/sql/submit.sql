@@ -1,5 +1,5 @@
 -- submit.sql: a new task, with its payload, its dependencies and its first event.
--- Called by anybody, in a transaction of their own if they like: the task commits or vanishes with it. Waits for whoever
+-- Called by anyone, in a transaction of their own if they like: the task commits or vanishes with it. Waits for a caller that
 -- uses the same idempotency key; locks the tasks it depends on, so that none of them can end unnoticed.
 
 -- One task. `after` are tasks to wait for; if one ends badly this one is cancelled (`on_failure`: or skip, ignore). With
@@ -348,7 +348,7 @@ begin
   end if;
 end $$;
 
--- Some places of this call stand for tasks that exist. Whoever refers to such a place refers to that task. A task
+-- Some places of this call stand for tasks that exist. A reference to such a place is one to that task. A task
 -- without a key whose parent is such a one was made the first time, together with it, and so was one that waits for it.
 create or replace function holdfast.repeated_places(
   p_id uuid[], p_created bool[], p_key text[], p_parent uuid[], p_parent_place int[],

@@ -53,7 +53,7 @@ as $$
   from holdfast.worker w order by w.started_at, w.id
 $$;
 
--- A worker is about to sleep: from now on, whoever makes work for it wakes it. It must look once more after this call,
+-- A worker is about to sleep: from now on, a transaction that makes work for it wakes it. It must look once more after this call,
 -- since work that came before woke no worker. Answers how long it is until something in its queues falls due.
 create or replace function holdfast.idle(p_worker text) returns interval
 language plpgsql security definer set search_path = pg_catalog, pg_temp

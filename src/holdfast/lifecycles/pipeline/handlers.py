@@ -183,7 +183,7 @@ class JobRun:
             try:
                 await self.finish_stage(row)
             except asyncio.CancelledError:
-                # Whoever wants it to stop comes too late if this was the last stage, and it is kept.
+                # A cancel comes too late if this was the last stage, and it is kept.
                 if row is not rows[-1] or (await self.verdict()).state is None:
                     raise
                 self.kept[row.name] = (await self.attempt.read_steps())[row.name]

@@ -1,4 +1,4 @@
--- fire.sql: what is due is started, once. Called by every server and worker, all at once if they like: whoever has the
+-- fire.sql: what is due is started, once. Called by every server and worker, all at once if they like: the one that has the
 -- schedule's row decides, and who comes later finds that its next time has moved on. Locks the schedule, then what submit
 -- locks; nobody who holds a task waits for a schedule.
 

@@ -37,7 +37,7 @@ begin
   return 'same';
 end $$;
 
--- Say that an application is there that declares these. Whoever says it a moment later, or at the same time, writes nothing.
+-- Say that an application is there that declares these. A process that says it a moment later, or at the same time, writes nothing.
 create or replace function holdfast.see_schedules(p_names text[]) returns void
 language sql security definer set search_path = pg_catalog, pg_temp
 as $$

@@ -51,7 +51,7 @@ begin
       then least(interval '15 minutes', interval '30 seconds' * power(2, least(w.times, 10))) else interval '30 seconds' end
   where w.version < excluded.version or w.again_at <= v_now
   returning w.task_id;
-  -- After the insert, and without waiting: whoever waits for a row that is deleted here waits for nothing else of ours.
+  -- After the insert, and without waiting: a transaction that waits for a row that is deleted here waits for nothing else of ours.
   perform holdfast.forget_wakeups();
 end $$;
 

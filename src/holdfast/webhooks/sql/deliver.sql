@@ -1,5 +1,5 @@
 -- deliver.sql: who sends a delivery now, how that went, and when it is tried again.
--- Called by every process that serves. Locks the webhook, then its deliveries; what another holds is skipped. Whoever
+-- Called by every process that serves. Locks the webhook, then its deliveries; what another holds is skipped. A process that
 -- takes a delivery has a minute for it; one whose sender died is due again after that, under the same id.
 
 -- Deliveries that are due, so many of one endpoint in flight at most: one that is slow holds up itself alone.
@@ -20,7 +20,7 @@ begin
     select o.id from holdfast.webhook o
     where o.disabled_at is null and o.paused_at is null and exists (
       select from holdfast.webhook_delivery d where d.webhook_id = o.id and d.state = 'pending' and d.due_at <= v_now)
-    order by random()  -- whoever comes first takes most: that is somebody else each time
+    order by random()  -- the first process takes most: that is another one each time
   loop
     exit when v_left <= 0;
     perform from holdfast.webhook o

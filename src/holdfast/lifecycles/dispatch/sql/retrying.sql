@@ -77,7 +77,7 @@ begin
   end if;
 end $$;
 
--- Whoever retries the task of a node, by whatever way, retries it in its run: the run gathers the new task instead, which is
+-- A retry of a node's task, in whatever way, is one in its run: the run gathers the new task instead, which is
 -- the node from then on. Out of a run that has ended nothing is retried by itself: its datasets would not hear of it.
 create or replace function holdfast.check_node_retry() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off

@@ -33,7 +33,7 @@ as $$
   select exists (select from holdfast.ingest_run r where r.task_id = holdfast.run_of(p_item) and r.budget_micros is not null)
 $$;
 
--- Another budget, or none. Items that wait for one go on if it allows. Whoever parks meanwhile holds its item and waits for
+-- Another budget, or none. Items that wait for one go on if it allows. A worker that parks meanwhile holds its item and waits for
 -- this row, then sees it; so the row comes last, and calls that set budgets go one after the other.
 create or replace function holdfast.set_run_budget(p_run uuid, p_cents numeric, p_owner text default null) returns int
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'

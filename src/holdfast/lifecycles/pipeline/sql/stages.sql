@@ -28,7 +28,7 @@ begin
   return exists (select from holdfast.pipeline_job j where j.task_id = p_job);
 end $$;
 
--- A stage begins, unless somebody wants the job to stop: ok, cancel, or lost (the lease). Whoever cancels waits for the same
+-- A stage begins, unless the job is to stop: ok, cancel, or lost (the lease). A cancel waits for the same
 -- row, so the cancel is either seen here or comes while the stage runs.
 create or replace function holdfast.begin_stage(p_job uuid, p_attempt int, p_token uuid, p_stage text) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '2s'
