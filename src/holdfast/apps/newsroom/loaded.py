@@ -1,7 +1,7 @@
 """Finds what is loaded in a text: expressions of the lexicon, shouting, exclamation marks and scare quotes.
 
 Nothing is found inside a quote or a link, nor in a name (reading.py). What stands for an expression depends on its
-place in the sentence (position.py).
+place in the sentence.
 """
 
 # ruff: noqa: RUF001 - typographic marks are what this is about
