@@ -154,7 +154,7 @@ def worker(
     settings = read_settings()
     app = app or settings.app
     if not app:
-        raise AppInvalid("The application is not named.", fix="Name them: --app module:hf, or HOLDFAST_APP.")
+        raise AppInvalid("The application is not named.", fix="Name it: --app module:hf, or HOLDFAST_APP.")
     seconds = [parse_duration(one).total_seconds() for one in (lease, grace)]
     run(
         WorkerConfig(app, tuple(queue or ()), slots, batch, lease_seconds=seconds[0], grace_seconds=seconds[1]),

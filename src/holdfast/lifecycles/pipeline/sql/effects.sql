@@ -176,7 +176,7 @@ begin
 end $$;
 
 -- A retry begins with the first stage that is not as it should be: before it everything is inherited, within it the steps
--- that were done. Named by the caller (from_step), it is where the kernel has cut. If files of the job before are gone by
+-- that were done. Named by the caller (from_step), it is where the engine has cut. If files of the job before are gone by
 -- now, nothing is inherited.
 create or replace function holdfast.inherit_stages(p_job uuid, p_from text) returns void
 language plpgsql
