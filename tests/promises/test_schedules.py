@@ -408,10 +408,10 @@ async def test_nothing_is_started_ahead_of_its_time(database: Database, schedule
     assert await schedules.runs("nightly") == []
 
 
-async def test_a_backfill_of_what_was_just_declared_anew_is_refused(database: Database, schedules: Schedules) -> None:
+async def test_a_backfill_of_what_was_just_declared_again_is_refused(database: Database, schedules: Schedules) -> None:
     await declare(schedules)
     async with database.connect() as one:
-        with pytest.raises(asyncpg.PostgresError, match="anew") as refused:
+        with pytest.raises(asyncpg.PostgresError, match="declared again") as refused:
             await one.fetch("select * from holdfast.backfill_schedule('nightly', 'x', '{}', '{}')")
     assert refused.value.sqlstate == MoveRefused.sqlstate
 

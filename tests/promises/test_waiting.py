@@ -144,7 +144,7 @@ async def test_each_sees_their_own_and_pages_join(store: Store, waiting: Attenti
         cursor = page.next
     assert seen == whole
     for wrong in ("", "nobody", "question:x", "webhook:", "task:1"):
-        with pytest.raises(RequestInvalid, match="no place in this list"):
+        with pytest.raises(RequestInvalid, match="not a place in this list"):
             await waiting.waiting(cursor=wrong)
     with pytest.raises(RequestInvalid):
         await waiting.waiting(limit=0)
