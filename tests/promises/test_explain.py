@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from holdfast.engine.lifecycle import model
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.testing import Clock
@@ -132,3 +133,16 @@ async def test_a_message_of_many_lines_becomes_one_line(store: Store) -> None:
     task = await submit(store)
     await store.finish(await take_one(store), Failed("Fatal", "It broke by itself.\nTraceback: ..."))
     assert (await store.explain(task)).sentence == "It ended as Dead: It broke by itself."
+
+
+async def test_an_owner_without_a_limit_has_no_time_to_keep(store: Store) -> None:
+    draft = model.owner("DRAFT", acts={"publish": "PUBLISHED"}, cancel="DROPPED")
+    ends = model.final("PUBLISHED", "done"), model.final("DROPPED", "cancelled")
+    await store.declare(model.Lifecycle("leaflet", start="DRAFT", states=[draft, *ends]))
+    why = await store.explain(await submit(store, lifecycle="leaflet"))
+    assert (why.sentence, why.until) == ("Its owner acts next.", None)
+
+
+async def test_the_next_in_line_is_not_said_to_wait_for_busy_slots(store: Store) -> None:
+    why = await store.explain(await limit_reached(store))
+    assert why.sentence == "It is next in line for queue default, whose workers have 1 slot in all."

@@ -121,7 +121,7 @@ as $$
       then format('Files are missing: %s.', coalesce(
         (select string_agg(m, ', ') from jsonb_array_elements_text(p_note -> 'missing') m), 'see the note'))
       else format('Its owner acts next%s.', coalesce(': ' || holdfast.one_line(holdfast.display_message(p_lifecycle, p_state)), ''))
-      end || coalesce(format(' Until %s.', p_deadline), ''),
+      end || coalesce(' Until ' || p_deadline || '.', ''),
     format('Possible now: %s.', holdfast.possible_verbs(p_lifecycle, p_state)))
 $$;
 
@@ -252,7 +252,8 @@ as $$
              format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
              'Start a worker that has it, or cancel the task.')
     else holdfast.explain_as('limit_reached', null,
-             format('It is next in line; the %s slots of queue %s are busy.', sum(w.slots), p_queue),
+             format('It is next in line for queue %s, whose workers have %s in all.', p_queue,
+                    case sum(w.slots) when 1 then '1 slot' else sum(w.slots) || ' slots' end),
              'Wait, or start more workers.')
     end
   from holdfast.worker w where p_queue = any (w.queues) and w.seen_at > holdfast.now() - interval '30 seconds'
