@@ -143,6 +143,6 @@ async def test_an_owner_without_a_limit_has_no_time_to_keep(store: Store) -> Non
     assert (why.sentence, why.until) == ("Its owner acts next.", None)
 
 
-async def test_the_next_in_line_is_not_said_to_wait_for_busy_slots(store: Store) -> None:
+async def test_the_next_in_line_does_not_wait_for_busy_slots(store: Store) -> None:
     why = await store.explain(await limit_reached(store))
     assert why.sentence == "It is next in line for queue default, whose workers have 1 slot in all."
