@@ -14,9 +14,8 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.costs import Cost, Grouping, Price
-from holdfast.http.access import Guarded, Operator, Reader, check_visible, needs, owned_by
+from holdfast.http.access import Operator, Reader, VisibleTask, make_router, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Filter, Items
 
 
@@ -92,7 +91,7 @@ class PriceSeen(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["operations"], route_class=Guarded, responses=PROBLEMS)
+    router = make_router("/api/v1", "operations")
 
     @router.get("/usage", response_model_exclude_unset=True)
     async def usage(
@@ -114,9 +113,8 @@ def routes(store: Store) -> APIRouter:
         return Usages(since=since, items=[render(one, by) for one in found])
 
     @router.get("/tasks/{task_id}/cost", response_model_exclude_unset=True)
-    async def cost(task_id: UUID, caller: Reader) -> TaskCost:
+    async def cost(task_id: VisibleTask) -> TaskCost:
         """What it has cost, by model: itself, and the tasks it gathers."""
-        await check_visible(store, caller, task_id)
         found = await store.costs.of_task(task_id)
         return TaskCost(
             own_cents=float(found.own_cents),

@@ -13,9 +13,8 @@ from pydantic import BaseModel, Field
 from holdfast.attention.store import Attention, AttentionItem
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.inbox import Action, Entry, EntryFilter, Group, Handled, Handling, Refusal, WholeEntry
-from holdfast.http.access import Guarded, Operator, Reader, needs, owned_by
+from holdfast.http.access import Operator, Reader, make_router, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name, Text, Whole
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import CountedPage, Filter, Limit, Page
 
 Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
@@ -94,7 +93,7 @@ class BulkAnswer(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/inbox", tags=["inbox"], route_class=Guarded, responses=PROBLEMS)
+    router = make_router("/inbox", "inbox")
     waiting = Attention.over(store)
 
     @router.get("", dependencies=[needs("operator")])

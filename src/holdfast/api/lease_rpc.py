@@ -7,9 +7,8 @@ from fastapi import APIRouter, HTTPException
 from holdfast.api.leases import Held
 from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.store.commands import Store
-from holdfast.http.access import GuardedMany, needs
+from holdfast.http.access import GuardedMany, make_router
 from holdfast.http.fields import Json
-from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles import services
 
 BY_NAME: dict[str, Any] = {service.__name__.lower(): service for service in services()}
@@ -22,10 +21,7 @@ class Request(Held):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(
-        prefix="/internal", tags=["workers"], route_class=GuardedMany, dependencies=[needs("worker")],
-        responses=PROBLEMS,
-    )  # fmt: skip
+    router = make_router("/internal", "workers", "worker", guard=GuardedMany)
 
     @router.post("/rpc/{service}/{method}")
     @router.post("/rooms/{service}/{method}", include_in_schema=False)  # as workers of the release before call it

@@ -27,9 +27,8 @@ from holdfast.engine.task import (
     Settled,
 )
 from holdfast.errors import LeaseLost, RequestInvalid, StaleAttempt
-from holdfast.http.access import GuardedLong, needs
+from holdfast.http.access import GuardedLong, make_router
 from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, refuse_nul
-from holdfast.http.problem import PROBLEMS
 
 lease_seconds_by_default = 30.0
 LeaseSeconds = Annotated[Real, Field(gt=0, le=86400, description="How long the lease lasts unless it is extended")]
@@ -207,10 +206,7 @@ class CompletedOne(Completed):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(
-        prefix="/internal", tags=["workers"], route_class=GuardedLong, dependencies=[needs("worker")],
-        responses=PROBLEMS,
-    )  # fmt: skip
+    router = make_router("/internal", "workers", "worker", guard=GuardedLong)
 
     @router.post(
         "/task-claim",

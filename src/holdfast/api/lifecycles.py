@@ -7,22 +7,16 @@ from fastapi import APIRouter, Response
 from holdfast.engine.lifecycle import render
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store.commands import Store
+from holdfast.engine.store.keys import ROLES
 from holdfast.errors import LifecycleUnknown
-from holdfast.http.access import Guarded, needs
-from holdfast.http.problem import PROBLEMS
+from holdfast.http.access import make_router
 from holdfast.http.shapes import Items
 
 Format = Literal["json", "matrix", "mermaid", "svg"]
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(
-        prefix="/api/v1/lifecycles",
-        tags=["lifecycles"],
-        route_class=Guarded,
-        dependencies=[needs("user", "worker", "operator")],
-        responses=PROBLEMS,
-    )
+    router = make_router("/api/v1/lifecycles", "lifecycles", *ROLES)
 
     @router.get("")
     async def list_lifecycles() -> Items[dict[str, Any]]:

@@ -10,8 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from holdfast.engine.store.commands import Store
-from holdfast.http.access import Guarded, needs
-from holdfast.http.problem import PROBLEMS
+from holdfast.engine.store.keys import ROLES
+from holdfast.http.access import make_router
 
 HELP = {
     "queue_depth": "Tasks that are due and wait for a worker, up to 10,000",
@@ -31,12 +31,7 @@ COUNTED = {
 
 
 def routes(store: Store, registry: CollectorRegistry) -> APIRouter:
-    router = APIRouter(
-        tags=["server"],
-        route_class=Guarded,
-        dependencies=[needs("user", "worker", "operator")],
-        responses=PROBLEMS,
-    )
+    router = make_router("", "server", *ROLES)
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:

@@ -9,9 +9,8 @@ from pydantic import BaseModel
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.store.records import Count, Queue, Worker
-from holdfast.http.access import Guarded, Operator, Reader, needs, owned_by
+from holdfast.http.access import Operator, Reader, make_router, needs, owned_by
 from holdfast.http.fields import Name
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Items, Paused
 
 QueueName = Annotated[Name, Path()]
@@ -31,7 +30,7 @@ class WorkerSeen(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/api/v1", tags=["operations"], route_class=Guarded, responses=PROBLEMS)
+    router = make_router("/api/v1", "operations")
 
     @router.get("/workers")
     async def workers(caller: Annotated[Principal, needs("user", "worker", "operator")]) -> Items[WorkerSeen]:

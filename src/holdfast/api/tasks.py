@@ -11,9 +11,8 @@ from holdfast.engine.store.bulk import Action, Filters, Sample, Undone
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.records import Attempt, Link
 from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
-from holdfast.http.access import Guarded, Reader, check_visible, owned_by
+from holdfast.http.access import Reader, VisibleTask, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, Whole
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import CancelEffect, CountedPage, Filter, Items, Limit, cancel_task
 
 Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
@@ -102,10 +101,7 @@ class BulkAnswer(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router, beside = (
-        APIRouter(prefix=prefix, tags=["tasks"], route_class=Guarded, responses=PROBLEMS)
-        for prefix in ("/api/v1/tasks", "/api/v1")
-    )
+    router, beside = (make_router(prefix, "tasks") for prefix in ("/api/v1/tasks", "/api/v1"))
 
     @router.get("")
     async def list_tasks(
@@ -151,54 +147,46 @@ def routes(store: Store) -> APIRouter:
         return Outcomes(items=[one for one in found.values() if one], missing=missing)
 
     @router.get("/{task_id}")
-    async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:
+    async def read(task_id: VisibleTask) -> dict[str, Any]:
         """One task, live or finished, with the states that may follow."""
-        await check_visible(store, caller, task_id)
         found = await store.next_states(task_id)
         return await store.read(task_id) | {"allowed": found[1] if found else []}
 
     @router.get("/{task_id}/events")
-    async def events(task_id: UUID, caller: Reader) -> Events:
+    async def events(task_id: VisibleTask) -> Events:
         """What happened to it, oldest first."""
-        await check_visible(store, caller, task_id)
         return Events(items=await store.events(task_id), steps=await store.step_events(task_id))
 
     @router.get("/{task_id}/steps")
-    async def steps(task_id: UUID, caller: Reader) -> Items[Step]:
+    async def steps(task_id: VisibleTask) -> Items[Step]:
         """What is done of it, in the order in which it was."""
-        await check_visible(store, caller, task_id)
         return Items(items=await store.steps(task_id))
 
     @router.get("/{task_id}/attempts")
-    async def attempts(task_id: UUID, caller: Reader) -> Items[Attempt]:
+    async def attempts(task_id: VisibleTask) -> Items[Attempt]:
         """Who held it, and how that ended."""
-        await check_visible(store, caller, task_id)
         return Items(items=await store.attempts(task_id))
 
     @router.get("/{task_id}/why")
-    async def why(task_id: UUID, caller: Reader) -> Explanation:
+    async def why(task_id: VisibleTask) -> Explanation:
         """Who acts next, since when, what it waits for, and what can be done about it."""
-        await check_visible(store, caller, task_id)
         return await store.explain(task_id)
 
     @router.get("/{task_id}/tree")
-    async def tree(task_id: UUID, caller: Reader) -> Items[Link]:
+    async def tree(task_id: VisibleTask) -> Items[Link]:
         """Its children and parents, what it waits for and who for it, and its retries."""
-        await check_visible(store, caller, task_id)
         return Items(items=await store.tree(task_id))
 
     @router.post("/{task_id}/cancel", status_code=202)
-    async def cancel(task_id: UUID, caller: Reader, asked: Cancel | None = None) -> TaskCancel:
+    async def cancel(task_id: VisibleTask, caller: Reader, asked: Cancel | None = None) -> TaskCancel:
         """Cancel it: at once, or when its worker hears of it."""
-        await check_visible(store, caller, task_id)
         effect = await cancel_task(store, task_id, asked, caller)
         found = await store.next_states(task_id)
         return TaskCancel(task_id=task_id, effect=effect, state=found[0] if found else "")
 
     @router.post("/{task_id}/retry", status_code=201)
-    async def retry(task_id: UUID, caller: Reader, asked: Retry | None = None) -> Retried:
+    async def retry(task_id: VisibleTask, caller: Reader, asked: Retry | None = None) -> Retried:
         """Run a finished task again as a new one, with the steps that are done unless the payload is another."""
-        await check_visible(store, caller, task_id)
         given = asked or Retry()
         if not given.dependents:
             made = await store.retry(task_id, given.from_step, given.payload, by=caller.name)

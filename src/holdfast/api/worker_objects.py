@@ -12,9 +12,8 @@ from pydantic import BaseModel, Field
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import Guarded, needs
+from holdfast.http.access import make_router
 from holdfast.http.fields import Body, Real, Text, Whole
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Page
 from holdfast.objects import Download, Found, Objects, Upload, UploadSpec, lasting_most
 
@@ -75,10 +74,7 @@ class Number(BaseModel):
 
 def routes(store: Store, objects: Objects) -> APIRouter:
     """The routes, whatever the place is."""
-    router = APIRouter(
-        prefix="/internal/objects", tags=["workers"], route_class=Guarded, dependencies=[needs("worker")],
-        responses=PROBLEMS,
-    )  # fmt: skip
+    router = make_router("/internal/objects", "workers", "worker")
 
     @router.post("/upload-url")
     async def upload_url(asked: Sending) -> Upload:

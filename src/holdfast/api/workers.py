@@ -39,9 +39,8 @@ from holdfast.engine.task import (
     Upstream,
 )
 from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
-from holdfast.http.access import GuardedMany, needs
+from holdfast.http.access import GuardedMany, make_router, needs
 from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, refuse_nul
-from holdfast.http.problem import PROBLEMS
 from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.schedules.store import Schedules
 from holdfast.wakeups.postgres import PostgresListener
@@ -192,10 +191,7 @@ class Declaring(Body):
 
 def routes(store: Store, listener: PostgresListener | None) -> APIRouter:
     """The routes. Without a `listener` no worker is woken here: one that sleeps is answered when its time is over."""
-    router = APIRouter(
-        prefix="/internal", tags=["workers"], route_class=GuardedMany, dependencies=[needs("worker")],
-        responses=PROBLEMS,
-    )  # fmt: skip
+    router = make_router("/internal", "workers", "worker", guard=GuardedMany)
 
     @router.post("/turn", response_model=SettledAndClaimed)
     async def settle_and_claim(asked: SettleAndClaim) -> JSONResponse:

@@ -19,9 +19,8 @@ from holdfast.approvals.store import Question, Questions
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.errors import HoldfastError, QuestionError, RequestInvalid
-from holdfast.http.access import Guarded, Reader, body_most_bytes, owned_by, read_json
+from holdfast.http.access import Reader, body_most_bytes, make_router, owned_by, read_json
 from holdfast.http.fields import Body, Name, Text
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Limit, Page, mark_repeated, page
 
 Token = Annotated[str, Path(min_length=1, max_length=200)]
@@ -90,7 +89,7 @@ class AnswerTaken(BaseModel):
 
 def routes(store: Store) -> APIRouter:
     """The list, and the links."""
-    router = APIRouter(tags=["questions"], route_class=Guarded, responses=PROBLEMS)
+    router = make_router("", "questions")
     questions = Questions.over(store)
     add_links(router, questions)
 

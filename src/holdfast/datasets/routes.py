@@ -15,10 +15,9 @@ from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatasetNotFound, RequestInvalid
-from holdfast.http.access import GuardedLong, Reader, Submitter, owned_by
+from holdfast.http.access import GuardedLong, Reader, Submitter, make_router, owned_by
 from holdfast.http.fields import Body, Name, Whole, refuse_nul
-from holdfast.http.problem import PROBLEMS
-from holdfast.http.shapes import Limit, Page, page, server_address
+from holdfast.http.shapes import Limit, Link, Page, page, server_address
 from holdfast.objects import Objects
 
 files_at_most = 10_000
@@ -137,12 +136,9 @@ class WithFiles(Dataset):
     """The newest fifty, whatever became of them."""
 
 
-class Link(BaseModel):
+class FileLink(Link):
     number: int
-    name: str
-    url: str
     bytes: int | None
-    expires_at: datetime
 
 
 class Downloads(BaseModel):
@@ -150,7 +146,7 @@ class Downloads(BaseModel):
 
     dataset_id: UUID
     version: int
-    downloads: list[Link]
+    downloads: list[FileLink]
     next: int | None
 
 
@@ -182,7 +178,7 @@ class RolledBack(BaseModel):
 
 
 def routes(store: Store, objects: Objects) -> APIRouter:
-    router = APIRouter(prefix="/datasets", tags=["datasets"], route_class=GuardedLong, responses=PROBLEMS)
+    router = make_router("/datasets", "datasets", guard=GuardedLong)
     datasets = Datasets.over(store)
 
     @router.post("", status_code=201)
@@ -224,7 +220,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
                     content_type=mimetypes.guess_type(saved)[0] or "application/octet-stream",
                     server=server_address(request),
                 )  # fmt: skip
-                links.append(Link(number=one["number"], name=saved, bytes=one["bytes"], **vars(link)))
+                links.append(FileLink(number=one["number"], name=saved, bytes=one["bytes"], **vars(link)))
         return Downloads(dataset_id=dataset, version=found["version"], downloads=links, next=found["next"])
 
     @router.post("/{name}/cutover")

@@ -7,17 +7,19 @@ requests: a revoked key is refused at once, by every server.
 """
 
 import ipaddress
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Depends, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import LOCAL, ROLES, Principal, Role
 from holdfast.errors import BodyTooLarge, KeyRefused, RoleMissing, SettingInvalid
+from holdfast.http.problem import PROBLEMS
 
 # A payload has 64 KiB at most; written with nothing but escapes, such as \u00e9, it is three times as long.
 body_most_bytes = 256 * 1024
@@ -73,23 +75,28 @@ def needs(*roles: Role) -> Any:
     return Depends(Needs(roles))
 
 
+def all_of(dependant: Dependant) -> Iterator[Dependant]:
+    """What a route depends on, and what that depends on."""
+    yield dependant
+    for one in dependant.dependencies:
+        yield from all_of(one)
+
+
 Submitter = Annotated[Principal, needs("user")]
 Reader = Annotated[Principal, needs("user", "operator")]
 Operator = Annotated[Principal, needs("operator")]
 
 
 class Guarded(APIRoute):
-    """A route that asks who calls before it reads the body, which is JSON, whatever it is called, and not long.
-
-    Its query parameters are those of its function, not of what that depends on.
-    """
+    """A route that asks who calls before it reads the body, which is JSON, whatever it is called, and not long."""
 
     most_bytes = body_most_bytes
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        asked = [one.call for one in self.dependant.dependencies if isinstance(one.call, Needs)]
-        known = frozenset(field.alias for field in self.dependant.query_params)
+        dependants = list(all_of(self.dependant))
+        asked = [one.call for one in dependants if isinstance(one.call, Needs)]
+        known = frozenset(field.alias for one in dependants for field in one.query_params)
 
         async def guarded(request: Request) -> Response:
             for need in asked:
@@ -112,6 +119,16 @@ class GuardedMany(Guarded):
     """The same, for bodies about many tasks at once."""
 
     most_bytes = many_most_bytes
+
+
+def make_router(
+    prefix: str, tag: str, *roles: Role, guard: type[Guarded] = Guarded, in_schema: bool = True
+) -> APIRouter:
+    """The router of one subject; its routes describe how they refuse. With `roles`, all of them are for these only."""
+    return APIRouter(
+        prefix=prefix, tags=[tag], route_class=guard, dependencies=[needs(*roles)] if roles else [],
+        responses=PROBLEMS, include_in_schema=in_schema,
+    )  # fmt: skip
 
 
 def refuse_unknown(request: Request, known: Collection[str]) -> None:
@@ -148,6 +165,15 @@ def owned_by(principal: Principal) -> str | None:
 async def check_visible(store: Store, principal: Principal, task_id: UUID) -> None:
     """Raise TaskNotFound for a task that is not the caller's, just as for one that is not there."""
     await store.owner_of(task_id, owned_by(principal))
+
+
+async def find_visible(request: Request, caller: Reader, task_id: UUID) -> UUID:
+    """The task of a route, which the caller may see. Raises TaskNotFound."""
+    await check_visible(request.app.state.guard.store, caller, task_id)
+    return task_id
+
+
+VisibleTask = Annotated[UUID, Depends(find_visible)]
 
 
 def is_loopback(host: str) -> bool:

@@ -71,7 +71,7 @@ class Cancel(Body):
     reason: Text | None = None
 
 
-IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200)]
+IdempotencyKey = Annotated[str | None, Header(alias="idempotency-key", min_length=1, max_length=200)]
 TraceParent = Annotated[str | None, Header(description="The trace it belongs to (W3C); any other value is ignored")]
 TRACE = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 

@@ -1,22 +1,35 @@
 """Answers that many routes have in common: lists and their pages, what a cancel or a pause did, a repeated request."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
-from fastapi import Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
 
 from holdfast.engine.store import records
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
-from holdfast.http.fields import Cancel, Name
+from holdfast.http.fields import Cancel, IdempotencyKey, Name, TraceParent, trace_of
 
 T = TypeVar("T")
 C = TypeVar("C")
 
 Limit = Annotated[int, Query(ge=1, le=200)]
 Filter = Annotated[Name | None, Query()]
+
+
+@dataclass
+class TaskPage:
+    """Which page of tasks: those before `cursor`, and how many."""
+
+    cursor: UUID | None = None
+    limit: Annotated[int, Query(ge=1, le=100)] = 20
+
+
+Listing = Annotated[TaskPage, Depends()]
 
 
 class Items(BaseModel, Generic[T]):
@@ -71,6 +84,40 @@ def mark_repeated(response: Response, is_repeated: bool) -> None:
     """Say of a request that its idempotency key was used before: it is answered as the first time, and did nothing."""
     if is_repeated:
         response.headers["Idempotency-Replayed"] = "true"
+
+
+@dataclass
+class KeyedRequest:
+    """A request that does something once for each `Idempotency-Key`, however often it is sent."""
+
+    response: Response
+    key: IdempotencyKey = None
+
+    def mark_repeated(self, is_repeated: bool) -> None:
+        mark_repeated(self.response, is_repeated)
+
+
+@dataclass
+class CreateRequest(KeyedRequest):
+    """One that makes a task, as a part of its caller's trace."""
+
+    traceparent: TraceParent = None
+
+    @property
+    def trace(self) -> str | None:
+        return trace_of(self.traceparent)
+
+
+Keyed = Annotated[KeyedRequest, Depends()]
+Creating = Annotated[CreateRequest, Depends()]
+
+
+class Link(BaseModel):
+    """A file by its name, and where it can be fetched until then."""
+
+    name: str
+    url: str
+    expires_at: datetime
 
 
 def server_address(request: Request) -> str:

@@ -12,9 +12,8 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from holdfast.engine.store.commands import Store
-from holdfast.http.access import Guarded, Operator, needs
+from holdfast.http.access import Operator, make_router, needs
 from holdfast.http.fields import Body, Moment, Name, Whole
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Limit, Page, Paused, page
 from holdfast.schedules.store import Run, Schedules, backfilled_at_most, times_of
 
@@ -82,7 +81,7 @@ class FilledRuns(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/schedules", tags=["schedules"], route_class=Guarded, responses=PROBLEMS)
+    router = make_router("/api/v1/schedules", "schedules")
     schedules = Schedules.over(store)
 
     @router.get("", dependencies=[needs("operator")])

@@ -8,9 +8,8 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import WebhookUnknown
-from holdfast.http.access import Guarded, Operator, needs
+from holdfast.http.access import Operator, make_router, needs
 from holdfast.http.fields import Body, Name, refuse_nul
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import Items, Limit, Page, page
 from holdfast.remote.fetch.guard import Guard
 from holdfast.settings import read_settings
@@ -50,7 +49,7 @@ class Removed(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"], route_class=Guarded, responses=PROBLEMS)
+    router = make_router("/api/v1/webhooks", "webhooks")
     webhooks = Webhooks.over(store)
 
     @router.post("", status_code=201)

@@ -21,6 +21,10 @@ class Page:
     approx_count: int
     capped: bool
 
+    @property
+    def ids(self) -> list[UUID]:
+        return [UUID(str(one["id"])) for one in self.items]
+
 
 @dataclass(frozen=True)
 class Attempt:

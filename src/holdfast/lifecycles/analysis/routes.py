@@ -8,16 +8,16 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import LOCAL, Principal
 from holdfast.errors import WalletNotFound
-from holdfast.http.access import Guarded, Operator, Reader, owned_by
-from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, TraceParent, Whole, trace_of
-from holdfast.http.problem import PROBLEMS, problem
-from holdfast.http.shapes import CancelEffect, Items, Limit, cancel_task, mark_repeated, server_address
+from holdfast.http.access import Operator, Reader, make_router, owned_by
+from holdfast.http.fields import Body, Cancel, Name, Whole
+from holdfast.http.problem import problem
+from holdfast.http.shapes import CancelEffect, Creating, Items, Keyed, Limit, Link, cancel_task, server_address
 from holdfast.lifecycles.analysis.intake import PARAMETERS, Intake, table_most_bytes
 from holdfast.lifecycles.analysis.status import render
 from holdfast.lifecycles.analysis.store import Promise
@@ -99,12 +99,9 @@ class Effect(CancelEffect, TaskStatus):
     """What cancelling did, and the state afterwards."""
 
 
-class DownloadLink(BaseModel):
-    name: str
-    url: str
+class DownloadLink(Link):
     bytes: int
     content_type: str
-    expires_at: datetime
 
 
 class Downloads(TaskStatus):
@@ -128,7 +125,7 @@ class Wallet(BaseModel):
 
 def routes(store: Store, objects: Objects) -> APIRouter:
     """The routes of user tasks over this store of objects."""
-    router = APIRouter(tags=["analysis"], route_class=Guarded, responses=PROBLEMS)
+    router = make_router("", "analysis")
     intake = Intake(store, objects)
     analyses = intake.analyses
 
@@ -138,18 +135,10 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Items(items=await analyses.tools())
 
     @router.post("/tasks", status_code=201)
-    async def create(
-        asked: NewAnalysis,
-        response: Response,
-        caller: Reader,
-        idempotency_key: IdempotencyKey = None,
-        traceparent: TraceParent = None,
-    ) -> Created:
+    async def create(asked: NewAnalysis, caller: Reader, new: Creating) -> Created:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused."""
-        made = await analyses.make(
-            asked.tool_id, asked.agents, owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent)
-        )
-        mark_repeated(response, not made.created)
+        made = await analyses.make(asked.tool_id, asked.agents, owner=caller.owner, key=new.key, trace=new.trace)
+        new.mark_repeated(not made.created)
         return Created(task_id=made.task_id, created_at=made.created_at, expires_at=made.expires_at)
 
     @router.get("/tasks/{task_id}")
@@ -208,11 +197,9 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return await read_wallet(request, owner, cursor, limit)
 
     @router.post("/wallets/{owner}/top-up")
-    async def top_up(
-        owner: Owner, asked: TopUp, response: Response, caller: Operator, idempotency_key: IdempotencyKey = None
-    ) -> Wallet:
+    async def top_up(owner: Owner, asked: TopUp, caller: Operator, new: Keyed) -> Wallet:
         """Add credits; opens the wallet if there is none. With an `Idempotency-Key` it counts once."""
-        mark_repeated(response, not await analyses.top_up(owner, asked.credits, caller.name, idempotency_key))
+        new.mark_repeated(not await analyses.top_up(owner, asked.credits, caller.name, new.key))
         return Wallet(**await analyses.read_wallet(owner))
 
     async def open_local_wallet(caller: Principal) -> None:

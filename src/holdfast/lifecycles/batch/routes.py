@@ -4,26 +4,28 @@ A user touches only batches of their own: another's id is answered like one that
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import MoveRefused, RequestInvalid
-from holdfast.http.access import GuardedLong, Operator, Reader, Submitter, owned_by
-from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, Text, TraceParent, refuse_nul, trace_of
+from holdfast.http.access import GuardedLong, Operator, Reader, Submitter, make_router, owned_by
+from holdfast.http.fields import Body, Cancel, Name, Text, refuse_nul
 from holdfast.http.parts import Part, PartStatus
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (
     CancelEffect,
     CountedPage,
+    Creating,
     Items,
+    Keyed,
+    Link,
+    Listing,
     cancel_task,
     counted_page,
-    mark_repeated,
     server_address,
 )
 from holdfast.lifecycles.batch.declaration import BATCH
@@ -101,12 +103,6 @@ class Resolved(BaseModel):
     status: str
 
 
-class Link(BaseModel):
-    name: str
-    url: str
-    expires_at: datetime
-
-
 class Downloads(BaseModel):
     task_id: UUID
     status: str
@@ -115,7 +111,7 @@ class Downloads(BaseModel):
 
 def routes(store: Store, objects: Objects) -> APIRouter:
     """The routes of batches over this store of objects."""
-    router = APIRouter(prefix="/batch", tags=["batch"], route_class=GuardedLong, responses=PROBLEMS)
+    router = make_router("/batch", "batch", guard=GuardedLong)
     batches = Batches.over(store)
     add_batches(router, store, batches)
     add_endings(router, store, batches, objects)
@@ -130,35 +126,22 @@ def routes(store: Store, objects: Objects) -> APIRouter:
 
 def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
     @router.post("/tasks", status_code=201)
-    async def create(
-        asked: NewBatch,
-        response: Response,
-        caller: Submitter,
-        idempotency_key: IdempotencyKey = None,
-        traceparent: TraceParent = None,
-    ) -> Batch:
+    async def create(asked: NewBatch, caller: Submitter, new: Creating) -> Batch:
         """Make a batch. The same `Idempotency-Key` makes it once; with other inputs it is refused."""
         if asked.dataset_ids and asked.input_dataset_ids:
             raise RequestInvalid("dataset_ids and input_dataset_ids are the same.", fix="Name one of them.")
         task, created = await batches.make(
             asked.task_type, asked.provider, urls=asked.urls, datasets=asked.dataset_ids or asked.input_dataset_ids,
-            models=asked.models, owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent),
+            models=asked.models, owner=caller.owner, key=new.key, trace=new.trace,
         )  # fmt: skip
-        mark_repeated(response, not created)
+        new.mark_repeated(not created)
         return render_batch(await batches.batch(task))
 
     @router.get("/tasks")
-    async def list_batches(
-        caller: Reader,
-        status: State | None = None,
-        cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> CountedPage[Batch]:
+    async def list_batches(caller: Reader, listing: Listing, status: State | None = None) -> CountedPage[Batch]:
         """Batches, the newest first."""
-        page = await store.list_tasks(
-            lifecycle=BATCH.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
-        )
-        found = await batches.read([UUID(str(one["id"])) for one in page.items], whole=False)
+        page = await store.list_tasks(lifecycle=BATCH.name, state=status, owner=owned_by(caller), **vars(listing))
+        found = await batches.read(page.ids, whole=False)
         return counted_page(page, [render_batch(one) for one in found])
 
     @router.get("/tasks/{task_id}")
@@ -177,9 +160,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         return Effect(task_id=task_id, effect=effect, status=now.status)
 
     @router.post("/tasks/{task_id}/retry-failed", status_code=202)
-    async def retry_failed(
-        task_id: UUID, caller: Reader, response: Response, idempotency_key: IdempotencyKey = None
-    ) -> Again:
+    async def retry_failed(task_id: UUID, caller: Reader, new: Keyed) -> Again:
         """Do what failed again, and only that, as a new batch that is linked to this one."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
         files = await batches.files(task_id)
@@ -194,10 +175,10 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         if not found.manifest.failed:
             raise MoveRefused(f"Nothing failed in batch {task_id}.", fix="There is nothing to do again.")
         task, created = await batches.make(
-            found.task_type, found.provider, models=found.models, owner=found.owner, key=idempotency_key,
+            found.task_type, found.provider, models=found.models, owner=found.owner, key=new.key,
             again_of=task_id,
         )  # fmt: skip
-        mark_repeated(response, not created)
+        new.mark_repeated(not created)
         return Again(task_id=task, status="PENDING", retry_of=task_id)
 
     @router.post("/tasks/{task_id}/jobs/{number}/resolve", status_code=202)

@@ -4,17 +4,16 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import GuardedLong, Reader, Submitter, owned_by
-from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, TraceParent, Whole, trace_of
+from holdfast.http.access import GuardedLong, Reader, Submitter, make_router, owned_by
+from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.parts import OUTCOMES, Part, running_part
-from holdfast.http.problem import PROBLEMS
-from holdfast.http.shapes import CancelEffect, CountedPage, Filter, Items, cancel_task, counted_page, mark_repeated
+from holdfast.http.shapes import CancelEffect, CountedPage, Creating, Filter, Items, Listing, cancel_task, counted_page
 from holdfast.lifecycles.dispatch.declaration import DAG
 from holdfast.lifecycles.dispatch.store import Dags
 
@@ -148,22 +147,15 @@ class Retried(Made):
 
 
 def routes(store: Store) -> APIRouter:
-    router = APIRouter(prefix="/dags", tags=["dispatch"], route_class=GuardedLong, responses=PROBLEMS)
+    router = make_router("/dags", "dispatch", guard=GuardedLong)
     dags = Dags.over(store)
 
     @router.post("", status_code=201)
-    async def start(
-        asked: NewDag,
-        response: Response,
-        caller: Submitter,
-        idempotency_key: IdempotencyKey = None,
-        traceparent: TraceParent = None,
-    ) -> Made:
+    async def start(asked: NewDag, caller: Submitter, new: Creating) -> Made:
         """Start a run. The same `Idempotency-Key` starts it once. Nodes that wait for each other are a 409 `cycle`."""
         check_asked(asked)
         options: dict[str, Any] = {
-            "owner": caller.owner, "key": idempotency_key, "by": caller.name, "tags": asked.tags,
-            "trace": trace_of(traceparent),
+            "owner": caller.owner, "key": new.key, "by": caller.name, "tags": asked.tags, "trace": new.trace,
         }  # fmt: skip
         if asked.dag is not None:
             run, created = await dags.start(asked.dag, asked.params or {}, **options)
@@ -174,26 +166,24 @@ def routes(store: Store) -> APIRouter:
                 [one.model_dump(by_alias=True) for one in asked.edges or ()],
                 writes=asked.writes or {}, cutover=asked.cutover or "auto", **options,
             )  # fmt: skip
-        mark_repeated(response, not created)
+        new.mark_repeated(not created)
         return Made(**made(await dags.run(run)))
 
     @router.get("")
     async def list_runs(
         caller: Reader,
+        listing: Listing,
         dag: Filter = None,
         state: State | None = None,
         tag: Filter = None,
         owner: Filter = None,
-        cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> CountedPage[Run]:
         """Runs, the newest first; those of one graph, or in one state. A user sees their own."""
         mine = owned_by(caller)
         page = await store.list_tasks(
-            lifecycle=DAG.name, name=dag, state=state, tag=tag, owner=owner if mine is None else mine, cursor=cursor,
-            limit=limit,
+            lifecycle=DAG.name, name=dag, state=state, tag=tag, owner=owner if mine is None else mine, **vars(listing),
         )  # fmt: skip
-        found = await dags.read([UUID(str(one["id"])) for one in page.items], mine)
+        found = await dags.read(page.ids, mine)
         return counted_page(page, [Run(**one, poll_after_ms=soon(one)) for one in found])
 
     @router.get("/declared")

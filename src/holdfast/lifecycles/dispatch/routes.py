@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from holdfast.durations import parse_duration
@@ -13,10 +13,9 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Policy, Submission
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import Guarded, GuardedMany, Submitter, check_visible
-from holdfast.http.fields import Body, IdempotencyKey, Moment, Name, Real, TraceParent, Whole, trace_of
-from holdfast.http.problem import PROBLEMS
-from holdfast.http.shapes import mark_repeated
+from holdfast.http.access import Guarded, GuardedMany, Submitter, check_visible, make_router
+from holdfast.http.fields import Body, Moment, Name, Real, TraceParent, Whole, trace_of
+from holdfast.http.shapes import Creating
 
 
 class Waited(Body):
@@ -70,27 +69,17 @@ class MadeOne(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router, many = (
-        APIRouter(prefix="/dispatch", tags=["dispatch"], route_class=guarded, responses=PROBLEMS)
-        for guarded in (Guarded, GuardedMany)
-    )
+    router, many = (make_router("/dispatch", "dispatch", guard=guard) for guard in (Guarded, GuardedMany))
 
     @router.post("/tasks", status_code=201)
-    async def submit(
-        asked: NewTask,
-        response: Response,
-        caller: Submitter,
-        idempotency_key: IdempotencyKey = None,
-        traceparent: TraceParent = None,
-    ) -> Made:
+    async def submit(asked: NewTask, caller: Submitter, new: Creating) -> Made:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
-        if idempotency_key and asked.key and idempotency_key != asked.key:
+        if new.key and asked.key and new.key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
         await check_all([asked], caller)
         known = {asked.task: await store.known_task(asked.task)}
-        key = idempotency_key or asked.key
-        (made,) = await store.submit(submission(asked, known, caller, key, traceparent))
-        mark_repeated(response, not made.created)
+        (made,) = await store.submit(submission(asked, known, caller, new.key or asked.key, new.trace))
+        new.mark_repeated(not made.created)
         assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
         return Made(task_id=made.id, state=(await store.events(made.id))[0].to_state)
 
@@ -103,7 +92,7 @@ def routes(store: Store) -> APIRouter:
         """Make these tasks, all or none. Each may have a `key` of its own."""
         await check_all(asked, caller)
         known = {name: await store.known_task(name) for name in {one.task for one in asked}}
-        made = await store.submit(*(submission(one, known, caller, one.key, traceparent) for one in asked))
+        made = await store.submit(*(submission(one, known, caller, one.key, trace_of(traceparent)) for one in asked))
         return [MadeOne(task_id=one.id, created=one.created) for one in made if one.id]
 
     async def check_all(tasks: Sequence[NewTask], caller: Principal) -> None:
@@ -130,7 +119,7 @@ def submission(
         max_attempts=options.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
         owner=caller.owner, after=asked.waits(), tags=asked.tags,
         limit_key=asked.limit_key, limit_to=asked.limit_to, time_limit=duration(asked.time_limit),
-        trace=trace_of(trace),
+        trace=trace,
     )  # fmt: skip
 
 

@@ -6,41 +6,31 @@ A user touches only runs and documents of their own: another's id is answered li
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.distribution import install_hint
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
-from holdfast.http.access import GuardedLong, Reader, Submitter, check_visible, owned_by
-from holdfast.http.fields import (
-    Body,
-    Cancel,
-    IdempotencyKey,
-    Name,
-    Real,
-    Text,
-    TraceParent,
-    Whole,
-    refuse_nul,
-    trace_of,
-)
+from holdfast.http.access import GuardedLong, Reader, Submitter, check_visible, make_router, owned_by
+from holdfast.http.fields import Body, Cancel, Name, Real, Text, Whole, refuse_nul
 from holdfast.http.parts import Part, PartStatus
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (
     CancelEffect,
+    Creating,
     Filter,
     Items,
     Limit,
+    Link,
+    Listing,
     Page,
     cancel_task,
-    mark_repeated,
     page,
     server_address,
 )
@@ -111,15 +101,12 @@ class NewUploads(Body):
     files: Annotated[list[File], Field(min_length=1, max_length=uploads_at_once, fail_fast=True)]
 
 
-class UploadLink(BaseModel):
+class UploadLink(Link):
     """Send the bytes to `url`; then name `uri` in a run."""
 
-    name: str
     uri: str
-    url: str
     method: str
     headers: dict[str, str]
-    expires_at: datetime
 
 
 class Uploads(BaseModel):
@@ -136,22 +123,16 @@ class Found(BaseModel):
 
 def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRouter:
     """The routes of ingestion over these objects; without an embedder, documents are searched by their words alone."""
-    router = APIRouter(prefix="/ingest", tags=["ingest"], route_class=GuardedLong, responses=PROBLEMS)
+    router = make_router("/ingest", "ingest", guard=GuardedLong)
     library = Library.over(store)
 
     @router.post("/runs", status_code=201)
-    async def create(
-        asked: NewRun,
-        response: Response,
-        caller: Submitter,
-        idempotency_key: IdempotencyKey = None,
-        traceparent: TraceParent = None,
-    ) -> Run:
+    async def create(asked: NewRun, caller: Submitter, new: Creating) -> Run:
         """Ingest documents: one item for each. The same `Idempotency-Key` makes the run once."""
         known = await store.known_task(asked.kind) or {}
-        given: dict[str, Any] = {"owner": caller.owner, "trace": trace_of(traceparent)}
+        given: dict[str, Any] = {"owner": caller.owner, "trace": new.trace}
         budget = {} if asked.budget_cents is None else {"budget_cents": asked.budget_cents}
-        run = Submission(asked.kind, budget, INGEST.name, key=idempotency_key, **given)
+        run = Submission(asked.kind, budget, INGEST.name, key=new.key, **given)
         items = [
             Submission(
                 asked.kind, payload(one, force=asked.force), INGEST_ITEM.name, known.get("queue"), parent=0,
@@ -161,21 +142,14 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         ]  # fmt: skip
         made = (await store.submit(run, *items))[0]
         assert made.id is not None  # noqa: S101
-        mark_repeated(response, not made.created)
+        new.mark_repeated(not made.created)
         return rendered(await library.run(made.id))
 
     @router.get("/runs")
-    async def runs(
-        caller: Reader,
-        status: Filter = None,
-        cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    ) -> Page[Run, UUID]:
+    async def runs(caller: Reader, listing: Listing, status: Filter = None) -> Page[Run, UUID]:
         """Runs, the newest first."""
-        listed = await store.list_tasks(
-            lifecycle=INGEST.name, state=status, owner=owned_by(caller), cursor=cursor, limit=limit
-        )
-        found = await library.runs([UUID(str(one["id"])) for one in listed.items])
+        listed = await store.list_tasks(lifecycle=INGEST.name, state=status, owner=owned_by(caller), **vars(listing))
+        found = await library.runs(listed.ids)
         return Page(items=[rendered(one) for one in found], next=listed.next)
 
     @router.get("/runs/{run_id}")

@@ -3,27 +3,28 @@
 For operators, who see the jobs of everybody.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field, StrictBool
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
-from holdfast.http.access import Guarded, Operator
-from holdfast.http.fields import Body, Cancel, IdempotencyKey, Name, TraceParent, trace_of
+from holdfast.http.access import Operator, make_router
+from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.parts import Part, running_part
-from holdfast.http.problem import PROBLEMS
 from holdfast.http.shapes import (
     CancelEffect,
     CountedPage,
+    Creating,
     Filter,
     Items,
+    Link,
+    Listing,
     cancel_task,
     counted_page,
-    mark_repeated,
     server_address,
 )
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
@@ -73,13 +74,10 @@ class Retried(BaseModel):
     retry_of: UUID
 
 
-class OutputLink(BaseModel):
-    name: str
+class OutputLink(Link):
     stage: str
-    url: str
     bytes: int
     content_type: str
-    expires_at: datetime
 
 
 class Outputs(BaseModel):
@@ -101,10 +99,7 @@ class Settings(BaseModel):
 
 def routes(store: Store, objects: Objects, *, under: str = "") -> APIRouter:
     """The routes of pipelines over this store of objects. Below a prefix they are the same, and not described again."""
-    router = APIRouter(
-        prefix=f"{under}/pipeline", tags=["pipeline"], route_class=Guarded, responses=PROBLEMS,
-        include_in_schema=not under,
-    )  # fmt: skip
+    router = make_router(f"{under}/pipeline", "pipeline", in_schema=not under)
     add_jobs(router, store, Jobs.over(store))
     add_outputs(router, Jobs.over(store), objects)
     add_pipelines(router, Jobs.over(store))
@@ -113,31 +108,21 @@ def routes(store: Store, objects: Objects, *, under: str = "") -> APIRouter:
 
 def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
     @router.post("/jobs", status_code=201)
-    async def create(
-        asked: NewJob,
-        response: Response,
-        caller: Operator,
-        idempotency_key: IdempotencyKey = None,
-        traceparent: TraceParent = None,
-    ) -> Job:
+    async def create(asked: NewJob, caller: Operator, new: Creating) -> Job:
         """Make a job. The same `Idempotency-Key` makes it once; with other parameters it is refused."""
         job, created = await jobs.make(
-            asked.pipeline, params_of(asked), owner=caller.owner, key=idempotency_key, trace=trace_of(traceparent)
+            asked.pipeline, params_of(asked), owner=caller.owner, key=new.key, trace=new.trace
         )
-        mark_repeated(response, not created)
+        new.mark_repeated(not created)
         return rendered(await jobs.job(job))
 
     @router.get("/jobs")
     async def list_jobs(
-        caller: Operator,
-        pipeline: Filter = None,
-        status: State | None = None,
-        cursor: UUID | None = None,
-        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        caller: Operator, listing: Listing, pipeline: Filter = None, status: State | None = None
     ) -> CountedPage[Job]:
         """Jobs, the newest first; those of one pipeline, or in one state."""
-        page = await store.list_tasks(lifecycle=PIPELINE.name, name=pipeline, state=status, cursor=cursor, limit=limit)
-        found = await jobs.read([UUID(str(one["id"])) for one in page.items])
+        page = await store.list_tasks(lifecycle=PIPELINE.name, name=pipeline, state=status, **vars(listing))
+        found = await jobs.read(page.ids)
         return counted_page(page, [rendered(one) for one in found])
 
     @router.get("/jobs/{job_id}")
