@@ -261,6 +261,13 @@ class BudgetUnknown(RequestInvalid, sqlstate="TK016"):
 class PayloadInvalid(RequestInvalid, sqlstate="TK017"):
     """This value cannot be kept as JSON."""
 
+    @classmethod
+    def of(cls, error: Exception) -> "PayloadInvalid":
+        """What json.dumps has raised."""
+        if isinstance(error, RecursionError):
+            return cls("It is nested too deeply.", fix="Flatten it, or put it where files live.")
+        return cls(f"{error}.", fix="Pass strings, numbers, booleans, None, and lists and dictionaries of these.")
+
 
 class PayloadTooLarge(RequestInvalid, http_status=413, sqlstate="TK018"):
     """This value is too large to be kept with a task."""

@@ -61,8 +61,8 @@ def bulk(action: Action, *, name: str | None = None, state: str | None = None) -
 
 
 VERBS: dict[str, Verb] = {
-    "submit": lambda store, scene: store._value("select holdfast.submit('new', key => 'fresh', limit_key => 'k')"),
-    "submit, after held": lambda store, scene: store._value(
+    "submit": lambda store, scene: store._rows("select holdfast.submit('new', key => 'fresh', limit_key => 'k')"),
+    "submit, after held": lambda store, scene: store._rows(
         "select holdfast.submit('new', after => array[$1::uuid], parent => $2)", scene.held.task_id, scene.split.task_id
     ),
     "submit_many, key": lambda store, scene: store.submit(Submission("new", key="fresh")),

@@ -65,9 +65,8 @@ class Questions(Calls):
 
         Raises AlreadyAnswered, QuestionClosed or QuestionUnknown; an `owner` answers questions of their own only.
         """
-        query = "select * from holdfast.answer($1, $2, null, $3, $4, $5)"
-        given = (dump_answer(answer), encode.text(by), encode.task_id(task_id), encode.text(step), owner)
-        return encode.from_row(Answered, (await self._rows(query, *given))[0])
+        given = (dump_answer(answer), encode.text(by), None, encode.task_id(task_id), encode.text(step), owner)
+        return await self._record(Answered, "answer", *given)
 
     async def answer_by_link(self, secret: str, answer: Json, by: str = "") -> Answered:
         """The same, for those who have the link."""

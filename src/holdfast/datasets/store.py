@@ -31,8 +31,7 @@ class Datasets(Calls):
         limit: int = 50,
     ) -> list[dict[str, Any]]:
         """Datasets by name: of one owner, or of all; one of them; or those after a name."""
-        rows = await self._table("read_datasets", owner, dataset, encode.text(name), encode.text(after), limit)
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("read_datasets", owner, dataset, encode.text(name), encode.text(after), limit)
 
     async def read(
         self,
@@ -57,8 +56,7 @@ class Datasets(Calls):
 
     async def generations(self, dataset: UUID, *, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """Its generations, the newest first, whatever became of them."""
-        rows = await self._table("generations", dataset, before, limit)
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("generations", dataset, before, limit)
 
     async def cutover(self, dataset: UUID, version: int, by: str = "") -> dict[str, Any]:
         """Let this generation be current. Raises DatasetNotFound or GenerationIncomplete."""

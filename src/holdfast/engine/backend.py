@@ -6,7 +6,7 @@ database. Code typed by these protocols cannot tell which. A new method goes her
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 from uuid import UUID
 
 from holdfast.engine.store.calls import Calls
@@ -15,11 +15,13 @@ from holdfast.engine.task import (
     Beat,
     Checkpoint,
     Checkpointed,
+    Claiming,
     Completion,
     Ended,
     Event,
     Explanation,
     Grant,
+    Greeting,
     Json,
     Lease,
     Proof,
@@ -37,16 +39,12 @@ C = TypeVar("C", bound=Calls)
 class WorkerBackend(Protocol):
     """What a worker asks. `Store` says of each method what it does and what it raises."""
 
-    async def hello(
-        self, worker: str, *, label: str, queues: Sequence[str], names: Sequence[str] | None, slots: int,
-        tasks: Mapping[str, Mapping[str, Json]] | None = None,
-    ) -> None:  # fmt: skip
+    async def hello(self, worker: str, **about: Unpack[Greeting]) -> None:
         """Who works here and on what."""
 
     async def settle_and_claim(
-        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, *, lasting: timedelta, worker: str,
-        names: Sequence[str] | None = None, since: tuple[datetime, UUID] | None = None,
-    ) -> tuple[dict[UUID, str], list[Lease]]:  # fmt: skip
+        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, **claim: Unpack[Claiming]
+    ) -> tuple[dict[UUID, str], list[Lease]]:
         """Settle, then claim up to `n`. Never sent twice by itself: the leases in a lost answer would be nobody's."""
 
     async def heartbeat(

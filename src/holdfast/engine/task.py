@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from uuid import UUID
 
 from holdfast.durations import parse_duration
@@ -86,6 +86,25 @@ class Lease(Proof):
     last_chance: bool = False
     resumed: bool = False
     trace: str | None = None
+
+
+class Greeting(TypedDict):
+    """What a worker says of itself: its queues, its tasks by name (None: any), and what it knows of each of these."""
+
+    label: str
+    queues: Sequence[str]
+    names: Sequence[str] | None
+    slots: int
+    tasks: NotRequired[Mapping[str, Mapping[str, Json]] | None]
+
+
+class Claiming(TypedDict):
+    """How long the leases last, whose they are, and of which tasks; `since` leaves out what stands before it."""
+
+    lasting: timedelta
+    worker: str
+    names: NotRequired[Sequence[str] | None]
+    since: NotRequired[tuple[datetime, UUID] | None]
 
 
 @dataclass(frozen=True)

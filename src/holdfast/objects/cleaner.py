@@ -35,13 +35,13 @@ class Cleanups(Calls):
 
     async def take(self, n: int = 20) -> list[Cleanup]:
         """Files that are due to be deleted; this process has five minutes for them."""
-        rows = await self._rows("select * from holdfast.take_cleanups($1)", n, repeatable=False)
+        rows = await self._table("take_cleanups", n, repeatable=False)
         return [encode.from_row(Cleanup, row) for row in rows]
 
     async def end(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
         """Record how it went; a failed cleanup is due again later."""
         message = None if error is None else encode.readable(error)
-        await self._value("select holdfast.end_cleanup($1, $2, $3)", cleanup.id, objects, message)
+        await self._call("end_cleanup", cleanup.id, objects, message)
 
 
 async def clean(cleanups: Cleanups, objects: Objects) -> int:

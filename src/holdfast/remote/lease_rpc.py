@@ -1,4 +1,4 @@
-"""A service over HTTP: its own class, with each RPC repathd by a request to the server."""
+"""A service over HTTP: its own class, with each RPC replaced by a request to the server."""
 
 from collections.abc import Awaitable, Callable
 from functools import cache

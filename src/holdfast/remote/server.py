@@ -207,12 +207,8 @@ def encode_body(body: object) -> bytes:
             ).encode()
         except UnicodeEncodeError:  # half a pair of surrogates: the server is to say what is wrong with it
             return json.dumps(body, default=encode_value, allow_nan=False).encode()
-    except RecursionError as error:
-        raise PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.") from error
-    except (TypeError, ValueError) as error:
-        raise PayloadInvalid(
-            f"{error}.", fix="Pass strings, numbers, booleans, None, and lists and dictionaries of these."
-        ) from error
+    except (RecursionError, TypeError, ValueError) as error:
+        raise PayloadInvalid.of(error) from error
 
 
 def encode_value(value: object) -> object:

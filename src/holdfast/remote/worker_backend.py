@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
 from holdfast.engine.codec import dump_outcome, dump_proof
@@ -20,9 +20,11 @@ from holdfast.engine.task import (
     Beat,
     Checkpoint,
     Checkpointed,
+    Claiming,
     Completion,
     Done,
     Grant,
+    Greeting,
     Json,
     Lease,
     Proof,
@@ -71,18 +73,8 @@ class RemoteWorker:
         """Say that an application is there that declares these schedules. The server starts what they owe."""
         await self._send("see", {"schedules": list(schedules)}, calls=1)
 
-    async def hello(
-        self,
-        worker: str,
-        *,
-        label: str,
-        queues: Sequence[str],
-        names: Sequence[str] | None,
-        slots: int,
-        tasks: Mapping[str, Mapping[str, Json]] | None = None,
-    ) -> None:
-        body = {"worker_id": worker, "label": label, "queues": queues, "names": names, "slots": slots, "tasks": tasks}
-        await self._send("hello", body)
+    async def hello(self, worker: str, **about: Unpack[Greeting]) -> None:
+        await self._send("hello", {"worker_id": worker, **about})
 
     async def idle(self, worker: str) -> timedelta | None:
         answer = await self._send("idle", {"worker_id": worker}, calls=calls_by_who_waits)
@@ -104,19 +96,12 @@ class RemoteWorker:
     # Leases
 
     async def settle_and_claim(
-        self,
-        settlements: Sequence[Settlement],
-        queues: Sequence[str],
-        n: int = 1,
-        *,
-        lasting: timedelta,
-        worker: str,
-        names: Sequence[str] | None = None,
-        since: tuple[datetime, UUID] | None = None,
+        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, **claim: Unpack[Claiming]
     ) -> tuple[dict[UUID, str], list[Lease]]:
         body = {
-            "worker_id": worker, "settlements": [dump_settlement(one) for one in settlements], "queues": queues, "n": n,
-            "lease_seconds": lasting.total_seconds(), "names": names, "since": since,
+            "worker_id": claim["worker"], "settlements": [dump_settlement(one) for one in settlements],
+            "queues": queues, "n": n, "lease_seconds": claim["lasting"].total_seconds(), "names": claim.get("names"),
+            "since": claim.get("since"),
         }  # fmt: skip
         answer = await self._send("turn", body, repeatable=False, calls=calls_by_who_waits)
         worker_refused = {UUID(task): status for task, status in answer["refused"].items()}

@@ -115,8 +115,7 @@ class Schedules(Calls):
 
     async def read(self, *, after: str | None = None, limit: int = 50) -> list[dict[str, Any]]:
         """Schedules, by name."""
-        rows = await self._rows("select * from holdfast.read_schedules(null, $1, $2)", encode.text(after), limit)
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("read_schedules", None, encode.text(after), limit)
 
     async def find(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Those of these that there are."""
@@ -125,11 +124,10 @@ class Schedules(Calls):
 
     async def one(self, name: str) -> dict[str, Any]:
         """One of them. Raises ScheduleUnknown."""
-        rows = await self._table("read_schedules", encode.text(name))
-        if not rows:
+        found: list[dict[str, Any]] = await self._documents("read_schedules", encode.text(name))
+        if not found:
             raise ScheduleUnknown(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
-        found: dict[str, Any] = encode.load(rows[0][0])
-        return found
+        return found[0]
 
     async def runs(self, name: str, limit: int = 20) -> list[Run]:
         """Its newest runs."""

@@ -61,8 +61,9 @@ class Calls:
         """The rows that it answers."""
         return await self._rows(query_of(function, len(arguments)), *arguments, **how)
 
-    async def _value(self, query: str, *arguments: Any, repeatable: bool = True) -> Any:
-        return (await self._rows(query, *arguments, repeatable=repeatable))[0][0]
+    async def _documents(self, function: str, *arguments: Any) -> list[Any]:
+        """The JSON of each row that it answers."""
+        return [encode.load(row[0]) for row in await self._table(function, *arguments)]
 
     async def _rows(
         self, query: str, *arguments: Any, repeatable: bool = True, patience: float | None = 1

@@ -8,7 +8,7 @@ that wait for a person), `store.bulk` (many tasks at once), `store.keys` and `st
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import TypeVar, Unpack
 from uuid import UUID
 
 import asyncpg
@@ -26,8 +26,10 @@ from holdfast.engine.task import (
     Beat,
     Checkpoint,
     Checkpointed,
+    Claiming,
     Completion,
     Grant,
+    Greeting,
     Json,
     Lease,
     Moved,
@@ -218,38 +220,22 @@ class Store(Queries):
         return await self._records(Settled, "deliver", *encode.deliveries(completions))
 
     async def settle_and_claim(
-        self,
-        settlements: Sequence[Settlement],
-        queues: Sequence[str],
-        n: int = 1,
-        *,
-        lasting: timedelta,
-        worker: str,
-        names: Sequence[str] | None = None,
-        since: tuple[datetime, UUID] | None = None,
+        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, **claim: Unpack[Claiming]
     ) -> tuple[dict[UUID, str], list[Lease]]:
         """Settle, then claim up to `n` (0: none), in one call and one commit. Answers which were refused, and how.
 
         `since`, the due time and the id of a task, leaves out what stands before it in its line.
         """
-        given = (*encode.settlements(settlements), queues, n, lasting, worker, names, *(since or (None, None)))
-        rows = await self._table("turn", *given, repeatable=False)
+        what = (queues, n, claim["lasting"], claim["worker"], claim.get("names"), *(claim.get("since") or (None, None)))
+        rows = await self._table("turn", *encode.settlements(settlements), *what, repeatable=False)
         refused = {row[0]: row[1] for row in rows if row[0] is not None}
         return refused, encode.leases([row[2] for row in rows if row[0] is None])
 
-    async def hello(
-        self,
-        worker: str,
-        *,
-        label: str,
-        queues: Sequence[str],
-        names: Sequence[str] | None,
-        slots: int,
-        tasks: Mapping[str, Mapping[str, Json]] | None = None,
-    ) -> None:
+    async def hello(self, worker: str, **about: Unpack[Greeting]) -> None:
         """Say who works here and on what; of each task by name, its queue, max_attempts and priority."""
+        tasks = about.get("tasks")
         known = None if tasks is None else encode.dump({name: dict(task) for name, task in tasks.items()})
-        await self._call("hello", worker, label, queues, names, slots, known)
+        await self._call("hello", worker, about["label"], about["queues"], about["names"], about["slots"], known)
 
     async def idle(self, worker: str) -> timedelta | None:
         """Say that this worker is about to sleep, and learn how long until something falls due. Look again after it."""

@@ -60,12 +60,8 @@ def dump(value: Json) -> str | None:
         return None
     try:
         return json.dumps(value, allow_nan=False)
-    except RecursionError as error:
-        raise PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.") from error
-    except (TypeError, ValueError) as error:
-        raise PayloadInvalid(
-            f"{error}.", fix="Pass strings, numbers, booleans, None, and lists and dictionaries of these."
-        ) from error
+    except (RecursionError, TypeError, ValueError) as error:
+        raise PayloadInvalid.of(error) from error
 
 
 def load(text: str | None) -> Json:

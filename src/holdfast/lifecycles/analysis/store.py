@@ -129,11 +129,11 @@ class Analyses(Calls):
     async def define_tool(self, tool: Mapping[str, Any], *, unless_known: bool = False) -> None:
         """Define a tool and its agents, as `Tool.published` gives them. Raises RequestInvalid."""
         given = (tool["id"], tool["title"], encode.dump(tool["agents"]), unless_known)
-        await self._value("select holdfast.define_tool($1, $2, $3, $4)", *given)
+        await self._call("define_tool", *given)
 
     async def tools(self) -> list[dict[str, Any]]:
         """The tools: id, title, agents with their prices, and whether a worker that runs it is there."""
-        rows = await self._rows("select * from holdfast.tools()")
+        rows = await self._table("tools")
         return [{**row, "agents": encode.load(row["agents"])} for row in rows]
 
     async def make(
@@ -141,32 +141,29 @@ class Analyses(Calls):
     ) -> Made:
         """A task of this tool. Raises RequestInvalid for an unknown tool or agent, or KeyConflict."""
         given = (encode.text(tool), [encode.text(agent) for agent in agents], owner, encode.text(key), trace)
-        rows = await self._rows(
-            "select * from holdfast.make_analysis($1, $2, $3, $4, $5)", *given, repeatable=key is not None
-        )
+        rows = await self._table("make_analysis", *given, repeatable=key is not None)
         return encode.from_row(Made, rows[0])
 
     @lease_rpc
     async def read(self, task_id: UUID, owner: str | None = None) -> Analysis:
         """A task with its files and steps. Raises TaskNotFound, also if it is not `owner`'s."""
-        return ANALYSIS.validate_json(await self._value("select holdfast.read_analysis($1, $2)", task_id, owner))
+        return ANALYSIS.validate_json(await self._call("read_analysis", task_id, owner))
 
     async def check_credits_for(self, task_id: UUID) -> int:
         """What the task costs. Raises CreditsInsufficient or WalletNotFound if that could not be paid now."""
-        return int(await self._value("select holdfast.check_credits_for($1)", task_id))
+        return int(await self._call("check_credits_for", task_id))
 
     async def open_wallet(self, owner: str, amount: int, by: str) -> None:
         """A wallet with so many credits, unless there is one."""
-        await self._value("select holdfast.open_wallet($1, $2, $3)", owner, amount, by)
+        await self._call("open_wallet", owner, amount, by)
 
     async def top_up(self, owner: str, amount: int, by: str, key: str | None = None) -> bool:
         """Add credits, once for each key. Answers whether this call did. Raises RequestInvalid or KeyConflict."""
         given = (encode.text(owner), amount, by, encode.text(key))
-        query = "select holdfast.top_up($1, $2, $3, $4)"
-        return bool(await self._value(query, *given, repeatable=key is not None))
+        return bool(await self._call("top_up", *given, repeatable=key is not None))
 
     async def read_wallet(self, owner: str, before: int | None = None, limit: int = 50) -> dict[str, Any]:
         """A wallet with its newest transfers. Raises WalletNotFound."""
-        wallet = await self._value("select holdfast.read_wallet($1, $2, $3)", encode.text(owner), before, limit)
+        wallet = await self._call("read_wallet", encode.text(owner), before, limit)
         found: dict[str, Any] = encode.load(wallet)
         return found

@@ -210,13 +210,13 @@ class Batches(Calls):
     @lease_rpc
     async def load(self, holder: UUID) -> OpenBatch | None:
         """The batch of this task: itself, or the one that it stops; None if there is none."""
-        found = await self._value("select holdfast.load_batch($1)", holder)
+        found = await self._call("load_batch", holder)
         return OPEN_BATCH.validate_json(found) if found else None
 
     @lease_rpc
     async def sources(self, task: UUID) -> list[tuple[str, str]]:
         """Where the inputs are, and their names for people."""
-        return [(row["uri"], row["name"]) for row in await self._rows("select * from holdfast.batch_sources($1)", task)]
+        return [(row["uri"], row["name"]) for row in await self._table("batch_sources", task)]
 
     @lease_rpc
     async def plan(
@@ -224,8 +224,7 @@ class Batches(Calls):
     ) -> None:
         """Keep which jobs there are to be, unless that was planned before. Raises LeaseLost."""
         given = (encode.dump(list(map(asdict, jobs))), encode.dump(list(map(asdict, invalid))), inputs)
-        query = "select holdfast.plan_batch($1, $2, $3, $4, $5, $6)"
-        refuse(await self._value(query, *proof(lease), *given), lease, "a plan")
+        refuse(await self._call("plan_batch", *proof(lease), *given), lease, "a plan")
 
     @lease_rpc_once
     async def report(self, lease: Proof, task: UUID, *events: JobEvent) -> tuple[bool, dict[int, JobRow]]:
@@ -233,8 +232,7 @@ class Batches(Calls):
 
         Not sent again when its connection is lost: the report may have been kept. Raises LeaseLost or MoveRefused.
         """
-        query = "select * from holdfast.report_jobs($1, $2, $3, $4, $5)"
-        rows = await self._rows(query, *proof(lease), task, encode.dump(list(events)), repeatable=False)
+        rows = await self._table("report_jobs", *proof(lease), task, encode.dump(list(events)), repeatable=False)
         refuse(rows[0]["status"], lease, "jobs")
         jobs = [JOB_ROW.validate_json(row["job"]) for row in rows if row["job"] is not None]
         return rows[0]["status"] == "cancel", {job.number: job for job in jobs}
@@ -242,7 +240,7 @@ class Batches(Calls):
     @lease_rpc
     async def ended_jobs(self, task: UUID) -> EndedBatch:
         """All jobs of a batch, and what became of it. Raises TaskNotFound."""
-        found = await self._value("select holdfast.ended_jobs($1)", task)
+        found = await self._call("ended_jobs", task)
         if found is None:
             raise batch_missing(task)
         return ENDED_BATCH.validate_json(found)
@@ -250,8 +248,7 @@ class Batches(Calls):
     @lease_rpc
     async def keep_merged(self, lease: Proof, result_key: str | None, manifest_key: str) -> None:
         """Keep where the merged results are. Raises LeaseLost."""
-        query = "select holdfast.keep_merged($1, $2, $3, $4, $5)"
-        refuse(await self._value(query, *proof(lease), result_key, manifest_key), lease, "results")
+        refuse(await self._call("keep_merged", *proof(lease), result_key, manifest_key), lease, "results")
 
     # For applications
 
@@ -260,13 +257,13 @@ class Batches(Calls):
     ) -> None:
         """Publish what workers do with a provider. Raises RequestInvalid."""
         given = (task_type, provider, name, queue, encode.dump(dict(offer)))
-        await self._value("select holdfast.offer_batches($1, $2, $3, $4, $5)", *given)
+        await self._call("offer_batches", *given)
 
     # For users
 
     async def providers(self) -> list[ProviderOffer]:
         """What is offered, what of it is set up and has a worker, and how its open jobs fare."""
-        rows = await self._rows("select * from holdfast.batch_providers()")
+        rows = await self._table("batch_providers")
         return [ProviderOffer.model_validate_json(row[0]) for row in rows]
 
     async def make(
@@ -288,13 +285,12 @@ class Batches(Calls):
             encode.text(task_type), encode.text(provider), encode.dump(list(urls)), list(datasets), list(models), owner,
             encode.text(key), trace, list(tags), again_of,
         )  # fmt: skip
-        query = "select * from holdfast.make_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        row = (await self._rows(query, *given, repeatable=key is not None))[0]
+        row = (await self._table("make_batch", *given, repeatable=key is not None))[0]
         return row["task"], row["created"]
 
     async def read(self, tasks: Sequence[UUID], owner: str | None = None, *, whole: bool = True) -> list[BatchRecord]:
         """These batches, without those that are not `owner`'s; if not whole, without their jobs."""
-        rows = await self._rows("select * from holdfast.read_batches($1, $2, $3)", list(tasks), owner, whole)
+        rows = await self._table("read_batches", list(tasks), owner, whole)
         return [BatchRecord.model_validate_json(row[0]) for row in rows]
 
     async def batch(self, task: UUID, owner: str | None = None, *, whole: bool = True) -> BatchRecord:
@@ -306,15 +302,14 @@ class Batches(Calls):
 
     async def files(self, task: UUID) -> BatchFiles:
         """Where its files are."""
-        return BatchFiles(*(await self._rows("select * from holdfast.batch_files($1)", task))[0])
+        return BatchFiles(*(await self._table("batch_files", task))[0])
 
     async def resolve(
         self, task: UUID, job: int, action: str, external_id: str | None = None, *, by: str, note: str | None = None
     ) -> str:
         """Decide about a job that waits for a person; its status then. Raises RequestInvalid or MoveRefused."""
-        query = "select holdfast.resolve_job($1, $2, $3, $4, $5, $6)"
         given = (task, job, encode.text(action), encode.text(external_id), by, encode.text(note))
-        return str(await self._value(query, *given, repeatable=False))
+        return str(await self._call("resolve_job", *given, repeatable=False))
 
 
 def batch_missing(task: UUID) -> TaskNotFound:

@@ -35,12 +35,11 @@ class Dags(Calls):
     ) -> None:
         """Say what a graph is. Raises RequestInvalid or GraphCycle."""
         shape = [encode.dump(one) for one in (list(nodes), list(edges), dict(params), dict(writes))]
-        await self._value("select holdfast.declare_dag($1, $2, $3, $4, $5, $6, $7)", name, title, *shape, cutover)
+        await self._call("declare_dag", name, title, *shape, cutover)
 
     async def declared(self, name: str | None = None) -> list[dict[str, Any]]:
         """What there is to run, and whether workers are there that know all its nodes."""
-        rows = await self._rows("select * from holdfast.dags($1)", encode.text(name))
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("dags", encode.text(name))
 
     async def start(
         self,
@@ -56,8 +55,7 @@ class Dags(Calls):
     ) -> tuple[UUID, bool]:
         """A run of a declared graph, and whether this call made it. Raises RequestInvalid or KeyConflict."""
         given = (encode.text(dag), encode.dump(dict(params)), encode.text(owner), encode.text(key), by, list(tags))
-        query = "select * from holdfast.start_dag($1, $2, $3, $4, $5, $6, $7, $8)"
-        row = (await self._rows(query, *given, encode.whole(priority), trace, repeatable=key is not None))[0]
+        row = (await self._table("start_dag", *given, encode.whole(priority), trace, repeatable=key is not None))[0]
         return row["run"], row["created"]
 
     async def start_graph(
@@ -77,21 +75,19 @@ class Dags(Calls):
         """A run of a graph that was never declared. Raises RequestInvalid, GraphCycle or KeyConflict."""
         shape = [encode.dump(one) for one in (list(nodes), list(edges), dict(writes))]
         given = (cutover, encode.text(owner), encode.text(key), by, list(tags), trace)
-        query = "select * from holdfast.start_graph($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        row = (await self._rows(query, encode.text(name), *shape, *given, repeatable=key is not None))[0]
+        row = (await self._table("start_graph", encode.text(name), *shape, *given, repeatable=key is not None))[0]
         return row["run"], row["created"]
 
     async def retry(self, run: UUID, by: str | None = None) -> UUID:
         """A new run, for the nodes that did not complete. Raises GraphUnknown or MoveRefused."""
-        answer: UUID = await self._value("select holdfast.retry_dag($1, $2)", run, by, repeatable=False)
+        answer: UUID = await self._call("retry_dag", run, by, repeatable=False)
         return answer
 
     async def read(
         self, runs: Sequence[UUID], owner: str | None = None, *, nodes: bool = False
     ) -> list[dict[str, Any]]:
         """What there is to tell of these runs, but for those that are not `owner`'s."""
-        rows = await self._rows("select * from holdfast.read_dags($1, $2, $3)", list(runs), owner, nodes)
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("read_dags", list(runs), owner, nodes)
 
     async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
         """One of them, with its nodes and edges. Raises GraphUnknown."""

@@ -114,12 +114,12 @@ class Library(Calls):
     @lease_rpc
     async def has_budget(self, item: UUID) -> bool:
         """Whether the run of this item has a budget."""
-        return bool(await self._value("select holdfast.has_budget($1)", item))
+        return bool(await self._call("has_budget", item))
 
     @lease_rpc
     async def may_spend(self, item: UUID) -> bool:
         """Whether the run of this item has not spent its budget."""
-        return bool(await self._value("select holdfast.may_spend($1)", item))
+        return bool(await self._call("may_spend", item))
 
     async def persist(
         self,
@@ -157,8 +157,8 @@ class Library(Calls):
         """A version without its chunks."""
         proof = (lease.task_id, lease.attempt, lease.token)
         given = (encode.text(name), sha256, recipe, encode.dump(dict(about)), chunks, dimensions)
-        document: UUID = await self._value(
-            "select holdfast.persist_version($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        document: UUID = await self._call(
+            "persist_version",
             *proof, *given, encode.dump(list(entities)),
         )  # fmt: skip
         return document
@@ -168,8 +168,8 @@ class Library(Calls):
         self, lease: Proof, chunks: Sequence[Passage], embedder: str, dimensions: int, vectors: Vectors
     ) -> None:
         """Some of its chunks."""
-        await self._value(
-            "select holdfast.persist_chunks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        await self._call(
+            "persist_chunks",
             lease.task_id, lease.attempt, lease.token,
             [one.number for one in chunks], [one.starts for one in chunks], [one.ends for one in chunks],
             [one.page for one in chunks], [encode.text(one.text) for one in chunks], embedder, dimensions,
@@ -180,15 +180,14 @@ class Library(Calls):
     async def same_version(self, lease: Proof, name: str, sha256: str, recipe: str) -> UUID | None:
         """The version that searchers see, if it was made of this content by this recipe. Raises LeaseLost."""
         given = (lease.task_id, lease.attempt, lease.token, encode.text(name), sha256, recipe)
-        found: UUID | None = await self._value("select holdfast.same_version($1, $2, $3, $4, $5, $6)", *given)
+        found: UUID | None = await self._call("same_version", *given)
         return found
 
     # For users
 
     async def runs(self, ids: Sequence[UUID], owner: str | None = None) -> list[RunRecord]:
         """These runs, without those that are not `owner`'s."""
-        rows = await self._rows("select * from holdfast.read_runs($1, $2)", list(ids), owner)
-        return [RunRecord.model_validate(encode.load(row[0])) for row in rows]
+        return [RunRecord.model_validate(one) for one in await self._documents("read_runs", list(ids), owner)]
 
     async def run(self, run: UUID, owner: str | None = None) -> RunRecord:
         """One of them. Raises TaskNotFound."""
@@ -201,8 +200,7 @@ class Library(Calls):
         self, run: UUID, *, after: UUID | None = None, limit: int = 50, status: str | None = None
     ) -> list[dict[str, Any]]:
         """The items of a run, in their order, from one on."""
-        rows = await self._rows("select * from holdfast.read_items($1, $2, $3, $4)", run, after, limit, status)
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("read_items", run, after, limit, status)
 
     async def item(self, item: UUID) -> dict[str, Any]:
         """One item, with its run or without. Raises TaskNotFound."""
@@ -214,28 +212,26 @@ class Library(Calls):
 
     async def events(self, item: UUID) -> list[dict[str, Any]]:
         """What happened to an item, oldest first, with what each step used."""
-        rows = await self._rows("select * from holdfast.read_item_events($1)", item)
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("read_item_events", item)
 
     async def open_uploads(self, owner: str) -> tuple[str, datetime]:
         """A new place for uploads of this owner, emptied after eight days; and the time."""
-        row = (await self._rows("select * from holdfast.open_uploads($1)", owner))[0]
+        row = (await self._table("open_uploads", owner))[0]
         return row["prefix"], row["now"]
 
     async def set_budget(self, run: UUID, cents: Decimal | None, owner: str | None = None) -> int:
         """Another budget for a run, or none; how many items go on by it. Raises TaskNotFound."""
-        return int(await self._value("select holdfast.set_run_budget($1, $2, $3)", run, cents, owner))
+        return int(await self._call("set_run_budget", run, cents, owner))
 
     async def documents(
         self, owner: str | None = None, *, before: UUID | None = None, limit: int = 50
     ) -> list[dict[str, Any]]:
         """What can be searched, the newest first, from one on."""
-        rows = await self._rows("select * from holdfast.read_documents($1, $2, $3)", owner, before, limit)
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("read_documents", owner, before, limit)
 
     async def remove(self, document: UUID, owner: str | None = None) -> bool:
         """Let a document be searched no more; whether there was one."""
-        return bool(await self._value("select holdfast.remove_document($1, $2)", document, owner))
+        return bool(await self._call("remove_document", document, owner))
 
     async def search(
         self,
@@ -249,5 +245,5 @@ class Library(Calls):
     ) -> list[Hit]:
         """The best chunks for a query, by its words and, if its vector by this embedder is given, by its meaning."""
         given = (encode.text(query), embedder, None if vector is None else list(vector), mode, owner, limit)
-        rows = await self._rows("select * from holdfast.search_chunks($1, $2, $3, $4, $5, $6)", *given)
+        rows = await self._table("search_chunks", *given)
         return [encode.from_row(Hit, row) for row in rows]

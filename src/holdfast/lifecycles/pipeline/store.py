@@ -100,28 +100,26 @@ class Jobs(Calls):
     @lease_rpc
     async def stages(self, job: UUID) -> tuple[list[PlannedStage], dict[str, Json]]:
         """The stages of a job in their order, and the settings that it goes by."""
-        rows = await self._rows("select * from holdfast.read_stages($1)", job)
+        rows = await self._table("read_stages", job)
         found = [planned(row["name"], row["status"], encode.load(row["declared"]), row["failures"]) for row in rows]
         return found, encode.load(rows[0]["settings"]) if rows else {}
 
     @lease_rpc
     async def adopt(self, lease: Proof) -> bool:
         """Give stages to a job that was made before its pipeline was declared; whether it has some now."""
-        query = "select holdfast.adopt_job($1, $2, $3)"
-        return bool(await self._value(query, lease.task_id, lease.attempt, lease.token))
+        return bool(await self._call("adopt_job", lease.task_id, lease.attempt, lease.token))
 
     @lease_rpc
     async def begin(self, lease: Proof, stage: str) -> bool:
         """Say that a stage begins; False if somebody wants the job to stop. Raises LeaseLost."""
-        query = "select holdfast.begin_stage($1, $2, $3, $4)"
-        status = await self._value(query, lease.task_id, lease.attempt, lease.token, stage)
+        status = await self._call("begin_stage", lease.task_id, lease.attempt, lease.token, stage)
         refuse(status, lease, "a stage")
         return bool(status == "ok")
 
     @lease_rpc
     async def verdict(self, job: UUID) -> Verdict:
         """What the stages of a job make of it."""
-        row = (await self._rows("select * from holdfast.read_verdict($1)", job))[0]
+        row = (await self._table("read_verdict", job))[0]
         return Verdict(row["state"], row["blame"], encode.load(row["errors"]) or [])
 
     # For applications
@@ -139,7 +137,7 @@ class Jobs(Calls):
     ) -> None:
         """Say what a pipeline is. Raises RequestInvalid."""
         given = (name, title, encode.dump(list(stages)), encode.dump(dict(params)), queue, max_attempts, limit)
-        await self._value("select holdfast.declare_pipeline($1, $2, $3, $4, $5, $6, $7)", *given)
+        await self._call("declare_pipeline", *given)
 
     async def declare_published(self, limit_seconds: float | None, **pipeline: Any) -> None:
         """The same of what an application has published, as JSON carries it."""
@@ -150,8 +148,7 @@ class Jobs(Calls):
 
     async def pipelines(self, name: str | None = None) -> list[dict[str, Any]]:
         """What there is to run: stages, parameters, settings, and whether a worker is there that runs it."""
-        rows = await self._rows("select * from holdfast.pipelines($1)", encode.text(name))
-        return [encode.load(row[0]) for row in rows]
+        return await self._documents("pipelines", encode.text(name))
 
     async def make(
         self,
@@ -166,14 +163,12 @@ class Jobs(Calls):
     ) -> tuple[UUID, bool]:
         """A job, and whether this call made it. Raises RequestInvalid or KeyConflict."""
         given = (encode.text(pipeline), encode.dump(dict(params)), owner, encode.text(key), trace, limit, list(tags))
-        query = "select * from holdfast.make_job($1, $2, $3, $4, $5, $6, $7)"
-        row = (await self._rows(query, *given, repeatable=key is not None))[0]
+        row = (await self._table("make_job", *given, repeatable=key is not None))[0]
         return row["job"], row["created"]
 
     async def read(self, jobs: Sequence[UUID], owner: str | None = None) -> list[JobRecord]:
         """These jobs, without those that are not `owner`'s."""
-        rows = await self._rows("select * from holdfast.read_jobs($1, $2)", list(jobs), owner)
-        return [JobRecord.model_validate(encode.load(row[0])) for row in rows]
+        return [JobRecord.model_validate(one) for one in await self._documents("read_jobs", list(jobs), owner)]
 
     async def job(self, job: UUID, owner: str | None = None) -> JobRecord:
         """One of them. Raises TaskNotFound."""
@@ -184,7 +179,7 @@ class Jobs(Calls):
 
     async def outputs(self, job: UUID) -> tuple[list[Output], datetime | None, datetime | None]:
         """The files that a job has made, until when they are kept (None: it runs), and the time."""
-        rows = await self._rows("select * from holdfast.read_outputs($1)", job)
+        rows = await self._table("read_outputs", job)
         if not rows:
             return [], None, None
         outputs = [Output.model_validate(encode.load(row["output"])) for row in rows]
@@ -192,9 +187,8 @@ class Jobs(Calls):
 
     async def change_settings(self, pipeline: str, change: Mapping[str, Json], by: str) -> dict[str, Json]:
         """Other settings for the jobs to come; None takes one away. Answers what they are. Raises RequestInvalid."""
-        query = "select holdfast.set_pipeline_settings($1, $2, $3)"
         found: dict[str, Json] = encode.load(
-            await self._value(query, encode.text(pipeline), encode.dump(dict(change)), by)
+            await self._call("set_pipeline_settings", encode.text(pipeline), encode.dump(dict(change)), by)
         )
         return found
 
