@@ -322,13 +322,13 @@ async def test_a_backfill_runs_what_has_no_run_yet_oldest_first_and_once(
     clock.advance(days=3)
     await schedules.pause("nightly")
     dry = await schedules.backfill("nightly", START, clock.now() + timedelta(days=9), dry_run=True)
-    assert ([due.day for due, _ in dry.items], {task for _, task in dry.items}) == ([1, 3, 4, 5], {None})
+    assert ([one.due_at.day for one in dry.items], {one.task_id for one in dry.items}) == ([1, 3, 4, 5], {None})
     assert await times(schedules) == ["02 02:00 due"]
     first = await schedules.backfill("nightly", START, clock.now(), by="ada", limit=2)
-    assert ([due.day for due, _ in first.items], first.next) == ([1], START + timedelta(days=2, hours=2))
+    assert ([one.due_at.day for one in first.items], first.next) == ([1], START + timedelta(days=2, hours=2))
     clock.advance(seconds=1)
     rest = await schedules.backfill("nightly", first.next or START, clock.now(), by="ada")
-    assert ([due.day for due, _ in rest.items], rest.next) == ([3, 4, 5], None)
+    assert ([one.due_at.day for one in rest.items], rest.next) == ([3, 4, 5], None)
     assert (await schedules.backfill("nightly", START, clock.now())).items == []
     assert {run.by for run in await schedules.runs("nightly") if run.kind == "backfill"} == {"ada"}
     order = [one["payload"]["at"][:10] for one in await made(store)][1:]

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from datetime import timedelta
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request
@@ -25,7 +25,7 @@ from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.feed import Feed
 from holdfast.engine.store.keys import Principal
-from holdfast.engine.task import Move
+from holdfast.engine.task import FeedFilter, Move
 from holdfast.errors import CursorGone, DatabaseError, KeyRefused, LifecycleUnknown, RequestInvalid
 from holdfast.http.access import Guard, Guarded, Reader, check_visible, owned_by
 
@@ -50,14 +50,6 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     429: {"description": "Too many streams are open.", "headers": {"Retry-After": {"schema": {"type": "integer"}}}},
     503: {"description": "The database does not answer."},
 }
-
-
-class Wanted(TypedDict):
-    """What a client is to hear of; None is everything, and everybody's."""
-
-    lifecycles: list[str] | None
-    tasks: list[UUID] | None
-    owner: str | None
 
 
 class Seats:
@@ -111,7 +103,7 @@ def routes(
     ) -> StreamingResponse:
         """Every committed move once, in order per task, from now on or from where you were."""
         lifecycles, tasks = await understand(topics, caller, store)
-        wanted: Wanted = {"lifecycles": lifecycles, "tasks": tasks, "owner": owned_by(caller)}
+        wanted: FeedFilter = {"lifecycles": lifecycles, "tasks": tasks, "owner": owned_by(caller)}
         begin = last_event_id or cursor
         gone = None
         try:

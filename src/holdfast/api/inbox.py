@@ -4,6 +4,8 @@ What else waits for a person is listed beside it, and answered where it belongs;
 Nothing here needs an idempotency key: an entry is handled once, and a second try is refused with who handled it.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -12,10 +14,11 @@ from pydantic import BaseModel, Field
 
 from holdfast.attention.store import Attention, AttentionItem
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.inbox import Action, Entry, EntryFilter, Group, Handled, Handling, Refusal, WholeEntry
+from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, Group, Handled, WholeEntry
+from holdfast.engine.store.records import CountedPage
 from holdfast.http.access import Operator, Reader, make_router, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name, Text, Whole
-from holdfast.http.shapes import CountedPage, Filter, Limit, Page
+from holdfast.http.shapes import Filter, Limit, Page
 
 Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
 
@@ -23,6 +26,7 @@ groups_listed = 100
 waiting_listed = 100
 
 
+@dataclass(frozen=True)
 class InboxPage(CountedPage[Entry]):
     """Entries, newest first, and on the first page the open ones that fit by what they have in common.
 
@@ -30,6 +34,7 @@ class InboxPage(CountedPage[Entry]):
     empty, and still have a `next`.
     """
 
+    items: Sequence[Entry]
     groups: list[Group] | None
     waiting: list[AttentionItem] | None
 
@@ -79,17 +84,6 @@ class Retried(BaseModel):
 class Closed(BaseModel):
     id: UUID
     resolution: Literal["resolved", "discarded"]
-
-
-class BulkAnswer(BaseModel):
-    """What became of each. More that fit begin at `next`: `remaining` of them, counted up to 10,000."""
-
-    dry_run: bool
-    handled: list[Handling]
-    refused: list[Refusal]
-    next: UUID | None
-    remaining: int
-    capped: bool
 
 
 def routes(store: Store) -> APIRouter:
@@ -155,12 +149,11 @@ def routes(store: Store) -> APIRouter:
         return Closed(id=entry_id, resolution="discarded")
 
     @router.post("/bulk", status_code=202)
-    async def bulk(asked: BulkRequest, caller: Operator) -> BulkAnswer:
+    async def bulk(asked: BulkRequest, caller: Operator) -> BulkResult:
         """Retry, resolve or discard many, each for itself: the refusal of one does not undo the others."""
-        done = await store.inbox.bulk(
+        return await store.inbox.bulk(
             asked.action, caller.name, ids=asked.ids, which=asked.which(), before=asked.before, cursor=asked.cursor,
             note=asked.note, from_step=asked.from_step, dry_run=asked.dry_run, limit=asked.limit,
         )  # fmt: skip
-        return BulkAnswer(dry_run=asked.dry_run, **vars(done))
 
     return router

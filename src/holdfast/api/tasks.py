@@ -9,11 +9,11 @@ from pydantic import BaseModel, Field, StrictBool, model_validator
 
 from holdfast.engine.store.bulk import Action, Filters, Sample, Undone
 from holdfast.engine.store.commands import Store
-from holdfast.engine.store.records import Attempt, Link
+from holdfast.engine.store.records import Attempt, CountedPage, Link
 from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
 from holdfast.http.access import Reader, VisibleTask, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, Whole
-from holdfast.http.shapes import CancelEffect, CountedPage, Filter, Items, Limit, cancel_task
+from holdfast.http.shapes import CancelEffect, Filter, Items, Limit, cancel_task
 
 Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
 Outcome = Literal["done", "partial", "failed", "cancelled"]
@@ -120,11 +120,10 @@ def routes(store: Store) -> APIRouter:
     ) -> CountedPage[dict[str, Any]]:
         """Tasks that fit all filters, newest first. A user sees their own; `owner` is for operators."""
         mine = owned_by(caller)
-        page = await store.list_tasks(
+        return await store.list_tasks(
             lifecycle=lifecycle, state=state, actor=actor, outcome=outcome, queue=queue, name=name,
             owner=owner if mine is None else mine, tag=tag, live=live, cursor=cursor, limit=limit,
         )  # fmt: skip
-        return CountedPage(**vars(page))
 
     @beside.post("/bulk", status_code=202)
     async def bulk(asked: BulkRequest, caller: Reader) -> BulkAnswer:

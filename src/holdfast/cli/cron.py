@@ -28,7 +28,7 @@ from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
-    from holdfast.schedules.store import Run, Schedules
+    from holdfast.schedules.store import FilledRun, Run, Schedules
 
 app = typer.Typer()
 
@@ -125,13 +125,12 @@ def backfill(
         confirm(f"Start {len(preview)} runs of {name}?")
     done = preview if dry_run or not preview else fill(name, start, end, dry_run=False)
     if as_json:
-        items = [{"due_at": due, "task_id": task} for due, task in done]
-        print_json({"name": name, "dry_run": dry_run, "items": items})
+        print_json({"name": name, "dry_run": dry_run, "items": [vars(one) for one in done]})
         return
     if not done:
         print_line("Every due time there has its run, or is still to come.", err=True)
         return
-    print_table(("due", "task"), [(format_time(due), str(task or "")) for due, task in done[:lines_listed]])
+    print_table(("due", "task"), [(format_time(one.due_at), str(one.task_id or "")) for one in done[:lines_listed]])
     print_more(len(done) - lines_listed)
     print_line(f"{len(done):,} {'would be started' if dry_run else 'started'}.", err=True)
 
@@ -160,16 +159,16 @@ def schedules_of(store: "Store") -> "Schedules":
     return Schedules.over(store)
 
 
-def fill(name: str, start: str, end: str | None, *, dry_run: bool) -> list[tuple[datetime, UUID | None]]:
+def fill(name: str, start: str, end: str | None, *, dry_run: bool) -> "list[FilledRun]":
     """Backfill page after page."""
     from holdfast.schedules.store import times_of
 
-    async def act(store: "Store") -> list[tuple[datetime, UUID | None]]:
+    async def act(store: "Store") -> "list[FilledRun]":
         found = await schedules_of(store).one(name)
         zone = times_of(found).zone
         since: datetime | None = read_moment(start, zone)
         until = to_moment(found["now"]) if end is None else read_moment(end, zone)
-        filled: list[tuple[datetime, UUID | None]] = []
+        filled: list[FilledRun] = []
         while since:
             page = await schedules_of(store).backfill(name, since, until, by=current_user(), dry_run=dry_run)
             filled += page.items

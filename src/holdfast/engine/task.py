@@ -98,6 +98,14 @@ class Greeting(TypedDict):
     tasks: NotRequired[Mapping[str, Mapping[str, Json]] | None]
 
 
+class FeedFilter(TypedDict, total=False):
+    """The moves that are meant; what is left out or None is everything, and everybody's."""
+
+    lifecycles: Sequence[str] | None
+    tasks: Sequence[UUID] | None
+    owner: str | None
+
+
 class Claiming(TypedDict):
     """How long the leases last, whose they are, and of which tasks; `since` leaves out what stands before it."""
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from holdfast.engine.store import records
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
+from holdfast.engine.store.records import CountedPage
 from holdfast.http.fields import Cancel, IdempotencyKey, Name, TraceParent, trace_of
 
 T = TypeVar("T")
@@ -45,23 +45,18 @@ class Page(BaseModel, Generic[T, C]):
     next: C | None
 
 
-class CountedPage(BaseModel, Generic[T]):
-    """Newest first. A page may be short, even empty, and still have a `next`."""
-
-    items: list[T]
-    next: UUID | None
-    approx_count: int
-    capped: bool
-
-
 def page(items: Sequence[T], limit: int, cursor: Callable[[T], C]) -> Page[T, C]:
     """A page of items that were asked for up to a limit: if there are as many, there may be more."""
     return Page(items=list(items), next=cursor(items[-1]) if len(items) == limit else None)
 
 
-def counted_page(found: records.Page, items: Sequence[T]) -> CountedPage[T]:
-    """The same of tasks that the store has listed, rendered as `items`."""
-    return CountedPage(items=list(items), next=found.next, approx_count=found.approx_count, capped=found.capped)
+def counted_page(found: CountedPage[Any], items: Sequence[T]) -> CountedPage[T]:
+    """The same page of tasks, rendered as `items`."""
+    return CountedPage(items, found.next, found.approx_count, found.capped)
+
+
+def ids_of(found: CountedPage[dict[str, Any]]) -> list[UUID]:
+    return [UUID(str(one["id"])) for one in found.items]
 
 
 class CancelEffect(BaseModel):

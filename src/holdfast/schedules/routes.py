@@ -15,7 +15,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.http.access import Operator, make_router, needs
 from holdfast.http.fields import Body, Moment, Name, Whole
 from holdfast.http.shapes import Limit, Page, Paused, page
-from holdfast.schedules.store import Run, Schedules, backfilled_at_most, times_of
+from holdfast.schedules.store import Filled, Run, Schedules, backfilled_at_most, times_of
 
 PathName = Annotated[Name, Path()]
 
@@ -66,20 +66,6 @@ class Range(Body):
     limit: Annotated[Whole, Field(ge=1, le=backfilled_at_most)] = backfilled_at_most
 
 
-class FilledRun(BaseModel):
-    due_at: datetime
-    task_id: UUID | None
-    """None in a dry run."""
-
-
-class FilledRuns(BaseModel):
-    """The runs that were started, or would be. More of the range begins at `next`."""
-
-    dry_run: bool
-    items: list[FilledRun]
-    next: datetime | None
-
-
 def routes(store: Store) -> APIRouter:
     router = make_router("/api/v1/schedules", "schedules")
     schedules = Schedules.over(store)
@@ -115,13 +101,11 @@ def routes(store: Store) -> APIRouter:
         return Started(task_id=await schedules.run_now(name, caller.name))
 
     @router.post("/{name}/backfill", status_code=202)
-    async def backfill(name: PathName, asked: Range, caller: Operator) -> FilledRuns:
+    async def backfill(name: PathName, asked: Range, caller: Operator) -> Filled:
         """A run for each due time of the range that has none, the oldest first; so repeating it is safe."""
-        filled = await schedules.backfill(
+        return await schedules.backfill(
             name, asked.start, asked.end, by=caller.name, dry_run=asked.dry_run, limit=asked.limit
         )
-        items = [FilledRun(due_at=due, task_id=task) for due, task in filled.items]
-        return FilledRuns(dry_run=asked.dry_run, items=items, next=filled.next)
 
     @router.delete("/{name}", status_code=204, dependencies=[needs("operator")])
     async def remove(name: PathName) -> None:

@@ -55,10 +55,20 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Filled:
-    """The runs that a backfill has started, or would; more that fit the range begin at `next`."""
+class FilledRun:
+    """A run for a due time that had none."""
 
-    items: Sequence[tuple[datetime, UUID | None]]
+    due_at: datetime
+    task_id: UUID | None
+    """None in a dry run."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The runs that a backfill has started, or would in a dry run. More of the range begins at `next`."""
+
+    dry_run: bool
+    items: Sequence[FilledRun]
     next: datetime | None
 
 
@@ -179,8 +189,8 @@ class Schedules(Calls):
         page = found[:limit]
         local = [times.format_due(due) for due in page]
         given = (encode.text(name), bytes.fromhex(seen["definition"]), page, local, encode.text(by), dry_run)
-        rows = await self._table("backfill_schedule", *given)
-        return Filled([(row["due_at"], row["task_id"]) for row in rows], found[limit] if len(found) > limit else None)
+        runs = await self._records(FilledRun, "backfill_schedule", *given)
+        return Filled(dry_run, runs, found[limit] if len(found) > limit else None)
 
     async def remove(self, name: str) -> None:
         """Forget it, but not what it has run. Raises ScheduleUnknown."""

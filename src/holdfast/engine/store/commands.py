@@ -173,16 +173,16 @@ class Store(Queries):
 
     async def held_steps(self, lease: Proof) -> list[Step]:
         """The steps of a task, for the worker that holds it. Raises LeaseLost."""
-        return await self._records(Step, "held_steps", lease.task_id, lease.attempt, lease.token)
+        return await self._records(Step, "held_steps", *encode.proof(lease))
 
     async def held_upstream(self, lease: Proof) -> list[Upstream]:
         """What a task waited for, for the worker that holds it. Raises LeaseLost."""
-        return await self._records(Upstream, "held_upstream", lease.task_id, lease.attempt, lease.token)
+        return await self._records(Upstream, "held_upstream", *encode.proof(lease))
 
     async def ask(self, lease: Proof, step: str, question: str, within: timedelta) -> Asked:
         """Write a question down, unless it is there. Raises RequestInvalid."""
         made = secrets.token_urlsafe(32)
-        given = (lease.task_id, lease.attempt, lease.token, encode.text(step), encode.text(question), within, made)
+        given = (*encode.proof(lease), encode.text(step), encode.text(question), within, made)
         return await self._record(Asked, "ask", *given)
 
     async def record(self, lease: Proof, kind: str, step: str | None = None, data: Json = None) -> None:
@@ -283,7 +283,7 @@ class Store(Queries):
 
     async def check_held(self, lease: Proof) -> None:
         """Raises LeaseLost if the task is not held with this proof."""
-        await self._call("check_held", lease.task_id, lease.attempt, lease.token)
+        await self._call("check_held", *encode.proof(lease))
 
     def service(self, kind: type[C]) -> C:
         """A lifecycle's store, over the same connections."""

@@ -168,6 +168,10 @@ def _ids_and_places(given: Sequence[UUID | int | str | None]) -> tuple[list[UUID
     return ids, places
 
 
+def proof(lease: Proof) -> tuple[UUID, int, UUID]:
+    return lease.task_id, lease.attempt, lease.token
+
+
 def proofs(leases: Sequence[Proof]) -> tuple[list[UUID], list[int], list[UUID]]:
     return [one.task_id for one in leases], [one.attempt for one in leases], [one.token for one in leases]
 

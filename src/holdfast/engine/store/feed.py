@@ -8,13 +8,13 @@ at a time, so that they never take all connections of a pool.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import timedelta
-from uuid import UUID
+from typing import Unpack
 
 from holdfast.backoff import backoff, jitter
 from holdfast.engine.store.commands import Store
-from holdfast.engine.task import Move, Moves
+from holdfast.engine.task import FeedFilter, Move, Moves
 from holdfast.errors import DatabaseError, DatabaseUnreachable
 from holdfast.postgres.connections import DRIVER_ERRORS
 
@@ -36,16 +36,10 @@ class Feed:
         self._closed = False
 
     async def moves(
-        self,
-        cursor: str | None = None,
-        *,
-        lifecycles: Sequence[str] | None = None,
-        tasks: Sequence[UUID] | None = None,
-        owner: str | None = None,
-        wait: bool = True,
+        self, cursor: str | None = None, *, wait: bool = True, **which: Unpack[FeedFilter]
     ) -> AsyncGenerator[Move]:
         """Move after move behind the cursor, without end, or until now. Raises CursorGone or RequestInvalid."""
-        looks = self.looks(cursor, lifecycles=lifecycles, tasks=tasks, owner=owner, wait=wait)
+        looks = self.looks(cursor, wait=wait, **which)
         async with contextlib.aclosing(looks):
             async for look in looks:
                 for move in look.moves:
@@ -55,12 +49,10 @@ class Feed:
         self,
         cursor: str | None = None,
         *,
-        lifecycles: Sequence[str] | None = None,
-        tasks: Sequence[UUID] | None = None,
-        owner: str | None = None,
         limit: int = 500,
         wait: bool = True,
         at_least_every: timedelta = timedelta(seconds=15),
+        **which: Unpack[FeedFilter],
     ) -> AsyncGenerator[Moves]:
         """The same in portions. One comes at least every so often, if only with a newer cursor.
 
@@ -71,7 +63,7 @@ class Feed:
                 news = self._news  # before the look: what is committed after it is news
                 try:
                     async with self.reading:
-                        look = await self._store.feed(cursor, limit, lifecycles=lifecycles, tasks=tasks, owner=owner)
+                        look = await self._store.feed(cursor, limit, **which)
                 except DatabaseUnreachable:
                     if not wait:
                         raise

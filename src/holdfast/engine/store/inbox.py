@@ -12,6 +12,7 @@ from uuid import UUID
 
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.records import CountedPage
 from holdfast.engine.task import Json
 
 Handled = Literal["open", "handled", "all"]
@@ -89,16 +90,6 @@ class WholeEntry(Entry):
 
 
 @dataclass(frozen=True)
-class Entries:
-    """A page, the newest first; like any page it may be short and still have a next."""
-
-    items: Sequence[Entry]
-    next: UUID | None
-    approx_count: int
-    capped: bool
-
-
-@dataclass(frozen=True)
 class Handling:
     """An entry that was handled; with the task that runs instead, if it was retried and not only tried."""
 
@@ -120,8 +111,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class BulkResult:
-    """What became of many. Those that fit the filter and are left begin at `next`."""
+    """What became of each. More that fit begin at `next`: `remaining` of them, counted up to 10,000."""
 
+    dry_run: bool
     handled: Sequence[Handling]
     refused: Sequence[Refusal]
     next: UUID | None
@@ -143,12 +135,12 @@ class Inbox(Calls):
 
     async def page(
         self, which: EntryFilter = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
-    ) -> Entries:
+    ) -> CountedPage[Entry]:
         """Entries that fit, the newest first; `cursor` is the `next` of the page before."""
         before = None if cursor is None else encode.task_id(cursor)
         row = (await self._table("inbox_items", *encode.arguments(which), encode.text(handled), before, limit))[0]
         items = [encode.from_json(Entry, each) for each in encode.load(row["items"])]
-        return Entries(items, row["next"], row["approx_count"], row["capped"])
+        return CountedPage(items, row["next"], row["approx_count"], row["capped"])
 
     async def entry(self, entry: UUID | str) -> WholeEntry:
         """One entry with everything. Raises TaskNotFound."""
@@ -225,4 +217,4 @@ class Inbox(Calls):
             encode.from_json(Refusal, {"code": encode.code_of(one["sqlstate"]), **one})
             for one in encode.load(row["refused"])
         ]
-        return BulkResult(handled, refused, row["next"], row["remaining"], row["capped"])
+        return BulkResult(dry_run, handled, refused, row["next"], row["remaining"], row["capped"])

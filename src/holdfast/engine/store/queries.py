@@ -1,14 +1,14 @@
 """The engine's functions that only read: one short method for each, of the same name. None of them takes a lock."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
-from holdfast.engine.store.records import Attempt, Count, Link, Page, Queue, Worker
-from holdfast.engine.task import Ended, Event, Explanation, Move, Moves, Step, StepEvent, Upstream
+from holdfast.engine.store.records import Attempt, Count, CountedPage, Link, Queue, Worker
+from holdfast.engine.task import Ended, Event, Explanation, FeedFilter, Move, Moves, Step, StepEvent, Upstream
 
 
 class Queries(Calls):
@@ -40,17 +40,9 @@ class Queries(Calls):
         """What happened within it, oldest first."""
         return await self._records(StepEvent, "step_events", encode.task_id(task_id))
 
-    async def feed(
-        self,
-        cursor: str | None = None,
-        limit: int = 500,
-        *,
-        lifecycles: Sequence[str] | None = None,
-        tasks: Sequence[UUID] | None = None,
-        owner: str | None = None,
-    ) -> Moves:
+    async def feed(self, cursor: str | None = None, limit: int = 500, **which: Unpack[FeedFilter]) -> Moves:
         """Moves behind the cursor, oldest first for each task; none for now, "start" for all. Raises CursorGone."""
-        rows = await self._table("feed", cursor, limit, lifecycles, tasks, owner)
+        rows = await self._table("feed", cursor, limit, *map(which.get, ("lifecycles", "tasks", "owner")))
         moves = [encode.from_row(Move, row) for row in rows if row["task_id"]]
         return Moves(moves, rows[-1]["cursor"], rows[-1]["more"])
 
@@ -77,11 +69,11 @@ class Queries(Calls):
         tag: str | None = None,
         cursor: UUID | str | None = None,
         limit: int = 50,
-    ) -> Page:
-        """Tasks that fit all of this, the newest first; `cursor` is the `next` of the page before."""
+    ) -> CountedPage[dict[str, Any]]:
+        """Tasks that fit all of this, as `read` shows them without what may be long; `cursor` is the `next` before."""
         narrowed = [encode.text(value) for value in (lifecycle, state, actor, outcome, queue, name, owner)]
         before = None if cursor is None else encode.task_id(cursor)
-        return await self._record(Page, "list_tasks", *narrowed, live, encode.text(tag), before, limit)
+        return await self._record(CountedPage, "list_tasks", *narrowed, live, encode.text(tag), before, limit)
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:
         """Ids of tasks that begin like this. Raises RequestInvalid for what begins none."""

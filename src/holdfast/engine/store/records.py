@@ -3,27 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Generic, TypeVar
 from uuid import UUID
 
 from holdfast.engine.task import JSON, Json
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class Page:
-    """Tasks, the newest first, as `read` shows them without what may be long; `next` is where the next page begins.
+class CountedPage(Generic[T]):
+    """Newest first. A page may be short, even empty, and still have a `next`: one query is bounded."""
 
-    A page may be short, even empty, and still have a next: one query is bounded. The count is capped.
-    """
-
-    items: Annotated[Sequence[dict[str, Any]], JSON]
+    items: Annotated[Sequence[T], JSON]
     next: UUID | None
     approx_count: int
     capped: bool
-
-    @property
-    def ids(self) -> list[UUID]:
-        return [UUID(str(one["id"])) for one in self.items]
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from fastapi import APIRouter, Query, Request
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
+from holdfast.engine.store.records import CountedPage
 from holdfast.errors import MoveRefused, RequestInvalid
 from holdfast.http.access import GuardedLong, Operator, Reader, Submitter, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, refuse_nul
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.shapes import (
     CancelEffect,
-    CountedPage,
     Creating,
     Items,
     Keyed,
@@ -26,6 +26,7 @@ from holdfast.http.shapes import (
     Listing,
     cancel_task,
     counted_page,
+    ids_of,
     server_address,
 )
 from holdfast.lifecycles.batch.declaration import BATCH
@@ -141,7 +142,7 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
     async def list_batches(caller: Reader, listing: Listing, status: State | None = None) -> CountedPage[Batch]:
         """Batches, the newest first."""
         page = await store.list_tasks(lifecycle=BATCH.name, state=status, owner=owned_by(caller), **vars(listing))
-        found = await batches.read(page.ids, whole=False)
+        found = await batches.read(ids_of(page), whole=False)
         return counted_page(page, [render_batch(one) for one in found])
 
     @router.get("/tasks/{task_id}")

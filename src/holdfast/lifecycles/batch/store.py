@@ -224,7 +224,7 @@ class Batches(Calls):
     ) -> None:
         """Keep which jobs there are to be, unless that was planned before. Raises LeaseLost."""
         given = (encode.dump(list(map(asdict, jobs))), encode.dump(list(map(asdict, invalid))), inputs)
-        refuse(await self._call("plan_batch", *proof(lease), *given), lease, "a plan")
+        refuse(await self._call("plan_batch", *encode.proof(lease), *given), lease, "a plan")
 
     @lease_rpc_once
     async def report(self, lease: Proof, task: UUID, *events: JobEvent) -> tuple[bool, dict[int, JobRow]]:
@@ -232,7 +232,7 @@ class Batches(Calls):
 
         Not sent again when its connection is lost: the report may have been kept. Raises LeaseLost or MoveRefused.
         """
-        rows = await self._table("report_jobs", *proof(lease), task, encode.dump(list(events)), repeatable=False)
+        rows = await self._table("report_jobs", *encode.proof(lease), task, encode.dump(list(events)), repeatable=False)
         refuse(rows[0]["status"], lease, "jobs")
         jobs = [JOB_ROW.validate_json(row["job"]) for row in rows if row["job"] is not None]
         return rows[0]["status"] == "cancel", {job.number: job for job in jobs}
@@ -248,7 +248,7 @@ class Batches(Calls):
     @lease_rpc
     async def keep_merged(self, lease: Proof, result_key: str | None, manifest_key: str) -> None:
         """Keep where the merged results are. Raises LeaseLost."""
-        refuse(await self._call("keep_merged", *proof(lease), result_key, manifest_key), lease, "results")
+        refuse(await self._call("keep_merged", *encode.proof(lease), result_key, manifest_key), lease, "results")
 
     # For applications
 
@@ -314,10 +314,6 @@ class Batches(Calls):
 
 def batch_missing(task: UUID) -> TaskNotFound:
     return TaskNotFound(f"No batch has the id {task}.", fix="GET /batch/tasks lists them.")
-
-
-def proof(lease: Proof) -> tuple[UUID, int, UUID]:
-    return lease.task_id, lease.attempt, lease.token
 
 
 def storable(value: Any) -> Any:

@@ -8,12 +8,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.engine.store.commands import Store
+from holdfast.engine.store.records import CountedPage
 from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import GuardedLong, Reader, Submitter, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.parts import OUTCOMES, Part, running_part
-from holdfast.http.shapes import CancelEffect, CountedPage, Creating, Filter, Items, Listing, cancel_task, counted_page
+from holdfast.http.shapes import CancelEffect, Creating, Filter, Items, Listing, cancel_task, counted_page, ids_of
 from holdfast.lifecycles.dispatch.declaration import DAG
 from holdfast.lifecycles.dispatch.store import Dags
 
@@ -183,7 +184,7 @@ def routes(store: Store) -> APIRouter:
         page = await store.list_tasks(
             lifecycle=DAG.name, name=dag, state=state, tag=tag, owner=owner if mine is None else mine, **vars(listing),
         )  # fmt: skip
-        found = await dags.read(page.ids, mine)
+        found = await dags.read(ids_of(page), mine)
         return counted_page(page, [Run(**one, poll_after_ms=soon(one)) for one in found])
 
     @router.get("/declared")

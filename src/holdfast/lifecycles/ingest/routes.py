@@ -31,6 +31,7 @@ from holdfast.http.shapes import (
     Listing,
     Page,
     cancel_task,
+    ids_of,
     page,
     server_address,
 )
@@ -149,7 +150,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     async def runs(caller: Reader, listing: Listing, status: Filter = None) -> Page[Run, UUID]:
         """Runs, the newest first."""
         listed = await store.list_tasks(lifecycle=INGEST.name, state=status, owner=owned_by(caller), **vars(listing))
-        found = await library.runs(listed.ids)
+        found = await library.runs(ids_of(listed))
         return Page(items=[rendered(one) for one in found], next=listed.next)
 
     @router.get("/runs/{run_id}")

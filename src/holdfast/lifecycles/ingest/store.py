@@ -155,12 +155,9 @@ class Library(Calls):
         dimensions: int, entities: Sequence[Mapping[str, Any]],
     ) -> UUID:  # fmt: skip
         """A version without its chunks."""
-        proof = (lease.task_id, lease.attempt, lease.token)
-        given = (encode.text(name), sha256, recipe, encode.dump(dict(about)), chunks, dimensions)
-        document: UUID = await self._call(
-            "persist_version",
-            *proof, *given, encode.dump(list(entities)),
-        )  # fmt: skip
+        what = (encode.text(name), sha256, recipe, encode.dump(dict(about)), chunks, dimensions)
+        given = (*encode.proof(lease), *what, encode.dump(list(entities)))
+        document: UUID = await self._call("persist_version", *given)
         return document
 
     @lease_rpc
@@ -169,8 +166,7 @@ class Library(Calls):
     ) -> None:
         """Some of its chunks."""
         await self._call(
-            "persist_chunks",
-            lease.task_id, lease.attempt, lease.token,
+            "persist_chunks", *encode.proof(lease),
             [one.number for one in chunks], [one.starts for one in chunks], [one.ends for one in chunks],
             [one.page for one in chunks], [encode.text(one.text) for one in chunks], embedder, dimensions,
             vectors.tolist(),
@@ -179,7 +175,7 @@ class Library(Calls):
     @lease_rpc
     async def same_version(self, lease: Proof, name: str, sha256: str, recipe: str) -> UUID | None:
         """The version that searchers see, if it was made of this content by this recipe. Raises LeaseLost."""
-        given = (lease.task_id, lease.attempt, lease.token, encode.text(name), sha256, recipe)
+        given = (*encode.proof(lease), encode.text(name), sha256, recipe)
         found: UUID | None = await self._call("same_version", *given)
         return found
 

@@ -11,13 +11,13 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field, StrictBool
 
 from holdfast.engine.store.commands import Store
+from holdfast.engine.store.records import CountedPage
 from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
 from holdfast.http.access import Operator, make_router
 from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.parts import Part, running_part
 from holdfast.http.shapes import (
     CancelEffect,
-    CountedPage,
     Creating,
     Filter,
     Items,
@@ -25,6 +25,7 @@ from holdfast.http.shapes import (
     Listing,
     cancel_task,
     counted_page,
+    ids_of,
     server_address,
 )
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
@@ -122,7 +123,7 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
     ) -> CountedPage[Job]:
         """Jobs, the newest first; those of one pipeline, or in one state."""
         page = await store.list_tasks(lifecycle=PIPELINE.name, name=pipeline, state=status, **vars(listing))
-        found = await jobs.read(page.ids)
+        found = await jobs.read(ids_of(page))
         return counted_page(page, [rendered(one) for one in found])
 
     @router.get("/jobs/{job_id}")

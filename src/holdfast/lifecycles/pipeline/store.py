@@ -107,12 +107,12 @@ class Jobs(Calls):
     @lease_rpc
     async def adopt(self, lease: Proof) -> bool:
         """Give stages to a job that was made before its pipeline was declared; whether it has some now."""
-        return bool(await self._call("adopt_job", lease.task_id, lease.attempt, lease.token))
+        return bool(await self._call("adopt_job", *encode.proof(lease)))
 
     @lease_rpc
     async def begin(self, lease: Proof, stage: str) -> bool:
         """Say that a stage begins; False if somebody wants the job to stop. Raises LeaseLost."""
-        status = await self._call("begin_stage", lease.task_id, lease.attempt, lease.token, stage)
+        status = await self._call("begin_stage", *encode.proof(lease), stage)
         refuse(status, lease, "a stage")
         return bool(status == "ok")
 
