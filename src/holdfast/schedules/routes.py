@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from holdfast.engine.store.commands import Store
-from holdfast.http.access import Operator, make_router, needs
+from holdfast.http.access import Operator, make_router
 from holdfast.http.fields import Body, Moment, Name, Whole
 from holdfast.http.shapes import Limit, Page, Paused, page
 from holdfast.schedules.store import Filled, Run, Schedules, backfilled_at_most, times_of
@@ -67,16 +67,16 @@ class Range(Body):
 
 
 def routes(store: Store) -> APIRouter:
-    router = make_router("/api/v1/schedules", "schedules")
+    router = make_router("/api/v1/schedules", "schedules", "operator")
     schedules = Schedules.over(store)
 
-    @router.get("", dependencies=[needs("operator")])
+    @router.get("")
     async def list_schedules(cursor: Annotated[Name | None, Query()] = None, limit: Limit = 50) -> Page[Schedule, str]:
         """Schedules, by name."""
         found = await schedules.read(after=cursor, limit=limit)
         return page([Schedule(**one) for one in found], limit, lambda last: last.name)
 
-    @router.get("/{name}", dependencies=[needs("operator")])
+    @router.get("/{name}")
     async def read(name: PathName) -> Detail:
         """One of them, with its next due times and its newest runs."""
         found = await schedules.one(name)
@@ -89,7 +89,7 @@ def routes(store: Store) -> APIRouter:
         await schedules.pause(name, caller.name)
         return Paused(name=name, paused=True)
 
-    @router.post("/{name}/resume", dependencies=[needs("operator")])
+    @router.post("/{name}/resume")
     async def resume(name: PathName) -> Paused:
         """Let the clock start it again, from its next due time on: what fell due meanwhile is not run."""
         await schedules.resume(name)
@@ -107,7 +107,7 @@ def routes(store: Store) -> APIRouter:
             name, asked.start, asked.end, by=caller.name, dry_run=asked.dry_run, limit=asked.limit
         )
 
-    @router.delete("/{name}", status_code=204, dependencies=[needs("operator")])
+    @router.delete("/{name}", status_code=204)
     async def remove(name: PathName) -> None:
         """Forget it, but not what it has run. An application that declares it makes it again at its next start."""
         await schedules.remove(name)

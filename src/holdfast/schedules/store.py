@@ -93,7 +93,7 @@ class Schedules(Calls):
         """Say what a schedule is: `new`, `changed` or the `same`. `own_queue` is made. Raises RequestInvalid."""
         if own_queue:
             await self._call("make_queue", own_queue)
-        next_at = Times(cron, timezone).next(await self._now())
+        next_at = Times(cron, timezone).next(await self.now())
         given = (cron, timezone, starts, encode.dump(dict(target)), encode.text(at), missed, owner, next_at)
         return str(await self._call("declare_schedule", encode.text(name), *given))
 
@@ -195,10 +195,6 @@ class Schedules(Calls):
     async def remove(self, name: str) -> None:
         """Forget it, but not what it has run. Raises ScheduleUnknown."""
         await self._call("remove_schedule", encode.text(name))
-
-    async def _now(self) -> datetime:
-        answer: datetime = await self._call("now")
-        return answer
 
 
 def times_of(schedule: Mapping[str, Any]) -> Times:

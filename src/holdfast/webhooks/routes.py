@@ -7,15 +7,12 @@ from fastapi import APIRouter
 from pydantic import AfterValidator, BaseModel, Field
 
 from holdfast.engine.store.commands import Store
-from holdfast.errors import WebhookUnknown
-from holdfast.http.access import Operator, make_router, needs
+from holdfast.http.access import Operator, make_router
 from holdfast.http.fields import Body, Name, refuse_nul
 from holdfast.http.shapes import Items, Limit, Page, page
 from holdfast.remote.fetch.guard import Guard
 from holdfast.settings import read_settings
 from holdfast.webhooks.store import Delivery, Kind, State, Webhook, Webhooks
-
-OPERATOR = [needs("operator")]
 
 
 class NewWebhook(Body):
@@ -49,7 +46,7 @@ class Removed(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router = make_router("/api/v1/webhooks", "webhooks")
+    router = make_router("/api/v1/webhooks", "webhooks", "operator")
     webhooks = Webhooks.over(store)
 
     @router.post("", status_code=201)
@@ -64,60 +61,51 @@ def routes(store: Store) -> APIRouter:
         )  # fmt: skip
         return Made(id=made, secret=secret)
 
-    @router.get("", dependencies=OPERATOR)
+    @router.get("")
     async def list_webhooks() -> Items[Webhook]:
         """The webhooks by name, with what waits and what has failed, each counted up to a thousand."""
         return Items(items=await webhooks.all())
 
-    @router.get("/{webhook_id}", dependencies=OPERATOR)
+    @router.get("/{webhook_id}")
     async def read(webhook_id: UUID) -> Webhook:
         """One of them."""
-        return await existing(webhook_id)
+        return await webhooks.read(webhook_id)
 
-    @router.delete("/{webhook_id}", dependencies=OPERATOR)
+    @router.delete("/{webhook_id}")
     async def remove(webhook_id: UUID) -> Removed:
         """Remove it, and all that was to be sent."""
         await webhooks.remove(webhook_id)
         return Removed(id=webhook_id)
 
-    @router.post("/{webhook_id}/pause", dependencies=OPERATOR)
+    @router.post("/{webhook_id}/pause")
     async def pause(webhook_id: UUID) -> Webhook:
         """Send nothing for now; what happens meanwhile is kept."""
         await webhooks.pause(webhook_id)
-        return await existing(webhook_id)
+        return await webhooks.read(webhook_id)
 
-    @router.post("/{webhook_id}/resume", dependencies=OPERATOR)
+    @router.post("/{webhook_id}/resume")
     async def resume(webhook_id: UUID) -> Webhook:
         """Send again. One that was disabled hears of what happens from now on."""
         await webhooks.resume(webhook_id)
-        return await existing(webhook_id)
+        return await webhooks.read(webhook_id)
 
-    @router.post("/{webhook_id}/test", status_code=202, dependencies=OPERATOR)
+    @router.post("/{webhook_id}/test", status_code=202)
     async def test(webhook_id: UUID) -> Queued:
         """Send something that says nothing, to see whether it arrives."""
         return Queued(delivery_id=await webhooks.test(webhook_id))
 
-    @router.get("/{webhook_id}/deliveries", dependencies=OPERATOR)
+    @router.get("/{webhook_id}/deliveries")
     async def deliveries(
-        webhook_id: UUID,
-        state: State | None = None,
-        cursor: UUID | None = None,
-        limit: Limit = 50,
+        webhook_id: UUID, state: State | None = None, cursor: UUID | None = None, limit: Limit = 50
     ) -> Page[Delivery, UUID]:
         """What was sent and what is to be, the newest first."""
         found = await webhooks.deliveries(webhook_id, state=state, before=cursor, limit=limit)
         return page(found, limit, lambda last: last.id)
 
-    @router.post("/{webhook_id}/deliveries/{delivery_id}/redeliver", status_code=202, dependencies=OPERATOR)
+    @router.post("/{webhook_id}/deliveries/{delivery_id}/redeliver", status_code=202)
     async def redeliver(webhook_id: UUID, delivery_id: UUID) -> Queued:
         """Send one again, whatever became of it, under the same id."""
         await webhooks.redeliver(webhook_id, delivery_id)
         return Queued(delivery_id=delivery_id)
-
-    async def existing(webhook_id: UUID) -> Webhook:
-        found = await webhooks.read(webhook_id)
-        if found is None:
-            raise WebhookUnknown(f"No webhook has the id {webhook_id}.", fix="GET /api/v1/webhooks lists them.")
-        return found
 
     return router

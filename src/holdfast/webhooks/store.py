@@ -15,6 +15,7 @@ from uuid import UUID
 
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
+from holdfast.errors import WebhookUnknown
 
 Kind = Literal["completed", "partial", "failed", "cancelled", "moved"]
 State = Literal["pending", "done", "failed"]
@@ -108,9 +109,12 @@ class Webhooks(Calls):
         """The webhooks, by name."""
         return await self._records(Webhook, "webhooks")
 
-    async def read(self, webhook: UUID) -> Webhook | None:
-        rows = await self._table("webhooks", webhook)
-        return encode.from_row(Webhook, rows[0]) if rows else None
+    async def read(self, webhook: UUID) -> Webhook:
+        """One of them. Raises WebhookUnknown."""
+        found = await self._records(Webhook, "webhooks", webhook)
+        if not found:
+            raise WebhookUnknown(f"No webhook has the id {webhook}.", fix="GET /api/v1/webhooks lists them.")
+        return found[0]
 
     async def pause(self, webhook: UUID) -> None:
         """Send nothing; what happens meanwhile is kept. Raises WebhookUnknown."""

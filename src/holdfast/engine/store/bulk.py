@@ -87,7 +87,7 @@ class Bulk(Calls):
         limit: int = 200,
     ) -> BulkPage:
         """Cancel or retry up to `limit` that fit, each for itself. Raises RequestInvalid, and then did nothing."""
-        before = None if cursor is None else encode.task_id(cursor)
+        before = encode.optional_id(cursor)
         given = (encode.text(action), encode.text(by), *encode.arguments(filters), encode.text(reason), before, limit)
         row = (await self._table("bulk", *given, patience=4))[0]
         refused = [

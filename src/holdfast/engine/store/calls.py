@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 import asyncpg
@@ -44,6 +45,11 @@ class Calls:
     def over(cls, other: "Calls") -> Self:
         """Calls of this kind, over the connections of another."""
         return cls(other._source, answer_within_seconds=other._answer_within_seconds)
+
+    async def now(self) -> datetime:
+        """The time, by the one clock that counts."""
+        answer: datetime = await self._call("now")
+        return answer
 
     async def _call(self, function: str, *arguments: Any, repeatable: bool = True) -> Any:
         """The one value that a function of the schema answers."""

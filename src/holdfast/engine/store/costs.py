@@ -79,9 +79,8 @@ class Costs(Calls):
 
         Days are those of UTC; `total` is one group, also if nothing was spent. Raises RequestInvalid.
         """
-        narrowed = [encode.text(value) for value in (owner, lifecycle, name)]
-        one = None if task is None else encode.task_id(task)
-        return [cost(row) for row in await self._table("costs", encode.text(by), since, until, *narrowed, one, limit)]
+        narrowed = (*map(encode.text, (owner, lifecycle, name)), encode.optional_id(task))
+        return [cost(row) for row in await self._table("costs", encode.text(by), since, until, *narrowed, limit)]
 
     async def of_task(self, task: UUID | str) -> FamilyCost:
         """What a task has cost, by model, the dearest first; and the tasks it gathers, and those that they gather."""

@@ -119,6 +119,11 @@ def task_id(value: UUID | str) -> UUID:
         ) from error
 
 
+def optional_id(value: UUID | str | None) -> UUID | None:
+    """An id, if there is one. Raises RequestInvalid for anything else."""
+    return None if value is None else task_id(value)
+
+
 def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
     """The arguments of holdfast.submit_many."""
     edges = [(place, *edge) for place, task in enumerate(tasks, 1) for edge in waits(task)]

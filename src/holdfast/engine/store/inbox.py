@@ -137,8 +137,8 @@ class Inbox(Calls):
         self, which: EntryFilter = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
     ) -> CountedPage[Entry]:
         """Entries that fit, the newest first; `cursor` is the `next` of the page before."""
-        before = None if cursor is None else encode.task_id(cursor)
-        row = (await self._table("inbox_items", *encode.arguments(which), encode.text(handled), before, limit))[0]
+        given = (*encode.arguments(which), encode.text(handled), encode.optional_id(cursor), limit)
+        row = (await self._table("inbox_items", *given))[0]
         items = [encode.from_json(Entry, each) for each in encode.load(row["items"])]
         return CountedPage(items, row["next"], row["approx_count"], row["capped"])
 
@@ -208,7 +208,7 @@ class Inbox(Calls):
         """
         given = (
             encode.text(action), encode.text(by), None if ids is None else [encode.task_id(one) for one in ids],
-            *encode.arguments(which), before, None if cursor is None else encode.task_id(cursor), encode.text(note),
+            *encode.arguments(which), before, encode.optional_id(cursor), encode.text(note),
             encode.text(from_step), dry_run, limit,
         )  # fmt: skip
         row = (await self._table("inbox_bulk", *given, repeatable=False, patience=4))[0]

@@ -1,7 +1,6 @@
 """The engine's functions that only read: one short method for each, of the same name. None of them takes a lock."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any, Unpack
 from uuid import UUID
 
@@ -72,8 +71,8 @@ class Queries(Calls):
     ) -> CountedPage[dict[str, Any]]:
         """Tasks that fit all of this, as `read` shows them without what may be long; `cursor` is the `next` before."""
         narrowed = [encode.text(value) for value in (lifecycle, state, actor, outcome, queue, name, owner)]
-        before = None if cursor is None else encode.task_id(cursor)
-        return await self._record(CountedPage, "list_tasks", *narrowed, live, encode.text(tag), before, limit)
+        given = (*narrowed, live, encode.text(tag), encode.optional_id(cursor), limit)
+        return await self._record(CountedPage, "list_tasks", *given)
 
     async def find_ids(self, prefix: str, limit: int = 10) -> list[UUID]:
         """Ids of tasks that begin like this. Raises RequestInvalid for what begins none."""
@@ -132,8 +131,3 @@ class Queries(Calls):
         """The ids right before and right after each of these, among all tasks."""
         rows = await self._table("neighbours", list(ids))
         return {row["id"]: (row["before"], row["after"]) for row in rows}
-
-    async def now(self) -> datetime:
-        """The time, by the one clock that counts."""
-        answer: datetime = await self._call("now")
-        return answer

@@ -12,10 +12,11 @@ from holdfast.engine.store.records import CountedPage
 from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import GuardedLong, Reader, Submitter, make_router, owned_by
-from holdfast.http.fields import Body, Cancel, Name, Whole
+from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.parts import OUTCOMES, Part, running_part
 from holdfast.http.shapes import CancelEffect, Creating, Filter, Items, Listing, cancel_task, counted_page, ids_of
 from holdfast.lifecycles.dispatch.declaration import DAG
+from holdfast.lifecycles.dispatch.routes import TaskCall
 from holdfast.lifecycles.dispatch.store import Dags
 
 poll_after_ms = 1000
@@ -24,15 +25,10 @@ State = Literal["Running", "Completed", "Partial", "Failed", "Canceled"]
 NodeName = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\u0000]+$")]
 
 
-class NewNode(Body):
+class NewNode(TaskCall):
     """A node: the task that workers know. What it leaves out is as a live worker says of the task."""
 
     name: NodeName
-    task: Name
-    payload: Any = None
-    queue: Name | None = None
-    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
-    priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
 
 
 class NewEdge(Body):

@@ -25,7 +25,17 @@ class Waited(Body):
     on_failure: Policy = "cancel"
 
 
-class NewTask(Body):
+class TaskCall(Body):
+    """A task by its name, and what it is given. What is left out is as a live worker says of the task."""
+
+    task: Name
+    payload: Any = None
+    queue: Name | None = None
+    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
+    priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
+
+
+class NewTask(TaskCall):
     """A task to be. `delay` is a number of seconds, or text such as "5m" or "1h30m".
 
     `after` are tasks to wait for, by id, or each with the policy for its bad end.
@@ -33,11 +43,6 @@ class NewTask(Body):
     `queue`, `max_attempts` and `priority` are by default what a live worker says of the task.
     """
 
-    task: Name
-    payload: Any = None
-    queue: Name | None = None
-    max_attempts: Annotated[Whole, Field(ge=1, le=1000)] | None = None
-    priority: Annotated[Whole, Field(ge=0, le=9)] | None = None
     delay: Real | str | None = None
     run_at: Moment | None = None
     after: Annotated[tuple[UUID | Waited, ...], Field(max_length=1000, fail_fast=True)] = ()
