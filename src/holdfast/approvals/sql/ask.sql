@@ -54,16 +54,15 @@ as $$ select sha256(convert_to(p_secret, 'UTF8')) $$;
 -- Questions of tasks that ended long ago.
 create or replace function holdfast.forget_questions(p_older interval default interval '30 days', p_n int default 1000)
 returns int
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_forgotten int;
-begin
-  delete from holdfast.question q where q.id = any (array(
-    select q.id from holdfast.question q
-    where q.id < holdfast.first_uuid(holdfast.now() - p_older) and greatest(q.until, q.answered_at) < holdfast.now() - p_older
-      and (select t.version from holdfast.task t where t.id = q.task_id) is null
-    order by q.id limit p_n for update skip locked));
-  get diagnostics v_forgotten = row_count;
-  return v_forgotten;
-end $$;
+  with gone as (
+    delete from holdfast.question q where q.id = any (array(
+      select q.id from holdfast.question q
+      where q.id < holdfast.first_uuid(holdfast.now() - p_older) and greatest(q.until, q.answered_at) < holdfast.now() - p_older
+        and (select t.version from holdfast.task t where t.id = q.task_id) is null
+      order by q.id limit p_n for update skip locked))
+    returning q.id
+  )
+  select count(*)::int from gone
+$$;

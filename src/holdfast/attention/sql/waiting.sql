@@ -14,9 +14,8 @@ declare
   v_after text := substr(p_after, length(v_kind) + 2);
   v_question uuid;
 begin
-  if p_limit is null or p_limit not between 1 and 1000 then
-    perform holdfast.refuse('TK010', format('%s entries cannot be shown.', coalesce(p_limit::text, 'null')), 'Ask for 1 to 1000.');
-  elsif v_kind not in ('', 'question', 'schedule', 'webhook') or v_kind = '' and p_after <> '' or v_kind <> 'schedule'
+  perform holdfast.check_limit(p_limit, 1000, 'entries cannot be shown');
+  if v_kind not in ('', 'question', 'schedule', 'webhook') or v_kind = '' and p_after <> '' or v_kind <> 'schedule'
      and v_after !~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' then
     perform holdfast.refuse('TK010', format('%s is not a place in this list.', quote_literal(left(p_after, 100))),
                             'Pass the `next` of the page before.');

@@ -151,9 +151,7 @@ as $$
   select coalesce((
     select t.owner = p_owner from (
       select substring(p_uri from '^object:tables/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:/[^/.][^/]*)+$')::uuid as id) u
-    cross join lateral (
-      select t.owner from holdfast.task t where t.id = u.id
-      union all select d.owner from holdfast.task_done d where d.id = u.id) t), false)
+    cross join lateral holdfast.find_task(u.id) t), false)
 $$;
 
 -- The runs that a task is a part of, the nearest first; null if it is of none. It belongs to the task that gathers it.
@@ -171,9 +169,7 @@ as $$
   select array_agg(u.id order by u.depth, u.id) from up u
   where exists (select from holdfast.dataset_version v where v.runs @> array[u.id])
      or u.depth > 0 and exists (
-       select from (select t.lifecycle from holdfast.task t where t.id = u.id
-                    union all select d.lifecycle from holdfast.task_done d where d.id = u.id) t
-       join holdfast.lifecycle l on l.id = t.lifecycle where l.name = 'dag')
+       select from holdfast.find_task(u.id) t join holdfast.lifecycle l on l.id = t.lifecycle where l.name = 'dag')
 $$;
 
 -- Where an output goes. kind: run (into this generation, which is not complete), outside (of any run: current at once), dropped

@@ -19,8 +19,7 @@ begin
   end if;
   if v_task.actor = 'owner' and v_task.deadline <= holdfast.now() then
     perform holdfast.move(array[p_id], array['limit'], null, array[holdfast.time_limit_note(v_task.lifecycle, v_task.state)]);
-    return query select 'expired', t.state from holdfast.task_done t where t.id = p_id
-      union all select 'expired', t.state from holdfast.task t where t.id = p_id;
+    return query select 'expired', t.state from holdfast.find_task(p_id) t;
     return;
   end if;
   if not exists (select from holdfast.transition x join holdfast.state s

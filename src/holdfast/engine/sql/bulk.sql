@@ -23,9 +23,7 @@ begin
   from (
     select l.name as lifecycle, t.state, count(*) as number
     from unnest(v_ids) i(id)
-    cross join lateral (
-      select t.lifecycle, t.state from holdfast.task t where t.id = i.id
-      union all select t.lifecycle, t.state from holdfast.task_done t where t.id = i.id) t
+    cross join lateral holdfast.find_task(i.id) t
     cross join lateral (select l.name from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
     group by 1, 2) g;
   return next;
@@ -51,7 +49,7 @@ begin
   select c.ids, c.next into v_ids, bulk.next
   from holdfast.find_bulk_tasks(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, p_before, p_limit) c;
   if p_action = 'cancel' then
-    v_ids := v_ids || holdfast.gathering_parents(v_ids);
+    v_ids := holdfast.add_gathering_parents(v_ids);
     perform holdfast.lock_children(v_ids);
     perform from (
       select i.id from (select distinct unnest(v_ids) as id) i
@@ -61,14 +59,11 @@ begin
     v_ids := array(
       select distinct i.id from unnest(v_ids) i(id)
       where holdfast.fits_filter(i.id, p_lifecycle, p_state, p_actor, p_queue, p_name, p_owner, p_tag));
-    select c.done, c.requested, c.refused into done, requested, refused
-    from holdfast.cancel_each(v_ids, p_reason, p_by) c;
   else
     perform holdfast.lock_ended(v_ids);
     v_ids := array(select i.id from unnest(v_ids) i(id) where not holdfast.was_retried(i.id));
-    requested := 0;
-    select c.done, c.refused into done, refused from holdfast.retry_each(v_ids, p_reason, p_by) c;
   end if;
+  select h.done, h.requested, h.refused into done, requested, refused from holdfast.handle_tasks(p_action, v_ids, p_by, p_reason) h;
   return next;
 end $$;
 
@@ -107,21 +102,19 @@ begin
   ids := array(select i.id from unnest(ids) with ordinality i(id, place) where not holdfast.was_retried(i.id) order by i.place);
 end $$;
 
--- The parents of these tasks that gather them, and theirs. Were only the children of one page cancelled, a parent that
+-- These tasks, the parents that gather them, and theirs. Were only the children of one page cancelled, a parent that
 -- is meant too would end by what became of them before its own page is reached.
-create or replace function holdfast.gathering_parents(p_ids uuid[]) returns uuid[]
+create or replace function holdfast.add_gathering_parents(p_ids uuid[]) returns uuid[]
 language sql stable
 as $$
-  with recursive parent(id) as (
-    select d.downstream from unnest(p_ids) i(id)
-    cross join lateral (
-      select d.downstream from holdfast.dependency d where d.upstream = i.id and d.policy = 'gather' and d.outcome is null offset 0) d
+  with recursive task(id) as (
+    select i.id from unnest(p_ids) i(id)
     union
-    select d.downstream from parent p
+    select d.downstream from task t
     cross join lateral (
-      select d.downstream from holdfast.dependency d where d.upstream = p.id and d.policy = 'gather' and d.outcome is null offset 0) d
+      select d.downstream from holdfast.dependency d where d.upstream = t.id and d.policy = 'gather' and d.outcome is null offset 0) d
   )
-  select coalesce(array_agg(p.id), '{}') from parent p
+  select coalesce(array_agg(t.id), '{}') from task t
 $$;
 
 -- Whether a task is live, not asked to stop, and fits.
@@ -142,9 +135,10 @@ create or replace function holdfast.was_retried(p_id uuid) returns bool
 language sql stable
 as $$ select exists (select from holdfast.input i where i.retry_of = p_id) $$;
 
--- Cancel tasks that are locked and live. Who gathers others goes first, and takes them along.
-create or replace function holdfast.cancel_each(
-  p_ids uuid[], p_reason text, p_by text, out done int, out requested int, out refused jsonb)
+-- Cancel or retry tasks that are locked, each for itself. Of those to cancel, who gathers others goes first and takes them
+-- along. Retries go by their limits first: another who retries at the same time takes the places of limits in the same order.
+create or replace function holdfast.handle_tasks(
+  p_action text, p_ids uuid[], p_by text, p_note text, out done int, out requested int, out refused jsonb)
 language plpgsql
 as $$
 declare
@@ -157,45 +151,23 @@ begin
   for v_id in
     select i.id from unnest(p_ids) i(id)
     cross join lateral (
-      select exists (select from holdfast.dependency d where d.downstream = i.id and d.policy = 'gather') as gathers) g
-    order by g.gathers desc, case when g.gathers then i.id end, i.id desc
+      select p_action = 'cancel' and exists (
+        select from holdfast.dependency d where d.downstream = i.id and d.policy = 'gather') as gathers) g
+    left join lateral (
+      select t.limit_key from holdfast.task_done t where p_action = 'retry' and t.id = i.id offset 0) t on true
+    order by g.gathers desc, t.limit_key nulls first, case when g.gathers or p_action = 'retry' then i.id end, i.id desc
   loop
     -- One that has ended since it was locked went along with another of these.
-    if not exists (select from holdfast.task t where t.id = v_id) then
+    if p_action = 'cancel' and not exists (select from holdfast.task t where t.id = v_id) then
       done := done + 1;
       continue;
     end if;
-    v_tried := holdfast.try_one('cancel', v_id, null, p_by, p_reason);
+    v_tried := holdfast.try_one(p_action, v_id, null, p_by, p_note);
     if v_tried.problem is null then
       done := done + 1;
-      requested := requested + (v_tried.effect = 'requested')::int;
+      requested := requested + (v_tried.effect is not distinct from 'requested')::int;
     else
       refused := refused || (jsonb_build_object('task_id', v_id) || v_tried.problem);
-    end if;
-  end loop;
-end $$;
-
--- Retry tasks that are locked and have no retry. By their limits first: another who retries at the same time takes the
--- places of limits in the same order.
-create or replace function holdfast.retry_each(p_ids uuid[], p_note text, p_by text, out done int, out refused jsonb)
-language plpgsql
-as $$
-declare
-  v_id uuid;
-  v_problem jsonb;
-begin
-  done := 0;
-  refused := '[]';
-  for v_id in
-    select i.id from unnest(p_ids) i(id)
-    cross join lateral (select t.limit_key from holdfast.task_done t where t.id = i.id offset 0) t
-    order by t.limit_key nulls first, i.id
-  loop
-    v_problem := (holdfast.try_one('retry', v_id, null, p_by, p_note)).problem;
-    if v_problem is null then
-      done := done + 1;
-    else
-      refused := refused || (jsonb_build_object('task_id', v_id) || v_problem);
     end if;
   end loop;
 end $$;

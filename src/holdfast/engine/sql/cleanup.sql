@@ -39,6 +39,6 @@ as $$
     objects = case when p_error is null then p_objects end,
     done_at = case when p_error is null then holdfast.now() end,
     due_at = case when p_error is null then c.due_at
-                  else holdfast.now() + least(interval '1 minute' * power(2, least(c.tries - 1, 10)), interval '1 hour') end
+                  else holdfast.now() + holdfast.doubled('1 minute', c.tries - 1, '1 hour') end
   where c.id = p_id and c.done_at is null
 $$;

@@ -35,10 +35,8 @@ declare
   v_sent bigint;
 begin
   perform holdfast.need_read_committed();
-  if p_limit is null or p_limit not between 1 and 10000 then
-    perform holdfast.refuse('TK010', format('%s moves cannot be read at once.', coalesce(p_limit::text, 'null')),
-                            'Give 1 to 10000.');
-  elsif pg_current_xact_id_if_assigned() is not null then  -- its own moves would count as read, committed or not
+  perform holdfast.check_limit(p_limit, 10000, 'moves cannot be read');
+  if pg_current_xact_id_if_assigned() is not null then  -- its own moves would count as read, committed or not
     perform holdfast.refuse('TK010', 'This transaction has written something.', 'Read the feed in one of its own.');
   end if;
 
@@ -202,9 +200,7 @@ language sql stable rows 1
 as $$
   select l.name, t.name, t.owner
   from (values (true)) one
-  left join (select t.lifecycle, t.name, t.owner from holdfast.task t where t.id = p_id
-             union all
-             select t.lifecycle, t.name, t.owner from holdfast.task_done t where t.id = p_id) t on true
+  left join holdfast.find_task(p_id) t on true
   left join holdfast.lifecycle l on l.id = t.lifecycle
 $$;
 

@@ -9,7 +9,7 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  perform holdfast.check_entries(p_limit, 10000);
+  perform holdfast.check_limit(p_limit, 10000, 'entries cannot be shown');
   return query
   select n.id, n.task_id, n.category, n.signature, n.error, n.at, n.resolved_at, n.resolved_by, n.resolution, n.note
   from holdfast.inbox n where p_all or n.resolved_at is null
@@ -28,7 +28,7 @@ set plan_cache_mode = force_custom_plan set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
 begin
-  perform holdfast.check_entries(p_limit, 1000);
+  perform holdfast.check_limit(p_limit, 1000, 'entries cannot be shown');
   return query
   with recursive other(signature, place) as (
     (select n.signature, 1 from holdfast.inbox n
@@ -96,7 +96,7 @@ as $$
 declare
   v_id uuid[];
 begin
-  perform holdfast.check_entries(p_limit, 1000);
+  perform holdfast.check_limit(p_limit, 1000, 'entries cannot be shown');
   if p_handled is null or p_handled not in ('open', 'handled', 'all') then
     perform holdfast.refuse('TK010', format('There are no entries that are %s.', quote_nullable(left(p_handled, 100))),
                             'Ask for open, handled or all.');
@@ -119,41 +119,22 @@ create or replace function holdfast.find_inbox_entries(
 language plpgsql stable
 set plan_cache_mode = force_custom_plan set enable_seqscan = off set jit = off
 as $$
-declare
-  v_left int := 10000;
-  v_scan int := least(p_most + 1, v_left);
-  v_seen int;
-  v_fit uuid[];
 begin
-  ids := '{}';
-  next := coalesce(p_before, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
-  loop
-    with seen as materialized (
-      select n.id, (p_handled <> 'handled' or n.resolved_at is not null) and (p_name is null or n.name = p_name)
-               and (p_step is null or n.step = p_step) and (p_owner is null or n.owner = p_owner) as fits
-      from holdfast.inbox n
-      where n.id < find_inbox_entries.next and (p_handled <> 'open' or n.resolved_at is null)
-        and (p_signature is null or n.signature = p_signature) and (p_category is null or n.category = p_category)
-        and (p_lifecycle is null or n.lifecycle = p_lifecycle)
-      order by n.id desc limit v_scan
-    )
-    select count(*), array_agg(s.id order by s.id desc) filter (where s.fits), (array_agg(s.id order by s.id))[1]
-      into v_seen, v_fit, next
-    from seen s;
-    ids := ids || v_fit;
-    v_left := v_left - v_scan;
-    if cardinality(ids) > p_most then
-      ids := ids[:p_most];
-      next := ids[p_most];
-      return;
-    elsif v_seen < v_scan then
-      next := null;
-      return;
-    elsif v_left <= 0 then
-      return;
-    end if;
-    v_scan := least(v_scan * 4, v_left);
-  end loop;
+  with seen as materialized (  -- read in its order, and no further than until the page is full
+    select n.id, (p_handled <> 'handled' or n.resolved_at is not null) and (p_name is null or n.name = p_name)
+             and (p_step is null or n.step = p_step) and (p_owner is null or n.owner = p_owner) as fits
+    from holdfast.inbox n
+    where (p_before is null or n.id < p_before) and (p_handled <> 'open' or n.resolved_at is null)
+      and (p_signature is null or n.signature = p_signature) and (p_category is null or n.category = p_category)
+      and (p_lifecycle is null or n.lifecycle = p_lifecycle)
+    order by n.id desc limit 10000
+  ), page as materialized (
+    select array(select s.id from seen s where s.fits limit p_most + 1) as ids
+  )
+  select p.ids[:p_most], case when cardinality(p.ids) > p_most then p.ids[p_most]
+                              else (select s.id from seen s offset 9999) end
+    into ids, next
+  from page p;
 end $$;
 
 -- One entry as it stands in a list: without what may be long.
@@ -207,7 +188,7 @@ declare
   v_to uuid;
 begin
   select r.first, r.last into v_from, v_to from holdfast.id_range(p_prefix, 'an entry') r;
-  perform holdfast.check_entries(p_limit, 1000);
+  perform holdfast.check_limit(p_limit, 1000, 'entries cannot be shown');
   return query
   select f.id, f.task_id, f.resolved_at is null from (
     (select n.id, n.task_id, n.resolved_at from holdfast.inbox n
@@ -231,13 +212,3 @@ as $$
     (select n.task_id from holdfast.inbox n where n.task_id > i.id order by n.task_id limit 1)]
   from unnest(p_ids) i(id)
 $$;
-
-create or replace function holdfast.check_entries(p_limit int, p_most int) returns void
-language plpgsql
-as $$
-begin
-  if p_limit is null or p_limit not between 1 and p_most then
-    perform holdfast.refuse('TK010', format('%s entries cannot be shown.', coalesce(p_limit::text, 'null')),
-                            format('Ask for 1 to %s.', p_most));
-  end if;
-end $$;

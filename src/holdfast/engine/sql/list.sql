@@ -14,10 +14,7 @@ as $$
 declare
   v_id uuid[];
 begin
-  if p_limit is null or p_limit not between 1 and 1000 then
-    perform holdfast.refuse('TK010', format('%s tasks cannot be listed at once.', coalesce(p_limit::text, 'null')),
-                            'Ask for 1 to 1000, and go on from `next`.');
-  end if;
+  perform holdfast.check_limit(p_limit, 1000, 'tasks cannot be listed');
   select m.ids, m.next into v_id, list_tasks.next
   from holdfast.find_tasks(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
                          p_before, p_limit) m;
@@ -145,16 +142,7 @@ as $$
            t.max_attempts, t.due_at, t.deadline, t.entered_at, t.created_at, t.started_at, t.finished_at,
            t.worker_id, t.cancel_requested, b.progress,
            left(coalesce(t.note ->> 'message', t.note ->> 'reason'), 200) as message
-    from (
-      select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.priority,
-             t.attempt, t.max_attempts, t.due_at, t.deadline, t.entered_at, t.created_at, t.started_at,
-             null::timestamptz as finished_at, t.worker_id, t.cancel_requested, t.note, t.lease_token
-      from holdfast.task t where t.id = p_id
-      union all
-      select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, t.outcome, t.queue, t.priority,
-             t.attempt, t.max_attempts, t.due_at, t.deadline, t.entered_at, t.created_at, t.started_at,
-             t.finished_at, t.worker_id, t.cancel_requested, t.note, null
-      from holdfast.task_done t where t.id = p_id) t
+    from holdfast.find_task(p_id) t
     cross join lateral (select l.name from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
     left join lateral (
       select b.progress from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token offset 0) b on true
@@ -173,9 +161,7 @@ declare
   v_to uuid;
 begin
   select r.first, r.last into v_from, v_to from holdfast.id_range(p_prefix, 'a task') r;
-  if p_limit is null or p_limit not between 1 and 1000 then
-    perform holdfast.refuse('TK010', 'Ask for 1 to 1000 ids.', '');
-  end if;
+  perform holdfast.check_limit(p_limit, 1000, 'ids cannot be listed');
   return query
   select f.id from (
     (select t.id from holdfast.task t
@@ -207,8 +193,7 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off
 as $$
 declare
-  v_owner text := coalesce((select t.owner from holdfast.task t where t.id = p_id),
-                           (select t.owner from holdfast.task_done t where t.id = p_id));
+  v_owner text := (select t.owner from holdfast.find_task(p_id) t);
 begin
   if v_owner is null or v_owner <> p_owner then
     perform holdfast.refuse('TK003', format('No task has the id %s.', p_id), 'submit answers with the id.');
@@ -221,10 +206,8 @@ create or replace function holdfast.owned(p_id uuid[], p_owner text) returns set
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off
 as $$
-  select i.id from unnest(p_id) i(id)
-  left join lateral (select t.owner from holdfast.task t where t.id = i.id offset 0) t on true
-  left join lateral (select d.owner from holdfast.task_done d where d.id = i.id offset 0) d on true
-  where coalesce(t.owner, d.owner) = coalesce(p_owner, t.owner, d.owner)
+  select i.id from unnest(p_id) i(id) cross join lateral holdfast.find_task(i.id) t
+  where p_owner is null or t.owner = p_owner
 $$;
 
 -- Where it is, and where it may go from there.
@@ -235,8 +218,7 @@ as $$
   select t.state, array(
     select distinct x.to_state from holdfast.transition x
     where x.lifecycle = t.lifecycle and x.from_state = t.state and x.to_state <> t.state order by 1)
-  from (select t.lifecycle, t.state from holdfast.task t where t.id = p_id
-        union all select t.lifecycle, t.state from holdfast.task_done t where t.id = p_id limit 1) t
+  from holdfast.find_task(p_id) t
 $$;
 
 -- Its leases, oldest first: a claim begins one, and the move that gives the task back ends it. An attempt has several
@@ -248,8 +230,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off
 as $$
   with task as materialized (
-    select t.lifecycle, t.lease_token is not null as leased from holdfast.task t where t.id = p_id
-    union all select d.lifecycle, false from holdfast.task_done d where d.id = p_id
+    select t.lifecycle, t.lease_token is not null as leased from holdfast.find_task(p_id) t
   ), event as materialized (
     select e.*, lead(e.verb) over (order by e.version) as next_verb, (
              select s.actor from holdfast.state s where s.lifecycle = t.lifecycle and s.name = e.to_state) as actor,
@@ -327,9 +308,7 @@ as $$
     union all
     (select t.lifecycle, t.state, count(*), o.capped
      from own o cross join unnest(o.ids) i(id)
-     cross join lateral (
-       select t.lifecycle, t.state from holdfast.task t where t.id = i.id
-       union all select t.lifecycle, t.state from holdfast.task_done t where t.id = i.id limit 1) t
+     cross join lateral (select t.lifecycle, t.state from holdfast.find_task(i.id) t limit 1) t
      group by t.lifecycle, t.state, o.capped)
   )
   select l.name, s.name, s.actor::text, s.outcome::text, coalesce(sum(c.number), 0)::bigint,

@@ -356,7 +356,7 @@ begin
   insert into holdfast.setback as s (task_id, verb, error, until)
   values (p_id, p_verb, p_error, holdfast.now() + interval '10 seconds')
   on conflict (task_id) do update set verb = excluded.verb, error = excluded.error, times = s.times + 1,
-    until = holdfast.now() + least(interval '1 hour', interval '10 seconds' * power(2, least(s.times, 10)))
+    until = holdfast.now() + holdfast.doubled('10 seconds', s.times, '1 hour')
   returning s.times = 1 into v_first;
   if v_first then
     insert into holdfast.inbox (task_id, lifecycle, name, owner, state, category, signature, error)

@@ -13,40 +13,28 @@ end $$;
 
 -- Nothing of a paused queue is claimed; what is with a worker goes on.
 create or replace function holdfast.pause_queue(name text, by text default '') returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
+  select holdfast.check_queues(array[pause_queue.name]);
   update holdfast.queue q set paused_at = coalesce(q.paused_at, holdfast.now()), paused_by = pause_queue.by
-  where q.name = pause_queue.name;
-  if not found then
-    perform holdfast.refuse_queue(pause_queue.name);
-  end if;
-end $$;
+  where q.name = pause_queue.name
+$$;
 
 create or replace function holdfast.resume_queue(name text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
+  select holdfast.check_queues(array[resume_queue.name]);
   update holdfast.queue q set paused_at = null, paused_by = null where q.name = resume_queue.name;
-  if not found then
-    perform holdfast.refuse_queue(resume_queue.name);
-  end if;
-  perform holdfast.wake_workers(array[resume_queue.name], null, 1000);
-end $$;
+  select holdfast.wake_workers(array[resume_queue.name], null, 1000)
+$$;
 
 create or replace function holdfast.check_queues(p_queues text[]) returns void
 language sql stable
 as $$
-  select holdfast.refuse_queue(n.name) from unnest(p_queues) n(name)
-  where (select q.name from holdfast.queue q where q.name = n.name) is null
-$$;
-
-create or replace function holdfast.refuse_queue(p_name text) returns void
-language sql
-as $$
-  select holdfast.refuse('TK012', format('Queue %s does not exist.', quote_nullable(p_name)),
+  select holdfast.refuse('TK012', format('Queue %s does not exist.', quote_nullable(n.name)),
     format('Make it with holdfast.make_queue, or use one of: %s.',
            (select string_agg(q.name, ', ' order by q.name) from holdfast.queue q)))
+  from unnest(p_queues) n(name) where (select q.name from holdfast.queue q where q.name = n.name) is null
 $$;
 
 -- Counts stop at 10,000: a look at the queues must not read all of a long one.

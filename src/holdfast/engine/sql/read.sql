@@ -31,16 +31,19 @@ end $$;
 -- A task, live or ended, for functions that show more of it. Has no options: so it is inlined into the query that asks.
 create or replace function holdfast.find_task(p_id uuid)
 returns table (id uuid, lifecycle smallint, name text, owner text, state text, actor holdfast.actor, outcome holdfast.outcome,
-               attempt int, max_attempts int, cancel_requested bool, note jsonb, result jsonb, lease_token uuid,
-               due_at timestamptz, created_at timestamptz, started_at timestamptz, finished_at timestamptz)
+               queue text, priority smallint, attempt int, max_attempts int, cancel_requested bool, note jsonb, result jsonb,
+               worker_id text, lease_token uuid, due_at timestamptz, deadline timestamptz, entered_at timestamptz,
+               created_at timestamptz, started_at timestamptz, finished_at timestamptz)
 language sql stable
 as $$
-  select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, null::holdfast.outcome, t.attempt, t.max_attempts,
-         t.cancel_requested, t.note, null::jsonb, t.lease_token, t.due_at, t.created_at, t.started_at, null::timestamptz
+  select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, null::holdfast.outcome, t.queue, t.priority, t.attempt,
+         t.max_attempts, t.cancel_requested, t.note, null::jsonb, t.worker_id, t.lease_token, t.due_at, t.deadline,
+         t.entered_at, t.created_at, t.started_at, null::timestamptz
   from holdfast.task t where t.id = p_id
   union all
-  select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, t.outcome, t.attempt, t.max_attempts,
-         t.cancel_requested, t.note, t.result, null::uuid, t.due_at, t.created_at, t.started_at, t.finished_at
+  select t.id, t.lifecycle, t.name, t.owner, t.state, t.actor, t.outcome, t.queue, t.priority, t.attempt,
+         t.max_attempts, t.cancel_requested, t.note, t.result, t.worker_id, null::uuid, t.due_at, t.deadline,
+         t.entered_at, t.created_at, t.started_at, t.finished_at
   from holdfast.task_done t where t.id = p_id
 $$;
 
@@ -65,10 +68,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off
 as $$
   select t.name, d.upstream, d.policy, t.outcome, t.result from holdfast.dependency d
-  cross join lateral (
-    select q.name, q.outcome, q.result from holdfast.task_done q where q.id = d.upstream
-    union all
-    select t.name, null, null from holdfast.task t where t.id = d.upstream) t
+  cross join lateral holdfast.find_task(d.upstream) t
   where d.downstream = p_id and d.policy <> 'gather' order by t.name, d.upstream
 $$;
 

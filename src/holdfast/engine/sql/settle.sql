@@ -222,14 +222,20 @@ begin
   end if;
 end $$;
 
--- How long to wait after so many tries: twice as long each time, up to the most, and up to a tenth longer by chance.
+-- How long a task waits after so many tries: up to a tenth longer by chance.
 create or replace function holdfast.backoff(p_lifecycle smallint, p_tries int) returns interval
 language sql volatile
 as $$
-  select make_interval(secs => least(extract(epoch from l.backoff_most)::float8,
-                                     extract(epoch from l.backoff)::float8 * power(2, least(p_tries - 1, 60)))
-                               * (1 + random() * 0.1))
+  select holdfast.doubled(l.backoff, p_tries - 1, l.backoff_most) * (1 + random() * 0.1)
   from holdfast.lifecycle l where l.id = p_lifecycle
+$$;
+
+-- Twice as long each time, up to the most. (In seconds, since an interval cannot be doubled sixty times.)
+create or replace function holdfast.doubled(p_first interval, p_times int, p_most interval) returns interval
+language sql immutable
+as $$
+  select make_interval(secs => least(extract(epoch from p_most)::float8,
+                                     extract(epoch from p_first)::float8 * power(2, least(p_times, 60))))
 $$;
 
 -- A failed step counts, and says so beside the task's own events.

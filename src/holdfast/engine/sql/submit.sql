@@ -285,6 +285,17 @@ begin
   end if;
 end $$;
 
+-- One call answers or does 1 to so many; `p_refusal` says of more what cannot be.
+create or replace function holdfast.check_limit(p_limit int, p_most int, p_refusal text) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_limit is null or p_limit not between 1 and p_most then
+    perform holdfast.refuse('TK010', format('%s %s at once.', coalesce(p_limit::text, 'null'), p_refusal),
+                            format('Ask for 1 to %s at a time.', p_most));
+  end if;
+end $$;
+
 -- Not before now, and within a hundred years. (From Postgres 17 on an interval may be infinite.)
 create or replace function holdfast.is_soon(p_delay interval, p_at timestamptz) returns bool
 language sql stable

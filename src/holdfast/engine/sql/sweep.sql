@@ -9,10 +9,7 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 set timezone = 'UTC' set lock_timeout = '500ms'
 as $$
 begin
-  if p_n is null or p_n not between 1 and 10000 then
-    perform holdfast.refuse('TK010', format('%s tasks cannot be swept at once.', coalesce(p_n::text, 'null')),
-                            'Give 1 to 10000.');
-  end if;
+  perform holdfast.check_limit(p_n, 10000, 'tasks cannot be swept');
   reaped := holdfast.reap(p_n);
   expired := holdfast.expire(p_n);
   due := holdfast.advance_due(p_n);

@@ -68,10 +68,8 @@ begin
   if v_key is null then
     perform holdfast.refuse('TK010', format('Costs are not summed by %s.', coalesce(quote_literal(left(p_by, 100)), 'null')),
                             'By model, day, lifecycle, name, task, owner or total.');
-  elsif p_limit is null or p_limit not between 1 and 10000 then
-    perform holdfast.refuse('TK010', format('%s groups cannot be answered at once.', coalesce(p_limit::text, 'null')),
-                            'Ask for 1 to 10000.');
   end if;
+  perform holdfast.check_limit(p_limit, 10000, 'groups cannot be listed');
   return query execute concat(
     'select ', v_key, '::text, count(*), coalesce(sum(u.tokens_in), 0), coalesce(sum(u.tokens_out), 0),',
     ' coalesce(trim_scale(sum(u.cost_micros) * 0.0001), 0), count(*) filter (where not u.given and not u.priced)',

@@ -58,7 +58,7 @@ begin
       status := 'refused';
       problem := left(concat_ws(' ', sqlerrm, nullif(v_hint, '')), 2000);
       update holdfast.schedule s set error = fire.problem, error_at = holdfast.now(), failures = s.failures + 1,
-        try_at = holdfast.now() + least(interval '5 minutes', interval '1 second' * power(2, least(s.failures, 9)))
+        try_at = holdfast.now() + holdfast.doubled('1 second', s.failures, '5 minutes')
       where s.name = p_name;
   end;
 end $$;

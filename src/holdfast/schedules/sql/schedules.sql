@@ -78,12 +78,9 @@ create or replace function holdfast.pause_schedule(p_name text, p_by text defaul
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  update holdfast.schedule s set paused_at = coalesce(s.paused_at, holdfast.now()),
-    paused_by = case when s.paused_at is null then coalesce(p_by, '') else s.paused_by end
-  where s.name = p_name;
-  if not found then
-    perform holdfast.refuse_schedule(p_name);
-  end if;
+  perform holdfast.lock_schedule(p_name);
+  update holdfast.schedule s set paused_at = holdfast.now(), paused_by = coalesce(p_by, '')
+  where s.name = p_name and s.paused_at is null;
 end $$;
 
 -- Let the clock start it again, from its next time on: what fell due meanwhile is not run. False if it is another than the
@@ -92,12 +89,9 @@ create or replace function holdfast.resume_schedule(p_name text, p_definition by
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
-  v_schedule holdfast.schedule;
+  v_schedule holdfast.schedule := holdfast.lock_schedule(p_name);
 begin
-  select * into v_schedule from holdfast.schedule s where s.name = p_name for update;
-  if not found then
-    perform holdfast.refuse_schedule(p_name);
-  elsif v_schedule.definition <> p_definition then
+  if v_schedule.definition <> p_definition then
     return false;
   end if;
   update holdfast.schedule s set paused_at = null, paused_by = null, next_at = p_next_at, set_at = holdfast.now(),
@@ -111,12 +105,8 @@ create or replace function holdfast.run_schedule(p_name text, p_local_time text,
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 declare
-  v_schedule holdfast.schedule;
+  v_schedule holdfast.schedule := holdfast.lock_schedule(p_name);
 begin
-  select * into v_schedule from holdfast.schedule s where s.name = p_name for update;
-  if not found then
-    perform holdfast.refuse_schedule(p_name);
-  end if;
   return (holdfast.start_runs(v_schedule, array[holdfast.now()], array[p_local_time], 'now', p_by))[1];
 end $$;
 
@@ -129,14 +119,11 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set time
 as $$
 #variable_conflict use_column
 declare
-  v_schedule holdfast.schedule;
+  v_schedule holdfast.schedule := holdfast.lock_schedule(p_name);
   v_due timestamptz[];
   v_local_times text[];
 begin
-  select * into v_schedule from holdfast.schedule s where s.name = p_name for update;
-  if not found then
-    perform holdfast.refuse_schedule(p_name);
-  elsif v_schedule.definition <> p_definition then
+  if v_schedule.definition <> p_definition then
     perform holdfast.refuse('TK002', format('%s was just declared again.', p_name), 'Ask again.');
   end if;
   perform holdfast.check_due(p_due, p_local_times);
@@ -155,16 +142,22 @@ create or replace function holdfast.remove_schedule(p_name text) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
+  perform holdfast.lock_schedule(p_name);
   delete from holdfast.schedule s where s.name = p_name;
-  if not found then
-    perform holdfast.refuse_schedule(p_name);
-  end if;
 end $$;
 
-create or replace function holdfast.refuse_schedule(p_name text) returns void
-language sql
+-- The schedule, which nobody else changes until the caller commits. Raises TK074.
+create or replace function holdfast.lock_schedule(p_name text) returns holdfast.schedule
+language plpgsql
 as $$
-  select holdfast.refuse('TK074', format('There is no schedule %s.', quote_nullable(left(p_name, 200))),
-    format('There are: %s.', coalesce((select string_agg(s.name, ', ' order by s.name) from (
-      select s.name from holdfast.schedule s order by s.name limit 20) s), 'none; declare one with hf.cron(...)')))
-$$;
+declare
+  v_schedule holdfast.schedule;
+begin
+  select * into v_schedule from holdfast.schedule s where s.name = p_name for update;
+  if not found then
+    perform holdfast.refuse('TK074', format('There is no schedule %s.', quote_nullable(left(p_name, 200))),
+      format('There are: %s.', coalesce((select string_agg(s.name, ', ' order by s.name) from (
+        select s.name from holdfast.schedule s order by s.name limit 20) s), 'none; declare one with hf.cron(...)')));
+  end if;
+  return v_schedule;
+end $$;

@@ -47,8 +47,7 @@ begin
     version = excluded.version,
     times = case when w.version = excluded.version then w.times + 1 else 1 end,
     last_published_at = v_now,
-    again_at = v_now + case when w.version = excluded.version
-      then least(interval '15 minutes', interval '30 seconds' * power(2, least(w.times, 10))) else interval '30 seconds' end
+    again_at = v_now + holdfast.doubled('30 seconds', case when w.version = excluded.version then w.times else 0 end, '15 minutes')
   where w.version < excluded.version or w.again_at <= v_now
   returning w.task_id;
   -- After the insert, and without waiting: a transaction that waits for a row that is deleted here waits for nothing else of ours.

@@ -89,11 +89,10 @@ declare
   v_id uuid := holdfast.uuid7();
   v_stopped text;
 begin
+  perform holdfast.check_webhook(p_id);
   select case when w.disabled_at is not null then 'disabled' when w.paused_at is not null then 'paused' end into v_stopped
   from holdfast.webhook w where w.id = p_id;
-  if not found then
-    perform holdfast.refuse_webhook(p_id);
-  elsif v_stopped is not null then
+  if v_stopped is not null then
     perform holdfast.refuse('TK010', format('The webhook is %s.', v_stopped), 'Resume it first: holdfast webhooks resume.');
   end if;
   insert into holdfast.webhook_delivery (id, webhook_id, task_id, version, kind, body)
@@ -123,9 +122,7 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  if not exists (select from holdfast.webhook w where w.id = p_webhook) then
-    perform holdfast.refuse_webhook(p_webhook);
-  end if;
+  perform holdfast.check_webhook(p_webhook);
   return query
   select d.id, d.webhook_id, d.task_id, d.version, d.kind, d.state, d.tries, d.due_at, d.status, d.error, d.made_at,
          d.ended_at
@@ -137,14 +134,13 @@ end $$;
 -- Deliveries that were made long ago, whatever became of them.
 create or replace function holdfast.forget_deliveries(p_older interval default interval '30 days', p_n int default 1000)
 returns int
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_forgotten int;
-begin
-  delete from holdfast.webhook_delivery d where d.id = any (array(
-    select d.id from holdfast.webhook_delivery d where d.made_at < holdfast.now() - p_older
-    order by d.made_at, d.id limit p_n for update skip locked));
-  get diagnostics v_forgotten = row_count;
-  return v_forgotten;
-end $$;
+  with gone as (
+    delete from holdfast.webhook_delivery d where d.id = any (array(
+      select d.id from holdfast.webhook_delivery d where d.made_at < holdfast.now() - p_older
+      order by d.made_at, d.id limit p_n for update skip locked))
+    returning d.id
+  )
+  select count(*)::int from gone
+$$;

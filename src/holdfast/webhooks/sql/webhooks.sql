@@ -58,14 +58,11 @@ $$;
 
 -- Let nothing be sent; what happens meanwhile is kept, and sent when it goes on.
 create or replace function holdfast.pause_webhook(p_id uuid) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-  update holdfast.webhook w set paused_at = coalesce(w.paused_at, holdfast.now()) where w.id = p_id;
-  if not found then
-    perform holdfast.refuse_webhook(p_id);
-  end if;
-end $$;
+  select holdfast.check_webhook(p_id);
+  update holdfast.webhook w set paused_at = coalesce(w.paused_at, holdfast.now()) where w.id = p_id
+$$;
 
 -- Send again. One that was disabled hears of what happens from now on.
 create or replace function holdfast.resume_webhook(p_id uuid) returns void
@@ -74,29 +71,26 @@ as $$
 declare
   v_now text := (select f.cursor from holdfast.feed() f limit 1);
 begin
+  perform holdfast.check_webhook(p_id);
   update holdfast.webhook w set paused_at = null, disabled_at = null, disabled_why = null,
     cursor = case when w.disabled_at is null then w.cursor else v_now end
   where w.id = p_id;
-  if not found then
-    perform holdfast.refuse_webhook(p_id);
-  end if;
 end $$;
 
 -- Remove it, and all that was to be sent.
 create or replace function holdfast.remove_webhook(p_id uuid) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-  delete from holdfast.webhook w where w.id = p_id;
-  if not found then
-    perform holdfast.refuse_webhook(p_id);
-  end if;
-end $$;
+  select holdfast.check_webhook(p_id);
+  delete from holdfast.webhook w where w.id = p_id
+$$;
 
-create or replace function holdfast.refuse_webhook(p_id uuid) returns void
+create or replace function holdfast.check_webhook(p_id uuid) returns void
 language plpgsql
 as $$
 begin
-  perform holdfast.refuse('TK073', format('No webhook has the id %s.', coalesce(p_id::text, 'null')),
-                          'See holdfast webhooks ls.');
+  if not exists (select from holdfast.webhook w where w.id = p_id) then
+    perform holdfast.refuse('TK073', format('No webhook has the id %s.', coalesce(p_id::text, 'null')),
+                            'See holdfast webhooks ls.');
+  end if;
 end $$;

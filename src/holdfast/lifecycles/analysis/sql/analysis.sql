@@ -92,11 +92,7 @@ begin
                              where c.task_id = t.id and c.prefix !~ '/(uploads|inputs)$'),
       'cleaned', coalesce((select bool_and(c.done_at is not null) from holdfast.cleanup c where c.task_id = t.id), false))
     into v_found
-  from (select t.id, t.lifecycle, t.owner, t.state, t.note, t.deadline, t.created_at, t.cancel_requested,
-               t.lease_token, null::holdfast.outcome as outcome from holdfast.task t where t.id = p_id
-        union all
-        select t.id, t.lifecycle, t.owner, t.state, t.note, t.deadline, t.created_at, t.cancel_requested,
-               null, t.outcome from holdfast.task_done t where t.id = p_id) t
+  from holdfast.find_task(p_id) t
   join holdfast.lifecycle l on l.id = t.lifecycle and l.name = 'analysis'
   join holdfast.analysis a on a.task_id = t.id
   join holdfast.input i on i.id = t.id

@@ -122,7 +122,8 @@ as $$
   select jsonb_build_object(
       'task_id', t.id, 'task_type', b.task_type, 'provider', b.provider, 'status', t.state, 'owner', t.owner,
       'models', b.models, 'created_at', t.created_at, 'started_at', t.started_at, 'finished_at', t.finished_at,
-      'error', case when t.finished_at is not null then t.message end, 'cancel_requested', t.cancel_requested,
+      'error', case when t.finished_at is not null then coalesce(t.note ->> 'message', t.note ->> 'reason') end,
+      'cancel_requested', t.cancel_requested,
       'retry_of', i.retry_of, 'next_poll_at', case when t.finished_at is null then t.due_at end,
       'result_uri', 'object:' || b.result_key, 'manifest', jsonb_build_object(
         'uri', 'object:' || b.manifest_key, 'inputs', b.inputs, 'ok', coalesce(j.ok, 0), 'failed', coalesce(j.failed, 0),
@@ -130,12 +131,7 @@ as $$
       'cost_cents', coalesce(u.cost, 0) / 10000, 'stopped_by', (select s.task_id from holdfast.batch_stop s where s.batch_id = t.id),
       'job_counts', coalesce(j.counts, '{}'), 'jobs', coalesce(w.jobs, '[]'), 'provider_state', w.provider_state)
   from unnest(p_tasks) with ordinality k(id, place)
-  cross join lateral (
-    select t.id, t.state, t.owner, t.created_at, t.started_at, null::timestamptz as finished_at, t.cancel_requested, t.due_at,
-           null as message from holdfast.task t where t.id = k.id
-    union all
-    select t.id, t.state, t.owner, t.created_at, t.started_at, t.finished_at, t.cancel_requested, null,
-           coalesce(t.note ->> 'message', t.note ->> 'reason') from holdfast.task_done t where t.id = k.id) t
+  cross join lateral holdfast.find_task(k.id) t
   join holdfast.batch b on b.task_id = t.id
   cross join lateral (select i.retry_of from holdfast.input i where i.id = t.id offset 0) i
   left join lateral (

@@ -46,9 +46,8 @@ declare
 begin
   if p_mode is null or p_mode not in ('text', 'vector', 'hybrid') then
     perform holdfast.refuse('TK010', format('%s is not a way to search.', quote_nullable(p_mode)), 'There are text, vector and hybrid.');
-  elsif p_limit is null or p_limit not between 1 and 100 then
-    perform holdfast.refuse('TK010', 'That many chunks cannot be shown.', 'Ask for 1 to 100.');
   end if;
+  perform holdfast.check_limit(p_limit, 100, 'chunks cannot be shown');
   perform holdfast.widen_index_scan();
   return query
   with by_text as materialized (
