@@ -81,7 +81,7 @@ begin
   end if;
   v_id := holdfast.move_each(v_id, array_fill('admit'::text, array[cardinality(v_id)]), null, null);
   perform holdfast.admit(v_keys);
-  return coalesce(cardinality(v_id), 0);
+  return cardinality(v_id);
 end $$;
 
 -- Change how many tasks with this key may run at once. Takes effect for those that wait.

@@ -68,38 +68,23 @@ begin
 end $$;
 
 -- Up to `p_most` tasks before another with which there is something to do, the newest first, and from where to go on. A
--- retry is for what failed or was cancelled; both are looked for by their states, since most tasks end well.
+-- retry is for what failed or was cancelled.
 create or replace function holdfast.find_bulk_tasks(
   p_action text, p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text,
   p_tag text, p_before uuid, p_most int, out ids uuid[], out next uuid)
 language plpgsql stable
 as $$
 declare
-  v_other uuid[] := '{}';
-  v_next uuid;
+  v_outcomes text[] := case when p_outcome is not null then array[p_outcome]
+                            when p_action = 'retry' then array['failed', 'cancelled'] end;
 begin
-  if p_action = 'cancel' then
-    select m.ids, m.next into ids, find_bulk_tasks.next
-    from holdfast.find_tasks(p_lifecycle, p_state, p_actor, null, p_queue, p_name, p_owner, true, p_tag, p_before, p_most) m;
-    ids := array(select i.id from unnest(ids) with ordinality i(id, place)
-                 where not (select t.cancel_requested from holdfast.task t where t.id = i.id) order by i.place);
-    return;
-  end if;
   select m.ids, m.next into ids, find_bulk_tasks.next
-  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, coalesce(p_outcome, 'failed'), p_queue, p_name, p_owner, false, p_tag,
-                         p_before, p_most) m;
-  if p_outcome is null then
-    select m.ids, m.next into v_other, v_next
-    from holdfast.find_tasks(p_lifecycle, p_state, p_actor, 'cancelled', p_queue, p_name, p_owner, false, p_tag, p_before, p_most) m;
-    next := greatest(next, v_next);  -- both have been looked through down to there
-  end if;
-  ids := array(select i.id from unnest(ids || v_other) i(id)
-               where i.id >= find_bulk_tasks.next is not false order by i.id desc limit p_most + 1);
-  if cardinality(ids) > p_most then
-    ids := ids[:p_most];
-    next := ids[p_most];
-  end if;
-  ids := array(select i.id from unnest(ids) with ordinality i(id, place) where not holdfast.was_retried(i.id) order by i.place);
+  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, v_outcomes, p_queue, p_name, p_owner, p_action = 'cancel', p_tag,
+                           p_before, p_most) m;
+  ids := array(select i.id from unnest(ids) with ordinality i(id, place)
+               where case p_action when 'retry' then not holdfast.was_retried(i.id)
+                     else not (select t.cancel_requested from holdfast.task t where t.id = i.id) end
+               order by i.place);
 end $$;
 
 -- These tasks, the parents that gather them, and theirs. Were only the children of one page cancelled, a parent that
@@ -215,7 +200,6 @@ begin
     perform holdfast.refuse('TK010', 'What has ended cannot be cancelled.', 'Leave the outcome out: cancel is for what is live.');
   elsif p_action = 'retry' and (p_outcome not in ('failed', 'cancelled') or p_live) then
     perform holdfast.refuse('TK010', 'Only what failed or was cancelled is retried.', 'Name one of these outcomes, or none for both.');
-  elsif p_limit is null or p_limit not between 1 and 500 then
-    perform holdfast.refuse('TK010', 'So many tasks cannot be handled at once.', 'Handle 1 to 500, and go on from `next`.');
   end if;
+  perform holdfast.check_limit(p_limit, 500, 'tasks cannot be handled');
 end $$;

@@ -138,8 +138,8 @@ create or replace function holdfast.explain_unknown(p_queue text, p_name text) r
 language sql stable
 as $$
   select case when exists (
-      select from holdfast.worker w where p_queue = any (w.queues) and (w.names is null or p_name = any (w.names))
-        and w.seen_at > holdfast.now() - interval '30 seconds')
+      select from holdfast.worker w where p_queue = any (w.queues) and holdfast.is_live(w)
+        and (w.names is null or p_name = any (w.names)))
     then holdfast.explain_as('limit_reached', null,
       format('It was set aside by a worker that does not know %s; one that does takes it up at its next claim.', p_name),
       'Nothing. Workers that know different tasks are better off with queues of their own.')
@@ -247,16 +247,13 @@ as $$
     when count(*) = 0
     then holdfast.explain_as('no_worker', null, format('No worker serves queue %s.', p_queue),
              format('Start one: holdfast worker --app module:hf --queue %s', p_queue))
-    when count(*) filter (where w.names is null or p_name = any (w.names)) = 0
-    then holdfast.explain_as('unknown_task', null,
-             format('No worker that serves queue %s knows a task called %s.', p_queue, p_name),
-             'Start a worker that has it, or cancel the task.')
+    when count(*) filter (where w.names is null or p_name = any (w.names)) = 0 then holdfast.explain_unknown(p_queue, p_name)
     else holdfast.explain_as('limit_reached', null,
              format('It is next in line for queue %s, whose workers have %s in all.', p_queue,
                     case sum(w.slots) when 1 then '1 slot' else sum(w.slots) || ' slots' end),
              'Wait, or start more workers.')
     end
-  from holdfast.worker w where p_queue = any (w.queues) and w.seen_at > holdfast.now() - interval '30 seconds'
+  from holdfast.worker w where p_queue = any (w.queues) and holdfast.is_live(w)
 $$;
 
 -- A message as a part of a sentence: its first line, without the full stop.

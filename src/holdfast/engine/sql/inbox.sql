@@ -183,19 +183,15 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
-declare
-  v_from uuid;
-  v_to uuid;
 begin
-  select r.first, r.last into v_from, v_to from holdfast.id_range(p_prefix, 'an entry') r;
   perform holdfast.check_limit(p_limit, 1000, 'entries cannot be shown');
   return query
-  select f.id, f.task_id, f.resolved_at is null from (
+  select f.id, f.task_id, f.resolved_at is null from holdfast.id_range(p_prefix, 'an entry') r cross join lateral (
     (select n.id, n.task_id, n.resolved_at from holdfast.inbox n
-     where n.id between v_from and v_to order by n.id limit p_limit)
+     where n.id between r.first and r.last order by n.id limit p_limit)
     union
     (select n.id, n.task_id, n.resolved_at from holdfast.inbox n
-     where n.task_id between v_from and v_to order by n.task_id limit p_limit)) f
+     where n.task_id between r.first and r.last order by n.task_id limit p_limit)) f
   order by f.id limit p_limit;
 end $$;
 

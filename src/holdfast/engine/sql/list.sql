@@ -12,32 +12,33 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
+  v_outcomes text[] := case when p_outcome is not null then array[p_outcome] end;
   v_id uuid[];
 begin
   perform holdfast.check_limit(p_limit, 1000, 'tasks cannot be listed');
   select m.ids, m.next into v_id, list_tasks.next
-  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
+  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, v_outcomes, p_queue, p_name, p_owner, p_live, p_tag,
                          p_before, p_limit) m;
   select coalesce(jsonb_agg(holdfast.task_summary(i.id) order by i.place), '[]') into items
   from unnest(v_id) with ordinality i(id, place);
   select cardinality(m.ids), m.next is not null into approx_count, capped
-  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_live, p_tag,
+  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, v_outcomes, p_queue, p_name, p_owner, p_live, p_tag,
                          null, 10000) m;
   return next;
 end $$;
 
 -- The ids of up to `p_most` tasks before another that fit, the newest first, and from where to go on.
 create or replace function holdfast.find_tasks(
-  p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text, p_live bool,
+  p_lifecycle text, p_state text, p_actor text, p_outcomes text[], p_queue text, p_name text, p_owner text, p_live bool,
   p_tag text, p_before uuid, p_most int, out ids uuid[], out next uuid)
 language plpgsql stable
 as $$
 declare
-  v_live bool := p_live is not false and p_outcome is null and p_actor is distinct from 'nobody';
+  v_live bool := p_live is not false and p_outcomes is null and p_actor is distinct from 'nobody';
   v_done bool := p_live is not true and coalesce(p_actor, 'nobody') = 'nobody';
   -- Also with a tag: nobody is to go on from another's task, as one that has the tag may be.
   v_by_owner bool := p_owner <> '' is true;
-  v_by_state bool := p_tag is null and not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcome is not null);
+  v_by_state bool := p_tag is null and not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcomes is not null);
   v_lifecycle smallint[];
   v_state text[];
   v_tagged uuid[] := case when not v_by_owner then holdfast.tasks_with_tag(p_tag, p_before, 10000) end;
@@ -51,7 +52,7 @@ begin
   select array_agg(s.lifecycle), array_agg(s.name) into v_lifecycle, v_state
   from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
   where s.actor = 'nobody' and (p_lifecycle is null or l.name = p_lifecycle) and (p_state is null or s.name = p_state)
-    and (p_outcome is null or s.outcome::text = p_outcome);
+    and (p_outcomes is null or s.outcome::text = any (p_outcomes));
   v_live := v_live and exists (
     select from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
     where s.actor <> 'nobody' and (p_lifecycle is null or l.name = p_lifecycle) and (p_state is null or s.name = p_state)
@@ -60,7 +61,7 @@ begin
     with seen as materialized (
       select c.id, (p_lifecycle is null or (select l.name from holdfast.lifecycle l where l.id = c.lifecycle) = p_lifecycle)
                and (p_state is null or c.state = p_state) and (p_actor is null or c.actor::text = p_actor)
-               and (p_outcome is null or c.outcome::text = p_outcome) and (p_queue is null or c.queue = p_queue)
+               and (p_outcomes is null or c.outcome::text = any (p_outcomes)) and (p_queue is null or c.queue = p_queue)
                and (p_name is null or c.name = p_name) and (p_owner is null or c.owner = p_owner)
                and (p_tag is null or not v_by_owner
                     or exists (select from holdfast.input i where i.id = c.id and i.tags @> array[p_tag])) as fits
@@ -102,18 +103,15 @@ begin
     from seen s;
     ids := ids || v_fit;
     v_left := v_left - v_scan;
-    if cardinality(ids) > p_most then
-      ids := ids[:p_most];
-      next := ids[p_most];
-      return;
-    elsif v_seen < v_scan then
-      next := v_tagged[10000];  -- null but for a tag that very many have
-      return;
-    elsif v_left <= 0 then
-      return;
-    end if;
+    exit when cardinality(ids) > p_most or v_seen < v_scan or v_left <= 0;
     v_scan := least(v_scan * 4, v_left);
   end loop;
+  if cardinality(ids) > p_most then
+    ids := ids[:p_most];
+    next := ids[p_most];
+  elsif v_seen < v_scan then
+    next := v_tagged[10000];  -- null but for a tag that very many have
+  end if;
 end $$;
 
 -- The newest tasks before another that have a tag. With a plan of its own: few are found by the index of tags, many by
@@ -156,19 +154,15 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 #variable_conflict use_column
-declare
-  v_from uuid;
-  v_to uuid;
 begin
-  select r.first, r.last into v_from, v_to from holdfast.id_range(p_prefix, 'a task') r;
   perform holdfast.check_limit(p_limit, 1000, 'ids cannot be listed');
   return query
-  select f.id from (
+  select f.id from holdfast.id_range(p_prefix, 'a task') r cross join lateral (
     (select t.id from holdfast.task t
-     where t.id between v_from and v_to and (p_owner is null or t.owner = p_owner) order by t.id limit p_limit)
+     where t.id between r.first and r.last and (p_owner is null or t.owner = p_owner) order by t.id limit p_limit)
     union all
     (select t.id from holdfast.task_done t
-     where t.id between v_from and v_to and (p_owner is null or t.owner = p_owner) order by t.id limit p_limit)) f
+     where t.id between r.first and r.last and (p_owner is null or t.owner = p_owner) order by t.id limit p_limit)) f
   order by f.id limit p_limit;
 end $$;
 

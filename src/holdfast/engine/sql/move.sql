@@ -359,13 +359,19 @@ begin
     until = holdfast.now() + holdfast.doubled('10 seconds', s.times, '1 hour')
   returning s.times = 1 into v_first;
   if v_first then
-    insert into holdfast.inbox (task_id, lifecycle, name, owner, state, category, signature, error)
-    select t.id, l.name, t.name, t.owner, t.state, 'Fatal', holdfast.signature(l.name, t.name, e.error), e.error
-    from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle,
-      jsonb_build_object('kind', 'effects_refused', 'verb', p_verb, 'message', p_error) e(error)
-    where t.id = p_id;
+    perform holdfast.add_to_inbox(p_id, jsonb_build_object('kind', 'effects_refused', 'verb', p_verb, 'message', p_error));
   end if;
 end $$;
+
+-- What a person must see of a task, beside the failure that ends it.
+create or replace function holdfast.add_to_inbox(p_id uuid, p_error jsonb, p_state text default null) returns void
+language sql
+as $$
+  insert into holdfast.inbox (task_id, lifecycle, name, owner, state, step, category, signature, error)
+  select t.id, l.name, t.name, t.owner, coalesce(p_state, t.state), p_error ->> 'step', 'Fatal',
+         holdfast.signature(l.name, t.name, p_error), p_error
+  from holdfast.find_task(p_id) t join holdfast.lifecycle l on l.id = t.lifecycle
+$$;
 
 -- "Lock, then look" needs a snapshot per statement.
 create or replace function holdfast.need_read_committed() returns void

@@ -89,7 +89,7 @@ begin
                       where b.task_id = t.id and b.token = t.lease_token) >= v_now is not true;
   v_id := holdfast.move_each(v_id, v_verb, v_due, v_note);
   perform holdfast.advance_due_tasks(v_id);
-  return coalesce(cardinality(v_id), 0);
+  return cardinality(v_id);
 end $$;
 
 -- Limits that have passed: the task moves on, or wakes a worker, marked as timed out. A lease ends with it.
@@ -117,8 +117,7 @@ begin
   if v_id is null then
     return 0;
   end if;
-  v_id := holdfast.move_each(v_id, v_verb, array_fill(holdfast.now(), array[cardinality(v_id)]), v_note);
-  return coalesce(cardinality(v_id), 0);
+  return cardinality(holdfast.move_each(v_id, v_verb, array_fill(holdfast.now(), array[cardinality(v_id)]), v_note));
 end $$;
 
 -- What is said of a task whose time has passed: as its lifecycle words it, if it does.
@@ -151,8 +150,7 @@ declare
       select t.id from holdfast.task t
       where t.id = i.id and t.actor::text = 'clock' and t.due_at <= holdfast.now() offset 0) t);
 begin
-  v_id := holdfast.move_each(v_id, array_fill('due'::text, array[cardinality(v_id)]), null, null);
-  return coalesce(cardinality(v_id), 0);
+  return cardinality(holdfast.move_each(v_id, array_fill('due'::text, array[cardinality(v_id)]), null, null));
 end $$;
 
 -- Move all of them; if one is refused by its effects, or waits for a lock that somebody holds on to, move the others one
@@ -162,11 +160,11 @@ returns uuid[]
 language plpgsql
 as $$
 declare
-  v_moved uuid[];
+  v_moved uuid[] := '{}';
   v_held int := 0;
 begin
   if coalesce(cardinality(p_id), 0) = 0 then
-    return null;
+    return '{}';
   end if;
   begin
     perform holdfast.move(p_id, p_verb, p_due, p_note);

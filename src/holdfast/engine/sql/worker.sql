@@ -34,7 +34,7 @@ create or replace function holdfast.known_task(p_name text) returns jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
   select w.tasks -> p_name from holdfast.worker w
-  where w.tasks ? p_name and w.seen_at > holdfast.now() - interval '30 seconds'
+  where w.tasks ? p_name and holdfast.is_live(w)
   order by w.started_at desc, w.id limit 1
 $$;
 
@@ -43,13 +43,16 @@ language sql security definer set search_path = pg_catalog, pg_temp
 as $$ delete from holdfast.worker w where w.id = p_id $$;
 
 -- A worker that has said nothing for half a minute is not counted on.
+create or replace function holdfast.is_live(p_worker holdfast.worker) returns bool
+language sql stable
+as $$ select (p_worker).seen_at > holdfast.now() - interval '30 seconds' $$;
+
 create or replace function holdfast.workers()
 returns table (id text, label text, queues text[], names text[], slots int, started_at timestamptz, seen_at timestamptz,
                live bool)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-  select w.id, w.label, w.queues, w.names, w.slots, w.started_at, w.seen_at,
-         w.seen_at > holdfast.now() - interval '30 seconds'
+  select w.id, w.label, w.queues, w.names, w.slots, w.started_at, w.seen_at, holdfast.is_live(w)
   from holdfast.worker w order by w.started_at, w.id
 $$;
 
@@ -83,7 +86,7 @@ begin
   perform pg_notify(holdfast.channel(w.id), '') from (
     select w.id from holdfast.worker w
     where w.idle_since is not null and w.queues && p_queues and (w.names && p_names or w.names is null or p_names is null)
-      and w.seen_at > holdfast.now() - interval '30 seconds'
+      and holdfast.is_live(w)
     order by w.seen_at desc, w.id limit p_tasks) w;
 end $$;
 
@@ -128,6 +131,5 @@ begin
   from (select t.id, t.cancel_requested from holdfast.task t
         where t.lease_token is not null and t.worker_id = p_worker and not t.id = any (p_kept)
         order by t.id desc for update skip locked) t;
-  v_id := holdfast.move_each(v_id, v_verb, null, v_note);
-  return coalesce(cardinality(v_id), 0);
+  return cardinality(holdfast.move_each(v_id, v_verb, null, v_note));
 end $$;

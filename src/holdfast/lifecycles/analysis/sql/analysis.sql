@@ -27,8 +27,7 @@ create or replace function holdfast.tools()
 returns table (id text, title text, agents jsonb, available bool)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-  select t.id, t.title, t.agents, exists (
-    select from holdfast.worker w where t.id = any (w.names) and w.seen_at > holdfast.now() - interval '30 seconds')
+  select t.id, t.title, t.agents, exists (select from holdfast.worker w where t.id = any (w.names) and holdfast.is_live(w))
   from holdfast.tool t order by t.id
 $$;
 

@@ -37,7 +37,7 @@ set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
   select jsonb_build_object('task_type', p.task_type, 'provider', p.provider, 'name', p.name) || (p.offer - 'name')
     || jsonb_build_object(
-      'ready', exists (select from holdfast.worker w where p.name = any (w.names) and w.seen_at > holdfast.now() - interval '30 seconds'),
+      'ready', exists (select from holdfast.worker w where p.name = any (w.names) and holdfast.is_live(w)),
       'configured', p.offer ->> 'missing' is null,
       'healthy', case when j.failing + j.parked > 0 then false when p.answered_at is not null then true end,
       'open_jobs', j.open, 'failing', j.failing, 'waiting', j.waiting, 'parked', j.parked, 'answered_at', p.answered_at, 'error', j.error)

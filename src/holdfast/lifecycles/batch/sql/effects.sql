@@ -108,16 +108,12 @@ $$;
 create or replace function holdfast.report_left_running(p_stop uuid) returns void
 language sql
 as $$
-  insert into holdfast.inbox (task_id, lifecycle, name, owner, state, category, signature, error)
-  select d.id, l.name, d.name, d.owner, d.from_state, 'Fatal', holdfast.signature(l.name, d.name, e.error), e.error
-  from holdfast.task_done d join holdfast.lifecycle l on l.id = d.lifecycle
-  join holdfast.batch_stop s on s.task_id = d.id
-  cross join lateral (
-    select jsonb_build_object('kind', 'left_running', 'code', 'left-running', 'message', format(
-      'What batch %s has left running is not stopped: %s.', s.batch_id, string_agg(
-        format('job %s (%s)', j.number, coalesce(j.external_id, j.token)), ', ' order by j.number))) as error
-    from holdfast.batch_job j where j.task_id = s.batch_id and j.running having count(*) > 0) e
-  where d.id = p_stop
+  select holdfast.add_to_inbox(d.id, jsonb_build_object('kind', 'left_running', 'code', 'left-running', 'message', format(
+    'What batch %s has left running is not stopped: %s.', s.batch_id, string_agg(
+      format('job %s (%s)', j.number, coalesce(j.external_id, j.token)), ', ' order by j.number))), d.from_state)
+  from holdfast.task_done d join holdfast.batch_stop s on s.task_id = d.id
+  join holdfast.batch_job j on j.task_id = s.batch_id and j.running
+  where d.id = p_stop group by d.id, d.from_state, s.batch_id
 $$;
 
 create or replace function holdfast.check_has_jobs(p_task uuid) returns void

@@ -349,13 +349,11 @@ end $$;
 create or replace function holdfast.ask_operator(p_job holdfast.batch_job, p_message text) returns void
 language sql
 as $$
-  insert into holdfast.inbox (task_id, lifecycle, name, owner, state, step, category, signature, error)
-  select t.id, l.name, t.name, t.owner, t.state, e.error ->> 'step', 'Fatal', holdfast.signature(l.name, t.name, e.error), e.error
-  from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle,
-    jsonb_build_object('kind', 'job_parked', 'code', 'job-parked', 'step', format('job %s', p_job.number), 'message',
-      format('%s Look at the provider, then say what it is: holdfast batch resolve %s %s', p_message, t.id, p_job.number)) e(error)
+  select holdfast.add_to_inbox(t.id, jsonb_build_object('kind', 'job_parked', 'code', 'job-parked', 'step', s.step, 'message',
+    format('%s Look at the provider, then say what it is: holdfast batch resolve %s %s', p_message, t.id, p_job.number)))
+  from holdfast.task t cross join format('job %s', p_job.number) s(step)
   where t.id = p_job.task_id and not exists (
-    select from holdfast.inbox n where n.task_id = t.id and n.resolved_at is null and n.step = e.error ->> 'step')
+    select from holdfast.inbox n where n.task_id = t.id and n.resolved_at is null and n.step = s.step)
 $$;
 
 -- Where the merged results and the manifest are.

@@ -8,7 +8,7 @@ as $$
     'cutover', d.cutover, 'declared_at', d.declared_at,
     'ready', not exists (
       select from jsonb_array_elements(d.nodes) n where not exists (
-        select from holdfast.worker w where n ->> 'task' = any (w.names) and w.seen_at > holdfast.now() - interval '30 seconds')))
+        select from holdfast.worker w where n ->> 'task' = any (w.names) and holdfast.is_live(w))))
   from holdfast.dag d where p_name is null or d.name = p_name order by d.name
 $$;
 

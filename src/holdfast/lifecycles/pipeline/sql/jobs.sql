@@ -37,7 +37,7 @@ as $$
     'name', p.name, 'title', p.title, 'stages', p.stages, 'params', p.params, 'settings', p.settings,
     'settings_number', p.settings_number, 'settings_by', p.settings_by, 'settings_at', p.settings_at,
     'limit_seconds', extract(epoch from p.time_limit), 'declared_at', p.declared_at,
-    'ready', exists (select from holdfast.worker w where p.name = any (w.names) and w.seen_at > holdfast.now() - interval '30 seconds'))
+    'ready', exists (select from holdfast.worker w where p.name = any (w.names) and holdfast.is_live(w)))
   from holdfast.pipeline p where p_name is null or p.name = p_name order by p.name
 $$;
 
