@@ -4,7 +4,7 @@ A user sees only datasets of their own: another's name is answered like one that
 """
 
 import mimetypes
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -18,12 +18,11 @@ from holdfast.errors import DatasetNotFound, RequestInvalid
 from holdfast.http.access import GuardedLong, Reader, Submitter, make_router, owned_by
 from holdfast.http.fields import Body, Name, Whole, refuse_nul
 from holdfast.http.shapes import Limit, Link, Page, page, server_address
-from holdfast.objects import Objects
+from holdfast.objects import Objects, sign_kept
 
 files_at_most = 10_000
 files_in_a_page = 1000
 links_in_a_page = 100
-download_lasting = timedelta(hours=1)
 
 Version = Annotated[Whole, Field(ge=1, le=2**31 - 1)]
 Chosen = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
@@ -215,11 +214,8 @@ def routes(store: Store, objects: Objects) -> APIRouter:
             key = (one["uri"] or "").removeprefix("object:")
             if key != (one["uri"] or ""):
                 saved = one["name"] if "." in one["name"] else f"{one['name']}{suffix_of(key)}"
-                link = await objects.sign_download(
-                    key, filename=saved.replace("/", "-"), now=now, lasting=download_lasting,
-                    content_type=mimetypes.guess_type(saved)[0] or "application/octet-stream",
-                    server=server_address(request),
-                )  # fmt: skip
+                kind = mimetypes.guess_type(saved)[0] or "application/octet-stream"
+                link = await sign_kept(objects, key, saved, kind, until=None, now=now, server=server_address(request))
                 links.append(FileLink(number=one["number"], name=saved, bytes=one["bytes"], **vars(link)))
         return Downloads(dataset_id=dataset, version=found["version"], downloads=links, next=found["next"])
 

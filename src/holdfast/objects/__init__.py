@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
-from holdfast.errors import RequestInvalid, UploadTooLarge
+from holdfast.errors import RequestInvalid, TaskExpired, UploadTooLarge
 from holdfast.settings import Settings
 
 lasting_most = timedelta(days=7)  # what S3 allows
+download_lasting = timedelta(hours=1)
 key_most_bytes = 900  # S3 allows 1,024, with a prefix
 segment_most_bytes = 255
 name_most = 150
@@ -149,6 +150,22 @@ def check_upload(upload: UploadSpec, lasting: timedelta) -> None:
         raise UploadTooLarge(f"{upload.size} bytes; {upload.most_bytes} are allowed.", fix="Send a smaller file.")
     if upload.sha256 is not None and not SHA256.fullmatch(upload.sha256):
         raise RequestInvalid("The sha256 is not 64 hexadecimal digits in lower case.")
+
+
+def check_kept(whose: str, until: datetime | None, now: datetime) -> None:
+    """Raise TaskExpired for the files of a task that were kept until a moment that has passed."""
+    if until and until <= now:
+        raise TaskExpired(f"{whose}; its files were kept until {until.isoformat()}.", fix="Make a new one.")
+
+
+async def sign_kept(
+    objects: Objects, key: str, name: str, content_type: str, *, until: datetime | None, now: datetime, server: str
+) -> Download:
+    """A link to a file, good for an hour, but for no longer than the file is kept."""
+    return await objects.sign_download(
+        key, filename=name.replace("/", "-"), content_type=content_type, now=now, server=server,
+        lasting=min(download_lasting, until - now) if until else download_lasting,
+    )  # fmt: skip
 
 
 def attachment(filename: str) -> str:

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,10 +17,9 @@ from holdfast.engine.store.commands import Store
 from holdfast.errors import FilesMissing, HoldfastError, MoveRefused, ObjectsError, TaskExpired
 from holdfast.lifecycles.analysis.store import Analyses, Analysis, File, Output, Promise
 from holdfast.lifecycles.analysis.tools import parameters_most_bytes
-from holdfast.objects import Download, Objects, Upload, UploadSpec
+from holdfast.objects import Download, Objects, Upload, UploadSpec, check_kept, sign_kept
 
 table_most_bytes = 5 * 1024**3  # what S3 takes in one PUT, and copies in one call
-download_lasting = timedelta(hours=1)
 
 WAITING = ("CREATED", "UPLOADING", "UPLOAD_FAILED")
 ACCEPTED = ("QUEUED", "PROCESSING", "COMPLETED")
@@ -142,19 +140,12 @@ class Intake:
                 f"Task {analysis.task_id} is {analysis.state}: there is nothing to download yet.",
                 fix="Ask again when GET /tasks/{id} says COMPLETED.",
             )
-        if until <= analysis.now:
-            raise TaskExpired(
-                f"Task {analysis.task_id} is {analysis.state}; its files were kept until {until.isoformat()}.",
-                fix="Create a new task.",
-            )
-        lasting = min(download_lasting, until - analysis.now)
+        check_kept(f"Task {analysis.task_id} is {analysis.state}", until, analysis.now)
+        given: dict[str, Any] = {"until": until, "now": analysis.now, "server": server}
         return [
-            (one, await self.objects.sign_download(
-                one.key, filename=one.name.replace("/", "-"), content_type=one.content_type, now=analysis.now,
-                lasting=lasting, server=server,
-            ))
+            (one, await sign_kept(self.objects, one.key, one.name, one.content_type, **given))
             for one in analysis.outputs
-        ]  # fmt: skip
+        ]
 
 
 async def copy_upload(objects: Objects, file: File, key: str) -> int | str:

@@ -4,7 +4,6 @@ A user touches only batches of their own: another's id is answered like one that
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -31,10 +30,9 @@ from holdfast.http.shapes import (
 )
 from holdfast.lifecycles.batch.declaration import BATCH
 from holdfast.lifecycles.batch.store import Batches, BatchRecord, Job, ProviderOffer
-from holdfast.objects import Objects
+from holdfast.objects import Objects, check_kept, sign_kept
 
 urls_at_most = 10_000
-download_lasting = timedelta(hours=1)
 poll_after_ms = {"PENDING": 1000, "IN_PROGRESS": 2000}
 
 JOBS: Mapping[str, tuple[PartStatus, str]] = {
@@ -172,7 +170,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
                 if found.finished_at
                 else f"Wait until it is over: holdfast batch watch {task_id}",
             )
-        files.check_kept(task_id)
+        check_kept(f"Batch {task_id} is {found.status}", files.kept_until, files.now)
         if not found.manifest.failed:
             raise MoveRefused(f"Nothing failed in batch {task_id}.", fix="There is nothing to do again.")
         task, created = await batches.make(
@@ -198,12 +196,12 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         """Links to the results and to the manifest, good for an hour."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
         files = await batches.files(task_id)
-        files.check_kept(task_id)
+        check_kept(f"Batch {task_id} is {found.status}", files.kept_until, files.now)
         links = []
         for name, key in (("result.json", files.result_key), ("manifest.json", files.manifest_key)):
             if key:
-                link = await objects.sign_download(
-                    key, filename=name, content_type="application/json", now=files.now, lasting=download_lasting,
+                link = await sign_kept(
+                    objects, key, name, "application/json", until=files.kept_until, now=files.now,
                     server=server_address(request),
                 )  # fmt: skip
                 links.append(Link(name=name, **vars(link)))

@@ -14,7 +14,7 @@ from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.store.commands import refuse
 from holdfast.engine.task import Json, Proof
-from holdfast.errors import TaskExpired, TaskNotFound
+from holdfast.errors import TaskNotFound
 
 JobEvent = dict[str, Json]
 """What happened to a job: `{"job": 3, "verb": "accept", ...}`. sql/jobs.sql lists the verbs."""
@@ -103,13 +103,6 @@ class BatchFiles:
     manifest_key: str | None
     kept_until: datetime | None
     now: datetime
-
-    def check_kept(self, task: UUID) -> None:
-        """Raises TaskExpired."""
-        if self.kept_until and self.kept_until <= self.now:
-            raise TaskExpired(
-                f"The files of batch {task} were kept until {self.kept_until.isoformat()}.", fix="Make a new one."
-            )
 
 
 class Job(BaseModel):

@@ -3,7 +3,6 @@
 For operators, who see the jobs of everybody.
 """
 
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -12,7 +11,7 @@ from pydantic import BaseModel, Field, StrictBool
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.records import CountedPage
-from holdfast.errors import RequestInvalid, StepUnknown, TaskExpired, TaskNotFound
+from holdfast.errors import RequestInvalid, StepUnknown, TaskNotFound
 from holdfast.http.access import Operator, make_router
 from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.parts import Part, running_part
@@ -30,9 +29,8 @@ from holdfast.http.shapes import (
 )
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.store import JobRecord, Jobs, StageRecord
-from holdfast.objects import Objects
+from holdfast.objects import Objects, check_kept, sign_kept
 
-output_lasting = timedelta(hours=1)
 poll_after_ms = {"PENDING": 2000, "RUNNING": 1000}
 
 PipelineName = Annotated[str, Path(min_length=1, max_length=200)]
@@ -153,19 +151,12 @@ def add_outputs(router: APIRouter, jobs: Jobs, objects: Objects) -> None:
         """Links to the files that its stages wrote, good for an hour; while it runs, of the stages that are done."""
         found = await jobs.job(job_id)
         files, kept_until, now = await jobs.outputs(job_id)
-        if now and kept_until and kept_until <= now:
-            raise TaskExpired(
-                f"Job {job_id} is {found.status}; its files were kept until {kept_until.isoformat()}.",
-                fix="Make a new job.",
-            )
-        links = []
+        check_kept(f"Job {job_id} is {found.status}", kept_until, now)
+        server, links = server_address(request), []
         for one in files:
-            assert now is not None  # noqa: S101 - where there are files, there is a time
-            lasting = min(output_lasting, kept_until - now) if kept_until else output_lasting
-            link = await objects.sign_download(
-                one.key, filename=one.name.replace("/", "-"), content_type=one.content_type, now=now,
-                lasting=lasting, server=server_address(request),
-            )  # fmt: skip
+            link = await sign_kept(
+                objects, one.key, one.name, one.content_type, until=kept_until, now=now, server=server
+            )
             links.append(OutputLink(**one.model_dump(exclude={"key"}), **vars(link)))
         return Outputs(job_id=job_id, status=found.status, outputs=links)
 

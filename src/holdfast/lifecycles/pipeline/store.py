@@ -177,11 +177,11 @@ class Jobs(Calls):
             raise TaskNotFound(f"No job has the id {job}.", fix="GET /pipeline/jobs lists them.")
         return found[0]
 
-    async def outputs(self, job: UUID) -> tuple[list[Output], datetime | None, datetime | None]:
+    async def outputs(self, job: UUID) -> tuple[list[Output], datetime | None, datetime]:
         """The files that a job has made, until when they are kept (None: it runs), and the time."""
         rows = await self._table("read_outputs", job)
         if not rows:
-            return [], None, None
+            return [], None, await self.now()
         outputs = [Output.model_validate(encode.load(row["output"])) for row in rows]
         return outputs, rows[0]["kept_until"], rows[0]["now"]
 
