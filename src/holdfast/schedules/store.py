@@ -10,7 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from holdfast.engine.store import encode
-from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.calls import Calls, require_one
 from holdfast.errors import MoveRefused, RequestInvalid, ScheduleUnknown
 from holdfast.schedules.times import Times
 
@@ -134,10 +134,8 @@ class Schedules(Calls):
 
     async def one(self, name: str) -> dict[str, Any]:
         """One of them. Raises ScheduleUnknown."""
-        found: list[dict[str, Any]] = await self._documents("read_schedules", encode.text(name))
-        if not found:
-            raise ScheduleUnknown(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
-        return found[0]
+        missing = ScheduleUnknown(f"There is no schedule {name!r}.", fix="List them: holdfast cron ls")
+        return require_one(await self._documents("read_schedules", encode.text(name)), missing)
 
     async def runs(self, name: str, limit: int = 20) -> list[Run]:
         """Its newest runs."""

@@ -14,7 +14,7 @@ from typing import Literal
 from uuid import UUID
 
 from holdfast.engine.store import encode
-from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.calls import Calls, require_one
 from holdfast.errors import WebhookUnknown
 
 Kind = Literal["completed", "partial", "failed", "cancelled", "moved"]
@@ -111,10 +111,8 @@ class Webhooks(Calls):
 
     async def read(self, webhook: UUID) -> Webhook:
         """One of them. Raises WebhookUnknown."""
-        found = await self._records(Webhook, "webhooks", webhook)
-        if not found:
-            raise WebhookUnknown(f"No webhook has the id {webhook}.", fix="GET /api/v1/webhooks lists them.")
-        return found[0]
+        missing = WebhookUnknown(f"No webhook has the id {webhook}.", fix="GET /api/v1/webhooks lists them.")
+        return require_one(await self._records(Webhook, "webhooks", webhook), missing)
 
     async def pause(self, webhook: UUID) -> None:
         """Send nothing; what happens meanwhile is kept. Raises WebhookUnknown."""

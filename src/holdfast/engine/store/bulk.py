@@ -90,8 +90,4 @@ class Bulk(Calls):
         before = encode.optional_id(cursor)
         given = (encode.text(action), encode.text(by), *encode.arguments(filters), encode.text(reason), before, limit)
         row = (await self._table("bulk", *given, patience=4))[0]
-        refused = [
-            Undone(UUID(one["task_id"]), encode.code_of(one["sqlstate"]), one["detail"], one["fix"])
-            for one in encode.load(row["refused"])
-        ]
-        return BulkPage(row["done"], row["requested"], refused, row["next"])
+        return BulkPage(row["done"], row["requested"], encode.refusals(Undone, row["refused"]), row["next"])

@@ -8,7 +8,7 @@ may be half-open, so that what was asked or the answer to it never arrives.
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -17,7 +17,7 @@ import asyncpg.pool
 
 from holdfast.backoff import jitter
 from holdfast.engine.store import encode
-from holdfast.errors import DatabaseError, DatabaseUnreachable
+from holdfast.errors import DatabaseError, DatabaseUnreachable, HoldfastError
 from holdfast.postgres.connections import DRIVER_ERRORS
 
 calls_at_most = 8
@@ -129,6 +129,13 @@ def query_of(function: str, arguments: int) -> str:
     """The call of a function of the schema. The text is always the same, so that it is prepared once."""
     places = ", ".join(f"${number}" for number in range(1, arguments + 1))
     return f"select * from holdfast.{function}({places})"  # noqa: S608 - names of ours
+
+
+def require_one(found: Sequence[T], missing: HoldfastError) -> T:
+    """The only one that was found. Raises `missing` if there is none."""
+    if not found:
+        raise missing
+    return found[0]
 
 
 async def patiently(ask: Callable[[], Awaitable[T]]) -> T:

@@ -276,6 +276,11 @@ def from_json(kind: type[T], found: Mapping[str, Any]) -> T:
     return kind(**given | {name: read(given[name]) for name, _, read in known if read and given.get(name) is not None})
 
 
+def refusals(kind: type[T], found: str) -> list[T]:
+    """What was refused of many, each with the code of its error."""
+    return [from_json(kind, {"code": code_of(one["sqlstate"]), **one}) for one in load(found)]
+
+
 @functools.cache
 def fields_of(kind: Hashable) -> list[tuple[str, bool, Callable[[str], Any] | None]]:
     """The fields of a record: its name, whether a row has it as JSON, and what reads it out of JSON."""

@@ -213,8 +213,5 @@ class Inbox(Calls):
         )  # fmt: skip
         row = (await self._table("inbox_bulk", *given, repeatable=False, patience=4))[0]
         handled = [encode.from_json(Handling, {"retried_as": None, **one}) for one in encode.load(row["handled"])]
-        refused = [
-            encode.from_json(Refusal, {"code": encode.code_of(one["sqlstate"]), **one})
-            for one in encode.load(row["refused"])
-        ]
+        refused = encode.refusals(Refusal, row["refused"])
         return BulkResult(dry_run, handled, refused, row["next"], row["remaining"], row["capped"])

@@ -4,6 +4,7 @@ A user reaches only tasks of their own: another's id is answered like a missing 
 """
 
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -21,7 +22,7 @@ from holdfast.http.shapes import CancelEffect, Creating, Items, Keyed, Limit, Li
 from holdfast.lifecycles.analysis.intake import PARAMETERS, Intake, table_most_bytes
 from holdfast.lifecycles.analysis.status import render
 from holdfast.lifecycles.analysis.store import Promise
-from holdfast.objects import Objects
+from holdfast.objects import Objects, Upload
 
 local_credits = 1000
 
@@ -80,13 +81,10 @@ class Wanted(Body):
     has_parameters: bool = False
 
 
-class UploadLink(BaseModel):
+@dataclass(frozen=True)
+class UploadLink(Upload):
     """Send the bytes to `url` with this method and these headers, unless they are there already."""
 
-    url: str
-    method: str
-    headers: dict[str, str]
-    expires_at: datetime
     uploaded: bool
 
 

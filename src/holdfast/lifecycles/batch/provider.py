@@ -19,8 +19,6 @@ from typing import Literal
 from holdfast.engine.task import Category, Json
 from holdfast.objects import Objects
 
-TaskType = Literal["transcription", "completion"]
-
 
 @dataclass(frozen=True)
 class Input:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from holdfast.engine.lease_rpc import lease_rpc, lease_rpc_once
 from holdfast.engine.store import encode
-from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.calls import Calls, require_one
 from holdfast.engine.store.commands import refuse
 from holdfast.engine.task import Json, Proof
 from holdfast.errors import TaskNotFound
@@ -288,10 +288,8 @@ class Batches(Calls):
 
     async def batch(self, task: UUID, owner: str | None = None, *, whole: bool = True) -> BatchRecord:
         """One of them. Raises TaskNotFound."""
-        found = await self.read([task], owner, whole=whole)
-        if not found:
-            raise batch_missing(task)
-        return found[0]
+        missing = batch_missing(task)
+        return require_one(await self.read([task], owner, whole=whole), missing)
 
     async def files(self, task: UUID) -> BatchFiles:
         """Where its files are."""

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.engine.store import encode
-from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.calls import Calls, require_one
 from holdfast.engine.task import Event, Json
 from holdfast.errors import GraphUnknown
 
@@ -91,10 +91,8 @@ class Dags(Calls):
 
     async def run(self, run: UUID, owner: str | None = None) -> dict[str, Any]:
         """One of them, with its nodes and edges. Raises GraphUnknown."""
-        found = await self.read([run], owner, nodes=True)
-        if not found:
-            raise GraphUnknown(f"No run of a graph has the id {run}.", fix="GET /dags lists them.")
-        return found[0]
+        missing = GraphUnknown(f"No run of a graph has the id {run}.", fix="GET /dags lists them.")
+        return require_one(await self.read([run], owner, nodes=True), missing)
 
     async def moves(self, nodes: Sequence[Mapping[str, Any]]) -> list[NodeMove]:
         """Every move of these nodes of a run, each node's in order."""

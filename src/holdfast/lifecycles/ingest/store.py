@@ -13,7 +13,7 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
-from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.calls import Calls, require_one
 from holdfast.engine.task import Proof
 from holdfast.errors import TaskNotFound
 
@@ -187,10 +187,8 @@ class Library(Calls):
 
     async def run(self, run: UUID, owner: str | None = None) -> RunRecord:
         """One of them. Raises TaskNotFound."""
-        found = await self.runs([run], owner)
-        if not found:
-            raise TaskNotFound(f"No run has the id {run}.", fix="POST /ingest/runs answers with the id.")
-        return found[0]
+        missing = TaskNotFound(f"No run has the id {run}.", fix="POST /ingest/runs answers with the id.")
+        return require_one(await self.runs([run], owner), missing)
 
     async def items(
         self, run: UUID, *, after: UUID | None = None, limit: int = 50, status: str | None = None

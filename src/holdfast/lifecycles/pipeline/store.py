@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
-from holdfast.engine.store.calls import Calls
+from holdfast.engine.store.calls import Calls, require_one
 from holdfast.engine.store.commands import refuse
 from holdfast.engine.task import Json, Proof
 from holdfast.errors import TaskNotFound
@@ -172,10 +172,8 @@ class Jobs(Calls):
 
     async def job(self, job: UUID, owner: str | None = None) -> JobRecord:
         """One of them. Raises TaskNotFound."""
-        found = await self.read([job], owner)
-        if not found:
-            raise TaskNotFound(f"No job has the id {job}.", fix="GET /pipeline/jobs lists them.")
-        return found[0]
+        missing = TaskNotFound(f"No job has the id {job}.", fix="GET /pipeline/jobs lists them.")
+        return require_one(await self.read([job], owner), missing)
 
     async def outputs(self, job: UUID) -> tuple[list[Output], datetime | None, datetime]:
         """The files that a job has made, until when they are kept (None: it runs), and the time."""
