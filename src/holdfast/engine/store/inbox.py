@@ -89,6 +89,10 @@ class WholeEntry(Entry):
     steps: Sequence[Mapping[str, Any]]
 
 
+Entries = CountedPage[Entry]
+"""A page of entries."""
+
+
 @dataclass(frozen=True)
 class Handling:
     """An entry that was handled; with the task that runs instead, if it was retried and not only tried."""
@@ -135,12 +139,12 @@ class Inbox(Calls):
 
     async def page(
         self, which: EntryFilter = ANY, *, handled: Handled = "open", cursor: UUID | str | None = None, limit: int = 50
-    ) -> CountedPage[Entry]:
+    ) -> Entries:
         """Entries that fit, the newest first; `cursor` is the `next` of the page before."""
         given = (*encode.arguments(which), encode.text(handled), encode.optional_id(cursor), limit)
         row = (await self._table("inbox_items", *given))[0]
         items = [encode.from_json(Entry, each) for each in encode.load(row["items"])]
-        return CountedPage(items, row["next"], row["approx_count"], row["capped"])
+        return Entries(items, row["next"], row["approx_count"], row["capped"])
 
     async def entry(self, entry: UUID | str) -> WholeEntry:
         """One entry with everything. Raises TaskNotFound."""

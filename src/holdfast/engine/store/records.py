@@ -21,6 +21,10 @@ class CountedPage(Generic[T]):
     capped: bool
 
 
+Page = CountedPage
+"""Its older name."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One lease of a task: who held it, and how that ended."""
