@@ -60,9 +60,8 @@ OF_PIPELINES = [
         "a stage begins without the lease",
         "A worker that lost a job begins its next stage.",
         f"{PIPELINE}/sql/stages.sql",
-        "select t.cancel_requested into v_cancel from holdfast.task t\n"
-        "  where t.id = p_job and t.attempt = p_attempt and t.lease_token = p_token for no key update",
-        "select t.cancel_requested into v_cancel from holdfast.task t where t.id = p_job for no key update",
+        "v_cancel bool := (holdfast.lock_held(p_job, p_attempt, p_token)).cancel_requested;",
+        "v_cancel bool := (select t.cancel_requested from holdfast.task t where t.id = p_job for no key update);",
         "promises",
         (f"{VERDICT}::test_a_late_result_of_an_orphan_changes_nothing",),
     ),

@@ -23,9 +23,8 @@ begin
   elsif p_secret is null or length(p_secret) < 43 then
     perform holdfast.refuse('TK010', 'That is not a secret.', 'Pass 256 random bits, as text that fits into a URL.');
   end if;
-  select t.owner into v_owner from holdfast.task t
-  where t.id = p_id and t.lease_token = p_token and t.attempt = p_attempt for no key update;
-  if not found then
+  v_owner := (holdfast.lock_held(p_id, p_attempt, p_token)).owner;
+  if v_owner is null then
     perform holdfast.add_to_tally('lost', 1);
     return query select 'lost', null::uuid, null, null::timestamptz, null::jsonb;
     return;
@@ -35,12 +34,8 @@ begin
           holdfast.now() + p_within)
   on conflict (task_id, step) do nothing
   returning id into v_new;
-  if v_new is not null then
-    insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-    select p_id, holdfast.last_step_event(p_id) + 1, p_step, 'question_asked', p_attempt,
-           jsonb_build_object('question', p_question, 'until', q.until)
-    from holdfast.question q where q.id = v_new;
-  end if;
+  perform holdfast.add_step_event(p_id, p_step, 'question_asked', p_attempt, jsonb_build_object('question', p_question, 'until', q.until))
+  from holdfast.question q where q.id = v_new;
   return query
   select case when q.answered_at is not null then 'answered' when q.until <= holdfast.now() then 'late' else 'open' end,
          q.id, q.secret, q.until, q.answer

@@ -170,10 +170,27 @@ begin
   end if;
 end $$;
 
+-- The task, locked until the caller commits, if this lease is the one that counts; null otherwise.
+create or replace function holdfast.lock_held(p_id uuid, p_attempt int, p_token uuid) returns holdfast.task
+language sql
+as $$
+  select t.* from holdfast.task t
+  where t.id = p_id and t.lease_token = p_token and t.attempt = p_attempt for no key update
+$$;
+
 -- Steps of one task are numbered under the lock of its row.
 create or replace function holdfast.last_step_event(p_id uuid) returns int
 language sql stable
 as $$ select coalesce(max(e.number), 0) from holdfast.step_event e where e.task_id = p_id $$;
+
+-- The next event of a task that the caller has locked. Answers its number.
+create or replace function holdfast.add_step_event(p_id uuid, p_step text, p_kind text, p_attempt int, p_data jsonb default null)
+returns int
+language sql
+as $$
+  insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
+  values (p_id, holdfast.last_step_event(p_id) + 1, p_step, p_kind, p_attempt, p_data) returning number
+$$;
 
 create or replace function holdfast.check_steps(p_step text[]) returns void
 language plpgsql immutable

@@ -87,14 +87,10 @@ begin
            order by t.id desc limit v_scan) t
          order by t.id desc limit v_scan)
         union all
-        (select t.* from (select g.id from unnest(v_tagged) g(id) where g.id < find_tasks.next order by 1 desc) g
-         cross join lateral (
-           select t.id, t.lifecycle, t.state, t.actor, null::holdfast.outcome as outcome, t.queue, t.name, t.owner
-           from holdfast.task t where v_live and t.id = g.id
-           union all
-           select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner
-           from holdfast.task_done t where v_done and t.id = g.id) t
-         limit v_scan)
+        (select t.id, t.lifecycle, t.state, t.actor, t.outcome, t.queue, t.name, t.owner
+         from (select g.id from unnest(v_tagged) g(id) where g.id < find_tasks.next order by 1 desc) g
+         cross join lateral holdfast.find_task(g.id) t
+         where case when t.outcome is null then v_live else v_done end limit v_scan)
       ) c
       order by c.id desc limit v_scan
     )

@@ -71,10 +71,8 @@ create or replace function holdfast.holds_batch(p_holder uuid, p_attempt int, p_
 language plpgsql
 as $$
 declare
-  v_cancel bool;
+  v_cancel bool := (holdfast.lock_held(p_holder, p_attempt, p_token)).cancel_requested;
 begin
-  select t.cancel_requested into v_cancel from holdfast.task t
-  where t.id = p_holder and t.attempt = p_attempt and t.lease_token = p_token for no key update;
   if v_cancel is null or not (p_holder = p_task
        or exists (select from holdfast.batch_stop s where s.task_id = p_holder and s.batch_id = p_task)) then
     perform holdfast.add_to_tally('lost', 1);
@@ -338,9 +336,7 @@ begin
   if coalesce(jsonb_array_length(p_usage), 0) = 0 then
     return p_job.cost_micros;
   end if;
-  v_number := holdfast.last_step_event(p_holder) + 1;
-  insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-  values (p_holder, v_number, format('job %s', p_job.number), 'usage', p_attempt, p_usage);
+  v_number := holdfast.add_step_event(p_holder, format('job %s', p_job.number), 'usage', p_attempt, p_usage);
   perform holdfast.keep_usage(array[p_holder]);
   return (select coalesce(sum(u.cost_micros), 0) from holdfast.usage u where u.task_id = p_holder and u.number = v_number);
 end $$;

@@ -144,9 +144,8 @@ end $$;
 create or replace function holdfast.record_run_end(p_run uuid, p_state text, p_attempt int) returns void
 language sql
 as $$
-  insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-  select p_run, holdfast.last_step_event(p_run) + 1, '', 'run_completed', p_attempt,
-         holdfast.run_counts(p_run) || jsonb_build_object('status', p_state, 'cost_micros', holdfast.run_cost(p_run))
+  select holdfast.add_step_event(p_run, '', 'run_completed', p_attempt,
+    holdfast.run_counts(p_run) || jsonb_build_object('status', p_state, 'cost_micros', holdfast.run_cost(p_run)))
 $$;
 
 -- A version of a document begins from nothing: whatever an earlier attempt of the same item persisted is gone.
@@ -204,11 +203,9 @@ create or replace function holdfast.owner_under_lease(p_id uuid, p_attempt int, 
 language plpgsql
 as $$
 declare
-  v_owner text;
+  v_owner text := (holdfast.lock_held(p_id, p_attempt, p_token)).owner;
 begin
-  select t.owner into v_owner from holdfast.task t
-  where t.id = p_id and t.attempt = p_attempt and t.lease_token = p_token for no key update;
-  if not found then
+  if v_owner is null then
     perform holdfast.refuse('TK001', format('Task %s, attempt %s.', p_id, p_attempt), 'Its holder goes on with it.');
   end if;
   return v_owner;

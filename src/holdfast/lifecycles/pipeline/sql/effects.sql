@@ -87,9 +87,8 @@ begin
   end if;
   perform holdfast.finish_stage(p_job, p_stage, p_kept, p_attempt, holdfast.now());
   if p_kept ->> 'status' <> 'completed' then
-    insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-    values (p_job, holdfast.last_step_event(p_job) + 1, p_stage, 'stage_' || (p_kept ->> 'status'), p_attempt,
-            jsonb_strip_nulls(jsonb_build_object('message', coalesce(p_kept -> 'errors' ->> 0, p_kept ->> 'reason'))));
+    perform holdfast.add_step_event(p_job, p_stage, 'stage_' || (p_kept ->> 'status'), p_attempt,
+      jsonb_strip_nulls(jsonb_build_object('message', coalesce(p_kept -> 'errors' ->> 0, p_kept ->> 'reason'))));
   end if;
   if p_kept ? 'settings' then
     perform holdfast.check_settings(p_name, p.params, p_kept -> 'settings') from holdfast.pipeline p where p.name = p_name;
@@ -102,9 +101,8 @@ begin
     if v_changed then  -- what this job has changed itself does not keep its later stages from changing more
       update holdfast.pipeline_job j set settings_number = j.settings_number + 1 where j.task_id = p_job;
     end if;
-    insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-    select p_job, holdfast.last_step_event(p_job) + 1, p_stage,
-           case when v_changed then 'settings_changed' else 'settings_not_changed' end, p_attempt, p_kept -> 'settings';
+    perform holdfast.add_step_event(
+      p_job, p_stage, case when v_changed then 'settings_changed' else 'settings_not_changed' end, p_attempt, p_kept -> 'settings');
   end if;
 end $$;
 

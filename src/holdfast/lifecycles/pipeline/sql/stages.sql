@@ -18,10 +18,8 @@ create or replace function holdfast.adopt_job(p_job uuid, p_attempt int, p_token
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 declare
-  v_name text;
+  v_name text := (holdfast.lock_held(p_job, p_attempt, p_token)).name;
 begin
-  select t.name into v_name from holdfast.task t
-  where t.id = p_job and t.attempt = p_attempt and t.lease_token = p_token for no key update;
   if v_name is not null and not exists (select from holdfast.pipeline_job j where j.task_id = p_job) then
     perform holdfast.open_job(p_job, v_name);
   end if;
@@ -34,11 +32,9 @@ create or replace function holdfast.begin_stage(p_job uuid, p_attempt int, p_tok
 language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set lock_timeout = '2s'
 as $$
 declare
-  v_cancel bool;
+  v_cancel bool := (holdfast.lock_held(p_job, p_attempt, p_token)).cancel_requested;
   v_early text;
 begin
-  select t.cancel_requested into v_cancel from holdfast.task t
-  where t.id = p_job and t.attempt = p_attempt and t.lease_token = p_token for no key update;
   if v_cancel is null then
     perform holdfast.add_to_tally('lost', 1);
     return 'lost';
@@ -56,8 +52,7 @@ begin
   if not found then
     perform holdfast.refuse('TK002', format('%s is done, or is not a stage of this job.', p_stage), 'holdfast pipeline show lists its stages.');
   end if;
-  insert into holdfast.step_event (task_id, number, step, kind, attempt)
-  values (p_job, holdfast.last_step_event(p_job) + 1, p_stage, 'step_started', p_attempt);
+  perform holdfast.add_step_event(p_job, p_stage, 'step_started', p_attempt);
   return 'ok';
 end $$;
 
