@@ -101,9 +101,9 @@ class BulkAnswer(BaseModel):
 
 
 def routes(store: Store) -> APIRouter:
-    router, beside = (make_router(prefix, "tasks") for prefix in ("/api/v1/tasks", "/api/v1"))
+    router = make_router("/api/v1", "tasks")
 
-    @router.get("")
+    @router.get("/tasks")
     async def list_tasks(
         caller: Reader,
         lifecycle: Filter = None,
@@ -125,7 +125,7 @@ def routes(store: Store) -> APIRouter:
             owner=owner if mine is None else mine, tag=tag, live=live, cursor=cursor, limit=limit,
         )  # fmt: skip
 
-    @beside.post("/bulk", status_code=202)
+    @router.post("/bulk", status_code=202)
     async def bulk(asked: BulkRequest, caller: Reader) -> BulkAnswer:
         """Cancel or retry many, a page at a time, each for itself. A user's are their own; `owner` is for operators."""
         mine = owned_by(caller)
@@ -137,7 +137,7 @@ def routes(store: Store) -> APIRouter:
         )
         return BulkAnswer(dry_run=False, **vars(did))
 
-    @beside.post("/outcomes")
+    @router.post("/outcomes")
     async def outcomes(asked: Awaited, caller: Reader) -> Outcomes:
         """How these tasks ended, for a client that waits for many."""
         visible = await store.filter_owned(asked.ids, owned_by(caller))
@@ -145,45 +145,45 @@ def routes(store: Store) -> APIRouter:
         missing = [one for one in asked.ids if one not in visible or found.get(one, ...) is None]
         return Outcomes(items=[one for one in found.values() if one], missing=missing)
 
-    @router.get("/{task_id}")
+    @router.get("/tasks/{task_id}")
     async def read(task_id: VisibleTask) -> dict[str, Any]:
         """One task, live or finished, with the states that may follow."""
         found = await store.next_states(task_id)
         return await store.read(task_id) | {"allowed": found[1] if found else []}
 
-    @router.get("/{task_id}/events")
+    @router.get("/tasks/{task_id}/events")
     async def events(task_id: VisibleTask) -> Events:
         """What happened to it, oldest first."""
         return Events(items=await store.events(task_id), steps=await store.step_events(task_id))
 
-    @router.get("/{task_id}/steps")
+    @router.get("/tasks/{task_id}/steps")
     async def steps(task_id: VisibleTask) -> Items[Step]:
         """What is done of it, in the order in which it was."""
         return Items(items=await store.steps(task_id))
 
-    @router.get("/{task_id}/attempts")
+    @router.get("/tasks/{task_id}/attempts")
     async def attempts(task_id: VisibleTask) -> Items[Attempt]:
         """Who held it, and how that ended."""
         return Items(items=await store.attempts(task_id))
 
-    @router.get("/{task_id}/why")
+    @router.get("/tasks/{task_id}/why")
     async def why(task_id: VisibleTask) -> Explanation:
         """Who acts next, since when, what it waits for, and what can be done about it."""
         return await store.explain(task_id)
 
-    @router.get("/{task_id}/tree")
+    @router.get("/tasks/{task_id}/tree")
     async def tree(task_id: VisibleTask) -> Items[Link]:
         """Its children and parents, what it waits for and who for it, and its retries."""
         return Items(items=await store.tree(task_id))
 
-    @router.post("/{task_id}/cancel", status_code=202)
+    @router.post("/tasks/{task_id}/cancel", status_code=202)
     async def cancel(task_id: VisibleTask, caller: Reader, asked: Cancel | None = None) -> TaskCancel:
         """Cancel it: at once, or when its worker hears of it."""
         effect = await cancel_task(store, task_id, asked, caller)
         found = await store.next_states(task_id)
         return TaskCancel(task_id=task_id, effect=effect, state=found[0] if found else "")
 
-    @router.post("/{task_id}/retry", status_code=201)
+    @router.post("/tasks/{task_id}/retry", status_code=201)
     async def retry(task_id: VisibleTask, caller: Reader, asked: Retry | None = None) -> Retried:
         """Run a finished task again as a new one, with the steps that are done unless the payload is another."""
         given = asked or Retry()
@@ -193,7 +193,4 @@ def routes(store: Store) -> APIRouter:
         others = await store.retry_dependents(task_id, given.from_step, given.payload, by=caller.name)
         return Retried(task_id=others.pop(task_id), retry_of=task_id, dependents=others)
 
-    both = APIRouter()
-    both.include_router(router)
-    both.include_router(beside)
-    return both
+    return router
