@@ -16,7 +16,7 @@ from tests.worker.crew import Crew, Worker
 from bench.app import counted
 from bench.frame import Bench
 from bench.worker import SIZED, asleep, crew_on, emptied, fill, hire, patience_seconds
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 
 LONG, LONG_SECONDS = 20, 2.0
 
@@ -41,7 +41,7 @@ async def measure(bench: Bench) -> None:
 
 
 async def note_recovery(bench: Bench, name: str, *, supervisor: bool) -> None:
-    async with bench.database("crashes") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
+    async with bench.database("crashes") as place, crew_on(place) as crew, open_connection(place.owner_url) as owner:
         for _ in range(2):
             hire(crew)
         await asleep(owner, 2)
@@ -59,7 +59,7 @@ async def note_recovery(bench: Bench, name: str, *, supervisor: bool) -> None:
 
 
 async def note_extra(bench: Bench, name: str, tasks: int, seconds: float, plan: dict[str, int]) -> None:
-    async with bench.database("crashes") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
+    async with bench.database("crashes") as place, crew_on(place) as crew, open_connection(place.owner_url) as owner:
         await crew.store.pause_queue("default", "bench")
         await fill(place, [counted.submission(seconds)] * tasks)
         for _ in range(2):

@@ -22,7 +22,7 @@ import psutil
 from bench import waits
 from holdfast.engine.store.commands import Store
 from holdfast.lifecycles import declare_all
-from holdfast.postgres.connections import connect, connected
+from holdfast.postgres.connections import connect, open_connection
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import migrate
 
@@ -100,7 +100,7 @@ class Bench:
     async def database(self, name: str) -> AsyncIterator[Place]:
         """A database of its own, migrated, with the lifecycles declared; gone at the end."""
         place = self._place(f"bench_{name}")
-        async with connected(self.server.owner_url("postgres", by_socket=True)) as owner:
+        async with open_connection(self.server.owner_url("postgres", by_socket=True)) as owner:
             await self._make_template(owner)
             await owner.execute(f"create database {place.name} template {TEMPLATE}")
             for setting, value in waits.SETTINGS.items() if self.waits else ():
@@ -157,7 +157,7 @@ def processor(process: int) -> float:
 
 async def describe(server: Embedded) -> dict[str, Any]:
     """Machine, server and commit: what a figure must not be read without."""
-    async with connected(server.owner_url("postgres", by_socket=True)) as owner:
+    async with open_connection(server.owner_url("postgres", by_socket=True)) as owner:
         asked = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size")
         settings = {name: await owner.fetchval("select current_setting($1)", name) for name in asked}
         version = await owner.fetchval("select current_setting('server_version')")

@@ -15,7 +15,7 @@ from tests.eventually import eventually
 from bench.frame import Bench, Place
 from bench.worker import crew_on, hire, patience_seconds
 from holdfast.lifecycles.batch.store import Batches
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 
 JOBS = (100, 1_000, 10_000)
 look_every_seconds = 0.05
@@ -47,7 +47,7 @@ async def measure(bench: Bench) -> None:
 async def note(bench: Bench, form: str, batches: int, jobs: int) -> None:
     """One cycle over `batches` with so many jobs each."""
     number = batches * jobs
-    async with bench.database("polls") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
+    async with bench.database("polls") as place, crew_on(place) as crew, open_connection(place.owner_url) as owner:
         hire(crew, slots=20)
         known = "select exists (select from holdfast.batch_provider where provider = 'BENCH')"
         await eventually(lambda: owner.fetchval(known), "its offer", patience_seconds)
@@ -81,7 +81,7 @@ async def asked(owner: asyncpg.Connection, until: str) -> None:
 async def counting(place: Place) -> AsyncIterator[dict[str, float]]:
     """What the database sees while the block runs, but for who looks."""
     seen: dict[str, float] = {"connections": 0, "queries": 0, "seconds": 0}
-    async with connected(place.owner_url) as looking:
+    async with open_connection(place.owner_url) as looking:
         looks = 0
         began = asyncio.get_running_loop().time()
         before = await looking.fetchval(QUERIES)

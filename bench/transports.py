@@ -20,7 +20,7 @@ from tests.worker.servers import ServerProcess
 from bench.app import five_steps, nothing
 from bench.frame import Bench, Place
 from bench.worker import SIZED, Clocked, asleep, crew_on, hire, latency, using
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 
 TRANSPORTS = ("SQL", "HTTP")
 
@@ -45,7 +45,7 @@ async def note_latency(bench: Bench, transport: str) -> None:
     async with (
         bench.database("transports") as place,
         crew_over(place, transport) as crew,
-        connected(place.owner_url) as owner,
+        open_connection(place.owner_url) as owner,
     ):
         hire(crew)
         await asleep(owner, 1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 
 look_every_seconds = 0.01
 flush_seconds = 1.5
@@ -38,7 +38,7 @@ async def watching(
     `connections`: those of this process, which are asked to hand in their counts at once.
     """
     seen: dict[str, Any] = {}
-    async with connected(owner_url) as looker:
+    async with open_connection(owner_url) as looker:
         await hand_in(connections)
         before = {row["name"]: row for row in await looker.fetch(FUNCTIONS)}
         written = await looker.fetchval("select pg_current_wal_insert_lsn()")

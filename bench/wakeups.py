@@ -26,7 +26,7 @@ from tests.wakeups.amazon import KEYS, RECEIVE, Line, line_to, start_moto
 from bench.app import counted, tell_time
 from bench.frame import Bench
 from bench.worker import crew_on, hire, patience_seconds, using
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 from holdfast.testing.providers.faults import change
 
 TASKS = 200
@@ -56,7 +56,7 @@ async def measure(bench: Bench) -> None:
 
 
 async def note(bench: Bench, name: str, world: str, line: Line | None) -> None:
-    async with bench.database("wakeups") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
+    async with bench.database("wakeups") as place, crew_on(place) as crew, open_connection(place.owner_url) as owner:
         if line:
             crew.environment |= line.variables
         elif world != "heard":

@@ -25,7 +25,7 @@ from bench.engine import AT_ONCE
 from bench.frame import Bench, Place, processor
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
-from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.connections import Address, open_connection, open_pool
 from holdfast.worker.config import WorkerConfig
 
 DEFAULTS = WorkerConfig("")
@@ -39,7 +39,7 @@ patience_seconds = 300.0
 async def crew_on(place: Place) -> AsyncIterator[Crew]:
     """No worker yet; all are gone at the end."""
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Crew(place.url, Path(folder))) as crew:
-        async with pooled(Address(given=place.url)) as pool:
+        async with open_pool(Address(given=place.url)) as pool:
             crew.store = Store(pool)
             yield crew
 
@@ -82,7 +82,7 @@ class Clocked:
         store = self.crew.store
         await store.pause_queue("default", "bench")
         await fill(self.place, submissions)
-        async with connected(self.place.owner_url) as owner:
+        async with open_connection(self.place.owner_url) as owner:
             await asleep(owner, len(self.workers))
             async with bench.watched(self.place, name):
                 before = self.used()
@@ -152,7 +152,7 @@ async def staffed(bench: Bench, number: int, **plan: int) -> AsyncIterator[Clock
 
 
 async def note_latency(bench: Bench) -> None:
-    async with bench.database("worker") as place, crew_on(place) as crew, connected(place.owner_url) as owner:
+    async with bench.database("worker") as place, crew_on(place) as crew, open_connection(place.owner_url) as owner:
         hire(crew)
         await asleep(owner, 1)
         with using(place):
@@ -184,7 +184,7 @@ async def latency() -> float:
 async def note_memory(bench: Bench, clocked: Clocked, tasks: int) -> None:
     """What supervisor and runner hold of the machine's memory, shared pages counted twice, after so many more tasks."""
     await fill(clocked.place, [nothing.submission(0)] * tasks)
-    async with connected(clocked.place.owner_url) as owner:
+    async with open_connection(clocked.place.owner_url) as owner:
         await emptied(owner)
     name = f"memory of a worker, after {bench.size(LASTING):,} tasks"
     bench.note(name, memory(clocked.workers[0]), "MB", "memory of a worker, at its start")

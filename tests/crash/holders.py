@@ -9,7 +9,7 @@ from typing import Protocol
 import psutil
 import pytest
 
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 from holdfast.postgres.embedded import find_binaries, read_postmaster
 from holdfast.postgres.embedded import holder as holder_module
 from holdfast.postgres.embedded.folder import Plan
@@ -116,13 +116,13 @@ def assert_gone(home: Path) -> None:
 
 
 async def write(url: str, value: int) -> None:
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         await connection.execute("create table if not exists public.kept (value int)")
         await connection.execute("insert into public.kept values ($1)", value)
 
 
 async def read(url: str) -> list[int]:
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         return [row["value"] for row in await connection.fetch("select value from public.kept order by value")]
 
 

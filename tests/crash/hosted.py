@@ -19,7 +19,7 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.lifecycles import declare_all
-from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.connections import Address, open_connection, open_pool
 from holdfast.postgres.embedded import Embedded, read_postmaster
 from holdfast.postgres.migrate import migrate
 from tests.crash.hosts import NETWORK, Host, Network
@@ -89,7 +89,7 @@ class Hosted:
         """Everybody is there and ready."""
         try:
             self._everyone.append(await start_database(self.network["db"], self.database.home, self.folder / "db.log"))
-            async with pooled(Address(given=self.database.url(by_socket=True))) as pool:
+            async with open_pool(Address(given=self.database.url(by_socket=True))) as pool:
                 self.store = Store(pool)
                 await self._prepare()
                 self._keeping = asyncio.create_task(self._keep_servers())
@@ -104,7 +104,7 @@ class Hosted:
     async def _prepare(self) -> None:
         owner_url = self.database.owner_url(by_socket=True)
         await migrate(owner_url)
-        async with connected(owner_url) as owner:
+        async with open_connection(owner_url) as owner:
             await owner.execute(WALLET_SQL)
             await declare_all(self.store)
             await self.store.declare(WALLET)

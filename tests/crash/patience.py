@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 
 answer_within_seconds = 4.0
 
@@ -16,7 +16,7 @@ async def patient_store(url: str) -> AsyncIterator[Store]:
     async with contextlib.AsyncExitStack() as stack:
         while True:
             try:
-                pool = await stack.enter_async_context(pooled(Address(given=url), connections=6))
+                pool = await stack.enter_async_context(open_pool(Address(given=url), connections=6))
                 break
             except DatabaseError:
                 await asyncio.sleep(0.1)

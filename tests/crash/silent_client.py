@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import DatabaseError
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.remote.worker_backend import open_remote
 from holdfast.settings import Settings, read_settings
 
@@ -22,7 +22,7 @@ sleep_seconds = 20.0
 
 async def by_database(settings: Settings) -> None:
     """Asks for work."""
-    async with pooled(Address(given=settings.url or ""), connections=1) as pool:
+    async with open_pool(Address(given=settings.url or ""), connections=1) as pool:
         store = Store(pool)
         await store.now()
         await answer(lambda: store.settle_and_claim([], ["default"], lasting=timedelta(seconds=4), worker=ME))

@@ -7,7 +7,7 @@ from uuid import UUID
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Ended
 from holdfast.lifecycles import declare_all
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import migrate
 from tests.crash.holders import postmaster_of
@@ -19,7 +19,7 @@ KILLS = 5
 
 async def ends_of(server: Embedded, task: UUID) -> list[Ended | None]:
     """Asked anew each time: a backend may outlive its server for a moment, and answer."""
-    async with connected(server.url()) as connection:
+    async with open_connection(server.url()) as connection:
         return [(await Store(connection).outcomes([task])).get(task)]
 
 
@@ -27,7 +27,7 @@ async def test_a_settle_that_was_answered_outlives_the_server(home: Path) -> Non
     with Embedded(home) as server:
         await migrate(server.owner_url())
         for _ in range(KILLS):
-            async with connected(server.url()) as connection:
+            async with open_connection(server.url()) as connection:
                 store = Store(connection)
                 await declare_all(store)
                 task = await submit(store)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from holdfast.errors import BinariesMissing, FolderUnusable, ServerFailed
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 from holdfast.postgres.embedded import (
     Embedded,
     binary_folders,
@@ -61,7 +61,7 @@ async def test_the_socket_is_used_where_its_path_fits_and_the_port_where_not(tmp
     for home, by_socket in ((short, len(str(short)) < 80), (long, False)):
         with Embedded(home) as server:
             assert ("host=" in server.url(by_socket=True)) is by_socket
-            async with connected(server.url(by_socket=True)) as connection:
+            async with open_connection(server.url(by_socket=True)) as connection:
                 assert await connection.fetchval("select current_user") == "holdfast_app"
         assert_gone(home)
 
@@ -72,7 +72,7 @@ async def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     home = tmp_path / name
     with Embedded(home) as server:
         for by_socket in (True, False):
-            async with connected(server.url(by_socket=by_socket)) as connection:
+            async with open_connection(server.url(by_socket=by_socket)) as connection:
                 assert await connection.fetchval("select 1") == 1
     eventually_sync(lambda: not is_watched(home))
 
@@ -100,7 +100,7 @@ async def test_any_postgres_we_promise_can_be_embedded(home: Path, version: int)
     if bindir is None:
         pytest.skip(f"Postgres {version} is not installed here")
     with Embedded(home, bindir=bindir) as server:
-        async with connected(server.owner_url()) as connection:
+        async with open_connection(server.owner_url()) as connection:
             assert connection.get_server_version().major == version
             assert await connection.fetchval("show data_checksums") == "on"
             assert await connection.fetchval("show server_encoding") == "UTF8"

@@ -13,7 +13,7 @@ import asyncpg
 import psutil
 import pytest
 
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 from holdfast.postgres.embedded import Embedded, read_postmaster
 from tests.crash.holders import (
     AS_NOBODY,
@@ -205,7 +205,7 @@ async def test_a_backend_that_only_computes_does_not_stand_in_the_way(home: Path
     url = holder.wait_until_held()
     await write(url, 1)
     for last in (False, True):
-        async with connected(url) as connection:
+        async with open_connection(url) as connection:
             await connection.execute("select set_config('application_name', 'busy', false)")
             busy = asyncio.create_task(connection.execute("do $$ begin loop end loop; end $$"))
             pid = connection.get_server_pid()

@@ -11,7 +11,7 @@ import pytest
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.feed import Feed
 from holdfast.lifecycles import declare_all
-from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.connections import Address, open_connection, open_pool
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import migrate
 from tests.crash.holders import processes_of, watchdog_of
@@ -47,7 +47,7 @@ def kill_postgres(home: Path) -> None:
 async def test_a_follower_goes_on_after_a_crash_that_gives_numbers_out_again(home: Path) -> None:
     with Embedded(home, settings=LAZY) as server:
         await migrate(server.owner_url(by_socket=True))
-        async with pooled(Address(embedded=server)) as pool:
+        async with open_pool(Address(embedded=server)) as pool:
             store = Store(pool)
             await declare_all(store)
             await submit(store)
@@ -62,6 +62,6 @@ async def test_a_follower_goes_on_after_a_crash_that_gives_numbers_out_again(hom
                     pass
             assert [move.task_id for move in look.moves] == [task]
             assert [move.task_id for move in (await store.feed(seen)).moves] == [task]
-        async with connected(server.owner_url(by_socket=True)) as owner:
+        async with open_connection(server.owner_url(by_socket=True)) as owner:
             number = await owner.fetchval("select xid::text from holdfast.event where task_id = $1", task)
             assert int(number) <= int(undone)  # or nothing was given out again

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from holdfast.postgres.connections import connected
+from holdfast.postgres.connections import open_connection
 from tests.crash.checker import verdict
 from tests.crash.cuts import KINDS, Cuts
 from tests.crash.export import export
@@ -69,7 +69,7 @@ async def test_hosts_that_lose_sight_of_each_other_lose_nothing(hosted: Hosted) 
         await eventually(lambda: all_ended(hosted), "everything to end", within=calm_within_seconds)
         calm_after = time.monotonic() - healed
         await hosted.leave()
-        async with connected(hosted.database.owner_url(by_socket=True)) as owner:
+        async with open_connection(hosted.database.owner_url(by_socket=True)) as owner:
             world = await export(owner, hosted.histories, lease_seconds)
         world.crash_budget = crash_budget
         found = counted(world, hosted)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engine.store.commands import Store
-from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.connections import Address, open_connection, open_pool
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.keepalive import unanswered_seconds
 from holdfast.postgres.migrate import migrate
@@ -92,11 +92,11 @@ async def test_a_sleep_at_a_server_that_falls_silent_is_given_up(
     network: Network, database: Embedded, tmp_path: Path
 ) -> None:
     host, other = network["w1"], network["db"]
-    async with pooled(Address(given=database.url(by_socket=True))) as pool:
+    async with open_pool(Address(given=database.url(by_socket=True))) as pool:
         key = (await Store(pool).keys.make("silent", ["worker"])).secret
     async with (
         serving(other, address(database, other), tmp_path),
-        connected(database.owner_url(by_socket=True)) as owner,
+        open_connection(database.owner_url(by_socket=True)) as owner,
     ):
         environment = {"HOLDFAST_API": f"http://{other.address}:{port}", "HOLDFAST_KEY": key}
         client = Client(host, tmp_path / "w1.log", environment)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import DatabaseError
-from holdfast.postgres.connections import DRIVER_ERRORS, connected
+from holdfast.postgres.connections import DRIVER_ERRORS, open_connection
 from tests.crash.holders import Holder, assert_gone, rpcs_of, rulers_of
 
 storm_seconds = 60
@@ -23,7 +23,7 @@ async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
     rng = random.Random(seed)  # noqa: S311
     holders = [Holder(home) for _ in range(3)]
     url = {holder.wait_until_held() for holder in holders}.pop()
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         await connection.execute("create table public.kept (value int primary key)")
     acknowledged: list[int] = []
     kills = {"holder": 0, "watchdog": 0, "postmaster": 0}
@@ -33,7 +33,7 @@ async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
         number = 0
         while time.monotonic() < over:
             with contextlib.suppress(DatabaseError, *DRIVER_ERRORS):
-                async with connected(url) as connection:
+                async with open_connection(url) as connection:
                     while time.monotonic() < over:
                         number += 1
                         await connection.execute("insert into public.kept values ($1)", number)
@@ -59,7 +59,7 @@ async def test_a_storm_of_kills_loses_nothing(tmp_path: Path) -> None:
     await asyncio.gather(write(), kill())
     while True:
         with contextlib.suppress(DatabaseError):
-            async with connected(url) as connection:
+            async with open_connection(url) as connection:
                 kept = {row["value"] for row in await connection.fetch("select value from public.kept")}
             break
     for holder in holders:

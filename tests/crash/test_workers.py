@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.lifecycles import declare_all
-from holdfast.postgres.connections import Address, connected, pooled
+from holdfast.postgres.connections import Address, open_connection, open_pool
 from holdfast.postgres.embedded import Embedded
 from holdfast.postgres.migrate import migrate
 from tests.crash.checker import verdict
@@ -99,9 +99,9 @@ async def storm(folder: Path) -> AsyncIterator[Storm]:
     settings = {**SETTINGS, "max_connections": "90"}
     with Embedded(folder / ".holdfast", settings=settings) as server:
         await migrate(server.owner_url())
-        async with connected(server.owner_url()) as owner:
+        async with open_connection(server.owner_url()) as owner:
             await owner.execute(WALLET_SQL)
-        async with pooled(Address(given=server.url())) as pool:
+        async with open_pool(Address(given=server.url())) as pool:
             store = Store(pool)
             await declare_all(store)
             await store.declare(WALLET)
@@ -119,7 +119,7 @@ async def storm(folder: Path) -> AsyncIterator[Storm]:
 @pytest.mark.timeout(storm_seconds + 300)
 async def test_a_storm_over_everything_ends_every_task_once(storm: Storm) -> None:
     calm_after = await storm.strike()
-    async with connected(storm.server.owner_url()) as owner:
+    async with open_connection(storm.server.owner_url()) as owner:
         world = await export(owner, storm.fleet.histories, lease_seconds)
     found = figures(world)
     summary = storm.fleet.folder / "summary.json"

@@ -12,7 +12,7 @@ from datetime import timedelta
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Cancelled, Checkpoint, Completion, Done, Failed, Later, Lease, Outcome
 from holdfast.errors import LeaseLost
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 
 MINUTE = timedelta(minutes=1)
 ENDS: Sequence[Outcome] = (Done("late"), Failed("Fatal", "late"), Later(), Cancelled())
@@ -37,7 +37,7 @@ async def try_everything(store: Store, lease: Lease) -> dict[str, str]:
 
 
 async def main(url: str, n: int) -> None:
-    async with pooled(Address(given=url)) as pool:
+    async with open_pool(Address(given=url)) as pool:
         store = Store(pool)
         leases = await store.claim(["default"], n, lasting=MINUTE, worker="zombie")
         sys.stdout.write("holding\n")

@@ -18,7 +18,7 @@ from holdfast.http.access import Guard
 from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.objects import Objects
 from holdfast.objects.local import Folder
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.testing import Database
 
 
@@ -52,7 +52,7 @@ def served(
     stops: list[Callable[[], object]] = []
 
     async def serve() -> None:
-        async with pooled(address, connections=5) as pool:
+        async with open_pool(address, connections=5) as pool:
             app = make_app(pool, database="a test's own", objects=objects, embedder=embedder, address=address)
             if guard:
                 app.state.guard = guard(Store(pool))

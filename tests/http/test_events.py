@@ -23,7 +23,7 @@ from holdfast.engine.store.feed import Feed
 from holdfast.engine.task import Submission
 from holdfast.http.access import Guard
 from holdfast.objects.local import Folder
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.settings import web_address
 from holdfast.testing import Database
 from tests.promises.stage import submit
@@ -60,7 +60,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def served(database: Database) -> AsyncIterator[str]:
-    async with pooled(Address(given=database.url)) as pool:
+    async with open_pool(Address(given=database.url)) as pool:
         app = make_app(pool, database="here", objects=Folder(Path("unopened")))
         one = Served(app, app.state.feed)
         with one.listening:
@@ -276,7 +276,7 @@ async def test_only_so_many_streams_are_open_at_once(store: Store, each: int, al
 async def test_all_streams_together_leave_connections_to_others(database: Database, store: Store) -> None:
     begin = (await store.feed()).cursor
     await submit(store)
-    async with pooled(Address(given=database.url), connections=5) as pool, database.connect_owner() as owner:
+    async with open_pool(Address(given=database.url), connections=5) as pool, database.connect_owner() as owner:
         feed = Feed(Store(pool))
         looks = [feed.looks(begin) for _ in range(20)]
         async with owner.transaction():

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from holdfast import Holdfast
 from holdfast.engine.store.commands import Store
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.testing import Database
 from holdfast.testing.ground import KEPT
 from tests.eventually import eventually
@@ -32,7 +32,7 @@ def shop(hf: Holdfast) -> FastAPI:
 
 
 async def connections(database: Database) -> int:
-    async with pooled(Address(given=database.url), connections=1) as pool:
+    async with open_pool(Address(given=database.url), connections=1) as pool:
         count: int = await pool.fetchval(
             "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
             " and backend_type = 'client backend' and application_name <> $1",

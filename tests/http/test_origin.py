@@ -11,7 +11,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.errors import SettingInvalid
 from holdfast.http.access import refuse_open_server
 from holdfast.objects.local import Folder
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.testing import Database
 from tests.http.conftest import client
 
@@ -75,7 +75,7 @@ async def test_no_page_of_another_site_may_read(http: httpx2.AsyncClient) -> Non
 async def test_bound_elsewhere_the_configured_names_count(database: Database, store: Store, tmp_path: Path) -> None:
     objects = Folder(tmp_path)
     key = await store.keys.make("ada", ["user"])
-    async with pooled(Address(given=database.url), connections=2) as pool:
+    async with open_pool(Address(given=database.url), connections=2) as pool:
         named = make_app(pool, database="", objects=objects, loopback=False, hosts=["tasks.example"])
         assert await statuses(named, key.secret) == {"tasks.example": 200, "localhost": 403, "other.example": 403}
         unnamed = make_app(pool, database="", objects=objects, loopback=False)

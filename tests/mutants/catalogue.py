@@ -405,7 +405,7 @@ WITH_PROCESSES = [
         "nothing handed back",
         "Who runs beside a task that had to be ended by force waits for the end of its lease, and pays for it.",
         f"{WORKER}/supervisor.py",
-        "        await self._retry(lambda: self.backend.release_leases(runner.worker, kept()))\n",
+        "        await self._retry(lambda: self.backend.release_leases(runner.worker, find_kept()))\n",
         "",
         "processes",
         (f"{CRASHES}::test_a_stuck_handler_keeps_its_lease_and_can_be_cancelled",),

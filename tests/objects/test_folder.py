@@ -23,7 +23,7 @@ from holdfast.objects import UploadSpec, local, open_objects
 from holdfast.objects.cloud import Bucket
 from holdfast.objects.local import Folder
 from holdfast.objects.signed_links import FolderLink, read_secret
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.settings import Settings
 from holdfast.testing import Database
 from tests.http.conftest import client
@@ -159,7 +159,7 @@ async def test_writing_beside_a_delete_loses_nothing(folder: Folder, tmp_path: P
 async def test_a_bucket_has_no_links_here(database: Database) -> None:
     bucket = Bucket.__new__(Bucket)
     async with (
-        pooled(Address(given=database.url), connections=2) as pool,
+        open_pool(Address(given=database.url), connections=2) as pool,
         client(make_app(pool, database="", objects=bucket)) as http,
     ):
         for method in ("PUT", "GET", "HEAD"):
@@ -170,11 +170,11 @@ SERVER = """
 import asyncio, sys, uvicorn
 from pathlib import Path
 from holdfast.api import make_app
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.objects.local import Folder
 
 async def serve(url, folder, port):
-    async with pooled(Address(given=url), connections=2) as pool:
+    async with open_pool(Address(given=url), connections=2) as pool:
         app = make_app(pool, database="", objects=Folder(Path(folder)).open())
         server = uvicorn.Server(uvicorn.Config(app, port=int(port), log_config=None, access_log=False))
         await server.serve()

@@ -22,7 +22,7 @@ from holdfast.engine.store.calls import RELEASING
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.errors import DatabaseForbidden, DatabaseUnreachable, SchemaMissing
-from holdfast.postgres.connections import Address, close_connection, first_connection, pooled
+from holdfast.postgres.connections import Address, close_connection, first_connection, open_pool
 from holdfast.testing import Database, Ground
 from holdfast.testing.ground import KEPT
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one, until_somebody_waits_for_a_lock
@@ -115,7 +115,7 @@ async def test_an_answer_that_never_comes_costs_neither_the_caller_nor_the_pool(
     url = urlsplit(database.ground.server.url(database=database.name))
     async with Hole("127.0.0.1", url.port or 5432) as hole:
         address = Address(given=url.geturl().replace(f":{url.port}/", f":{hole.port}/"))
-        async with pooled(address, connections=1) as pool:
+        async with open_pool(address, connections=1) as pool:
             store = Store(pool, answer_within_seconds=2.0)
             await store.now()
             hole.lost = hole.made
@@ -134,7 +134,7 @@ async def test_whoever_stops_waiting_is_not_held_up_by_a_dead_connection(
     url = urlsplit(database.ground.server.url(database=database.name))
     async with Hole("127.0.0.1", url.port or 5432) as hole:
         address = Address(given=url.geturl().replace(f":{url.port}/", f":{hole.port}/"))
-        async with pooled(address, connections=2) as pool:
+        async with open_pool(address, connections=2) as pool:
             store = Store(pool)
             await store.now()
             hole.lost = hole.made
@@ -240,7 +240,7 @@ async def answers(url: str) -> None:
 async def test_the_kernel_works_through_a_pooler(ground: Ground, database: Database, mode: str) -> None:
     with pooler(ground.server.url(database=database.name), mode) as url:
         await answers(url)
-        async with pooled(Address(given=url), connections=8) as pool:
+        async with open_pool(Address(given=url), connections=8) as pool:
             store = Store(pool)
             await live(store, database)
             await store.submit(*(Submission("work") for _ in range(200)))
@@ -266,7 +266,7 @@ async def test_opening_costs_one_connection_and_it_serves_the_first_call(databas
         "select array_agg(pid) from pg_stat_activity where datname = current_database() and usename = 'holdfast_app'"
         " and application_name <> $1"
     )
-    async with pooled(Address(given=database.url)) as pool:
+    async with open_pool(Address(given=database.url)) as pool:
         (first,) = database.ask_owner(asked, KEPT["application_name"])
         await Store(pool).submit(Submission("work"))
         assert database.ask_owner(asked, KEPT["application_name"]) == [first]

@@ -22,7 +22,7 @@ from holdfast.engine.task import (
     Submission,
 )
 from holdfast.errors import LeaseLost
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.testing import Clock, Database
 from tests.promises.stage import MINUTE, state_of, submit, take, take_one
 
@@ -229,7 +229,7 @@ async def test_a_process_reads_the_rows_of_a_newer_release(store: Store, databas
     database.ask_owner("alter type holdfast.lease add attribute newer int")
     old = database.ask_owner("select pg_get_functiondef('holdfast.lease_tasks'::regproc)")
     database.ask_owner(old.replace("is not null, i.trace\n", "is not null, i.trace, 7\n"))
-    async with pooled(Address(given=database.url)) as pool:
+    async with open_pool(Address(given=database.url)) as pool:
         new = Store(pool)
         lease = await take_one(new)
         refused, leases = await new.settle_and_claim([(lease, Done())], ["default"], lasting=MINUTE, worker="w")

@@ -55,17 +55,17 @@ def test_a_year_without_anybody_is_looked_through_at_once() -> None:
     now = datetime(2031, 1, 1, 0, 0, 30, tzinfo=UTC)
     since = datetime(2030, 1, 1, tzinfo=UTC)
     newest = datetime(2031, 1, 1, tzinfo=UTC)
-    assert times.owed(since, now, "latest") == [newest] == times.owed(since, now, "skip")
-    assert times.owed(since, now + timedelta(minutes=1, seconds=-31), "skip") == [newest]
-    everything = times.owed(since, now, "all")
+    assert times.owed_times(since, now, "latest") == [newest] == times.owed_times(since, now, "skip")
+    assert times.owed_times(since, now + timedelta(minutes=1, seconds=-31), "skip") == [newest]
+    everything = times.owed_times(since, now, "all")
     assert (len(everything), everything[-1], everything[0]) == (1000, newest, newest - timedelta(minutes=999))
 
 
 def test_skip_is_none_if_over_a_minute_late() -> None:
     times, due = Times("0 2 * * *", "UTC"), datetime(2030, 1, 1, 2, tzinfo=UTC)
-    assert times.owed(due, due + timedelta(seconds=60), "skip") == [due]
-    assert times.owed(due, due + timedelta(seconds=61), "skip") == []
-    assert times.owed(due, due - timedelta(seconds=1), "all") == []
+    assert times.owed_times(due, due + timedelta(seconds=60), "skip") == [due]
+    assert times.owed_times(due, due + timedelta(seconds=61), "skip") == []
+    assert times.owed_times(due, due - timedelta(seconds=1), "all") == []
 
 
 def test_the_hour_of_a_leap_day_comes() -> None:

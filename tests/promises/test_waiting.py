@@ -22,7 +22,7 @@ def waiting(store: Store) -> Attention:
 
 
 async def kept_waiting(waiting: Attention, owner: str | None = None) -> list[AttentionItem]:
-    return list((await waiting.waiting(owner)).items)
+    return list((await waiting.list_waiting(owner)).items)
 
 
 async def ask(store: Store, step: str = "publish", owner: str = "ada") -> UUID:
@@ -139,15 +139,15 @@ async def test_each_sees_their_own_and_pages_join(store: Store, waiting: Attenti
     assert await kept_waiting(waiting, "eve") == []
     seen: list[AttentionItem] = []
     cursor = None
-    while (page := await waiting.waiting(cursor=cursor, limit=1)).items:
+    while (page := await waiting.list_waiting(cursor=cursor, limit=1)).items:
         seen += page.items
         cursor = page.next
     assert seen == whole
     for wrong in ("", "nobody", "question:x", "webhook:", "task:1"):
         with pytest.raises(RequestInvalid, match="not a place in this list"):
-            await waiting.waiting(cursor=wrong)
+            await waiting.list_waiting(cursor=wrong)
     with pytest.raises(RequestInvalid):
-        await waiting.waiting(limit=0)
+        await waiting.list_waiting(limit=0)
 
 
 async def test_what_is_stuck_is_found_by_an_index(database: Database) -> None:

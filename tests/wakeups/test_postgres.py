@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import DatabaseError, DatabaseReadOnly, DatabaseTooOld, DatabaseUnreachable
 from holdfast.postgres import connections
-from holdfast.postgres.connections import check_server, connected, locate
+from holdfast.postgres.connections import check_server, locate, open_connection
 from holdfast.postgres.embedded import Embedded, is_watched, read_postmaster
 from holdfast.settings import Settings
 from holdfast.testing import Database, Ground
@@ -17,7 +17,7 @@ from holdfast.testing import Database, Ground
 
 async def refusal(url: str) -> DatabaseError:
     with pytest.raises(DatabaseError) as caught:
-        async with connected(url):
+        async with open_connection(url):
             pass
     return caught.value
 

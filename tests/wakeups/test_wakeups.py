@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Later, Submission
-from holdfast.postgres.connections import Address, connect, pooled
+from holdfast.postgres.connections import Address, connect, open_pool
 from holdfast.testing import Database, Ground
 from holdfast.wakeups import Wakeups
 from holdfast.wakeups import postgres as by_postgres
@@ -96,7 +96,7 @@ only_postgres = pytest.mark.parametrize("listen", ["postgres"], indirect=True)
 @contextlib.asynccontextmanager
 async def hearing(listen: Listen, url: str) -> AsyncIterator[Subscriber]:
     address = Address(given=url)
-    async with pooled(address, connections=5) as pool:
+    async with open_pool(address, connections=5) as pool:
         worker = uuid4().hex
         wakeups = listen(address, pool, worker)
         try:

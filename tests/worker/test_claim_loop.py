@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Lease, Moved, Settlement
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.testing import Clock, Database
 from holdfast.wakeups import Wakeups
 from holdfast.worker.claim_loop import ClaimLoop
@@ -217,7 +217,7 @@ async def test_a_locked_row_keeps_only_its_own_result_waiting(bench: Bench, stor
 
 
 async def test_what_was_long_on_its_way_is_given_back_and_not_begun(database: Database, store: Store) -> None:
-    async with pooled(Address(given=database.url)) as pool:
+    async with open_pool(Address(given=database.url)) as pool:
         bench = Bench(HeldUp(pool), "default", lease_seconds=6)
         task = await submit(store)
         async with bench.running():

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from holdfast.engine.store.commands import Store
-from holdfast.postgres.connections import Address, pooled
+from holdfast.postgres.connections import Address, open_pool
 from holdfast.postgres.embedded import Embedded, read_postmaster
 from holdfast.postgres.migrate import migrate
 from holdfast.testing import Database
@@ -24,7 +24,7 @@ async def apart(tmp_path: Path) -> AsyncIterator[tuple[Embedded, Crew]]:
         await migrate(server.owner_url(by_socket=True))
         url = server.url(by_socket=True)
         with contextlib.closing(Crew(url, tmp_path)) as crew:
-            async with pooled(Address(given=url)) as pool:
+            async with open_pool(Address(given=url)) as pool:
                 crew.store = Store(pool)
                 yield server, crew
 

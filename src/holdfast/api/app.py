@@ -122,13 +122,13 @@ def make_app(
     async def ready(request: Request) -> Ready:
         """The database answers, with the schema in place: requests can be served. Details need a key."""
         state = await ask_database(pool)
-        return state if await known(request) else Ready()
+        return state if await find_principal(request) else Ready()
 
     @app.get("/", include_in_schema=False)
     async def page(request: Request) -> HTMLResponse:
         try:
             state = await ask_database(pool)
-            caller = await known(request)
+            caller = await find_principal(request)
             if not caller:
                 return render_page({"Version": __version__})
             work = None
@@ -140,7 +140,7 @@ def make_app(
             return render_page({"Version": __version__}, error=error)
         return render_page(describe(state, database, started_at), lifecycles=names, work=work)
 
-    async def known(request: Request) -> Principal | None:
+    async def find_principal(request: Request) -> Principal | None:
         try:
             return await app.state.guard.identify(request)  # type: ignore[no-any-return]
         except KeyRefused:

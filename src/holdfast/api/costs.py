@@ -126,13 +126,13 @@ def routes(store: Store) -> APIRouter:
     @router.get("/prices", dependencies=[needs("user", "operator")])
     async def prices() -> Items[PriceSeen]:
         """All prices: by model, the newest first."""
-        return Items(items=[priced(one) for one in await store.costs.prices()])
+        return Items(items=[render_price(one) for one in await store.costs.prices()])
 
     @router.put("/prices/{model:path}")
     async def set_price(model: Annotated[Name, Path()], asked: NewPrice, caller: Operator) -> Items[PriceSeen]:
         """Let a model cost so much from a moment on. What was recorded keeps its cost. Answers with its prices."""
         await store.costs.set_price(model, asked.in_cents, asked.out_cents, asked.since, by=caller.name)
-        return Items(items=[priced(one) for one in await store.costs.prices(model)])
+        return Items(items=[render_price(one) for one in await store.costs.prices(model)])
 
     return router
 
@@ -142,5 +142,5 @@ def render(cost: Cost, by: Grouping) -> Spent:
     return Spent.model_validate(sums if by == "total" else {by: cost.group, **sums})
 
 
-def priced(price: Price) -> PriceSeen:
+def render_price(price: Price) -> PriceSeen:
     return PriceSeen(**vars(price))

@@ -112,7 +112,7 @@ def routes(
         except CursorGone as error:
             begin, gone = (await store.feed()).cursor, error
 
-        async def refused() -> bool:
+        async def is_refused() -> bool:
             guard: Guard = request.app.state.guard
             try:
                 async with followed.reading:
@@ -133,7 +133,7 @@ def routes(
                         heard = time.monotonic()
                         async for look in looks:
                             if time.monotonic() - asked >= asked_again.total_seconds():
-                                if await refused():
+                                if await is_refused():
                                     return
                                 asked = time.monotonic()
                             events = b"".join(map(move_event, look.moves))

@@ -109,7 +109,7 @@ def routes(store: Store) -> APIRouter:
         beside = None
         if cursor is None:
             all_kinds = which == EntryFilter(owner=owner) and handled != "handled"
-            beside = list((await waiting.waiting(owner, limit=waiting_listed)).items) if all_kinds else []
+            beside = list((await waiting.list_waiting(owner, limit=waiting_listed)).items) if all_kinds else []
         return InboxPage(groups=groups, waiting=beside, **vars(page))
 
     @router.get("/waiting")
@@ -120,7 +120,7 @@ def routes(store: Store) -> APIRouter:
         limit: Limit = 50,
     ) -> Page[AttentionItem, str]:
         """Open questions, schedules whose start is refused, webhooks that do not arrive; for a user, their own."""
-        return Page(**vars(await waiting.waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)))
+        return Page(**vars(await waiting.list_waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)))
 
     @router.get("/{entry_id:uuid}", dependencies=[needs("operator")])
     async def entry(entry_id: UUID) -> WholeEntry:

@@ -67,7 +67,7 @@ def add_routes(router: APIRouter, store: Store, folder: Folder) -> None:
         length = request.headers.get("content-length", "")
         link.check_request(request.headers.get("content-type", ""), int(length) if length.isdecimal() else None)
         await folder.check_unused(link)
-        return await folder.receive(link, arriving(request))
+        return await folder.receive(link, receive_body(request))
 
     @router.get("/{token}", responses=FILE, response_class=Response)
     async def download(token: str) -> FileResponse:
@@ -88,7 +88,7 @@ def add_routes(router: APIRouter, store: Store, folder: Folder) -> None:
         return FileResponse(folder.path(link.key), media_type=link.content_type, headers=headers)
 
 
-async def arriving(request: Request) -> AsyncIterator[bytes]:
+async def receive_body(request: Request) -> AsyncIterator[bytes]:
     """The body, as it arrives. Raises UploadIncomplete for a client that disconnects, stalls or takes too long."""
     parts = request.stream()
     clock = asyncio.get_running_loop().time

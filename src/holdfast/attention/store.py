@@ -41,7 +41,9 @@ class AttentionPage:
 class Attention(Calls):
     """What waits for a person."""
 
-    async def waiting(self, owner: str | None = None, *, cursor: str | None = None, limit: int = 50) -> AttentionPage:
+    async def list_waiting(
+        self, owner: str | None = None, *, cursor: str | None = None, limit: int = 50
+    ) -> AttentionPage:
         """What waits now, of one owner or of all; `cursor` is the `next` of the page before. Raises RequestInvalid."""
         rows = await self._table("waiting", owner, encode.text(cursor), limit)
         items = [encode.from_row(AttentionItem, row) for row in rows]

@@ -17,7 +17,7 @@ from holdfast import __version__
 from holdfast.apps.providers import bundled_providers
 from holdfast.errors import Failure, HoldfastError, MigrationForbidden, ObjectsUnreachable, ServerUnreachable
 from holdfast.objects import folder_of, open_objects
-from holdfast.postgres.connections import connected, locate
+from holdfast.postgres.connections import locate, open_connection
 from holdfast.postgres.embedded import Embedded, find_binaries, major_version
 from holdfast.postgres.migrate import name_of, pending
 from holdfast.remote.places import goes_through_server, objects_of
@@ -103,7 +103,7 @@ async def check_database(settings: Settings) -> Check:
     if not settings.url and not Embedded(settings.home).is_made():
         return Check("database", True, f"none yet in {settings.home.absolute()}; `holdfast up` makes it")
     with locate(settings) as address:
-        async with connected(address.nearest(owner=True)) as connection:
+        async with open_connection(address.nearest(owner=True)) as connection:
             version = await connection.fetchval("select current_setting('server_version')")
             steps = ", ".join(name_of(step) for step in await pending(connection))
             may_migrate = await connection.fetchval(

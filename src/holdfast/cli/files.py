@@ -196,7 +196,7 @@ async def upload_files(
         return {}
     total = sum(one.path.stat().st_size for one in files if one.path)
     found: dict[str, str] = {}
-    with sending(count(len(files), noun), total, quiet=quiet) as advance:
+    with show_sending(count(len(files), noun), total, quiet=quiet) as advance:
         for first in range(0, len(files), links_at_once):
             found |= await upload_some(server, files[first : first + links_at_once], advance)
     return found
@@ -239,7 +239,7 @@ async def upload_some(server: "Server", files: Sequence[Document], advance: Call
 
 
 @contextlib.contextmanager
-def sending(name: str, size: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+def show_sending(name: str, size: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """A bar for a file or several, or a line once they are sent; call what it gives with the bytes that were sent."""
     with progress_bar(name, size, in_bytes=True, quiet=quiet) as advance:
         yield advance

@@ -130,7 +130,9 @@ def list_all(
 
         which = await choose(store, filters)
         others = (
-            AttentionPage((), None) if is_narrowed else await Attention.over(store).waiting(filters.owner, limit=limit)
+            AttentionPage((), None)
+            if is_narrowed
+            else await Attention.over(store).list_waiting(filters.owner, limit=limit)
         )
         if not as_json:
             others = dataclasses.replace(others, items=await shorten_waits(store, others.items))

@@ -36,7 +36,7 @@ from holdfast.errors import AppInvalid, PortsTaken, SettingInvalid
 from holdfast.http.access import is_loopback, refuse_open_server
 from holdfast.lifecycles import declare_all
 from holdfast.objects import Objects, open_objects
-from holdfast.postgres.connections import Address, locate, pooled
+from holdfast.postgres.connections import Address, locate, open_pool
 from holdfast.settings import Settings, read_settings, web_address
 
 CANNOT_START = 2
@@ -194,7 +194,7 @@ async def serve(settings: Settings, fleet: Fleet | None, workers_label: str, fir
         for name in await bring_up_to_date(address):
             log.info("schema changed", extra={"applied": name})
         objects = open_objects(settings)
-        async with pooled(address) as pool:
+        async with open_pool(address) as pool:
             store = Store(pool)
             await refuse_open_server(store, settings.host)
             await declare_all(store)

@@ -16,7 +16,7 @@ from uuid import uuid4
 import typer
 
 from holdfast.cli.access import with_server
-from holdfast.cli.files import measure, print_paths, print_sent, rounds_at_most, save_file, send_file, sending
+from holdfast.cli.files import measure, print_paths, print_sent, rounds_at_most, save_file, send_file, show_sending
 from holdfast.cli.options import Json, Timeout
 from holdfast.cli.printing import print_json, print_line, print_links
 from holdfast.cli.watcher import Watched, exit_code, outcome_of, watch, why_waiting
@@ -115,13 +115,13 @@ async def send_all(
         return await server.ask("POST", f"/tasks/{task}/upload-urls", body)
 
     async def send_one(link: Mapping[str, Any], path: Path, size: int) -> None:
-        with sending(path.name, size, quiet=quiet) as advance:
+        with show_sending(path.name, size, quiet=quiet) as advance:
             await send_file(server, link, path, size, advance)
 
     for round_ in range(rounds_at_most):
         links = await ask_links()
         try:
-            async with renewed(ask_links, time_left(links)):
+            async with keep_renewing(ask_links, time_left(links)):
                 for role, one in files.items():
                     if links["uploads"][role]["uploaded"]:
                         print_sent(one.path.name, one.about["size"], quiet=quiet)
@@ -142,7 +142,7 @@ def time_left(links: Mapping[str, Any]) -> timedelta:
 
 
 @contextlib.asynccontextmanager
-async def renewed(ask_links: Callable[[], Any], lasting: timedelta) -> AsyncIterator[None]:
+async def keep_renewing(ask_links: Callable[[], Any], lasting: timedelta) -> AsyncIterator[None]:
     """While the block runs, ask for more time before it is over. Uploads under way are not disturbed by that."""
 
     async def renew() -> None:

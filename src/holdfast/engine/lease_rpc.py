@@ -77,10 +77,10 @@ class LeaseRpc:
     async def call(self, service: Calls, lease: Proof, given: Mapping[str, Json]) -> Json:
         """Call it with arguments out of JSON; the answer as JSON. Raises RequestInvalid, and whatever it raises."""
         bound = self.signature.bind_partial(service)
-        bound.arguments.update(self._loaded(lease, given))
+        bound.arguments.update(self._load_arguments(lease, given))
         return self._answers.dump_python(await self.method(*bound.args, **bound.kwargs), mode="json")
 
-    def _loaded(self, lease: Proof, given: Mapping[str, Json]) -> dict[str, Any]:
+    def _load_arguments(self, lease: Proof, given: Mapping[str, Json]) -> dict[str, Any]:
         """The arguments in their order; what is not known here is left out. Raises RequestInvalid."""
         found: dict[str, Any] = {}
         for name, one in list(self.signature.parameters.items())[1:]:
@@ -90,7 +90,7 @@ class LeaseRpc:
                 try:
                     found[name] = self._kinds[name].validate_python(given[name])
                 except ValidationError as error:
-                    raise self._unfit(f"{name}: {values.described(error)}") from error
+                    raise self._unfit(f"{name}: {values.describe(error)}") from error
             elif one.default is one.empty and one.kind is not one.VAR_POSITIONAL:
                 raise self._unfit(f"{name} is missing")
         return found

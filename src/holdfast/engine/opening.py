@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from holdfast.engine.store.commands import Store
-from holdfast.postgres.connections import Address, connected, locate, pooled
+from holdfast.postgres.connections import Address, locate, open_connection, open_pool
 from holdfast.postgres.migrate import migrate
 from holdfast.settings import Settings, read_settings
 
@@ -30,7 +30,7 @@ async def bring_up_to_date(address: Address) -> list[str]:
     url = address.nearest(owner=True)
     applied = await migrate(url)
     if applied:
-        async with connected(url) as connection:
+        async with open_connection(url) as connection:
             await Store(connection).make_partitions()
     return applied
 
@@ -46,7 +46,7 @@ async def open_database(
     with locate(settings or read_settings()) as address:
         if not migrated:
             await bring_up_to_date(address)
-        async with pooled(address, connections=connections) as pool:
+        async with open_pool(address, connections=connections) as pool:
             yield Opening(address, pool, Store(pool))
 
 

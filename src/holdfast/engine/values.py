@@ -60,7 +60,7 @@ def load_at(name: str, value: Json, kind: object) -> Any:
         raise misfit(name, found) from None
 
 
-def fitting(whose: str, value: object, kind: object) -> Json:
+def fit(whose: str, value: object, kind: object) -> Json:
     """A result as JSON, if it can be read back as its annotation says. Raises SchemaInvalid, or PayloadInvalid."""
     if is_itself(value, kind):
         return cast(Json, value)
@@ -69,8 +69,8 @@ def fitting(whose: str, value: object, kind: object) -> Json:
         load(result, kind)
     except ValidationError as error:
         raise SchemaInvalid(
-            f"{whose} returned {reprlib.repr(value)}, which does not fit its annotation {named(kind)}:"
-            f" {described(error)}."
+            f"{whose} returned {reprlib.repr(value)}, which does not fit its annotation {type_name(kind)}:"
+            f" {describe(error)}."
         ) from error
     return result
 
@@ -81,12 +81,12 @@ def read_back(whose: str, result: Json, kind: object) -> Any:
         return load(result, kind)
     except ValidationError as error:
         raise SchemaInvalid(
-            f"{whose} has kept {reprlib.repr(result)}, which does not fit the annotation {named(kind)} that it has now:"
-            f" {described(error)}."
+            f"{whose} has kept {reprlib.repr(result)}, which does not fit the annotation {type_name(kind)} "
+            f"that it has now: {describe(error)}."
         ) from error
 
 
-def named(kind: object) -> str:
+def type_name(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
 
 
@@ -99,7 +99,7 @@ def misfit(title: str, problems: Iterable[tuple[tuple[int | str, ...], str]]) ->
     return ValidationError.from_exception_data(title, found)
 
 
-def described(error: ValidationError) -> str:
+def describe(error: ValidationError) -> str:
     """What does not fit, in one line."""
     found = error.errors(include_url=False, include_input=False)[:5]
     return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in found)
@@ -145,7 +145,7 @@ def hints(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 def _read_hints(function: Callable[..., Any], scope: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
-    where = {**scope, **_enclosed(function)}
+    where = {**scope, **_closure_values(function)}
     for name, annotation in getattr(function, "__annotations__", {}).items():
         one = types.SimpleNamespace(__annotations__={name: annotation})
         with contextlib.suppress(NameError, TypeError, AttributeError, SyntaxError):
@@ -153,7 +153,7 @@ def _read_hints(function: Callable[..., Any], scope: Mapping[str, Any]) -> dict[
     return known
 
 
-def _enclosed(function: Callable[..., Any]) -> dict[str, Any]:
+def _closure_values(function: Callable[..., Any]) -> dict[str, Any]:
     """What a function has taken along from the function it was written in."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     found = {}

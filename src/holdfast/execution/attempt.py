@@ -194,7 +194,7 @@ class Attempt:
             try:
                 arguments = handler.arguments(self.lease.payload)
             except ValidationError as error:
-                return Failed("SchemaInvalid", f"The payload does not fit {handler.name}: {values.described(error)}")
+                return Failed("SchemaInvalid", f"The payload does not fit {handler.name}: {values.describe(error)}")
             value = await call_function(handler.function, *arguments)
             unawaited = self.close_unawaited()
             match value:
@@ -218,7 +218,7 @@ class Attempt:
             self.close_unawaited()
 
     def _result(self, value: object) -> Json:
-        return values.fitting(self.handler.name, value, self.handler.returns)
+        return values.fit(self.handler.name, value, self.handler.returns)
 
     async def _record_usage(self, outcome: Outcome | None) -> Outcome | None:
         """What was spent outside of steps, or in steps that failed, is written down before the end."""

@@ -251,7 +251,7 @@ def find_attempt(name: object, function: object) -> Attempt | None:
 
 def encode_result(name: str, function: Callable[..., Any], value: object) -> Json:
     """A step's result as JSON, checked before it is kept: it must be readable as its type. Raises SchemaInvalid."""
-    return values.fitting(f"Step {name!r}", value, values.returned_by(function))
+    return values.fit(f"Step {name!r}", value, values.returned_by(function))
 
 
 def decode_result(name: str, function: Callable[..., Any], result: Json) -> Any:

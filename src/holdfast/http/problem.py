@@ -128,11 +128,11 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
         detail = f"{len(found)} field(s) are wrong."
         return problem(request, 422, "The request is not valid", detail, code="request-invalid", errors=errors)
 
-    async def passing(request: Request, error: Exception) -> ProblemResponse:
+    async def answer_passing_trouble(request: Request, error: Exception) -> ProblemResponse:
         return await ours(request, DatabaseUnreachable(type(error).__name__, fix="Ask again."))
 
     for kind in PASSING:
-        app.add_exception_handler(kind, passing)
+        app.add_exception_handler(kind, answer_passing_trouble)
 
     @app.exception_handler(Exception)
     async def ours_to_mend(request: Request, error: Exception) -> ProblemResponse:

@@ -104,7 +104,7 @@ class Bucket:
                 f"{upload.size} bytes; {self.label} takes {self.signer.link_most_bytes} by one link.",
                 fix="Split it. A worker that has HOLDFAST_OBJECTS and the bucket's keys needs no link, nor that.",
             )
-        async with self.asking(upload.key, brief):
+        async with self.translate_errors(upload.key, brief):
             url, headers = await self.signer.sign_upload(upload.key, upload.content_type, upload.size, now, lasting)
         return Upload(url, "PUT", headers, now + lasting)
 
@@ -113,12 +113,12 @@ class Bucket:
     ) -> Download:
         """A link that gives this object. Raises RequestInvalid."""
         check_link(key, content_type, lasting)
-        async with self.asking(key, brief):
+        async with self.translate_errors(key, brief):
             return Download(await self.signer.sign_download(key, content_type, filename, now, lasting), now + lasting)
 
     async def find(self, key: str) -> Found | None:
         try:
-            async with self.asking(key, brief):
+            async with self.translate_errors(key, brief):
                 return Found(key, (await obstore.head_async(self.store, check_key(key)))["size"])
         except ObjectMissing:
             return None
@@ -126,19 +126,19 @@ class Bucket:
     async def sha256(self, key: str) -> str:
         """Raises ObjectMissing."""
         digest = hashlib.sha256()
-        async with self.asking(key, long):
+        async with self.translate_errors(key, long):
             async for part in (await obstore.get_async(self.store, check_key(key))).stream(part_bytes):
                 await in_thread(digest.update, part)
         return digest.hexdigest()
 
     async def copy(self, source: str, target: str) -> None:
         """Raises ObjectMissing."""
-        async with self.asking(source, long):
+        async with self.translate_errors(source, long):
             await obstore.copy_async(self.store, check_key(source), check_key(target))
 
     async def fetch(self, key: str, path: Path) -> None:
         """Raises ObjectMissing."""
-        async with self.asking(key, long):
+        async with self.translate_errors(key, long):
             answer = await obstore.get_async(self.store, check_key(key))
             with whole_file(path) as file:
                 async for part in answer.stream(part_bytes):
@@ -146,7 +146,7 @@ class Bucket:
 
     async def put(self, key: str, path: Path, *, content_type: str) -> Found:
         size = await in_thread(lambda: path.stat().st_size)
-        async with self.asking(key, long):
+        async with self.translate_errors(key, long):
             await obstore.put_async(
                 self.store, check_key(key), path, attributes={"Content-Type": content_type}, chunk_size=part_bytes,
                 max_concurrency=parts_at_once,
@@ -156,19 +156,19 @@ class Bucket:
     async def delete(self, prefix: str) -> int:
         found = [one.key for one in await self.keys(prefix)]
         for start in range(0, len(found), deleted_at_once):
-            async with self.asking(prefix, brief):
+            async with self.translate_errors(prefix, brief):
                 await obstore.delete_async(self.store, found[start : start + deleted_at_once])
         return len(found)
 
     async def keys(self, prefix: str) -> list[Found]:
         found: list[Found] = []
-        async with self.asking(prefix, long):
+        async with self.translate_errors(prefix, long):
             async for batch in obstore.list(self.store, check_key(prefix)):
                 found += [Found(one["path"], one["size"]) for one in batch]
         return sorted(found, key=lambda one: one.key)
 
     @contextlib.asynccontextmanager
-    async def asking(self, key: str, most: timedelta) -> AsyncIterator[None]:
+    async def translate_errors(self, key: str, most: timedelta) -> AsyncIterator[None]:
         """Raise ObjectMissing, or ObjectsUnreachable with what the vendor says."""
         try:
             async with asyncio.timeout(most.total_seconds()):

@@ -132,7 +132,7 @@ class Folder:
         """Raises ObjectMissing."""
 
         def read() -> str:
-            with missing(key), self.path(key).open("rb") as file:
+            with translate_missing(key), self.path(key).open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
 
         return await on_disk(read)
@@ -143,7 +143,7 @@ class Folder:
         def snapshot() -> None:
             check_key(target)
             with self._temporary() as path:
-                with missing(source):
+                with translate_missing(source):
                     try:
                         os.link(self.path(source), path)
                     except OSError as error:
@@ -158,7 +158,7 @@ class Folder:
         """Raises ObjectMissing. The file is a copy of its own: writing into it does not change the object."""
 
         def read() -> None:
-            with missing(key), self.path(key).open("rb") as source, whole_file(path) as target:
+            with translate_missing(key), self.path(key).open("rb") as source, whole_file(path) as target:
                 shutil.copyfileobj(source, target, written_at_once)
 
         await on_disk(read)
@@ -327,7 +327,7 @@ async def on_disk(function: Callable[..., T], *args: object) -> T:
 
 
 @contextlib.contextmanager
-def missing(key: str) -> Iterator[None]:
+def translate_missing(key: str) -> Iterator[None]:
     """No such file means no such object."""
     try:
         yield

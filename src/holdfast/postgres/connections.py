@@ -78,7 +78,7 @@ def locate(settings: Settings) -> Iterator[Address]:
 
 
 @contextlib.asynccontextmanager
-async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+async def open_connection(url: str) -> AsyncIterator[asyncpg.Connection]:
     """One connection, closed at the end. Raises DatabaseUnreachable, DatabaseTooOld or DatabaseReadOnly."""
     with reachable(url):
         connection = await connect(url)
@@ -131,7 +131,7 @@ async def skip_reset(connection: asyncpg.Connection) -> None:
 
 
 @contextlib.asynccontextmanager
-async def pooled(address: Address, *, connections: int = 10) -> AsyncIterator[asyncpg.Pool]:
+async def open_pool(address: Address, *, connections: int = 10) -> AsyncIterator[asyncpg.Pool]:
     """A pool of the application's connections, opened as they are needed. Raises what `connected` raises."""
     first = [await first_connection(address.nearest())]
     prepared = first[0] is not None
@@ -170,7 +170,7 @@ async def first_connection(url: str) -> asyncpg.Connection | None:
                 row = await (await connection.prepare(FITNESS, name="")).fetchrow()
             check_server(row)
         except asyncpg.ConnectionDoesNotExistError:  # so answers a pooler of single statements, if it is not gone
-            async with connected(url):
+            async with open_connection(url):
                 return None
         except BaseException:
             await close_connection(connection)

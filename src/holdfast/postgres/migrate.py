@@ -36,7 +36,7 @@ from holdfast.errors import (
     MigrationFolderInvalid,
     MigrationForbidden,
 )
-from holdfast.postgres.connections import DRIVER_ERRORS, connected
+from holdfast.postgres.connections import DRIVER_ERRORS, open_connection
 
 LOCK = 0x686F6C6466617374  # "holdfast"
 
@@ -132,7 +132,7 @@ async def migrate(url: str, packages: Sequence[Package] = PACKAGES, *, patience_
     """
     applied: list[str] = []
     deadline = time.monotonic() + patience_seconds
-    async with connected(url) as connection:
+    async with open_connection(url) as connection:
         with name_the_failure("schema"):
             steps = await pending(connection, packages)
             while steps:
@@ -206,7 +206,7 @@ async def apply_outside(connection: asyncpg.Connection, url: str, step: Migratio
     """Run a statement that cannot run in a transaction, while `connection` keeps the lock in its own."""
     # What `connection` asked before may be an open portal with a snapshot, and the statement would wait for it.
     await connection.execute("close all")
-    async with connected(url) as outside:
+    async with open_connection(url) as outside:
         # A `create index concurrently` that was cut off leaves an index that `if not exists` would take for a good one.
         broken = await outside.fetch(
             "select format('%I.%I', s.nspname, c.relname) as name from pg_index i"

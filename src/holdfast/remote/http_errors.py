@@ -83,8 +83,8 @@ def refusal(
     """The failure that this answer of `who` is, with what its body says of it."""
     answer = as_json(body)
     code, reason = error_in(answer, body.decode(errors="replace"))
-    reason = redacted(reason, secrets)[:longest_reason]  # cut only now: half a secret would not be recognized
-    message = redacted(f"{who} answers {status}: {reason}" if reason else f"{who} answers {status}.", secrets)
+    reason = redact(reason, secrets)[:longest_reason]  # cut only now: half a secret would not be recognized
+    message = redact(f"{who} answers {status}: {reason}" if reason else f"{who} answers {status}.", secrets)
     return failure_for(status, message, headers, answer, code=code, budget=budget)
 
 
@@ -99,7 +99,7 @@ def error_in(answer: Any, text: str = "") -> tuple[str | None, str]:
     return code, "an HTML page" if message.lstrip().startswith("<") else " ".join(message.split())
 
 
-def redacted(text: str, secrets: Iterable[str | None] = ()) -> str:
+def redact(text: str, secrets: Iterable[str | None] = ()) -> str:
     """The text without these secrets, and without what a link is signed with."""
     for secret in sorted((one for one in secrets if one and len(one) >= shortest_secret), key=len, reverse=True):
         text = text.replace(secret, "***")

@@ -61,7 +61,7 @@ class ServerObjects:
         return await self._sign(Download, "download-url", fields)
 
     async def _sign(self, kind: type[T], path: str, fields: Mapping[str, Any]) -> T:
-        async with self._calling() as server:
+        async with self._open_server() as server:
             return encode.from_json(kind, await link_to(server, path, fields))
 
     async def find(self, key: str) -> Found | None:
@@ -78,7 +78,7 @@ class ServerObjects:
 
     async def fetch(self, key: str, path: Path) -> None:
         """Raises ObjectMissing."""
-        async with self._calling() as server:
+        async with self._open_server() as server:
 
             async def receive() -> None:
                 link = await link_to(server, "download-url", {"key": key})
@@ -93,7 +93,7 @@ class ServerObjects:
         """Raises UploadTooLarge for more than the server's place takes at once."""
         size = await in_thread(lambda: path.stat().st_size)
         promise = {"key": key, "content_type": content_type, "size": size}
-        async with self._calling() as server:
+        async with self._open_server() as server:
 
             async def send() -> None:
                 link = await link_to(server, "upload-url", promise)
@@ -117,11 +117,11 @@ class ServerObjects:
                 return found
 
     async def _ask(self, path: str, fields: Mapping[str, Any], within: timedelta = brief) -> Any:
-        async with self._calling() as server:
+        async with self._open_server() as server:
             return await server.request("POST", f"{UNDER}/{path}", fields, within=within)
 
     @contextlib.asynccontextmanager
-    async def _calling(self) -> AsyncIterator[Server]:
+    async def _open_server(self) -> AsyncIterator[Server]:
         """The servers; the one that answered last is asked first. Raises only what `Objects` does."""
         try:
             async with open_server(self._settings, first=self._answered) as server:

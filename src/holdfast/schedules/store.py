@@ -115,7 +115,7 @@ class Schedules(Calls):
     async def fire(self, due: Due) -> Fired:
         """Start what is owed of it, and move on to its next time. Raises RequestInvalid for what is not a schedule."""
         times = Times(due.cron, due.timezone)
-        owed = times.owed(due.next_at, due.now, due.missed) if due.next_at else []
+        owed = times.owed_times(due.next_at, due.now, due.missed) if due.next_at else []
         page = owed[:runs_at_once]
         next_at = times.next(page[-1] if len(owed) > len(page) else due.now)
         given = (due.name, due.definition, due.next_at, page, [times.format_due(one) for one in page], next_at)

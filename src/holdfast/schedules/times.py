@@ -57,7 +57,7 @@ class Times:
             found.append(due)
         return list(found)
 
-    def owed(self, since: datetime, now: datetime, missed: str) -> list[datetime]:
+    def owed_times(self, since: datetime, now: datetime, missed: str) -> list[datetime]:
         """Of the times from `since` up to now those that are still to be run."""
         most = caught_up_at_most if missed == "all" else 1
         found = self.between(since, now, most + 1)

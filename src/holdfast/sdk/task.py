@@ -187,7 +187,7 @@ class Task(Prepared[P, R]):
             self.arguments(payload)
         except ValidationError as error:
             raise PayloadInvalid(
-                f"{self.name}: {values.described(error)}.", fix="Pass what its annotations ask for."
+                f"{self.name}: {values.describe(error)}.", fix="Pass what its annotations ask for."
             ) from error
         return payload
 

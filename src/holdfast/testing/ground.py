@@ -29,8 +29,8 @@ from holdfast.postgres.connections import (
     Address,
     close_connection,
     connect,
-    connected,
-    pooled,
+    open_connection,
+    open_pool,
     skip_reset,
 )
 from holdfast.postgres.embedded import Embedded
@@ -173,19 +173,19 @@ class Ground:
 
     async def _fill_template(self, name: str) -> None:
         await migrate(self.server.owner_url(name, by_socket=True), self.packages)
-        async with self._connected(name) as connection:
+        async with self._open_connection(name) as connection:
             await connection.execute(CLOCK_SQL)
             await declare_all(Store(connection))
             await offer_bundled(Store(connection))
 
     async def _let_time_pass(self, name: str) -> None:
-        async with self._connected(name) as connection:
+        async with self._open_connection(name) as connection:
             await connection.execute(REAL_CLOCK_SQL)
             await Store(connection).make_partitions()
 
     @contextlib.asynccontextmanager
-    async def _connected(self, name: str) -> AsyncIterator[asyncpg.Connection]:
-        async with connected(self.server.owner_url(name, by_socket=True)) as connection:
+    async def _open_connection(self, name: str) -> AsyncIterator[asyncpg.Connection]:
+        async with open_connection(self.server.owner_url(name, by_socket=True)) as connection:
             yield connection
 
 
@@ -240,11 +240,11 @@ class Database:
 
     def connect(self) -> contextlib.AbstractAsyncContextManager[asyncpg.Connection]:
         """A connection as the application."""
-        return connected(self.url)
+        return open_connection(self.url)
 
     def connect_owner(self) -> contextlib.AbstractAsyncContextManager[asyncpg.Connection]:
         """A connection as the owner of the schema."""
-        return connected(self.owner_url)
+        return open_connection(self.owner_url)
 
     @contextlib.asynccontextmanager
     async def store(self, *, connections: int | None = None) -> AsyncIterator[Store]:
@@ -252,7 +252,7 @@ class Database:
         if connections is None:
             yield Store(self.bridge())
         else:
-            async with pooled(Address(given=self.url), connections=connections) as pool:
+            async with open_pool(Address(given=self.url), connections=connections) as pool:
                 yield Store(pool)
 
     def bridge(self) -> asyncpg.Pool:

@@ -89,7 +89,7 @@ class Queue:
     async def send(self, tasks: Sequence[UUID]) -> list[UUID]:
         """A message for each; the answer is which were not taken, at worst all. Raises nothing."""
         entries = [{"MessageBody": json.dumps({"task_id": str(one)})} for one in tasks]
-        return await self._batched("send_message_batch", tasks, entries, "wake-ups could not be sent")
+        return await self._call_in_batches("send_message_batch", tasks, entries, "wake-ups could not be sent")
 
     async def receive(self, *, visibility_seconds: float, poll_seconds: int = longest_poll_seconds) -> list[Message]:
         """Up to ten messages, as soon as there are any; others do not see them for so long. Raises what went wrong."""
@@ -113,15 +113,15 @@ class Queue:
     async def delete(self, messages: Sequence[Message]) -> list[Message]:
         """Have done with these; the answer is for which it did not work. Raises nothing."""
         entries = [{"ReceiptHandle": one.receipt} for one in messages]
-        return await self._batched("delete_message_batch", messages, entries, "messages could not be deleted")
+        return await self._call_in_batches("delete_message_batch", messages, entries, "messages could not be deleted")
 
     async def hide(self, messages: Sequence[tuple[Message, float]]) -> list[tuple[Message, float]]:
         """Keep each from others for so many seconds; the answer is for which it did not work. Raises nothing."""
         entries = [{"ReceiptHandle": one.receipt, "VisibilityTimeout": round(seconds)} for one, seconds in messages]
         action = "change_message_visibility_batch"
-        return await self._batched(action, messages, entries, "messages could not be kept")
+        return await self._call_in_batches(action, messages, entries, "messages could not be kept")
 
-    async def _batched(
+    async def _call_in_batches(
         self, action: str, things: Sequence[T], entries: Sequence[Mapping[str, Any]], complaint: str
     ) -> list[T]:
         """Those of these things that failed, in calls of ten, some at once."""

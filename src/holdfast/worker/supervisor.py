@@ -228,11 +228,11 @@ class Supervisor:
     async def _release_leases(self, runner: RunnerHandle) -> None:
         """Give its leases back, but for those of processes that it had started for one task."""
 
-        def kept() -> list[UUID]:
+        def find_kept() -> list[UUID]:
             isolated = self._isolated | self._cleaning_up
             return [UUID(task) for other in isolated if other.worker == runner.worker for task in other.started]
 
-        await self._retry(lambda: self.backend.release_leases(runner.worker, kept()))
+        await self._retry(lambda: self.backend.release_leases(runner.worker, find_kept()))
 
     async def _release_late_claims(self, runner: RunnerHandle) -> None:
         """A claim that was under way when the runner died may commit after its leases went back."""

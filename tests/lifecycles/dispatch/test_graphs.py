@@ -194,7 +194,7 @@ async def test_a_circle_is_refused_and_named(store: Store) -> None:
     with pytest.raises(GraphCycle, match="wait for each other"):
         await dags.declare("g", title="", params={}, writes={}, cutover="auto", **shape("a -> b", "b -> a"))
     assert (await store.list_tasks()).items == []
-    assert await dags.declared() == []
+    assert await dags.list_declared() == []
 
 
 NODE = {"name": "a", "task": "t"}

@@ -26,7 +26,7 @@ class Sample:
         """Whether these are all rows."""
         return self.frame.height == self.total_rows
 
-    def described(self) -> dict[str, int | bool]:
+    def describe(self) -> dict[str, int | bool]:
         """For the output: how many rows were looked at, and of how many."""
         return {"total": self.total_rows, "looked_at": self.frame.height, "sampled": not self.whole}
 

@@ -34,7 +34,7 @@ def is_marker(text: pl.Expr) -> pl.Expr:
     return text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKERS)
 
 
-def folded(text: pl.Expr) -> pl.Expr:
+def fold(text: pl.Expr) -> pl.Expr:
     """A text without what does not change its meaning: case, surrounding and doubled space."""
     return text.str.strip_chars().str.replace_all(r"\s+", " ").str.to_lowercase()
 
@@ -70,7 +70,7 @@ class NumberFormat:
 
     def replacements(self) -> list[tuple[str, str]]:
         """The patterns to replace in a text of this shape, in order, so that every program reads it."""
-        found = [(rf"[{currency_signs}%\s'\x{{2019}}]|[A-Z]{{3}}", "")] if self.described() != "plain" else []
+        found = [(rf"[{currency_signs}%\s'\x{{2019}}]|[A-Z]{{3}}", "")] if self.describe() != "plain" else []
         found += [(_separators[self.thousands], "")] if self.thousands in {",", "."} else []
         return found + ([(",", ".")] if self.decimal == "," else [])
 
@@ -86,7 +86,7 @@ class NumberFormat:
         before, after = (rf"{sign}[+-]?", sign) if self.currency else ("", "%" if self.percent else "")
         return rf"^[+-]?{before}{body}\s?{after}$"
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """The format in words."""
         names = {",": "comma", ".": "point", " ": "space", "'": "apostrophe"}
         parts = [f"thousands by {names[self.thousands]}"] if self.thousands else []

@@ -189,18 +189,18 @@ hf.cron("*/5 * * * *", ring_bell, name="harbour-bell", timezone="Europe/Berlin",
 async def keep_moving(round: int) -> int:  # noqa: A002
     """Start a round of sample work, and the next one. Every start has a key: after a crash nothing is started twice."""
 
-    def tagged(what: str, **options: Any) -> dict[str, Any]:
+    def options_with_tag(what: str, **options: Any) -> dict[str, Any]:
         return {"key": f"demo-{round}-{what}", "tags": ["demo", f"round:{round}"], **options}
 
-    pages = [await sum_up.opts(**tagged(f"page-{n}")).astart(round + n) for n in range(pages_per_round)]
-    await digest.opts(**tagged("digest", after=pages)).astart(list(range(pages_per_round)))
+    pages = [await sum_up.opts(**options_with_tag(f"page-{n}")).astart(round + n) for n in range(pages_per_round)]
+    await digest.opts(**options_with_tag("digest", after=pages)).astart(list(range(pages_per_round)))
     for reader in ("ada", "grace", "joan"):
-        await send.opts(**tagged(f"letter-{reader}", priority=3)).astart(reader)
-    await engrave.opts(**tagged("plate")).astart(6)
+        await send.opts(**options_with_tag(f"letter-{reader}", priority=3)).astart(reader)
+    await engrave.opts(**options_with_tag("plate")).astart(6)
     for what, task, given in occasional_work(round):
-        await task.opts(**tagged(what)).astart(**given)
+        await task.opts(**options_with_tag(what)).astart(**given)
     if round % 10 == 0:
-        await translate.opts(**tagged("translation")).astart("Klabautermannisch")
+        await translate.opts(**options_with_tag("translation")).astart("Klabautermannisch")
     await hf.asubmit([next_round(after=round)])
     return round
 

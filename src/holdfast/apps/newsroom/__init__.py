@@ -145,7 +145,7 @@ class Newsroom:
         neutralize = open_neutralizer(settings)
         if settings.neutralizer == "rules":
             return [await neutralize(article, softening) for article in ingest.articles]
-        soften = functools.partial(self.rewritten, neutralize, softening)
+        soften = functools.partial(self.rewrite, neutralize, softening)
         # Each is a step: what was paid for is not asked again.
         answers = await step.map("NEUTRALIZE", soften, ingest.articles, at_once=asked_at_once)
         for article, answer in zip(ingest.articles, answers, strict=True):
@@ -153,7 +153,7 @@ class Newsroom:
                 problem(f"{article.title}: {answer}")
         return [Neutral(**one) for one in answers if isinstance(one, dict)]
 
-    async def rewritten(self, neutralize: Any, softening: float, article: Article) -> dict[str, Any] | str:
+    async def rewrite(self, neutralize: Any, softening: float, article: Article) -> dict[str, Any] | str:
         """What a model made of an article; in words, why it cannot be used."""
         try:
             return asdict(await neutralize(article, softening))

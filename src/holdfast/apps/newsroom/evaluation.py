@@ -63,7 +63,7 @@ def evaluate(
         SURENESS * _sureness(articles, topics, brief)
         + NEUTRALITY * neutrality_after
         + READABILITY * readability
-        + TELLING * _telling(articles, softened, entries)
+        + TELLING * _share_of_telling(articles, softened, entries)
         - COST_OF_A_CHANGED_WORD * _changed_per_word(articles, neutral)
         - COST_OF_A_SENTENCE * _sentences_beyond_the_first(entries)
     )
@@ -119,7 +119,7 @@ def _sureness(articles: Sequence[Article], topics: Sequence[Sorted], brief: Brie
     return sum(OTHER_COVERS if under[one] == OTHER else confidence.get(one, 0.0) for one in stand) / len(articles)
 
 
-def _telling(articles: Sequence[Article], softened: Mapping[str, Neutral], entries: Sequence[Entry]) -> float:
+def _share_of_telling(articles: Sequence[Article], softened: Mapping[str, Neutral], entries: Sequence[Entry]) -> float:
     words = {article.id: len(WORD.findall(_as_softened(article, softened)[1])) for article in articles}
     shares = [
         min(len(WORD.findall(entry.summary)) / words[entry.article], 1.0)

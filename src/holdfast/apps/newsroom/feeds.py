@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.apps.newsroom.article import Article
 from holdfast.apps.newsroom.duplicates import names_an_article, same_link, web_link
 from holdfast.apps.newsroom.duplicates import without_duplicates as without_duplicates
-from holdfast.apps.newsroom.plain import plain_line, plain_text, shortened
+from holdfast.apps.newsroom.plain import plain_line, plain_text, shorten
 from holdfast.errors import SchemaInvalid
 
 feed_most_bytes = 8 * 1024 * 1024
@@ -60,7 +60,7 @@ def read_feed(content: bytes, name: str) -> list[Article]:
         raise no_feed(name, "it is neither RSS nor Atom")
     if not feed.entries and feed.bozo and type(feed.get("bozo_exception")).__name__ not in HARMLESS:
         raise no_feed(name, f"it breaks off or is not well-formed before its first article: {feed.bozo_exception}")
-    source = shortened(plain_line(text_at(feed.feed, "title")), title_most_chars) or name
+    source = shorten(plain_line(text_at(feed.feed, "title")), title_most_chars) or name
     articles = (read_entry(entry, source) for entry in feed.entries[:entries_most])
     return [article for article in articles if article]
 
@@ -88,12 +88,12 @@ def read_entry(entry: Mapping[str, Any], source: str) -> Article | None:
     """None for an entry that says nothing."""
     title = plain_line(text_at(entry, "title"))
     bodies = [text_at(entry, "summary"), *(text_at(content, "value") for content in contents_of(entry))]
-    text = shortened(max(map(plain_text, bodies), key=len), text_most_chars)
+    text = shorten(max(map(plain_text, bodies), key=len), text_most_chars)
     if not title and not text:
         return None
-    title = shortened(title, title_most_chars) or shortened(" ".join(text.split()), 80)
+    title = shorten(title, title_most_chars) or shorten(" ".join(text.split()), 80)
     link = web_link(text_at(entry, "link"))
-    return Article(identity(link, source, title), source, title, text, link, published(entry))
+    return Article(identity(link, source, title), source, title, text, link, publication_time(entry))
 
 
 def contents_of(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -112,7 +112,7 @@ def identity(link: str | None, source: str, title: str) -> str:
     return hashlib.sha256((same or f"{source}\n{title}").encode()).hexdigest()[:16]
 
 
-def published(entry: Mapping[str, Any]) -> datetime | None:
+def publication_time(entry: Mapping[str, Any]) -> datetime | None:
     """When it was published, else last changed, in UTC. None if it does not say, or says what cannot be."""
     for key in ("published_parsed", "updated_parsed"):
         # Only what is there: asked for the one, feedparser answers with the other, and warns.

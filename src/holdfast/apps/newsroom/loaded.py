@@ -56,7 +56,7 @@ class Find:
 
 def spot(reading: Reading) -> list[Find]:
     """All that is loaded, in order, none over another."""
-    rules = (_expressions, _shouting, _cries, _exclamations, _scare_quotes)
+    rules = (_expressions, _find_shouting, _cries, _exclamations, _scare_quotes)
     found = sorted((find for rule in rules for find in rule(reading)), key=lambda find: (find.start, -find.end))
     separate: list[Find] = []
     for find in found:
@@ -201,7 +201,7 @@ def _in_the_case_of(reading: Reading, word: str, instead: str) -> str:
     return instead[0].upper() + instead[1:]
 
 
-def _shouting(reading: Reading) -> Iterator[Find]:
+def _find_shouting(reading: Reading) -> Iterator[Find]:
     defined = set(re.findall(r"\(([A-Z]{3,})\)", reading.text))
     for index, match in enumerate(reading.words):
         word = match[0]

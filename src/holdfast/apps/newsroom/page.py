@@ -134,14 +134,14 @@ def as_markdown(brief: Brief) -> str:
         parts.append(f"*{_day(brief.date)}*")
     parts.append(_figures(brief))
     for section in brief.sections:
-        parts.append(f"## {_marked(_heading(section.topic))}")
+        parts.append(f"## {_mark(_heading(section.topic))}")
         for entry in section.entries:
             link = _web(entry.link)
-            title = _marked(entry.title)
+            title = _mark(entry.title)
             parts.append(f"### [{title}](<{link}>)" if link else f"### {title}")
             if entry.summary.strip():
-                parts.append(_marked(entry.summary))
-            parts.append("*" + _marked(" · ".join(_about(entry, brief.date.year if brief.date else None))) + "*")
+                parts.append(_mark(entry.summary))
+            parts.append("*" + _mark(" · ".join(_about(entry, brief.date.year if brief.date else None))) + "*")
     if not brief.sections:
         parts.append("No articles today.")
     return "\n\n".join(parts) + "\n"
@@ -168,7 +168,7 @@ def _article(entry: Entry, year: int | None) -> str:
     if entry.published:
         meta.append(f'<time datetime="{entry.published.date()}">{_date(entry.published, year)}</time>')
     if entry.softened:
-        meta.append(f"<span>{_counted(entry.softened, 'expression')} softened</span>")
+        meta.append(f"<span>{_count_noun(entry.softened, 'expression')} softened</span>")
     if link:
         meta.append(f"<span class=address>{html.escape(link)}</span>")
     return f"<article>\n<h3 dir=auto>{title}</h3>{summary}\n<p class=meta>{''.join(meta)}</p>\n</article>"
@@ -179,7 +179,7 @@ def _about(entry: Entry, year: int | None) -> list[str]:
     if entry.published:
         about.append(_date(entry.published, year))
     if entry.softened:
-        about.append(f"{_counted(entry.softened, 'expression')} softened")
+        about.append(f"{_count_noun(entry.softened, 'expression')} softened")
     return about
 
 
@@ -190,8 +190,8 @@ def _source(entry: Entry) -> str:
 def _figures(brief: Brief) -> str:
     entries = [entry for section in brief.sections for entry in section.entries]
     softened = sum(entry.softened for entry in entries)
-    figures = f"{_counted(len(entries), 'article')} from {_counted(len(brief.sources), 'source')}"
-    return f"{figures}, {_counted(softened, 'expression')} softened" if softened else figures
+    figures = f"{_count_noun(len(entries), 'article')} from {_count_noun(len(brief.sources), 'source')}"
+    return f"{figures}, {_count_noun(softened, 'expression')} softened" if softened else figures
 
 
 def _footer(brief: Brief) -> str:
@@ -199,7 +199,7 @@ def _footer(brief: Brief) -> str:
     return f"{sources}<p>Loaded wording is softened; quotes, names and numbers are as the sources have them.</p>"
 
 
-def _counted(number: int, thing: str) -> str:
+def _count_noun(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
@@ -218,12 +218,12 @@ def _date(date: datetime, year: int | None = None) -> str:
 
 
 def _text(text: str) -> str:
-    return html.escape(_seen(text))
+    return html.escape(_make_visible(text))
 
 
 def _prose(text: str) -> str:
     """With printers' quotation marks, and with no line's end in "4-2", "2.4 million" or "Dr Moss"."""
-    seen = _seen(text)
+    seen = _make_visible(text)
     for one in reversed(quotes(seen)):
         if one.closed and seen[one.start] == '"':
             seen = f"{seen[: one.start]}“{seen[one.start + 1 : one.end - 1]}”{seen[one.end :]}"
@@ -231,13 +231,13 @@ def _prose(text: str) -> str:
     return SCORE.sub(r"<span class=whole>\g<0></span>", HELD_TOGETHER.sub("\u00a0", escaped))
 
 
-def _seen(text: str) -> str:
+def _make_visible(text: str) -> str:
     """On one line, and without what turns a line around or ends a file."""
     return " ".join(UNSEEN.sub("", text).split())
 
 
-def _marked(text: str) -> str:
-    return BEGINS_A_LIST.sub(r"\\\1", MARKDOWN.sub(r"\\\1", _seen(text)))
+def _mark(text: str) -> str:
+    return BEGINS_A_LIST.sub(r"\\\1", MARKDOWN.sub(r"\\\1", _make_visible(text)))
 
 
 def _web(link: str | None) -> str | None:

@@ -55,7 +55,7 @@ def plain_line(markup: str) -> str:
     return " ".join(plain_text(markup).split())
 
 
-def shortened(text: str, most_chars: int) -> str:
+def shorten(text: str, most_chars: int) -> str:
     """At most so many characters, cut between words where there are some."""
     if len(text) <= most_chars:
         return text

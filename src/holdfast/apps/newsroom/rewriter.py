@@ -60,14 +60,12 @@ class Rewriter:
     async def rewrite(self, article: Article, softening: float = 0.5) -> Neutral:
         """The article in the model's words. Raises SchemaInvalid if they cannot be believed, or another Failure."""
         async with self.server.client(answer_within) as http:
-            answer = await self.server.ask(
-                http, "chat/completions", self._asked(article, softening), budget=self.budget
-            )
+            answer = await self.server.ask(http, "chat/completions", self._ask(article, softening), budget=self.budget)
         title, text = self._read(answer)
         self._check(article, title, text)
         return Neutral(article.id, title, text, changes_between(article, title, text))
 
-    def _asked(self, article: Article, softening: float) -> dict[str, Any]:
+    def _ask(self, article: Article, softening: float) -> dict[str, Any]:
         seal = seal_for(article)
         content = json.dumps({"title": article.title, "text": article.text}, ensure_ascii=False)
         return {

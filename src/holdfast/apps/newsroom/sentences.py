@@ -81,7 +81,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
         spans.append((start, mark.end()))
         start = mark.end()
     spans.append((start, len(text)))
-    trimmed = [_trimmed(text, *span) for span in spans]
+    trimmed = [_trim(text, *span) for span in spans]
     return [(start, end) for start, end in trimmed if start < end]
 
 
@@ -116,7 +116,7 @@ def is_abbreviation(word: str) -> bool:
     return bare in ABBREVIATIONS or "." in word or (len(word) == 1 and word.isupper() and word != "I")
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():

@@ -84,14 +84,14 @@ class Nightly:
         from holdfast.apps.nightly.transform import prices_of
 
         frames = await read_table(landings), await read_table(auctions)
-        return await self._published("prices", await in_thread(prices_of, *frames, with_share=with_share))
+        return await self._publish("prices", await in_thread(prices_of, *frames, with_share=with_share))
 
     async def boats(self, landings: Table, auctions: Table) -> list[Table]:
         """By day and boat, a file for each day."""
         from holdfast.apps.nightly.transform import boats_of
 
         frames = await read_table(landings), await read_table(auctions)
-        return await self._published("boats", await in_thread(boats_of, *frames))
+        return await self._publish("boats", await in_thread(boats_of, *frames))
 
     async def checked(self, prices: list[Table], boats: list[Table]) -> dict[str, Any]:
         """Whether both tell the same story. If not, they are never visible."""
@@ -126,7 +126,7 @@ class Nightly:
         await fetch(address, path, objects=objects_of(settings), guard=guard, most_bytes=paper_most_bytes)
         return path
 
-    async def _published(self, dataset: str, frame: "polars.DataFrame") -> list[Table]:
+    async def _publish(self, dataset: str, frame: "polars.DataFrame") -> list[Table]:
         tables = []
         for part in frame.partition_by("day", maintain_order=True):
             day = str(part["day"][0])

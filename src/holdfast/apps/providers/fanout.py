@@ -35,7 +35,7 @@ class Fanout:
     async def poll(self, job: Job) -> Running | Ended:
         """Do some of what is left. Raises RateLimited or Fatal; Transient only if nothing at all was done."""
         kept = KeptJob(job)
-        inputs, standing = await kept.inputs(), await kept.standing()
+        inputs, standing = await kept.inputs(), await kept.compute_standing()
         left = standing.left(inputs)
         if left:
             work = Work(self, job, kept, standing, left)

@@ -65,7 +65,7 @@ class KeptJob:
         except ObjectMissing as error:
             raise Fatal(f"There is no job {self._token}: what was kept of it is gone.", code="missing") from error
 
-    async def standing(self) -> Standing:
+    async def compute_standing(self) -> Standing:
         with reachable():
             found = await self._objects.keys(self._place)
         names = [one.key.removeprefix(f"{self._place}/").removesuffix(".json").split("/") for one in found]
@@ -86,7 +86,7 @@ class KeptJob:
 
     async def results(self, inputs: Sequence[Input]) -> AsyncGenerator[Result, None]:
         """Those that there are, in the order of the inputs."""
-        done = (await self.standing()).done
+        done = (await self.compute_standing()).done
         names = [f"results/{one.key}.json" for one in inputs if one.key in done]
         for start in range(0, len(names), read_at_once):
             for row in await asyncio.gather(*map(self._get, names[start : start + read_at_once])):

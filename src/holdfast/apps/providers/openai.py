@@ -20,7 +20,7 @@ from holdfast.engine.task import Category, Json
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.batch.provider import CannotTell, Ended, Input, Job, Provider, Result, Running, Usage
-from holdfast.remote.http_errors import SPENT_UP, as_json, category_of, error_in, redacted
+from holdfast.remote.http_errors import SPENT_UP, as_json, category_of, error_in, redact
 from holdfast.remote.models import DEFAULT_SERVER
 from holdfast.settings import vendor_variable
 
@@ -94,7 +94,7 @@ class OpenAI(Provider):
         if not await self._batches():
             return await self._fanout.submit(job, inputs)
         asked = {
-            "input_file_id": await self._uploaded(job, inputs),
+            "input_file_id": await self._upload(job, inputs),
             "endpoint": CHAT,
             "completion_window": "24h",
             "metadata": {TOKEN: job.token},
@@ -111,7 +111,7 @@ class OpenAI(Provider):
         if here := await self._fanout.find(job):
             return here
         if await self._batches():
-            return await self._listed(job)
+            return await self._find_listed(job)
         if as_object(job.memo).get("input_file_id"):
             raise CannotTell(f"{self._url} had batches when this job was submitted, and says now that it has none.")
         return None
@@ -187,7 +187,7 @@ class OpenAI(Provider):
             raise NotYet(f"{message} yet.") if young else Gone(f"{message} (any more).")
         return answer
 
-    async def _uploaded(self, job: Job, inputs: Sequence[Input]) -> str:
+    async def _upload(self, job: Job, inputs: Sequence[Input]) -> str:
         """The file of prompts; the one that was uploaded before, if there is one."""
         kept = as_object(job.memo).get("input_file_id")
         if isinstance(kept, str):
@@ -207,7 +207,7 @@ class OpenAI(Provider):
         await job.remember({"input_file_id": found})
         return found
 
-    async def _listed(self, job: Job) -> str | None:
+    async def _find_listed(self, job: Job) -> str | None:
         """The batch of this token among those listed, newest first, back to when it was intended."""
         since = (job.intended_at - clocks_differ).timestamp() if job.intended_at else None
         params: dict[str, Any] = {"limit": 100}
@@ -294,7 +294,7 @@ def reason_of(status: str, batch: Mapping[str, Any]) -> tuple[str | None, Catego
     reasons = [f"line {one['line']}: {error_in(one)[1]}" if one.get("line") else error_in(one)[1] for one in errors]
     code = next((code for one in errors if (code := error_in(one)[0])), None)
     category: Category = "RateLimited" if code in WAITS else "Fatal" if code in SPENT_UP else "SchemaInvalid"
-    return redacted(f"The batch was refused: {'; '.join(reasons[:5]) or code or 'without a reason'}")[:1000], category
+    return redact(f"The batch was refused: {'; '.join(reasons[:5]) or code or 'without a reason'}")[:1000], category
 
 
 def result_of(line: Line, model: str | None) -> Result | None:
@@ -310,7 +310,7 @@ def result_of(line: Line, model: str | None) -> Result | None:
     body = as_object(response.get("body"))
     code, text = error_in(as_object(row.get("error")) or body, str(response.get("body") or ""))
     category = category_of(status, code) if status else "Fatal" if code in SPENT_UP else "Transient"
-    error = redacted(text)[:1000] or code or (f"It was answered {status}." if status else "It has no answer.")
+    error = redact(text)[:1000] or code or (f"It was answered {status}." if status else "It has no answer.")
     return Result(key, error=error, category=category, usage=usage_of(body, model))
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urljoin, urlsplit
 from holdfast.engine.task import Json
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.remote.certificates import certificates
-from holdfast.remote.http_errors import as_json, redacted, refusal
+from holdfast.remote.http_errors import as_json, redact, refusal
 from holdfast.remote.retry_after import retry_after
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Transport:
         sent = {"json": json, "data": form, "files": files, "content": content, "params": params}
         parts = {name: value for name, value in sent.items() if value is not None}
         time = asyncio.timeout((whole or self.patience.whole).total_seconds())
-        async with self._failing(path), time, self._asked(method, path, parts, signed=signed) as answer:
+        async with self._translate_failures(path), time, self._ask(method, path, parts, signed=signed) as answer:
             body = await self._body(answer)
             if not answer.is_success and answer.status_code not in expect:
                 raise self._refusal(path, answer, body)
@@ -118,7 +118,7 @@ class Transport:
         """The lines of a file of JSON, as they come; empty ones left out. Follows redirects. Raises a Failure."""
         left = whole.total_seconds()  # for the server alone: the reader of the lines takes the time that it needs
         clock = asyncio.get_running_loop().time
-        async with self._failing(path), self._asked("GET", path, {}, signed=signed, follow=True) as answer:
+        async with self._translate_failures(path), self._ask("GET", path, {}, signed=signed, follow=True) as answer:
             if not answer.is_success:
                 raise self._refusal(path, answer, await self._body(answer))
             if "html" in answer.headers.get("content-type", ""):
@@ -140,7 +140,9 @@ class Transport:
                     start = end + 1
                 del held[:start]
                 if len(held) > self.line_most_bytes:
-                    raise SchemaInvalid(f"{self._named(path)} has a line of more than {self.line_most_bytes} bytes.")
+                    raise SchemaInvalid(
+                        f"{self._display_address(path)} has a line of more than {self.line_most_bytes} bytes."
+                    )
             if text := bytes(held).strip():
                 value = as_json(text)
                 yield Line(text, value, cut=value is None)
@@ -153,7 +155,7 @@ class Transport:
             await client.aclose()
 
     @contextlib.asynccontextmanager
-    async def _asked(
+    async def _ask(
         self,
         method: str,
         path: str,
@@ -173,9 +175,9 @@ class Transport:
                 target = urljoin(url, answer.headers["location"])
                 own = own if origin(target) == origin(url) else {}  # the key is for this server alone
                 if url.startswith("https:") and not target.startswith("https:"):
-                    raise Fatal(f"{self._named(path)} leads away from https.")
+                    raise Fatal(f"{self._display_address(path)} leads away from https.")
                 url = target
-            raise Fatal(f"{self._named(path)} leads on and on.")
+            raise Fatal(f"{self._display_address(path)} leads on and on.")
 
     def _open(self) -> "httpx2.AsyncClient":
         """The client of this event loop; one of a loop that has gone is of no use."""
@@ -190,18 +192,20 @@ class Transport:
         return self._client[1]
 
     @contextlib.asynccontextmanager
-    async def _failing(self, path: str) -> AsyncIterator[None]:
+    async def _translate_failures(self, path: str) -> AsyncIterator[None]:
         """What goes wrong on the way, as Transient."""
         import httpx2
 
         try:
             yield
         except TimeoutError:
-            raise Transient(f"{self._named(path)} took too long to answer.") from None
+            raise Transient(f"{self._display_address(path)} took too long to answer.") from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            raise Fatal(f"{self._named(path)} is not an address: {redacted(str(error), self._secrets())}.") from None
+            raise Fatal(
+                f"{self._display_address(path)} is not an address: {redact(str(error), self._secrets())}."
+            ) from None
         except httpx2.RequestError as error:  # its text may hold the whole address
-            raise Transient(f"{self._named(path)} does not answer: {type(error).__name__}.") from None
+            raise Transient(f"{self._display_address(path)} does not answer: {type(error).__name__}.") from None
 
     async def _body(self, answer: "httpx2.Response") -> bytes:
         """The body, of a refusal only as much as is reported. Raises Transient if it is too large."""
@@ -211,22 +215,24 @@ class Transport:
             if not answer.is_success and len(held) > refusal_most_bytes:
                 break
             if len(held) > self.most_bytes:
-                raise Transient(f"{self._named(str(answer.url))} answers more than {self.most_bytes} bytes.")
+                raise Transient(f"{self._display_address(str(answer.url))} answers more than {self.most_bytes} bytes.")
         return bytes(held)
 
     def _refusal(self, path: str, answer: "httpx2.Response", body: bytes) -> Exception:
-        return refusal(self._named(path), answer.status_code, answer.headers, body, secrets=self._secrets())
+        return refusal(self._display_address(path), answer.status_code, answer.headers, body, secrets=self._secrets())
 
     def _unreadable(self, path: str, answer: "httpx2.Response") -> Transient:
         kind = answer.headers.get("content-type", "").partition(";")[0] or "something"
-        return Transient(f"{self._named(path)} answers {answer.status_code}, but with {kind} instead of JSON.")
+        return Transient(
+            f"{self._display_address(path)} answers {answer.status_code}, but with {kind} instead of JSON."
+        )
 
     def _address(self, path: str) -> str:
         return path if path.startswith(("http://", "https://")) else f"{self.url}/{path.lstrip('/')}"
 
-    def _named(self, path: str) -> str:
+    def _display_address(self, path: str) -> str:
         """The address for people: without what follows the question mark."""
-        return redacted(self._address(path).partition("?")[0], self._secrets())
+        return redact(self._address(path).partition("?")[0], self._secrets())
 
     def _secrets(self) -> Iterator[str]:
         for value in self._authorisation().values():

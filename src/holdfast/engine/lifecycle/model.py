@@ -111,10 +111,10 @@ class Lifecycle:
     def __post_init__(self) -> None:
         validate.check_names(self)
         object.__setattr__(self, "queue", self.queue or self.name)
-        object.__setattr__(self, "states", tuple(self._completed(state) for state in self.states))
+        object.__setattr__(self, "states", tuple(self._complete(state) for state in self.states))
         validate.check(self)
 
-    def _completed(self, state: State) -> State:
+    def _complete(self, state: State) -> State:
         """The state with the moves that the lifecycle gives to all."""
         moves = list(state.moves)
         if self.cancel and state.actor != "nobody" and not state.target("cancel"):

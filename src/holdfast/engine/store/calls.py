@@ -89,7 +89,7 @@ class Calls:
                     raise encode.unreachable(error) from error
             except asyncpg.PostgresError as error:
                 if not encode.is_lost_connection(error):
-                    raise encode.translated(error) from error
+                    raise encode.translate(error) from error
                 if call == calls_at_most or not repeatable or self._is_theirs:
                     raise encode.unreachable(error) from error
             except DRIVER_ERRORS as error:

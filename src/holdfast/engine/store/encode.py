@@ -132,22 +132,22 @@ def submissions(tasks: Sequence[Submission]) -> tuple[Any, ...]:
         [text(task.lifecycle) for task in tasks],
         [text(task.name) for task in tasks],
         [dump({} if task.payload is None else task.payload) for task in tasks],
-        filled(text(task.queue) for task in tasks),
-        filled(whole(task.priority) for task in tasks),
-        filled(text(task.key) for task in tasks),
-        filled(task.delay for task in tasks),
-        filled(task.run_at for task in tasks),
-        filled(whole(task.max_attempts) for task in tasks),
+        fill(text(task.queue) for task in tasks),
+        fill(whole(task.priority) for task in tasks),
+        fill(text(task.key) for task in tasks),
+        fill(task.delay for task in tasks),
+        fill(task.run_at for task in tasks),
+        fill(whole(task.max_attempts) for task in tasks),
         [text(task.owner) for task in tasks],
         *(_ids_and_places(parents) if any(parent is not None for parent in parents) else (None, None)),
-        filled(text(task.limit_key) for task in tasks),
-        filled(whole(task.limit_to) for task in tasks),
-        filled(task.time_limit for task in tasks),
+        fill(text(task.limit_key) for task in tasks),
+        fill(whole(task.limit_to) for task in tasks),
+        fill(task.time_limit for task in tasks),
         [place for place, _, _ in edges] or None,
         *(_ids_and_places([other for _, other, _ in edges]) if edges else (None, None)),
         [policy for _, _, policy in edges] or None,
-        filled(dump(list(task.tags)) if task.tags else None for task in tasks),
-        filled(text(task.trace) for task in tasks),
+        fill(dump(list(task.tags)) if task.tags else None for task in tasks),
+        fill(text(task.trace) for task in tasks),
     )
 
 
@@ -160,7 +160,7 @@ def waits(task: Submission) -> list[tuple[UUID | int, str]]:
     return [(other, task.on_failure) for other in task.after]
 
 
-def filled(column: Iterable[T]) -> list[T] | None:
+def fill(column: Iterable[T]) -> list[T] | None:
     """A column; null if nothing stands in it, which costs neither side anything."""
     found = list(column)
     return found if any(one is not None for one in found) else None
@@ -188,14 +188,14 @@ def checkpoints(given: Sequence[Checkpoint]) -> tuple[Any, ...]:
         [text(one.step) for one in given],
         [dump(one.result) for one in given],
         [one.to for one in given],
-        filled(dump(one.usage) for one in given),
+        fill(dump(one.usage) for one in given),
     )
 
 
 def settlements(given: Sequence[Settlement]) -> tuple[Any, ...]:
     """The arguments of holdfast.settle: outcome, to, delay, due, category, step and body behind the proofs."""
     kinds, *others = zip(*(columns(outcome) for _, outcome in given), strict=True) if given else [()] * 7
-    return (*proofs([lease for lease, _ in given]), kinds, *map(filled, others))
+    return (*proofs([lease for lease, _ in given]), kinds, *map(fill, others))
 
 
 def completions(given: Sequence[Completion]) -> tuple[Any, ...]:
@@ -299,7 +299,7 @@ def refuse_expired(status: str, given: UUID | str, state: str) -> None:
         raise TaskExpired(f"Task {given} is {state} now.", fix="Start a new task.")
 
 
-def translated(error: asyncpg.PostgresError) -> HoldfastError:
+def translate(error: asyncpg.PostgresError) -> HoldfastError:
     """What Postgres raised, as the class of its SQLSTATE. Any other error is raised as it is."""
     kind = BY_SQLSTATE.get(error.sqlstate)
     if kind:

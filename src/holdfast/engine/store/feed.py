@@ -58,7 +58,7 @@ class Feed:
 
         While the database is away nothing comes; then it goes on. Ends when the feed is closed.
         """
-        async with self._following():
+        async with self._run_poll():
             while not self._closed:
                 news = self._news  # before the look: what is committed after it is news
                 try:
@@ -85,7 +85,7 @@ class Feed:
         self._news.set()
 
     @contextlib.asynccontextmanager
-    async def _following(self) -> AsyncIterator[None]:
+    async def _run_poll(self) -> AsyncIterator[None]:
         """The poll runs while there are followers."""
         self._followers += 1
         if self._followers == 1:

@@ -44,10 +44,10 @@ class Batch(Prepared[..., Report]):
         if task_type not in provider.task_types:
             raise AppInvalid(f"{provider.name} does no {task_type}.", fix=f"It does: {', '.join(provider.task_types)}.")
         check_task(self.name, self._run, app.tasks, retries=2, limit=self.limit, priority=0, errors=None)
-        super().__init__(self._registered(self.name, self._run, BATCH.name), Options(time_limit=self.limit))
+        super().__init__(self._register(self.name, self._run, BATCH.name), Options(time_limit=self.limit))
         stop = f"stop.{provider.name.lower()}"
         if stop not in app.tasks:
-            self._registered(stop, self._stop, BATCH_STOP.name)
+            self._register(stop, self._stop, BATCH_STOP.name)
 
     def __repr__(self) -> str:
         return f"<batch {self.name}>"
@@ -64,7 +64,7 @@ class Batch(Prepared[..., Report]):
             "task_type": self.task_type, "provider": one.name, "name": self.name, "queue": self.queue, "offer": offer,
         }  # fmt: skip
 
-    def _registered(self, name: str, function: Any, lifecycle: str) -> AsyncTask[..., Any]:
+    def _register(self, name: str, function: Any, lifecycle: str) -> AsyncTask[..., Any]:
         task: AsyncTask[..., Any] = AsyncTask(
             self.app, function, name=name, queue=self.queue, retries=None, timeout=None, priority=0,
             lifecycle=lifecycle, errors={ObjectsUnreachable: Transient},

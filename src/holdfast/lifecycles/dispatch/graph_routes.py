@@ -184,12 +184,12 @@ def routes(store: Store) -> APIRouter:
         return counted_page(page, [Run(**one, poll_after_ms=soon(one)) for one in found])
 
     @router.get("/declared")
-    async def declared(caller: Reader) -> Items[dict[str, Any]]:
+    async def list_declared(caller: Reader) -> Items[dict[str, Any]]:
         """The graphs that applications have declared: nodes, edges, parameters, what they write.
 
         `ready`: workers are there that know all nodes.
         """
-        return Items(items=await dags.declared())
+        return Items(items=await dags.list_declared())
 
     @router.get("/{dag_id}")
     async def read(dag_id: UUID, caller: Reader) -> WholeRun:

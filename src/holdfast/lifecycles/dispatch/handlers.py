@@ -38,7 +38,7 @@ async def run_node(
             results[name] = values.load_at(name, one.result, kinds.get(name, Any))
         except ValidationError as error:
             raise SchemaInvalid(
-                f"What {name} returned does not fit the parameter {name}: {values.described(error)}.",
+                f"What {name} returned does not fit the parameter {name}: {values.describe(error)}.",
                 code="upstream-result",
             ) from error
     return await call_function(function, (), {**given, **results})

@@ -95,7 +95,7 @@ class Start:
                 values.load_at(name, given[name], params[name].annotation)
             except ValidationError as error:
                 raise PayloadInvalid(
-                    f"{self.dag.name}: {values.described(error)}.",
+                    f"{self.dag.name}: {values.describe(error)}.",
                     fix="Pass what the annotations of its nodes ask for.",
                 ) from error
         return given

@@ -144,19 +144,19 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         made = (await store.submit(run, *items))[0]
         assert made.id is not None  # noqa: S101
         new.mark_repeated(not made.created)
-        return rendered(await library.run(made.id))
+        return render(await library.run(made.id))
 
     @router.get("/runs")
     async def runs(caller: Reader, listing: Listing, status: Filter = None) -> Page[Run, UUID]:
         """Runs, the newest first."""
         listed = await store.list_tasks(lifecycle=INGEST.name, state=status, owner=owned_by(caller), **vars(listing))
         found = await library.runs(ids_of(listed))
-        return Page(items=[rendered(one) for one in found], next=listed.next)
+        return Page(items=[render(one) for one in found], next=listed.next)
 
     @router.get("/runs/{run_id}")
     async def read(run_id: UUID, caller: Reader) -> Run:
         """How far it is, and what it has cost."""
-        return rendered(await library.run(run_id, owned_by(caller)))
+        return render(await library.run(run_id, owned_by(caller)))
 
     @router.get("/runs/{run_id}/items")
     async def items(
@@ -172,7 +172,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         """Let it spend more, or less. Items that wait for it go on."""
         cents = None if asked.budget_cents is None else Decimal(str(asked.budget_cents))
         await library.set_budget(run_id, cents, owned_by(caller))
-        return rendered(await library.run(run_id))
+        return render(await library.run(run_id))
 
     @router.post("/runs/{run_id}/cancel", status_code=202)
     async def cancel(run_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
@@ -238,7 +238,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     return router
 
 
-def rendered(run: RunRecord) -> Run:
+def render(run: RunRecord) -> Run:
     return Run(**vars(run), parts=list(parts_of(run)))
 
 

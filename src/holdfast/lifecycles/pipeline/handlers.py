@@ -83,7 +83,7 @@ class Notes:
         left = len(self.problems) - len(first)
         return [*first, f"... and {left} more"] if left else first
 
-    async def stored(self, objects: Objects, place: str) -> list[dict[str, Json]]:
+    async def store_outputs(self, objects: Objects, place: str) -> list[dict[str, Json]]:
         """Put the outputs where objects live."""
         kept = []
         for name, (path, kind) in self.outputs.items():
@@ -248,8 +248,8 @@ class JobRun:
                 if callable(stage.when) and not await self.call(stage.when):
                     raise Skip("Its condition does not hold.")
                 value = await self.call(stage.function)
-            result = values.fitting(f"Stage {row.name}", value, values.returned_by(stage.function))
-            kept = {"outputs": await notes.stored(self.objects, f"{self.place}/{row.name}")}
+            result = values.fit(f"Stage {row.name}", value, values.returned_by(stage.function))
+            kept = {"outputs": await notes.store_outputs(self.objects, f"{self.place}/{row.name}")}
             kept |= await self.store_result(row.name, result)
             if notes.settings:
                 kept["settings"] = values.dump(notes.settings)
@@ -320,7 +320,7 @@ class JobRun:
                 try:
                     found[name] = values.load_at(name, deepcopy(self.params[name]), kinds.get(name, Any))
                 except ValidationError as error:
-                    raise Fatal(f"A parameter does not fit: {values.described(error)}.", code="params") from error
+                    raise Fatal(f"A parameter does not fit: {values.describe(error)}.", code="params") from error
         return found
 
     async def result(self, stage: "Stage") -> Any:

@@ -113,7 +113,7 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
             asked.pipeline, params_of(asked), owner=caller.owner, key=new.key, trace=new.trace
         )
         new.mark_repeated(not created)
-        return rendered(await jobs.job(job))
+        return render(await jobs.job(job))
 
     @router.get("/jobs")
     async def list_jobs(
@@ -122,12 +122,12 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
         """Jobs, the newest first; those of one pipeline, or in one state."""
         page = await store.list_tasks(lifecycle=PIPELINE.name, name=pipeline, state=status, **vars(listing))
         found = await jobs.read(ids_of(page))
-        return counted_page(page, [rendered(one) for one in found])
+        return counted_page(page, [render(one) for one in found])
 
     @router.get("/jobs/{job_id}")
     async def read(job_id: UUID, caller: Operator) -> Job:
         """Where it is, stage by stage, and when to ask again."""
-        return rendered(await jobs.job(job_id))
+        return render(await jobs.job(job_id))
 
     @router.post("/jobs/{job_id}/cancel", status_code=202)
     async def cancel(job_id: UUID, caller: Operator, asked: Cancel | None = None) -> Effect:
@@ -196,7 +196,7 @@ def stage_named(job: JobRecord, given: str) -> str:
     raise StepUnknown(f"{given!r} is not a stage of this job.", fix=f"Its stages are: {', '.join(names) or 'none'}.")
 
 
-def rendered(job: JobRecord) -> Job:
+def render(job: JobRecord) -> Job:
     parts = [part_of(one, job.progress) for one in job.stages]
     return Job(**vars(job), parts=parts, poll_after_ms=poll_after_ms.get(job.status))
 

@@ -89,14 +89,14 @@ def configure(plan: Plan, port: int) -> list[str]:
         "unix_socket_directories": '"{}"'.format(str(plan.data).replace('"', '""')) if fits else "",
         **plan.settings,
     }
-    lines = ["include = 'postgres/postgresql.conf'", *(f"{name} = {quoted(value)}" for name, value in settings.items())]
+    lines = ["include = 'postgres/postgresql.conf'", *(f"{name} = {quote(value)}" for name, value in settings.items())]
     file = Path(plan.home, "holdfast.conf")
     write_whole(file, "\n".join(lines) + "\n", mode=0o644)
     write_whole(Path(plan.home, "port"), f"{port}\n")
     return ["-c", f"config_file={file}"]
 
 
-def quoted(value: str) -> str:
+def quote(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
 
 

@@ -119,7 +119,7 @@ class Embedded:
 
     def url(self, role: str = APPLICATION, database: str = DATABASE, *, by_socket: bool = False) -> str:
         """The server's address: on the loopback port, or on its socket where there is one."""
-        running = self._running()
+        running = self._wait_for_server()
         password = quote(self._password(role), safe="")
         if by_socket and running.socket:
             return (
@@ -130,7 +130,7 @@ class Embedded:
     def owner_url(self, database: str = DATABASE, *, by_socket: bool = False) -> str:
         return self.url(OWNER, database, by_socket=by_socket)
 
-    def _running(self, patience_seconds: float = 30) -> Postmaster:
+    def _wait_for_server(self, patience_seconds: float = 30) -> Postmaster:
         """The server; one that was just killed is waited for until it is revived."""
         deadline = time.monotonic() + patience_seconds
         while (running := read_postmaster(self.home)) is None or not running.port:

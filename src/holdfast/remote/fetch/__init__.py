@@ -56,7 +56,7 @@ class Counted:
         self._digest.update(piece)
         return piece
 
-    def fetched(self, content_type: str | None = None) -> Fetched:
+    def finish(self, content_type: str | None = None) -> Fetched:
         """All of it. Raises SchemaInvalid if that is nothing."""
         if not self.bytes:
             raise SchemaInvalid("The document is empty: it has no bytes at all.", code="empty")
@@ -117,7 +117,7 @@ def measure(path: Path, counted: Counted) -> Fetched:
     with path.open("rb") as file:
         while piece := file.read(piece_bytes):
             counted.add(piece)
-    return counted.fetched()
+    return counted.finish()
 
 
 # Files of this machine
@@ -130,7 +130,7 @@ def read_file(uri: str, target: Path, counted: Counted) -> Fetched:
         with target.open("wb") as file:
             while piece := os.read(source, piece_bytes):
                 file.write(counted.add(piece))
-    return counted.fetched()
+    return counted.finish()
 
 
 @contextlib.contextmanager

@@ -132,7 +132,7 @@ async def receive(answer: httpx2.Response, target: Path, counted: Counted) -> Fe
     with target.open("wb") as file:
         async for piece in answer.aiter_raw(piece_bytes):
             await in_thread(file.write, counted.add(piece))
-    return counted.fetched(answer.headers.get("Content-Type"))
+    return counted.finish(answer.headers.get("Content-Type"))
 
 
 def failure_of(answer: httpx2.Response) -> Failure | None:

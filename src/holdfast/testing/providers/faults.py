@@ -196,13 +196,13 @@ class Faults:
             met = [rule for rule in self._rules if rule.meets(scope["method"], scope["path"], headers)]
         fault = met[0].fault if met else None
 
-        async def noting(message: Message) -> None:
+        async def record_message(message: Message) -> None:
             if message["type"] == "http.response.start":  # written before the client can know of it
                 self._write(scope, headers, message["status"], None)
             await send(message)
 
         if fault is None:
-            await self.app(scope, receive, noting)
+            await self.app(scope, receive, record_message)
         elif fault.kind in ("dropped", "status"):
             self._write(scope, headers, None, fault)
             await (drop(scope, receive) if fault.kind == "dropped" else made_up_answer(fault).send(send))

@@ -235,7 +235,7 @@ def test_numbers_are_read_however_they_are_written(texts: list[str], description
     found = number_format(pl.Series(texts))
     assert found is not None
     form, share = found
-    assert (form.described(), share) == (description, 1)
+    assert (form.describe(), share) == (description, 1)
     assert pl.DataFrame({"x": texts}).select(form.read(pl.col("x"))).to_series().to_list() == pytest.approx(numbers)
 
 

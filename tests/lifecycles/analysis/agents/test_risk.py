@@ -10,7 +10,7 @@ from holdfast.apps.agents.outlying import fences
 from holdfast.apps.agents.risk import score_risk
 from holdfast.apps.agents.risk.leakage import correlation, determination, guess_target
 from holdfast.apps.agents.risk.quality import gather
-from holdfast.apps.agents.risk.scoring import Finding, Part, joined, overall
+from holdfast.apps.agents.risk.scoring import Finding, Part, join_severities, overall
 from holdfast.apps.agents.sampling import take_sample
 from holdfast.apps.agents.signs import exactly
 from holdfast.errors import SchemaInvalid
@@ -221,9 +221,9 @@ def test_the_same_table_gives_the_same_output(score: Run) -> None:
 
 
 def test_severities_join_without_order_and_below_one() -> None:
-    assert joined([0.5, 0.5]) == 0.75
-    assert joined([0.2, 0.7, 2.0]) == 1.0
-    assert joined([]) == 0
+    assert join_severities([0.5, 0.5]) == 0.75
+    assert join_severities([0.2, 0.7, 2.0]) == 1.0
+    assert join_severities([]) == 0
     part = Part("p", "P", 0.5, [Finding("c", None, 1.0, "", "")])
     assert overall([part, part]) == 75
 

@@ -44,7 +44,7 @@ def suggest_cleaning(job: Job) -> None:
         report = {
             "agent": SECTION,
             "file": table.filename,
-            "rows": sample.described(),
+            "rows": sample.describe(),
             "columns": len(table.columns),
             "notes": list(table.notes),
             "suggestions": [_as_json(step, table.rows) for step in suggested],

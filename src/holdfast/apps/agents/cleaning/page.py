@@ -28,7 +28,7 @@ def render(report: Mapping[str, Any]) -> str:
     found, rows = report["suggestions"], report["rows"]
     sure = [one for one in found if one["sure"]]
     guesses = [one for one in found if not one["sure"]]
-    how = "all rows" if not rows["sampled"] else f"a sample of {kit.counted(rows['looked_at'], 'row')}"
+    how = "all rows" if not rows["sampled"] else f"a sample of {kit.count_noun(rows['looked_at'], 'row')}"
     lead = f"Found in {how}; what each step changes is counted over all rows."
     parts = [kit.reading_notes(report["notes"])]
     if not found:
@@ -74,12 +74,12 @@ def _overview(found: list[dict[str, Any]]) -> kit.Html:
 
 
 def _card(one: Mapping[str, Any]) -> kit.Html:
-    changed = f"{kit.counted(one['rows'], 'row')} ({kit.share(one['share'])})"
+    changed = f"{kit.count_noun(one['rows'], 'row')} ({kit.share(one['share'])})"
     badges = [kit.badge(changed)]
     if one["cleared"]:
-        badges.append(kit.badge(f"{kit.counted(one['cleared'], 'value')} cleared", "medium"))
-    title = kit.joined([TITLES[one["kind"]], ": ", kit.value(one["column"])]) if one["column"] else TITLES[one["kind"]]
-    examples = [[_quoted(pair["before"]), _quoted(pair["after"])] for pair in one["examples"]]
+        badges.append(kit.badge(f"{kit.count_noun(one['cleared'], 'value')} cleared", "medium"))
+    title = kit.join([TITLES[one["kind"]], ": ", kit.value(one["column"])]) if one["column"] else TITLES[one["kind"]]
+    examples = [[_quote(pair["before"]), _quote(pair["after"])] for pair in one["examples"]]
     return kit.card(
         title,
         kit.paragraph(one["why"]),
@@ -89,7 +89,7 @@ def _card(one: Mapping[str, Any]) -> kit.Html:
     )
 
 
-def _quoted(text: str) -> kit.Html:
+def _quote(text: str) -> kit.Html:
     """Space is what often differs, so it is made visible."""
     return kit.value(text.replace("\t", "⇥").replace(" ", "␣") if text != text.strip() or "  " in text else text)
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from holdfast.apps.agents.options import SuggestionKind
 from holdfast.apps.agents.reading import ReadingOptions, Table
-from holdfast.apps.agents.report import counted
+from holdfast.apps.agents.report import count_noun
 from holdfast.apps.agents.signs import DateFormat, NumberFormat, exactly
 
 
@@ -66,7 +66,7 @@ def trim(name: str) -> pl.Expr:
 def number_code(name: str, form: NumberFormat, whole: bool) -> str:
     """The reading of numbers, as NumberFormat.read does it."""
     kind = "Int64" if whole else "Float64"
-    if form.described() == "plain":
+    if form.describe() == "plain":
         return f"{column_code(name)}.str.strip_chars().cast(pl.{kind}, strict=False)"
     replaced = "".join(f", ({pattern!r}, {by!r})" for pattern, by in form.replacements())
     code = f"as_number({name!r}, {form.shape!r}{replaced})"
@@ -217,17 +217,17 @@ def write_script(
         body += _lines(step)
     body.append("    return table")
     missing = f"\nMISSING = {list(markers)!r}\n\n"
-    return _head + missing.rstrip("\n") + _reading(table, options) + _column + "\n".join(body) + "\n\n" + _main
+    return _head + missing.rstrip("\n") + _write_reader(table, options) + _column + "\n".join(body) + "\n\n" + _main
 
 
 def _lines(step: Step) -> list[str]:
-    about = f"    # {step.kind}" + f", {counted(step.rows, 'row')}"
+    about = f"    # {step.kind}" + f", {count_noun(step.rows, 'row')}"
     if step.sure:
         return [about, f"    {step.code}"]
     return [about + " (a guess)", "    if guesses:", f"        {step.code}"]
 
 
-def _reading(table: Table, options: ReadingOptions) -> str:
+def _write_reader(table: Table, options: ReadingOptions) -> str:
     """The function that reads the file as it was read here, and what it needs to know."""
     known: dict[str, object] = {"NAMES": table.names, "CHOSEN": options.columns is not None}
     if table.format == "Parquet":

@@ -11,7 +11,7 @@ from holdfast.apps.agents.cleaning.texts import find_split, slips, spellings
 from holdfast.apps.agents.options import CleaningOptions, SuggestionKind
 from holdfast.apps.agents.outlying import fences
 from holdfast.apps.agents.personal import Curtain, redact
-from holdfast.apps.agents.report import counted, number
+from holdfast.apps.agents.report import count_noun, number
 from holdfast.apps.agents.signs import (
     MISSING_MARKERS,
     date_format,
@@ -56,7 +56,7 @@ class Suggester:
         if column.dtype == pl.String:
             return self._look_at_texts(name, column)
         bare = list(self._bare(name, column.drop_nulls()))
-        return Looked(tuple(bare or self._outlying(name, column, exactly(name))))
+        return Looked(tuple(bare or self._suggest_for_outliers(name, column, exactly(name))))
 
     def _look_at_texts(self, name: str, column: pl.Series) -> Looked:
         values = present(column)
@@ -65,13 +65,13 @@ class Suggester:
         if found:
             return Looked(tuple(found))
         found += self._trim(name, column)
-        found += self._missing(name, column)
+        found += self._suggest_for_missing(name, column)
         parsed, reading = self._parse(name, values)
         found += parsed
         if reading is not None:
             numbers = self.sample.select(reading.value.alias(name)).to_series()
             if not numbers.dtype.is_temporal():
-                found += self._outlying(name, numbers, reading.value)
+                found += self._suggest_for_outliers(name, numbers, reading.value)
             return Looked(tuple(found), reading)
         found += self._unify(name, values)
         found += self._split(name, values)
@@ -90,7 +90,7 @@ class Suggester:
             clean = script.trim(name)
             yield Step("trim", name, why, script.assign(f"trimmed({name!r})"), exactly(name) != clean, clean)
 
-    def _missing(self, name: str, column: pl.Series) -> Iterator[Step]:
+    def _suggest_for_missing(self, name: str, column: pl.Series) -> Iterator[Step]:
         low = column.drop_nulls().str.strip_chars().str.to_lowercase()
         used = sorted(low.filter(low.is_in(self.markers)).unique().to_list())
         if used:
@@ -119,9 +119,9 @@ class Suggester:
             kind, writing = "parse_numbers", numbers[0]
             value = writing.read(exactly(name))
             code = script.number_code(name, writing, whole=self.types.get(name) == pl.Int64)
-            why = f"Numbers are written as text ({writing.described()}); programs cannot compute with them."
-            plain, sure = writing.described() == "plain", True
-            evidence = {"format": writing.described()}
+            why = f"Numbers are written as text ({writing.describe()}); programs cannot compute with them."
+            plain, sure = writing.describe() == "plain", True
+            evidence = {"format": writing.describe()}
         else:
             return [], None
         text = exactly(name).str.strip_chars()
@@ -137,7 +137,7 @@ class Suggester:
         changed = text.is_not_null() & (text != "")
         return [Step(kind, name, why, script.assign(code), changed, value, lost, sure, evidence=evidence)], reading
 
-    def _outlying(self, name: str, numbers: pl.Series, value: pl.Expr) -> Iterator[Step]:
+    def _suggest_for_outliers(self, name: str, numbers: pl.Series, value: pl.Expr) -> Iterator[Step]:
         if not numbers.dtype.is_numeric() or name in self.curtain.columns or names_rows(numbers.drop_nulls()):
             return
         found = fences(numbers.alias(name), self.options.outlier_distance)
@@ -164,15 +164,17 @@ class Suggester:
             return  # the script would spell out what the report masks
         unified = _impersonal(spellings(values))
         if unified:
-            why = f"{counted(len(set(unified.values())), 'category is', 'categories are')} written in several ways."
-            yield self._replacing("unify_categories", name, why, unified, sure=True)
+            why = f"{count_noun(len(set(unified.values())), 'category is', 'categories are')} written in several ways."
+            yield self._suggest_replacement("unify_categories", name, why, unified, sure=True)
         guessed = _impersonal(slips(values, unified))
         if guessed:
-            rare = counted(len(guessed), "rare spelling is", "rare spellings are")
+            rare = count_noun(len(guessed), "rare spelling is", "rare spellings are")
             why = f"{rare} one letter away from a frequent one: probably a slip."
-            yield self._replacing("near_equal_categories", name, why, guessed, sure=False)
+            yield self._suggest_replacement("near_equal_categories", name, why, guessed, sure=False)
 
-    def _replacing(self, kind: SuggestionKind, name: str, why: str, mapping: Mapping[str, str], sure: bool) -> Step:
+    def _suggest_replacement(
+        self, kind: SuggestionKind, name: str, why: str, mapping: Mapping[str, str], sure: bool
+    ) -> Step:
         after = script.trim(name).replace(mapping)
         code = script.assign(f"trimmed({name!r}).replace({dict(mapping)!r})")
         changed = script.trim(name).is_in(list(mapping))

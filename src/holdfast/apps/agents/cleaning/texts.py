@@ -18,11 +18,11 @@ def spellings(values: pl.Series) -> dict[str, str]:
 
     Empty for columns that hold no categories: too many different values, or hardly any repeated.
     """
-    counts = _counted(values)
+    counts = _count_spellings(values)
     best: dict[str, str] = {}
     changed = {}
     for spelling in counts:
-        key = _folded(spelling)
+        key = _fold(spelling)
         if key and best.setdefault(key, spelling) != spelling:
             changed[spelling] = best[key]
     return changed
@@ -31,7 +31,7 @@ def spellings(values: pl.Series) -> dict[str, str]:
 def slips(values: pl.Series, unified: Mapping[str, str]) -> dict[str, str]:
     """Rare spellings that are one letter away from a much more frequent one. A guess: Lima is not Lime."""
     counts: dict[str, int] = {}
-    for spelling, count in _counted(values).items():
+    for spelling, count in _count_spellings(values).items():
         meant = unified.get(spelling, spelling)
         counts[meant] = counts.get(meant, 0) + count
     known = [one for one in counts if len(one) >= slip_least_letters and not re.search(r"\d", one)]
@@ -43,7 +43,7 @@ def slips(values: pl.Series, unified: Mapping[str, str]) -> dict[str, str]:
     return {rare: meant for rare, meant in changed.items() if meant not in changed}
 
 
-def _counted(values: pl.Series) -> dict[str, int]:
+def _count_spellings(values: pl.Series) -> dict[str, int]:
     """How often each trimmed spelling occurs, the most frequent first."""
     trimmed = values.drop_nulls().str.strip_chars().str.replace_all(r"\s+", " ").alias("value")
     counts = trimmed.filter(trimmed != "").value_counts().sort("count", "value", descending=[True, False])
@@ -52,7 +52,7 @@ def _counted(values: pl.Series) -> dict[str, int]:
     return dict(counts.iter_rows())
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     # Punctuation counts where digits are: 1.5 is not 15.
     return text.casefold() if re.search(r"\d", text) else re.sub(r"[\W_]+", " ", text.casefold()).strip()
 

@@ -31,7 +31,7 @@ def detect_drift(job: Job) -> None:
         )
     with scratch_folder(job) as scratch:
         table, baseline = open_table(job, job.primary, scratch), open_table(job, job.baseline, scratch)
-        names = _chosen(table, baseline, options)
+        names = _choose_columns(table, baseline, options)
         now = take_sample(table.frame, options.sample_rows, table.rows)
         before = take_sample(baseline.frame, options.sample_rows, baseline.rows)
     curtain = curtain_for([*find_personal(now.frame), *find_personal(before.frame)])
@@ -46,7 +46,7 @@ def detect_drift(job: Job) -> None:
         "baseline": baseline.filename,
         "verdict": verdict,
         "made_by": [one.column for one in found if one.level == verdict and verdict != "none"],
-        "rows": {"now": now.described(), "baseline": before.described()},
+        "rows": {"now": now.describe(), "baseline": before.describe()},
         "columns": [one.as_json() for one in found],
         "notes": [*table.notes, *baseline.notes],
         "options": options.model_dump(mode="json"),
@@ -54,7 +54,7 @@ def detect_drift(job: Job) -> None:
     write_report(job.folder, "drift", report, render)
 
 
-def _chosen(table: Table, baseline: Table, options: DriftOptions) -> list[str]:
+def _choose_columns(table: Table, baseline: Table, options: DriftOptions) -> list[str]:
     """The columns to compare: those of the file, then those that only the baseline has."""
     names = [*table.names, *(name for name in baseline.names if name not in table.names)]
     if options.columns is not None:

@@ -127,7 +127,7 @@ class Comparison:
     """One column in two samples of the same type: the values that are there, and how far it moved."""
 
     def __init__(self, before: pl.Series, now: pl.Series, options: DriftOptions, curtain: Curtain) -> None:
-        self.before, self.now = _written(before), _written(now)
+        self.before, self.now = _drop_nulls(before), _drop_nulls(now)
         self.rows = len(before), len(now)
         self.options = options
         self.curtain = curtain
@@ -202,7 +202,7 @@ class Comparison:
 
     def _judge_distributions(self, before: pl.Series, now: pl.Series, moved: str, most: Level = "strong") -> None:
         """The figures of two samples of numbers, and what follows from them."""
-        index = psi(*binned(before, now, self.options.bins))
+        index = psi(*count_in_bins(before, now, self.options.bins))
         distance, p = kolmogorov_smirnov(before, now)
         self.drift.figures |= {"psi": round(index, 6), "ks": round(distance, 6), "ks_p": p}
         self._judge(index, p, moved, most)
@@ -257,7 +257,7 @@ class Comparison:
         return f"{self._show(top[0])!r} now has {top[2] / now:.1%} of the rows, before {top[1] / before:.1%}"
 
 
-def _written(values: pl.Series) -> pl.Series:
+def _drop_nulls(values: pl.Series) -> pl.Series:
     """The values that are there."""
     values = values.drop_nulls()
     if values.dtype.is_float():
@@ -290,7 +290,7 @@ def _mostly_unique(values: pl.Series) -> bool:
     return values.n_unique() > max(50, 0.5 * len(values))
 
 
-def binned(before: pl.Series, now: pl.Series, bins: int) -> tuple[list[int], list[int]]:
+def count_in_bins(before: pl.Series, now: pl.Series, bins: int) -> tuple[list[int], list[int]]:
     """Counts of both in bins that hold equal parts of the baseline."""
     edges = pl.Series(
         sorted({float(before.quantile(i / bins, "linear") or 0) for i in range(1, bins)}), dtype=pl.Float64

@@ -22,7 +22,7 @@ def render(report: Mapping[str, Any]) -> str:
     rows, limits = report["rows"], report["options"]
     sampled = any(side["sampled"] for side in rows.values())
     how = "Both files were looked at whole." if not sampled else (
-        f"Looked at: {kit.counted(rows['now']['looked_at'], 'row')} of this file and "
+        f"Looked at: {kit.count_noun(rows['now']['looked_at'], 'row')} of this file and "
         f"{rows['baseline']['looked_at']:,} of the baseline."
     )  # fmt: skip
     return kit.page(
@@ -30,9 +30,9 @@ def render(report: Mapping[str, Any]) -> str:
         kit.section("Verdict", _verdict(report, moved), anchor="verdict"),
         kit.section("All columns", _overview(found), anchor="all"),
         kit.section("What moved", *(_card(one) for one in moved[:cards_most]), anchor="moved") if moved else "",
-        kit.section("What stayed", *(_folded(one) for one in still[:cards_most]), anchor="stayed") if still else "",
+        kit.section("What stayed", *(_fold(one) for one in still[:cards_most]), anchor="stayed") if still else "",
         kit.reading_notes(report["notes"]),
-        subtitle=kit.joined(["Compared with the baseline ", kit.value(report["baseline"]), f". {how}"]),
+        subtitle=kit.join(["Compared with the baseline ", kit.value(report["baseline"]), f". {how}"]),
         figures=[
             kit.Figure("Rows", kit.number(rows["now"]["total"]), f"baseline {kit.number(rows['baseline']['total'])}"),
             kit.Figure("Columns", kit.number(len(found))),
@@ -51,7 +51,7 @@ def _verdict(report: Mapping[str, Any], moved: list[dict[str, Any]]) -> kit.Html
         kit.Notice("high" if one["level"] == "strong" else "medium", " ".join(one["reasons"]), kit.value(one["column"]))
         for one in moved[:10]
     ]
-    return kit.joined([head, kit.notices(notices, "No column moved by more than chance explains.")])
+    return kit.join([head, kit.notices(notices, "No column moved by more than chance explains.")])
 
 
 def _overview(found: list[dict[str, Any]]) -> kit.Html:
@@ -90,9 +90,9 @@ def _card(one: Mapping[str, Any]) -> kit.Html:
     )
 
 
-def _folded(one: Mapping[str, Any]) -> kit.Html:
+def _fold(one: Mapping[str, Any]) -> kit.Html:
     why = "names rows, not compared" if one["kind"] == "identifier" else f"PSI {one['psi']:.3f}" if "psi" in one else ""
-    return kit.details(kit.joined([kit.value(one["column"]), f", {why}" if why else ""]), _body(one))
+    return kit.details(kit.join([kit.value(one["column"]), f", {why}" if why else ""]), _body(one))
 
 
 def _body(one: Mapping[str, Any]) -> kit.Html:
@@ -133,7 +133,7 @@ def _facts(one: Mapping[str, Any]) -> Iterator[tuple[object, object]]:
         yield "Jensen-Shannon distance", f"{one['jensen_shannon']:.3f}"
     for key, name in (("new_values", "New values"), ("vanished_values", "Vanished values")):
         if (values := one.get(key, {})).get("count"):
-            how_many = f"{name} ({kit.counted(values['count'], 'value')}, {kit.share(values['share'])})"
+            how_many = f"{name} ({kit.count_noun(values['count'], 'value')}, {kit.share(values['share'])})"
             yield how_many, kit.value(", ".join(values["examples"]), 160)
     if "missing" in one:
         yield "Missing", _both(one["missing"], kit.share)

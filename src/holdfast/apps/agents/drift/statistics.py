@@ -62,7 +62,7 @@ def chi_square(expected: Sequence[float], actual: Sequence[float]) -> tuple[floa
 
     Categories that are rare in both are joined until five are expected, as the approximation wants.
     """
-    first, second = _joined(expected, actual)
+    first, second = _join_small_cells(expected, actual)
     n, m = sum(first), sum(second)
     if not n or not m or len(first) < 2:
         return 0.0, 1.0
@@ -73,7 +73,7 @@ def chi_square(expected: Sequence[float], actual: Sequence[float]) -> tuple[floa
     return statistic, chi_square_p(statistic, len(first) - 1)
 
 
-def _joined(expected: Sequence[float], actual: Sequence[float]) -> tuple[list[float], list[float]]:
+def _join_small_cells(expected: Sequence[float], actual: Sequence[float]) -> tuple[list[float], list[float]]:
     n, m = sum(expected), sum(actual)
     smaller = min(n, m) / (n + m) if n + m else 0
     pairs = sorted(zip(expected, actual, strict=True), key=lambda pair: -sum(pair))

@@ -96,20 +96,20 @@ def _by_shape(name: str, texts: pl.Series, kinds: Collection[KindName]) -> Itera
             continue
         shape = (
             rf"^\+?[0-9][0-9 ().\-/]{{5,20}}[0-9]$|{kind.shape}"
-            if kind_name == "phone" and kind.hinted(name)
+            if kind_name == "phone" and kind.is_hinted(name)
             else kind.shape
         )
         candidates = texts.str.contains(shape) & ~taken
         if not candidates.any():
             continue
-        hits = candidates & _proven(texts, candidates, shape, kind)
+        hits = candidates & _prove(texts, candidates, shape, kind)
         if not _enough(int(hits.sum()), int(candidates.sum()), kind, name):
             continue
         taken = taken | hits
-        yield _seen(name, kind_name, texts, hits, shape)
+        yield _make_seen(name, kind_name, texts, hits, shape)
 
 
-def _proven(texts: pl.Series, candidates: pl.Series, shape: str, kind: Kind) -> pl.Series:
+def _prove(texts: pl.Series, candidates: pl.Series, shape: str, kind: Kind) -> pl.Series:
     """Which of the candidates hold at least one match that passes the proof."""
     distinct = texts.filter(candidates).unique()
     matches = distinct.str.extract_all(shape).to_list()
@@ -118,10 +118,10 @@ def _proven(texts: pl.Series, candidates: pl.Series, shape: str, kind: Kind) -> 
 
 
 def _enough(hits: int, candidates: int, kind: Kind, name: str) -> bool:
-    return hits > 0 and (kind.sure or kind.hinted(name) or hits >= candidates / 2)
+    return hits > 0 and (kind.sure or kind.is_hinted(name) or hits >= candidates / 2)
 
 
-def _seen(name: str, kind: KindName, texts: pl.Series, hits: pl.Series, shape: str) -> Seen:
+def _make_seen(name: str, kind: KindName, texts: pl.Series, hits: pl.Series, shape: str) -> Seen:
     found = texts.filter(hits)
     matches = found.str.extract(f"({shape})", 1)
     whole = float(((matches.str.len_chars() * 10) >= (found.str.len_chars() * 8)).mean() or 0)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ def _by_name(name: str, values: pl.Series, texts: pl.Series | None, kinds: Colle
 
 def _fits(kind: str, name: str, values: pl.Series, texts: pl.Series | None) -> float:
     """The share of values that fit a kind that has no shape of its own; 0 if it is not that kind."""
-    hinted = KINDS[kind].hinted(name)  # type: ignore[index]
+    hinted = KINDS[kind].is_hinted(name)  # type: ignore[index]
     is_text = texts is not None and values.dtype == pl.String and len(texts) > 0
     match kind:
         case "birth_date":

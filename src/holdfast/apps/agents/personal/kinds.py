@@ -45,7 +45,7 @@ class Kind:
     proof: Callable[[str], bool] = _always
     sure: bool = True
 
-    def hinted(self, column: str) -> bool:
+    def is_hinted(self, column: str) -> bool:
         """Whether the column's name suggests this kind."""
         return bool(self.hint) and re.search(self.hint, normalized_name(column)) is not None
 
@@ -190,11 +190,11 @@ def redact(text: str) -> str:
     """A text in which whatever looks personal is masked."""
     for name, kind in KINDS.items():
         if kind.shape and re.search(kind.shape, text):
-            text = re.sub(kind.shape, partial(_masked, name), text)
+            text = re.sub(kind.shape, partial(_mask, name), text)
     return text
 
 
-def _masked(kind: KindName, found: re.Match[str]) -> str:
+def _mask(kind: KindName, found: re.Match[str]) -> str:
     # Words can look like an IBAN. A card or id with a wrong check digit is masked all the same: it may be a slip.
     return found[0] if kind == "iban" and not KINDS[kind].proof(found[0]) else mask(kind, found[0])
 

@@ -34,13 +34,13 @@ def profile(job: Job) -> None:
     """Profile the primary file into profile.json and report.html. Raises SchemaInvalid for what cannot be read."""
     options = job.options(ProfilerOptions, NAME)
     with scratch_folder(job) as scratch:
-        table = narrowed(open_table(job, job.primary, scratch), options)
+        table = narrow(open_table(job, job.primary, scratch), options)
         found = profile_table(table, options, scratch)
     write_json(job.folder / "profile.json", asdict(found))
     (job.folder / "report.html").write_text(render(found), encoding="utf-8")
 
 
-def narrowed(table: Table, options: ProfilerOptions) -> Table:
+def narrow(table: Table, options: ProfilerOptions) -> Table:
     """The table with the columns that were asked for. Raises SchemaInvalid for one that it does not have."""
     if options.columns is None:
         return table

@@ -48,7 +48,7 @@ def profile_column(
 
     `start`: the first rows, from which examples are taken.
     """
-    values = held(sample, column)
+    values = sort_values(sample, column)
     runs = values.rle().struct.unnest() if len(values) else pl.DataFrame({"len": [], "value": []})
     count = totals["count"]
     different = distinct if distinct is not None else runs.height
@@ -70,7 +70,7 @@ def profile_column(
     )
 
 
-def held(sample: Sample, column: Column) -> pl.Series:
+def sort_values(sample: Sample, column: Column) -> pl.Series:
     """The values of the sample that are there, sorted: dates as numbers, texts as hashes."""
     values = pl.col(column.name)
     if column.dtype == pl.String:

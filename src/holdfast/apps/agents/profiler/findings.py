@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from holdfast.apps.agents.profiler.shape import ColumnProfile, Correlations, FileFacts, Severity, Warned
-from holdfast.apps.agents.report import counted, number, share
+from holdfast.apps.agents.report import count_noun, number, share
 
 GRAVITY: dict[Severity, int] = {"high": 0, "medium": 1, "low": 2}
 missing_high, missing_medium = 0.5, 0.1
@@ -29,7 +29,7 @@ def of_file(file: FileFacts) -> Iterator[Warned]:
     if file.duplicate_rows:
         part = file.duplicate_rows / file.rows
         grave: Severity = "high" if part >= 0.1 else "medium"
-        rows = counted(file.duplicate_rows, "row is a copy of an earlier one", "rows are copies of earlier ones")
+        rows = count_noun(file.duplicate_rows, "row is a copy of an earlier one", "rows are copies of earlier ones")
         yield Warned(grave, "duplicate_rows", None, f"{rows} ({share(part)}).")
     for note in file.notes:
         yield Warned("low", "reading", None, note)
@@ -45,7 +45,7 @@ def of_column(column: ColumnProfile) -> Iterator[Finding]:
         return
     yield from of_missing(column)
     if column.mixed:
-        values = counted(column.mixed.count, "value is", "values are")
+        values = count_noun(column.mixed.count, "value is", "values are")
         kind = {"integer": "whole numbers", "decimal": "numbers", "boolean": "yes or no", "date": "dates"}
         almost = f"Nearly all values are {kind.get(column.mixed.almost, 'times')}"
         yield "high", "mixed_types", f"{almost}, but {values} not, so the column is read as text."
@@ -82,14 +82,14 @@ def of_numbers(column: ColumnProfile) -> Iterator[Finding]:
         beyond = f"below {number(outliers.low)} or over {number(outliers.high)}"
         yield "low", "outliers", f"{share(outliers.share)} of the values are outliers, {beyond}."
     if numbers.infinite:
-        yield "medium", "infinite", f"{counted(numbers.infinite, 'value is', 'values are')} infinite."
+        yield "medium", "infinite", f"{count_noun(numbers.infinite, 'value is', 'values are')} infinite."
 
 
 def of_dates(column: ColumnProfile) -> Iterator[Finding]:
     if not column.dates:
         return
     if column.dates.future:
-        dates = counted(column.dates.future, "date is", "dates are")
+        dates = count_noun(column.dates.future, "date is", "dates are")
         yield "medium", "future_dates", f"{dates} in the future; the last is {column.dates.max[:10]}."
     for day in (column.dates.min, column.dates.max):
         if not earliest_plausible <= day[:4] < latest_plausible or len(day.partition("-")[0]) != 4:
@@ -98,7 +98,7 @@ def of_dates(column: ColumnProfile) -> Iterator[Finding]:
 
 def of_text(column: ColumnProfile) -> Iterator[Finding]:
     if column.text and column.text.padded:
-        texts = counted(column.text.padded, "text has", "texts have")
+        texts = count_noun(column.text.padded, "text has", "texts have")
         yield "low", "padded", f"{texts} blanks before or after."
     if column.type in ("category", "boolean") and column.top_values and column.top_values[0].share >= imbalance:
         first = column.top_values[0]
@@ -113,6 +113,6 @@ def of_pairs(relations: Correlations) -> Iterator[Warned]:
             )
             yield Warned("medium", "correlated", pair.first, message)
     if relations.left_out:
-        columns = counted(len(relations.left_out), "column was", "columns were")
+        columns = count_noun(len(relations.left_out), "column was", "columns were")
         message = f"{columns} left out of the correlations; raise max_correlated_columns to have them in."
         yield Warned("low", "correlations_left_out", None, message)

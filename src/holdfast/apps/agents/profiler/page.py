@@ -104,13 +104,13 @@ def each_column(profile: Profile) -> Iterator[kit.Html]:
 def column_card(column: ColumnProfile, anchor: str) -> kit.Html:
     parts = [kit.facts(column_facts(column))]
     if column.histogram and column.type != "identifier":
-        parts.append(drawn(column, column.histogram))
+        parts.append(draw(column, column.histogram))
     if column.top_values and column.top_values[0].share >= worth_showing_share and column.type not in UNCOUNTED:
         rows = [(display(one.value), float(one.count)) for one in column.top_values]
         total = column.top_values[0].count / column.top_values[0].share
         parts.append(kit.bars(rows, "Commonest values", total=total))
     elif column.examples and (column.type == "identifier" or not column.histogram):
-        parts.append(kit.facts([("Examples", kit.joined(kit.tag("div", display(one)) for one in column.examples))]))
+        parts.append(kit.facts([("Examples", kit.join(kit.tag("div", display(one)) for one in column.examples))]))
     return kit.card(kit.value(column.name), kit.columns(*parts), badges=[kit.badge(column.type)], anchor=anchor)
 
 
@@ -146,7 +146,7 @@ def column_facts(column: ColumnProfile) -> Iterator[tuple[object, object]]:
         yield "Mean length", kit.number(text.mean_length, 3)
 
 
-def drawn(column: ColumnProfile, found: Histogram) -> kit.Html:
+def draw(column: ColumnProfile, found: Histogram) -> kit.Html:
     bins = [kit.Bin(edge(bar.start), edge(last_of(bar)), bar.count) for bar in found.bins]
     outside = [f"{amount:,} {side}" for amount, side in ((found.below, "below"), (found.above, "above")) if amount]
     note = f"Not drawn: {' and '.join(outside)}." if outside else ""
@@ -154,7 +154,7 @@ def drawn(column: ColumnProfile, found: Histogram) -> kit.Html:
     if not column.numbers:
         return plot
     quantiles = [(label, kit.number(column.numbers.quantiles[name])) for name, label in QUANTILES.items()]
-    return kit.joined([plot, kit.strip(quantiles, f"Quantiles of {column.name}")])
+    return kit.join([plot, kit.strip(quantiles, f"Quantiles of {column.name}")])
 
 
 def last_of(bar: Bar) -> Value:
@@ -188,11 +188,11 @@ def method(profile: Profile) -> kit.Html:
     file = profile.file
     sentences = ["Counts, extremes, means and deviations are exact over all rows."]
     if file.sampled_rows < file.rows:
-        sample = f"a sample of {kit.counted(file.sampled_rows, 'row')}"
+        sample = f"a sample of {kit.count_noun(file.sampled_rows, 'row')}"
         sentences.append(f"Quantiles, histograms and commonest values are of {sample}; distinct values are estimated.")
     else:
         sentences.append("So are quantiles, histograms and commonest values.")
     if profile.correlations:
-        sentences.append(f"Correlations are measured on {kit.counted(profile.correlations.rows, 'row')}.")
+        sentences.append(f"Correlations are measured on {kit.count_noun(profile.correlations.rows, 'row')}.")
     sentences.append("Outliers are further than 1.5 times the width of the middle half from it.")
     return kit.details("How this was measured", kit.paragraph(" ".join(sentences)))

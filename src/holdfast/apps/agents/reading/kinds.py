@@ -85,13 +85,13 @@ def decimal_comma(text: pl.Expr) -> pl.Expr:
     return decimal(plain)
 
 
-def padded(text: pl.Expr) -> pl.Expr:
+def pad(text: pl.Expr) -> pl.Expr:
     return text.str.starts_with("0") & (text.str.len_bytes() > 1)
 
 
 def padded_or_long(text: pl.Expr) -> pl.Expr:
     no_point = ~text.str.contains(r"[.,]")
-    return no_point & (padded(text) | (text.str.len_bytes() > digits_kept))
+    return no_point & (pad(text) | (text.str.len_bytes() > digits_kept))
 
 
 def boolean(text: pl.Expr) -> pl.Expr:
@@ -116,7 +116,7 @@ def kinds(dates: Dates) -> list[Kind]:
     """Every kind, in the order in which they are preferred."""
     plain = [
         Kind("boolean", boolean),
-        Kind("integer", integer, padded),
+        Kind("integer", integer, pad),
         Kind("decimal", decimal, padded_or_long),
         Kind("decimal", decimal_comma, padded_or_long),
     ]

@@ -50,7 +50,7 @@ def rewrite(path: Path, name: str, target: Path) -> tuple[list[str], list[tuple[
                     types.setdefault(key, set()).add(type(value))
                     fields[places[key]] = field(value)
             sink.write(",".join(fields) + "\n")
-    return [clean(key) for key in places], [allowed(types.get(key, set())) for key in places], rows
+    return [clean(key) for key in places], [allowed_types(types.get(key, set())) for key in places], rows
 
 
 def objects(source: Iterator[str], name: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -96,7 +96,7 @@ def clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def allowed(types: set[type]) -> tuple[str, ...]:
+def allowed_types(types: set[type]) -> tuple[str, ...]:
     """What a column may be: digits in quotes were meant as a text."""
     if not types:
         return ()

@@ -46,7 +46,7 @@ def text(given: object) -> Html:
     return Html(html.escape(str(given).translate(SYMBOLS), quote=True))
 
 
-def joined(parts: Iterable[object]) -> Html:
+def join(parts: Iterable[object]) -> Html:
     """Parts one after the other, each escaped unless it is Html."""
     return Html("".join(text(part) for part in parts))
 
@@ -58,7 +58,7 @@ def tag(name: str, *content: object, **attributes: object) -> Html:
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    return Html(f"<{name}{written}>{joined(content)}</{name}>")
+    return Html(f"<{name}{written}>{join(content)}</{name}>")
 
 
 def clip(given: object, most: int = clip_characters) -> str:
@@ -117,7 +117,7 @@ def size(given_bytes: int) -> str:
     return f"{number(amount, 3)} {UNITS[place]}"
 
 
-def counted(amount: int, one: str, many: str | None = None) -> str:
+def count_noun(amount: int, one: str, many: str | None = None) -> str:
     """An amount with its noun: 1 row, 2 rows."""
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
 
@@ -198,7 +198,7 @@ def table(
     right = set(numeric)
 
     def cells(row: Sequence[object]) -> Html:
-        return joined(
+        return join(
             tag("th", cell, scope="row") if place == 0 else tag("td", cell, class_="number" if place in right else None)
             for place, cell in enumerate(row)
         )
@@ -279,8 +279,8 @@ def histogram(bins: Sequence[Bin], label: str, beside: Sequence[float] | None = 
 
     With `beside`, both are drawn as shares of their own total.
     """
-    own = scaled([one.count for one in bins], bool(beside))
-    other = scaled(list(beside), True) if beside else []
+    own = scale([one.count for one in bins], bool(beside))
+    other = scale(list(beside), True) if beside else []
     top = max([*own, *other, 1e-12])
     width = 100 / max(len(bins), 1)
     drawn = []
@@ -308,7 +308,7 @@ def histogram(bins: Sequence[Bin], label: str, beside: Sequence[float] | None = 
     return tag("figure", plot, ends, legend if other else "", under, class_="histogram")
 
 
-def scaled(counts: Sequence[float], as_shares: bool) -> list[float]:
+def scale(counts: Sequence[float], as_shares: bool) -> list[float]:
     total = sum(counts)
     return [count / total if as_shares and total else float(count) for count in counts]
 
@@ -400,12 +400,12 @@ def arc(start: float, end: float, radius: float = 76) -> str:
 def label_at(x: float, y: float, kind: str, *content: object, anchor: str = "middle", rotated: int = 0) -> Html:
     transform = f' transform="rotate({rotated} {x:.1f} {y:.1f})"' if rotated else ""
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{transform}'
-    return Html(f'<text class="{kind}" {place}>{joined(content)}</text>')
+    return Html(f'<text class="{kind}" {place}>{join(content)}</text>')
 
 
 def rectangle(x: float, y: float, width: float, height: float, kind: str, *content: object) -> Html:
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
-    return Html(f'<rect class="{kind}" {place}>{joined(content)}</rect>')
+    return Html(f'<rect class="{kind}" {place}>{join(content)}</rect>')
 
 
 def svg(box: str, label: str | None, *content: object, stretched: bool = False, width: int | None = None) -> Html:

@@ -70,7 +70,7 @@ class Scorer:
             "agent": SECTION,
             "file": self.table.filename,
             "baseline": self.job.baseline.filename if self.job.baseline else None,
-            "rows": self.sample.described(),
+            "rows": self.sample.describe(),
             "columns": len(self.table.columns),
             "notes": self.table.notes,
             "score": round(score),

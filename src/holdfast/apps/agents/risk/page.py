@@ -28,8 +28,8 @@ def render(report: Mapping[str, Any]) -> str:
     found = [one for part in parts for one in part["findings"]]
     rows = report["rows"]
     how = "All rows were looked at." if not rows["sampled"] else (
-        f"Content was looked at in a sample of {kit.counted(rows['looked_at'], 'row')}; missing, repeated and outlying "
-        "values are counted over all rows."
+        f"Content was looked at in a sample of {kit.count_noun(rows['looked_at'], 'row')}; missing, repeated and "
+        "outlying values are counted over all rows."
     )  # fmt: skip
     return kit.page(
         f"Risk of {report['file']}",
@@ -63,7 +63,7 @@ def _score(report: Mapping[str, Any]) -> kit.Html:
     explained = f"A part alone can raise the score to its weight times a hundred: {weights}."
     return kit.columns(
         kit.gauge(report["score"], "of 100", bands=bands),
-        kit.joined([by_part, kit.paragraph(kit.tag("small", explained), quiet=True)]),
+        kit.join([by_part, kit.paragraph(kit.tag("small", explained), quiet=True)]),
     )
 
 
@@ -71,7 +71,7 @@ def _first(found: list[dict[str, Any]]) -> kit.Html:
     worst = sorted(found, key=lambda one: -one["alone"])[:listed_first]
     return kit.notices(
         [
-            kit.Notice(_tone(one["severity"]), kit.joined([one["sentence"], " ", kit.tag("strong", one["advice"])]))
+            kit.Notice(_tone(one["severity"]), kit.join([one["sentence"], " ", kit.tag("strong", one["advice"])]))
             for one in worst
         ],
         "Nothing was found that speaks against using or sharing this table.",
@@ -90,7 +90,7 @@ def _part(part: Mapping[str, Any]) -> kit.Html:
         part["title"],
         *content,
         *(_card(one) for one in part["findings"]),
-        lead=f"{kit.number(part['score'], 3)} of 100, {kit.counted(len(part['findings']), 'finding')}.",
+        lead=f"{kit.number(part['score'], 3)} of 100, {kit.count_noun(len(part['findings']), 'finding')}.",
         anchor=part["name"],
     )
 
@@ -103,7 +103,7 @@ def _card(one: Mapping[str, Any]) -> kit.Html:
         content.append(kit.paragraph(kit.tag("strong", "Examples: "), *examples))
     return kit.card(
         kit.value(one["column"]) if one["column"] else "Whole rows",
-        kit.columns(kit.joined(content), kit.facts(evidence)) if evidence else kit.joined(content),
+        kit.columns(kit.join(content), kit.facts(evidence)) if evidence else kit.join(content),
         badges=[
             kit.badge(one["code"].replace("_", " "), _tone(one["severity"])),
             kit.badge(f"alone {kit.number(one['alone'], 2)} of 100"),

@@ -19,7 +19,7 @@ from holdfast.apps.agents.personal.kinds import normalized_name
 from holdfast.apps.agents.report import number
 from holdfast.apps.agents.risk.scoring import Finding
 from holdfast.apps.agents.sampling import row_hash
-from holdfast.apps.agents.signs import date_format, exactly, folded, is_marker, is_number, present
+from holdfast.apps.agents.signs import date_format, exactly, fold, is_marker, is_number, present
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _of_numbers(name: str, value: pl.Expr) -> Iterator[tuple[pl.Expr, str]]:
 
 
 def _of_dates(name: str, value: pl.Expr, today: date) -> Iterator[tuple[pl.Expr, str]]:
-    if KINDS["birth_date"].hinted(name):
+    if KINDS["birth_date"].is_hinted(name):
         yield value > today, "are births in the future"
         yield value < today - 125 * a_year, "are births more than 125 years ago"
     else:
@@ -122,11 +122,11 @@ def findings(
     """Everything that is wrong, in the order of the columns."""
     yield from _duplicates(facts, limits)
     for column in sample.iter_columns():
-        yield from _missing(column.name, facts, limits)
+        yield from _find_missing(column.name, facts, limits)
         if column.dtype == pl.String:
-            yield from _mixed(column, curtain)
+            yield from _find_mixed(column, curtain)
             yield from _variants(column, curtain)
-        yield from _constant(column, facts)
+        yield from _find_constant(column, facts)
     for rule, count in zip(checked, facts.counted, strict=True):
         if count:
             yield Finding(
@@ -148,7 +148,7 @@ def _duplicates(facts: Facts, limits: Thresholds) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _missing(name: str, facts: Facts, limits: Thresholds) -> Iterator[Finding]:
+def _find_missing(name: str, facts: Facts, limits: Thresholds) -> Iterator[Finding]:
     count, share = facts.missing[name], facts.missing_share(name)
     if not count or share < limits.missing_share:
         return
@@ -163,7 +163,7 @@ def _missing(name: str, facts: Facts, limits: Thresholds) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _constant(column: pl.Series, facts: Facts) -> Iterator[Finding]:
+def _find_constant(column: pl.Series, facts: Facts) -> Iterator[Finding]:
     if column.len() > 1 and not facts.missing[column.name] and column.n_unique() == 1:
         yield Finding(
             "constant", column.name, 0.02, f"{column.name} has the same value in all rows looked at.",
@@ -171,7 +171,7 @@ def _constant(column: pl.Series, facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _mixed(column: pl.Series, curtain: Curtain) -> Iterator[Finding]:
+def _find_mixed(column: pl.Series, curtain: Curtain) -> Iterator[Finding]:
     """Texts among numbers, or dates written in several formats."""
     values = present(column)
     if len(values) < 10:
@@ -213,7 +213,7 @@ def _variants(column: pl.Series, curtain: Curtain) -> Iterator[Finding]:
     if counts.height > 20 * categories_most or counts.height > 0.5 * column.len():
         return
     by_fold = (
-        counts.with_columns(folded(pl.col("raw")).alias("fold"))
+        counts.with_columns(fold(pl.col("raw")).alias("fold"))
         .filter(pl.col("fold") != "")
         .sort("len", "raw", descending=[True, False])
         .group_by("fold", maintain_order=True)

@@ -40,7 +40,7 @@ class Part:
     @property
     def score(self) -> float:
         """From 0, nothing found, to 100."""
-        return 100 * joined(finding.severity for finding in self.findings)
+        return 100 * join_severities(finding.severity for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """For the output, the gravest finding first; `alone` is the score if that finding were all there is."""
@@ -55,14 +55,14 @@ class Part:
         return 100 * self.weight * min(max(finding.severity, 0.0), 1.0)
 
 
-def joined(severities: Iterable[float]) -> float:
+def join_severities(severities: Iterable[float]) -> float:
     """Several severities as one."""
     return 1 - prod(1 - min(max(severity, 0.0), 1.0) for severity in severities)
 
 
 def overall(parts: Sequence[Part]) -> float:
     """The score of the table, from 0 to 100."""
-    return 100 * joined(part.weight * part.score / 100 for part in parts)
+    return 100 * join_severities(part.weight * part.score / 100 for part in parts)
 
 
 def level(score: float, moderate: float, high: float, critical: float) -> Level:

@@ -63,11 +63,11 @@ class OpenAI:
         vectors: list[list[float]] = []
         async with self.server.client(answer_within) as http:
             for batch in batches(texts):
-                answer = await self.server.ask(http, "embeddings", self._asked(batch), budget=self.budget)
+                answer = await self.server.ask(http, "embeddings", self._ask(batch), budget=self.budget)
                 vectors += self._read(answer, len(batch))
         return vectors
 
-    def _asked(self, batch: list[str]) -> dict[str, Any]:
+    def _ask(self, batch: list[str]) -> dict[str, Any]:
         asked: dict[str, Any] = {"model": self.model, "input": batch, "encoding_format": "float"}
         return asked if self.dimensions == KNOWN.get(self.model) else {**asked, "dimensions": self.dimensions}
 

@@ -34,12 +34,12 @@ class Unreadable(Exception):
         return Unreadable(self.code, self.message)
 
 
-def unsupported(what: str) -> Unreadable:
+def unsupported_format(what: str) -> Unreadable:
     return Unreadable("unsupported", f"It is {what}. What can be read: {SUPPORTED}.")
 
 
 def binary() -> Unreadable:
-    return unsupported("binary, and none of the kinds we know")
+    return unsupported_format("binary, and none of the kinds we know")
 
 
 def too_long() -> Unreadable:

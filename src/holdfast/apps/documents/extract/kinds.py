@@ -5,7 +5,7 @@ import re
 import zipfile
 from pathlib import Path, PurePath
 
-from holdfast.apps.documents.extract.document import Unreadable, binary, unsupported
+from holdfast.apps.documents.extract.document import Unreadable, binary, unsupported_format
 
 head_bytes = 8192
 controls_most = 0.01  # of a text
@@ -62,7 +62,7 @@ def kind_of(path: Path, name: str, content_type: str | None) -> str:
         raise old_office(path)
     for magic, what in OTHERS:
         if head.startswith(magic):
-            raise unsupported(what)
+            raise unsupported_format(what)
     if head.lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith(b"%PDF-"):
         return "pdf"
     return text_kind(head, PurePath(name.lower()).suffix, (content_type or "").partition(";")[0].strip().lower())
@@ -98,8 +98,8 @@ def zipped_kind(path: Path) -> str:
         return "docx"
     for sign, what in ZIPPED:
         if any(name.startswith(sign) for name in names):
-            raise unsupported(what)
-    raise unsupported("a zip archive")
+            raise unsupported_format(what)
+    raise unsupported_format("a zip archive")
 
 
 def lacks_its_end(path: Path) -> bool:
@@ -113,7 +113,7 @@ def old_office(path: Path) -> Unreadable:
         while piece := file.read(1 << 20):
             if ENCRYPTED_PACKAGE in piece:
                 return Unreadable("encrypted", "It is under a password. Save it without one.")
-    return unsupported("an Office document of the old kind (save it as .docx)")
+    return unsupported_format("an Office document of the old kind (save it as .docx)")
 
 
 def tail_of(path: Path, size: int) -> bytes:

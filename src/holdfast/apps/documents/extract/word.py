@@ -8,7 +8,7 @@ from typing import Any
 import docx
 from docx.oxml.ns import qn
 
-from holdfast.apps.documents.extract.document import Unreadable, join_pages, unsupported
+from holdfast.apps.documents.extract.document import Unreadable, join_pages, unsupported_format
 
 entries_most = 10_000
 unpacked_most_bytes = 256 * 1024 * 1024
@@ -37,7 +37,9 @@ def open_document(path: Path) -> Any:
         return docx.Document(str(path))
     except ValueError as error:
         if "is not a Word file" in str(error):
-            raise unsupported("a Word file of another kind, such as .docm or .dotx (save it as .docx)") from error
+            raise unsupported_format(
+                "a Word file of another kind, such as .docm or .dotx (save it as .docx)"
+            ) from error
         raise
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from holdfast.apps.providers.local.process import Alive, Answer, serve
 from holdfast.apps.providers.local.weights import SMOLLM2
-from holdfast.engine.values import described
+from holdfast.engine.values import describe
 from holdfast.errors import Fatal, SchemaInvalid
 
 context_tokens = 4096
@@ -57,7 +57,7 @@ def refuse_request(body: Any) -> str | None:
     try:
         Request.model_validate(body)
     except ValidationError as error:
-        return f"LOCAL cannot take this request: {described(error)}. Change it, or choose another provider."
+        return f"LOCAL cannot take this request: {describe(error)}. Change it, or choose another provider."
     return None
 
 

@@ -110,7 +110,7 @@ class Local(Provider):
     async def poll(self, job: Job) -> Running | Ended:
         """Do some of the work. Raises Transient if the model cannot be loaded."""
         kept = kept_job(job)
-        inputs, standing = await kept.inputs(), await kept.standing()
+        inputs, standing = await kept.inputs(), await kept.compute_standing()
         left = standing.left(inputs)
         if not left:
             return Ended("done", "succeeded")
