@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.costs import Cost, Grouping, Price
-from holdfast.http.access import Operator, Reader, VisibleTask, make_router, needs, owned_by
+from holdfast.http.access import Operator, UserOrOperator, VisibleTask, make_router, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name
 from holdfast.http.shapes import Filter, Items
 
@@ -95,7 +95,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("/usage", response_model_exclude_unset=True)
     async def usage(
-        caller: Reader,
+        caller: UserOrOperator,
         by: Grouping = "model",
         since: Moment | None = None,
         until: Moment | None = None,

@@ -27,7 +27,7 @@ from holdfast.engine.store.feed import Feed
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import FeedFilter, Move
 from holdfast.errors import CursorGone, DatabaseError, KeyRefused, LifecycleUnknown, RequestInvalid
-from holdfast.http.access import Guard, Guarded, Reader, check_visible, owned_by
+from holdfast.http.access import Guard, Guarded, UserOrOperator, check_visible, owned_by
 
 moves_at_once = 200
 quiet = timedelta(seconds=15)
@@ -60,7 +60,7 @@ class Seats:
         self.all_together = all_together
         self.taken: Counter[str] = Counter()
 
-    async def __call__(self, caller: Reader) -> AsyncGenerator[None]:
+    async def __call__(self, caller: UserOrOperator) -> AsyncGenerator[None]:
         """One of them, for as long as the answer takes. Raises HTTPException."""
         if self.taken[caller.owner] >= self.each or self.taken.total() >= self.all_together:
             detail = f"{self.each} streams of one owner may be open, {self.all_together} in all."
@@ -93,7 +93,7 @@ def routes(
     )
     async def follow_events(
         request: Request,
-        caller: Reader,
+        caller: UserOrOperator,
         topics: Annotated[
             str, Query(description="Names of lifecycles and `task:<id>`, with commas; all if empty")
         ] = "",

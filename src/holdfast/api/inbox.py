@@ -16,7 +16,7 @@ from holdfast.attention.store import Attention, AttentionItem
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, Group, Handled, WholeEntry
 from holdfast.engine.store.records import CountedPage
-from holdfast.http.access import Operator, Reader, make_router, needs, owned_by
+from holdfast.http.access import Operator, UserOrOperator, make_router, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name, Text, Whole
 from holdfast.http.shapes import Filter, Limit, Page
 
@@ -114,7 +114,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("/waiting")
     async def list_waiting(
-        caller: Reader,
+        caller: UserOrOperator,
         owner: Filter = None,
         cursor: Annotated[Text | None, Query()] = None,
         limit: Limit = 50,

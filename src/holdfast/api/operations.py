@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.store.records import Count, Queue, Worker
-from holdfast.http.access import Operator, Reader, make_router, needs, owned_by
+from holdfast.http.access import Operator, UserOrOperator, make_router, needs, owned_by
 from holdfast.http.fields import Name
 from holdfast.http.shapes import Items, Paused
 
@@ -55,7 +55,7 @@ def routes(store: Store) -> APIRouter:
         return Paused(name=name, paused=False)
 
     @router.get("/stats")
-    async def stats(caller: Reader) -> Items[Count]:
+    async def stats(caller: UserOrOperator) -> Items[Count]:
         """How many tasks are where; for a user, of their own."""
         return Items(items=await store.stats(owned_by(caller)))
 

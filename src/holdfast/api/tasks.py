@@ -11,7 +11,7 @@ from holdfast.engine.store.bulk import Action, Filters, Sample, Undone
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.records import Attempt, CountedPage, Link
 from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
-from holdfast.http.access import Reader, VisibleTask, make_router, owned_by
+from holdfast.http.access import UserOrOperator, VisibleTask, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, Whole
 from holdfast.http.shapes import CancelEffect, Filter, Items, Limit, cancel_task
 
@@ -105,7 +105,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("/tasks")
     async def list_tasks(
-        caller: Reader,
+        caller: UserOrOperator,
         lifecycle: Filter = None,
         state: Filter = None,
         actor: Actor | None = None,
@@ -126,7 +126,7 @@ def routes(store: Store) -> APIRouter:
         )  # fmt: skip
 
     @router.post("/bulk", status_code=202)
-    async def bulk(asked: BulkRequest, caller: Reader) -> BulkAnswer:
+    async def bulk(asked: BulkRequest, caller: UserOrOperator) -> BulkAnswer:
         """Cancel or retry many, a page at a time, each for itself. A user's are their own; `owner` is for operators."""
         mine = owned_by(caller)
         filters = asked.filters() if mine is None else replace(asked.filters(), owner=mine)
@@ -138,7 +138,7 @@ def routes(store: Store) -> APIRouter:
         return BulkAnswer(dry_run=False, **vars(did))
 
     @router.post("/outcomes")
-    async def outcomes(asked: Awaited, caller: Reader) -> Outcomes:
+    async def outcomes(asked: Awaited, caller: UserOrOperator) -> Outcomes:
         """How these tasks ended, for a client that waits for many."""
         visible = await store.filter_owned(asked.ids, owned_by(caller))
         found = await store.outcomes([one for one in asked.ids if one in visible])
@@ -177,14 +177,14 @@ def routes(store: Store) -> APIRouter:
         return Items(items=await store.tree(task_id))
 
     @router.post("/tasks/{task_id}/cancel", status_code=202)
-    async def cancel(task_id: VisibleTask, caller: Reader, asked: Cancel | None = None) -> TaskCancel:
+    async def cancel(task_id: VisibleTask, caller: UserOrOperator, asked: Cancel | None = None) -> TaskCancel:
         """Cancel it: at once, or when its worker hears of it."""
         effect = await cancel_task(store, task_id, asked, caller)
         found = await store.next_states(task_id)
         return TaskCancel(task_id=task_id, effect=effect, state=found[0] if found else "")
 
     @router.post("/tasks/{task_id}/retry", status_code=201)
-    async def retry(task_id: VisibleTask, caller: Reader, asked: Retry | None = None) -> Retried:
+    async def retry(task_id: VisibleTask, caller: UserOrOperator, asked: Retry | None = None) -> Retried:
         """Run a finished task again as a new one, with the steps that are done unless the payload is another."""
         given = asked or Retry()
         if not given.dependents:

@@ -19,7 +19,7 @@ from holdfast.approvals.store import Question, Questions
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.errors import HoldfastError, QuestionError, RequestInvalid
-from holdfast.http.access import Reader, body_most_bytes, make_router, owned_by, read_json
+from holdfast.http.access import UserOrOperator, body_most_bytes, make_router, owned_by, read_json
 from holdfast.http.fields import Body, Name, Text
 from holdfast.http.shapes import Limit, Page, mark_repeated, page
 
@@ -94,14 +94,16 @@ def routes(store: Store) -> APIRouter:
     add_links(router, questions)
 
     @router.get("/api/v1/questions")
-    async def list_questions(caller: Reader, cursor: UUID | None = None, limit: Limit = 50) -> Page[Question, UUID]:
+    async def list_questions(
+        caller: UserOrOperator, cursor: UUID | None = None, limit: Limit = 50
+    ) -> Page[Question, UUID]:
         """Questions that somebody waits for, the oldest first; for a user, of their own tasks."""
         found = await questions.open(owned_by(caller), after=cursor, limit=limit)
         return page(found, limit, lambda last: last.id)
 
     @router.post("/api/v1/questions/{task_id}/{step:path}", responses=REPLAYED)
     async def answer_question(
-        task_id: UUID, step: Name, asked: AnswerGiven, caller: Reader, response: Response
+        task_id: UUID, step: Name, asked: AnswerGiven, caller: UserOrOperator, response: Response
     ) -> AnswerTaken:
         """Answer a question. The same again is the same; another answer is refused."""
         owner = owned_by(caller)

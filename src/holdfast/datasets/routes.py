@@ -15,7 +15,7 @@ from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.errors import DatasetNotFound, RequestInvalid
-from holdfast.http.access import GuardedLong, Reader, Submitter, make_router, owned_by
+from holdfast.http.access import GuardedLong, User, UserOrOperator, make_router, owned_by
 from holdfast.http.fields import Body, Name, Whole, refuse_nul
 from holdfast.http.shapes import Limit, Link, Page, page, server_address
 from holdfast.objects import Objects, sign_kept
@@ -181,7 +181,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     datasets = Datasets.over(store)
 
     @router.post("", status_code=201)
-    async def make(asked: NewDataset, caller: Submitter) -> Made:
+    async def make(asked: NewDataset, caller: User) -> Made:
         """Make a dataset, or its next version."""
         given = [one if isinstance(one, File) else File(uri=one) for one in [*asked.files, *asked.urls]]
         files = [one.model_dump(exclude_none=True) for one in given]
@@ -189,13 +189,15 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Made(dataset_id=dataset, version=version)
 
     @router.get("")
-    async def list_datasets(caller: Reader, cursor: Name | None = None, limit: Limit = 50) -> Page[Dataset, str]:
+    async def list_datasets(
+        caller: UserOrOperator, cursor: Name | None = None, limit: Limit = 50
+    ) -> Page[Dataset, str]:
         """Datasets, by name."""
         found = await datasets.find(owned_by(caller), after=cursor, limit=limit)
         return page([Dataset(**one) for one in found], limit, lambda last: last.name)
 
     @router.get("/{name}")
-    async def read(name: Name, caller: Reader, version: Chosen = None, after: After = 0) -> WithFiles:
+    async def read(name: Name, caller: UserOrOperator, version: Chosen = None, after: After = 0) -> WithFiles:
         """A dataset by its name or its id, in its current generation or in `version`: one snapshot of its files."""
         dataset = await find_dataset(datasets, name, caller)
         found = await datasets.read(None, dataset=dataset, version=version, after=after, limit=files_in_a_page)
@@ -203,7 +205,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
 
     @router.get("/{name}/downloads")
     async def downloads(
-        name: Name, request: Request, caller: Reader, version: Chosen = None, after: After = 0
+        name: Name, request: Request, caller: UserOrOperator, version: Chosen = None, after: After = 0
     ) -> Downloads:
         """Links to the files of one generation, a hundred at a time, good for an hour."""
         dataset = await find_dataset(datasets, name, caller)
@@ -220,13 +222,13 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Downloads(dataset_id=dataset, version=found["version"], downloads=links, next=found["next"])
 
     @router.post("/{name}/cutover")
-    async def cutover(name: Name, asked: Cutover, caller: Reader) -> CutOver:
+    async def cutover(name: Name, asked: Cutover, caller: UserOrOperator) -> CutOver:
         """Let a generation be current. 409 `not-complete` unless all of it is written."""
         dataset = await find_dataset(datasets, name, caller)
         return CutOver(dataset_id=dataset, **await datasets.cutover(dataset, asked.version, caller.name))
 
     @router.post("/{name}/rollback")
-    async def rollback(name: Name, asked: Rollback, caller: Reader) -> RolledBack:
+    async def rollback(name: Name, asked: Rollback, caller: UserOrOperator) -> RolledBack:
         """Take a generation back: of the current one, the one before is current again; what is built is cancelled."""
         dataset = await find_dataset(datasets, name, caller)
         return RolledBack(dataset_id=dataset, **await datasets.rollback(dataset, asked.version, caller.name))

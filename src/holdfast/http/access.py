@@ -82,8 +82,8 @@ def all_of(dependant: Dependant) -> Iterator[Dependant]:
         yield from all_of(one)
 
 
-Submitter = Annotated[Principal, needs("user")]
-Reader = Annotated[Principal, needs("user", "operator")]
+User = Annotated[Principal, needs("user")]
+UserOrOperator = Annotated[Principal, needs("user", "operator")]
 Operator = Annotated[Principal, needs("operator")]
 
 
@@ -167,7 +167,7 @@ async def check_visible(store: Store, principal: Principal, task_id: UUID) -> No
     await store.owner_of(task_id, owned_by(principal))
 
 
-async def find_visible(request: Request, caller: Reader, task_id: UUID) -> UUID:
+async def find_visible(request: Request, caller: UserOrOperator, task_id: UUID) -> UUID:
     """The task of a route, which the caller may see. Raises TaskNotFound."""
     await check_visible(request.app.state.guard.store, caller, task_id)
     return task_id

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import LOCAL, Principal
 from holdfast.errors import WalletNotFound
-from holdfast.http.access import Operator, Reader, make_router, owned_by
+from holdfast.http.access import Operator, UserOrOperator, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Whole
 from holdfast.http.problem import problem
 from holdfast.http.shapes import CancelEffect, Creating, Items, Keyed, Limit, Link, cancel_task, server_address
@@ -128,24 +128,24 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     analyses = intake.analyses
 
     @router.get("/tools")
-    async def tools(caller: Reader) -> Items[dict[str, Any]]:
+    async def tools(caller: UserOrOperator) -> Items[dict[str, Any]]:
         """The tools, their agents, and their prices."""
         return Items(items=await analyses.tools())
 
     @router.post("/tasks", status_code=201)
-    async def create(asked: NewAnalysis, caller: Reader, new: Creating) -> Created:
+    async def create(asked: NewAnalysis, caller: UserOrOperator, new: Creating) -> Created:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused."""
         made = await analyses.make(asked.tool_id, asked.agents, owner=caller.owner, key=new.key, trace=new.trace)
         new.mark_repeated(not made.created)
         return Created(task_id=made.task_id, created_at=made.created_at, expires_at=made.expires_at)
 
     @router.get("/tasks/{task_id}")
-    async def read(task_id: UUID, caller: Reader) -> dict[str, Any]:
+    async def read(task_id: UUID, caller: UserOrOperator) -> dict[str, Any]:
         """Its state, its progress, what to do next, and when to ask again."""
         return render(await analyses.read(task_id, owned_by(caller)))
 
     @router.post("/tasks/{task_id}/upload-urls")
-    async def upload_urls(task_id: UUID, asked: Wanted, request: Request, caller: Reader) -> Uploads:
+    async def upload_urls(task_id: UUID, asked: Wanted, request: Request, caller: UserOrOperator) -> Uploads:
         """Links to upload by, and fifteen minutes more, up to an hour in all.
 
         A file that is promised again keeps its place while it is not there; one that is there stays if its sha256 was
@@ -158,21 +158,21 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Uploads(task_id=task_id, status=task.state, uploads=uploads, expires_at=signed["primary"].expires_at)
 
     @router.post("/tasks/{task_id}/process", status_code=202)
-    async def process(task_id: UUID, caller: Reader) -> TaskStatus:
+    async def process(task_id: UUID, caller: UserOrOperator) -> TaskStatus:
         """Verify what was uploaded, set the credits aside, and queue the task. Calling it again changes nothing."""
         task = await analyses.read(task_id, owned_by(caller))
         await open_local_wallet(caller)
         return TaskStatus(task_id=task_id, status=await intake.process(task))
 
     @router.post("/tasks/{task_id}/cancel", status_code=202)
-    async def cancel(task_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
+    async def cancel(task_id: UUID, caller: UserOrOperator, asked: Cancel | None = None) -> Effect:
         """Cancel it: at once, or through its worker. The agents that have completed stay charged."""
         await analyses.read(task_id, owned_by(caller))
         effect = await cancel_task(store, task_id, asked, caller)
         return Effect(task_id=task_id, effect=effect, status=(await analyses.read(task_id)).state)
 
     @router.get("/tasks/{task_id}/downloads")
-    async def downloads(task_id: UUID, request: Request, caller: Reader) -> Downloads:
+    async def downloads(task_id: UUID, request: Request, caller: UserOrOperator) -> Downloads:
         """Links to what the agents wrote. Of a task that ended early: to what was completed and paid."""
         task = await analyses.read(task_id, owned_by(caller))
         links = [
@@ -182,7 +182,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         return Downloads(task_id=task_id, status=task.state, downloads=links)
 
     @router.get("/wallet")
-    async def wallet(request: Request, caller: Reader, cursor: Cursor = None, limit: Limit = 50) -> Any:
+    async def wallet(request: Request, caller: UserOrOperator, cursor: Cursor = None, limit: Limit = 50) -> Any:
         """The caller's own credits."""
         await open_local_wallet(caller)
         return await read_wallet(request, caller.owner, cursor, limit)

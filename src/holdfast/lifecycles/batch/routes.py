@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.records import CountedPage
 from holdfast.errors import MoveRefused, RequestInvalid
-from holdfast.http.access import GuardedLong, Operator, Reader, Submitter, make_router, owned_by
+from holdfast.http.access import GuardedLong, Operator, User, UserOrOperator, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, refuse_nul
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.shapes import (
@@ -116,7 +116,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     add_endings(router, store, batches, objects)
 
     @router.get("/providers")
-    async def providers(caller: Reader) -> Items[ProviderOffer]:
+    async def providers(caller: UserOrOperator) -> Items[ProviderOffer]:
         """Who does what here: what is set up, whether a worker is there for it, and how its open jobs fare."""
         return Items(items=await batches.providers())
 
@@ -125,7 +125,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
 
 def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
     @router.post("/tasks", status_code=201)
-    async def create(asked: NewBatch, caller: Submitter, new: Creating) -> Batch:
+    async def create(asked: NewBatch, caller: User, new: Creating) -> Batch:
         """Make a batch. The same `Idempotency-Key` makes it once; with other inputs it is refused."""
         if asked.dataset_ids and asked.input_dataset_ids:
             raise RequestInvalid("dataset_ids and input_dataset_ids are the same.", fix="Name one of them.")
@@ -137,21 +137,21 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
         return render_batch(await batches.batch(task))
 
     @router.get("/tasks")
-    async def list_batches(caller: Reader, listing: Listing, status: State | None = None) -> CountedPage[Batch]:
+    async def list_batches(caller: UserOrOperator, listing: Listing, status: State | None = None) -> CountedPage[Batch]:
         """Batches, the newest first."""
         page = await store.list_tasks(lifecycle=BATCH.name, state=status, owner=owned_by(caller), **vars(listing))
         found = await batches.read(ids_of(page), whole=False)
         return counted_page(page, [render_batch(one) for one in found])
 
     @router.get("/tasks/{task_id}")
-    async def read(task_id: UUID, caller: Reader) -> Batch:
+    async def read(task_id: UUID, caller: UserOrOperator) -> Batch:
         """Where it is, job by job, and when to ask again."""
         return render_batch(await batches.batch(task_id, owned_by(caller)))
 
 
 def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Objects) -> None:
     @router.post("/tasks/{task_id}/cancel", status_code=202)
-    async def cancel(task_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
+    async def cancel(task_id: UUID, caller: UserOrOperator, asked: Cancel | None = None) -> Effect:
         """Cancel it. What its provider is at work on is stopped, or reported to a person where it cannot be."""
         await batches.batch(task_id, owned_by(caller), whole=False)
         effect = await cancel_task(store, task_id, asked, caller)
@@ -159,7 +159,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         return Effect(task_id=task_id, effect=effect, status=now.status)
 
     @router.post("/tasks/{task_id}/retry-failed", status_code=202)
-    async def retry_failed(task_id: UUID, caller: Reader, new: Keyed) -> Again:
+    async def retry_failed(task_id: UUID, caller: UserOrOperator, new: Keyed) -> Again:
         """Do what failed again, and only that, as a new batch that is linked to this one."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
         files = await batches.files(task_id)
@@ -192,7 +192,7 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
         return Resolved(task_id=task_id, job=number, status=status)
 
     @router.get("/tasks/{task_id}/downloads")
-    async def downloads(task_id: UUID, request: Request, caller: Reader) -> Downloads:
+    async def downloads(task_id: UUID, request: Request, caller: UserOrOperator) -> Downloads:
         """Links to the results and to the manifest, good for an hour."""
         found = await batches.batch(task_id, owned_by(caller), whole=False)
         files = await batches.files(task_id)

@@ -11,7 +11,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.records import CountedPage
 from holdfast.engine.task import Policy
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import GuardedLong, Reader, Submitter, make_router, owned_by
+from holdfast.http.access import GuardedLong, User, UserOrOperator, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name
 from holdfast.http.parts import OUTCOMES, Part, running_part
 from holdfast.http.shapes import CancelEffect, Creating, Filter, Items, Listing, cancel_task, counted_page, ids_of
@@ -148,7 +148,7 @@ def routes(store: Store) -> APIRouter:
     dags = Dags.over(store)
 
     @router.post("", status_code=201)
-    async def start(asked: NewDag, caller: Submitter, new: Creating) -> Made:
+    async def start(asked: NewDag, caller: User, new: Creating) -> Made:
         """Start a run. The same `Idempotency-Key` starts it once. Nodes that wait for each other are a 409 `cycle`."""
         check_asked(asked)
         options: dict[str, Any] = {
@@ -168,7 +168,7 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("")
     async def list_runs(
-        caller: Reader,
+        caller: UserOrOperator,
         listing: Listing,
         dag: Filter = None,
         state: State | None = None,
@@ -184,7 +184,7 @@ def routes(store: Store) -> APIRouter:
         return counted_page(page, [Run(**one, poll_after_ms=soon(one)) for one in found])
 
     @router.get("/declared")
-    async def list_declared(caller: Reader) -> Items[dict[str, Any]]:
+    async def list_declared(caller: UserOrOperator) -> Items[dict[str, Any]]:
         """The graphs that applications have declared: nodes, edges, parameters, what they write.
 
         `ready`: workers are there that know all nodes.
@@ -192,21 +192,21 @@ def routes(store: Store) -> APIRouter:
         return Items(items=await dags.list_declared())
 
     @router.get("/{dag_id}")
-    async def read(dag_id: UUID, caller: Reader) -> WholeRun:
+    async def read(dag_id: UUID, caller: UserOrOperator) -> WholeRun:
         """A run, node by node, and when to ask again."""
         found = await dags.run(dag_id, owned_by(caller))
         parts = [part_of(one) for one in found["nodes"]]
         return WholeRun(**found, parts=parts, poll_after_ms=soon(found))
 
     @router.post("/{dag_id}/cancel", status_code=202)
-    async def cancel(dag_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
+    async def cancel(dag_id: UUID, caller: UserOrOperator, asked: Cancel | None = None) -> Effect:
         """Cancel a run: what waits is cancelled at once, what runs is stopped by its worker."""
         await dags.run(dag_id, owned_by(caller))
         effect = await cancel_task(store, dag_id, asked, caller)
         return Effect(dag_id=dag_id, effect=effect, state=(await store.read(dag_id))["state"])
 
     @router.post("/{dag_id}/retry", status_code=201)
-    async def retry(dag_id: UUID, caller: Reader) -> Retried:
+    async def retry(dag_id: UUID, caller: UserOrOperator) -> Retried:
         """A new run, in which only what did not complete runs again."""
         await dags.run(dag_id, owned_by(caller))
         new = await dags.retry(dag_id, by=caller.name)

@@ -13,7 +13,7 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import Policy, Submission
 from holdfast.errors import RequestInvalid
-from holdfast.http.access import Guarded, GuardedMany, Submitter, check_visible, make_router
+from holdfast.http.access import Guarded, GuardedMany, User, check_visible, make_router
 from holdfast.http.fields import Body, Moment, Name, Real, TraceParent, Whole, trace_of
 from holdfast.http.shapes import Creating
 
@@ -77,7 +77,7 @@ def routes(store: Store) -> APIRouter:
     router, many = (make_router("/dispatch", "dispatch", guard=guard) for guard in (Guarded, GuardedMany))
 
     @router.post("/tasks", status_code=201)
-    async def submit(asked: NewTask, caller: Submitter, new: Creating) -> Made:
+    async def submit(asked: NewTask, caller: User, new: Creating) -> Made:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
         if new.key and asked.key and new.key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
@@ -91,7 +91,7 @@ def routes(store: Store) -> APIRouter:
     @many.post("/tasks/many", status_code=201)
     async def submit_many(
         asked: Annotated[list[NewTask], Field(min_length=1, max_length=1000, fail_fast=True)],
-        caller: Submitter,
+        caller: User,
         traceparent: TraceParent = None,
     ) -> list[MadeOne]:
         """Make these tasks, all or none. Each may have a `key` of its own."""

@@ -18,7 +18,7 @@ from holdfast.distribution import install_hint
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Submission
 from holdfast.errors import RequestInvalid, TaskNotFound
-from holdfast.http.access import GuardedLong, Reader, Submitter, check_visible, make_router, owned_by
+from holdfast.http.access import GuardedLong, User, UserOrOperator, check_visible, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Real, Text, Whole, refuse_nul
 from holdfast.http.parts import Part, PartStatus
 from holdfast.http.shapes import (
@@ -128,7 +128,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
     library = Library.over(store)
 
     @router.post("/runs", status_code=201)
-    async def create(asked: NewRun, caller: Submitter, new: Creating) -> Run:
+    async def create(asked: NewRun, caller: User, new: Creating) -> Run:
         """Ingest documents: one item for each. The same `Idempotency-Key` makes the run once."""
         known = await store.known_task(asked.kind) or {}
         given: dict[str, Any] = {"owner": caller.owner, "trace": new.trace}
@@ -147,20 +147,20 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return render(await library.run(made.id))
 
     @router.get("/runs")
-    async def runs(caller: Reader, listing: Listing, status: Filter = None) -> Page[Run, UUID]:
+    async def runs(caller: UserOrOperator, listing: Listing, status: Filter = None) -> Page[Run, UUID]:
         """Runs, the newest first."""
         listed = await store.list_tasks(lifecycle=INGEST.name, state=status, owner=owned_by(caller), **vars(listing))
         found = await library.runs(ids_of(listed))
         return Page(items=[render(one) for one in found], next=listed.next)
 
     @router.get("/runs/{run_id}")
-    async def read(run_id: UUID, caller: Reader) -> Run:
+    async def read(run_id: UUID, caller: UserOrOperator) -> Run:
         """How far it is, and what it has cost."""
         return render(await library.run(run_id, owned_by(caller)))
 
     @router.get("/runs/{run_id}/items")
     async def items(
-        run_id: UUID, caller: Reader, status: Filter = None, cursor: UUID | None = None, limit: Limit = 50
+        run_id: UUID, caller: UserOrOperator, status: Filter = None, cursor: UUID | None = None, limit: Limit = 50
     ) -> Page[dict[str, Any], UUID]:
         """Its items in their order, each with the step it is at and what went wrong."""
         await library.run(run_id, owned_by(caller))
@@ -168,32 +168,32 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return page(found, limit, lambda last: UUID(last["item_id"]))
 
     @router.put("/runs/{run_id}/budget")
-    async def set_budget(run_id: UUID, asked: Budget, caller: Reader) -> Run:
+    async def set_budget(run_id: UUID, asked: Budget, caller: UserOrOperator) -> Run:
         """Let it spend more, or less. Items that wait for it go on."""
         cents = None if asked.budget_cents is None else Decimal(str(asked.budget_cents))
         await library.set_budget(run_id, cents, owned_by(caller))
         return render(await library.run(run_id))
 
     @router.post("/runs/{run_id}/cancel", status_code=202)
-    async def cancel(run_id: UUID, caller: Reader, asked: Cancel | None = None) -> Effect:
+    async def cancel(run_id: UUID, caller: UserOrOperator, asked: Cancel | None = None) -> Effect:
         """Cancel it with all its items that have not ended. What is in stays in."""
         await library.run(run_id, owned_by(caller))
         return Effect(run_id=run_id, effect=await cancel_task(store, run_id, asked, caller))
 
     @router.get("/items/{item_id}")
-    async def item(item_id: UUID, caller: Reader) -> dict[str, Any]:
+    async def item(item_id: UUID, caller: UserOrOperator) -> dict[str, Any]:
         """One item, also one that was retried outside of its run."""
         await check_visible(store, caller, item_id)
         return await library.item(item_id)
 
     @router.get("/items/{item_id}/events")
-    async def events(item_id: UUID, caller: Reader) -> Items[dict[str, Any]]:
+    async def events(item_id: UUID, caller: UserOrOperator) -> Items[dict[str, Any]]:
         """What happened to it, step by step, with what each used and which category a failure had."""
         await check_visible(store, caller, item_id)
         return Items(items=await library.events(item_id))
 
     @router.post("/uploads", status_code=201)
-    async def upload(asked: NewUploads, request: Request, caller: Submitter) -> Uploads:
+    async def upload(asked: NewUploads, request: Request, caller: User) -> Uploads:
         """Links to upload documents by, good for an hour. What was uploaded is kept for eight days."""
         place, now = await library.open_uploads(caller.owner)
         links = []
@@ -206,20 +206,22 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
         return Uploads(uploads=links)
 
     @router.get("/documents")
-    async def documents(caller: Reader, cursor: UUID | None = None, limit: Limit = 50) -> Page[dict[str, Any], UUID]:
+    async def documents(
+        caller: UserOrOperator, cursor: UUID | None = None, limit: Limit = 50
+    ) -> Page[dict[str, Any], UUID]:
         """What can be searched, the newest first."""
         found = await library.documents(owned_by(caller), before=cursor, limit=limit)
         return page(found, limit, lambda last: UUID(last["document_id"]))
 
     @router.delete("/documents/{document_id}", status_code=204)
-    async def remove(document_id: UUID, caller: Reader) -> None:
+    async def remove(document_id: UUID, caller: UserOrOperator) -> None:
         """Let a document be found no more."""
         if not await library.remove(document_id, owned_by(caller)):
             raise TaskNotFound(f"No document has the id {document_id}.", fix="GET /ingest/documents lists them.")
 
     @router.get("/search")
     async def search(
-        caller: Reader,
+        caller: UserOrOperator,
         q: Annotated[Text, Query(min_length=1)],
         mode: Mode = "hybrid",
         limit: Annotated[int, Query(ge=1, le=100)] = 10,
