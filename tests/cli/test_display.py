@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -55,6 +55,13 @@ def test_a_part_that_counts_has_a_bar_and_numbers(width: int) -> None:
     assert drawn(parts, width)[:3] == [
         "✓ FETCHED 1,200/1,200 completed", "● EMBEDDED 40/1,200 running", "· INDEXED 0/1,200 waiting",
     ]  # fmt: skip
+
+
+def test_a_part_that_runs_says_for_how_long() -> None:
+    began = (datetime.now(UTC) - timedelta(minutes=3, seconds=1)).isoformat()
+    running = part("SUMMARY", "running", note="3 of 9 feeds", started_at=began)
+    assert "running, 3 of 9 feeds, 3 min" in drawn([running])[0]
+    assert "min" not in drawn([part("SUMMARY", "completed", started_at=began)])[0]
 
 
 def test_of_many_parts_those_that_run_or_failed_are_drawn_and_the_rest_is_one_line() -> None:

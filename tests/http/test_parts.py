@@ -60,7 +60,7 @@ def test_a_job_of_a_batch_is_a_part(job: dict[str, Any], part: Part) -> None:
     ],
 )
 def test_a_stage_of_a_job_is_a_part(stage: dict[str, Any], progress: Any, part: Part) -> None:
-    known = {"name": "read", "reason": None, "errors": [], **stage}
+    known = {"name": "read", "reason": None, "errors": [], "started_at": None, **stage}
     assert stage_part(StageRecord.model_construct(**known), progress) == part
 
 
@@ -76,7 +76,15 @@ def test_a_stage_of_a_job_is_a_part(stage: dict[str, Any], progress: Any, part: 
     ],
 )
 def test_a_node_of_a_graph_is_a_part(node: dict[str, Any], part: Part) -> None:
-    known = {"name": "load", "outcome": None, "attempt": 1, "max_attempts": 3, "progress": None, "error": None}
+    known = {
+        "name": "load",
+        "outcome": None,
+        "attempt": 1,
+        "max_attempts": 3,
+        "progress": None,
+        "error": None,
+        "started_at": None,
+    }
     assert node_part({**known, **node}) == part
 
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.cli.printing import MARKS, Cell, clean, format_cents, format_state, format_took, print_line, shorten_times
@@ -289,7 +289,9 @@ def rows_of(parts: Sequence[Part]) -> "RenderableType":
             cells += [bar, Text(f"{done:,g}/{part['total']:,g}", "" if done else "dim")]
         elif has_bars:
             cells += ["", ""]
-        text = Text(clean(describe(part, counts=not part["total"])), style, no_wrap=True, overflow="ellipsis")
+        since = part.get("started_at") if part["status"] == "running" else None
+        took = f", {format_took(since, datetime.now(UTC))}" if since else ""
+        text = Text(clean(describe(part, counts=not part["total"]) + took), style, no_wrap=True, overflow="ellipsis")
         table.add_row(*cells, text)
     rest = [one for one in parts if one not in chosen]
     more = [Text(f"and {len(rest):,} more: {count_statuses(rest)}", "dim")] if rest else []

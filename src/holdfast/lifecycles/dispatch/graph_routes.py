@@ -233,7 +233,7 @@ def part_of(node: dict[str, Any]) -> Part:
     """A node as a part of its run."""
     tries = f"attempt {node['attempt']} of {node['max_attempts']}" if node["attempt"] > 1 else ""
     if node["state"] == "Running":
-        return running_part(node["name"], node["progress"], note=tries)
+        return running_part(node["name"], node["progress"], note=tries, started_at=node["started_at"])
     status = OUTCOMES.get(node["outcome"], "waiting")
     return Part(name=node["name"], status=status, note=tries or None, error=node["error"])
 

@@ -207,7 +207,7 @@ def part_of(stage: StageRecord, progress: Any) -> Part:
     if status == "running":
         reported = progress if isinstance(progress, dict) and progress.get("stage") == name else {}
         own = {key: value for key, value in reported.items() if key in ("note", "step") and value != name}
-        return running_part(name, own)  # the counts are of stages
+        return running_part(name, own, started_at=stage.started_at)  # the counts are of stages
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return Part(
         name=name, status="waiting" if status == "pending" else status, note=stage.reason,
