@@ -69,6 +69,26 @@ class LateAnswer(Store):
         return answer
 
 
+class SlowAnnouncement(Store):
+    """The store, over a connection on which the answer to an announcement waits for the test."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        super().__init__(pool)
+        self.claimed: list[int] = []
+        self.is_announced, self.arrives = asyncio.Event(), asyncio.Event()
+
+    async def settle_and_claim(
+        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int, **more: Any
+    ) -> tuple[dict[UUID, str], list[Lease]]:
+        self.claimed.append(n)
+        return await super().settle_and_claim(settlements, queues, n, **more)
+
+    async def idle(self, worker: str) -> timedelta | None:
+        self.is_announced.set()
+        await self.arrives.wait()
+        return await super().idle(worker)
+
+
 class HeldUp(Store):
     """The store, over a connection that holds the first tasks up for most of their lease."""
 
@@ -198,6 +218,25 @@ async def test_the_late_end_of_an_old_lease_does_not_end_the_new_one(bench: Benc
         second = await bench.started_again(task, clock)
         bench.loop.forget([first])
         assert bench.loop.held == {second.task_id: second}
+
+
+async def test_what_is_looked_for_before_the_sleep_is_announced_is_looked_for_again(
+    database: Database, store: Store
+) -> None:
+    link, wakeups = SlowAnnouncement(database.bridge()), Woken()
+    bench = Bench(link, "default", slots=2, wakeups=wakeups)
+    task = await submit(store)
+    async with bench.running():
+        first = await bench.started.get()
+        await link.is_announced.wait()
+        bench.loop.settle(first, Done())
+        await bench.until_settled(task, "Completed")
+        assert link.claimed == [2, 0], "nothing is claimed meanwhile: who submits now wakes nobody"
+        late = await submit(store)
+        link.arrives.set()
+        assert (await bench.started.get()).task_id == late
+        await wakeups.asleep.wait()
+    assert link.claimed == [2, 0, 2, 1]
 
 
 async def test_a_locked_row_keeps_only_its_own_result_waiting(bench: Bench, store: Store, database: Database) -> None:

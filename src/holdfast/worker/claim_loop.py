@@ -227,8 +227,14 @@ class ClaimLoop:
     # The calls
 
     async def _settle_and_claim(self, results: list[Result], n: int) -> None:
-        """One call. What it could not send is sent again."""
-        sent, config = time.monotonic(), self._config
+        """One call, and what its answer leads to. What it could not send is sent again."""
+        try:
+            await self._exchange(results, n)
+        finally:
+            self._claims -= n > 0
+
+    async def _exchange(self, results: list[Result], n: int) -> None:
+        sent, config, claiming = time.monotonic(), self._config, self._claiming
         since = self._cursor.since() if n else None
         try:
             refused, leases = await self._backend.settle_and_claim(
@@ -236,47 +242,41 @@ class ClaimLoop:
                 lasting=config.lease, worker=self._worker, names=self._names, since=since,
             )  # fmt: skip
         except TaskBusy:
-            self._finish_claim(n)
             self._retry_busy(results, n)
             return
         except DatabaseError as error:
             self._results.extendleft(reversed(results))
             self._must_reconcile |= n > 0
-            self._finish_claim(n)
             self._pause(error)
             return
         except Exception as error:
             self._must_reconcile |= n > 0
-            self._finish_claim(n)
             self._replace_results(results, n, error)
             return
+        finally:
+            self._reserved -= n
         self._failures = 0
         self._finish_results(results, refused)
         if n:
             self._cursor.move(leases, n)
             self._note_claimed(len(leases), n)
-        self._accept(leases, sent, n)
+        self._accept(leases, sent)
         if n and len(leases) < n and since is None:
-            await self._fall_asleep()
+            await self._fall_asleep(claiming)
 
-    def _accept(self, leases: list[Lease], sent: float, n: int) -> None:
+    def _accept(self, leases: list[Lease], sent: float) -> None:
         """Start what was claimed, but for what may be over by now, or is still held by an earlier lease."""
         if leases and time.monotonic() > sent + self._config.lease_seconds * start_within:
             self._must_reconcile = True  # they may be another worker's by now: as if they had never arrived
             leases = [lease for lease in leases if lease.task_id in self.held]
         fresh = [lease for lease in leases if lease.task_id not in self.held]
         self.held.update((lease.task_id, lease) for lease in fresh)
-        self._finish_claim(n)
         for again in leases if len(fresh) < len(leases) else ():
             if self.held[again.task_id] is not again:
                 self._stop(again.task_id)
                 self._results.append((again, Later(again_after, kind="released"), 0))
         if leases:
             self._start(fresh, sent)
-
-    def _finish_claim(self, n: int) -> None:
-        self._reserved -= n
-        self._claims -= n > 0
 
     async def _reconcile(self) -> None:
         """Give back what the backend takes to be ours and we do not hold."""
@@ -366,11 +366,15 @@ class ClaimLoop:
         elif found or self._claiming is Claiming.PLENTY:
             self._change(Claiming.SEARCHING)
 
-    async def _fall_asleep(self) -> None:
-        """There was less than was asked for: announce the sleep, look once more, then sleep."""
-        if self._claiming is Claiming.STOPPED:
+    async def _fall_asleep(self, claiming: Claiming) -> None:
+        """There was less than was asked for: announce the sleep, look once more, then sleep.
+
+        A claim that was sent before the announcement is not that look: what came in between woke nobody. So the last
+        claim under way announces, no other begins meanwhile, and the state in which a claim was sent says what it was.
+        """
+        if self._claims > 1 or self._claiming is Claiming.STOPPED:
             return
-        if self._claiming is not Claiming.ANNOUNCED:
+        if not (claiming is self._claiming is Claiming.ANNOUNCED):
             try:
                 due = await self._backend.idle(self._worker)
             except Exception as error:
