@@ -122,6 +122,14 @@ def test_every_path_that_a_page_names_exists() -> None:
     assert missing == []
 
 
+@in_a_clone
+def test_no_message_in_a_sequence_diagram_is_cut_by_a_semicolon() -> None:
+    """Mermaid takes it for the end of the line, and shows an error in place of the picture."""
+    diagrams = re.compile(r"```mermaid\nsequenceDiagram\n(.*?)```", re.S)
+    pages = [name for name in tracked if name.endswith(".md")]
+    assert [name for name in pages for drawn in diagrams.findall((ROOT / name).read_text()) if ";" in drawn] == []
+
+
 def test_every_package_is_on_the_map_of_contributing() -> None:
     packages = [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
     assert [name for name in packages if f"{name}/" not in CONTRIBUTING.read_text()] == []
