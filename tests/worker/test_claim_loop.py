@@ -78,7 +78,7 @@ class SlowAnnouncement(Store):
         self.is_announced, self.arrives = asyncio.Event(), asyncio.Event()
 
     async def settle_and_claim(
-        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int, **more: Any
+        self, settlements: Sequence[Settlement], queues: Sequence[str], n: int = 1, **more: Any
     ) -> tuple[dict[UUID, str], list[Lease]]:
         self.claimed.append(n)
         return await super().settle_and_claim(settlements, queues, n, **more)
