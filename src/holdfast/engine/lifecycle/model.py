@@ -15,7 +15,7 @@ A task keeps the version it was submitted under. A change of a lifecycle that is
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from holdfast.engine.lifecycle import validate
 
@@ -109,10 +109,10 @@ class Lifecycle:
     """A function in the schema holdfast that is called with every move, in its transaction."""
 
     def __post_init__(self) -> None:
-        validate.check_names(self)
+        validate.check(self, validate.find_wrong_names)
         object.__setattr__(self, "queue", self.queue or self.name)
         object.__setattr__(self, "states", tuple(self._complete(state) for state in self.states))
-        validate.check(self)
+        validate.check(self, validate.find_problems)
 
     def _complete(self, state: State) -> State:
         """The state with the moves that the lifecycle gives to all."""
@@ -137,54 +137,41 @@ class Lifecycle:
     def definition(self) -> dict[str, Any]:
         """The whole declaration as JSON, as the database keeps it."""
         return {
-            "name": self.name,
-            "version": self.version,
-            "start": self.start,
-            "blocked": self.blocked,
-            "queue": self.queue,
-            "max_attempts": self.max_attempts,
-            "crash_budget": self.crash_budget,
+            **{name: getattr(self, name) for name in WRITTEN_AS_THEY_ARE},
             "backoff_seconds": self.backoff.first.total_seconds(),
             "backoff_most_seconds": self.backoff.most.total_seconds(),
             "rate_wait_seconds": self.rate_wait.total_seconds(),
-            "effects": self.effects,
             "states": [_state_definition(state) for state in self.states],
         }
 
     @classmethod
     def from_definition(cls, given: Mapping[str, Any]) -> "Lifecycle":
         """The lifecycle that `definition` wrote down."""
-        return cls(
-            given["name"],
-            given["start"],
-            [_state_from(state) for state in given["states"]],
-            blocked=given.get("blocked"),
-            version=given["version"],
-            queue=given["queue"],
-            max_attempts=given["max_attempts"],
-            crash_budget=given["crash_budget"],
-            backoff=Backoff(
-                timedelta(seconds=given["backoff_seconds"]), timedelta(seconds=given["backoff_most_seconds"])
-            ),
-            rate_wait=timedelta(seconds=given["rate_wait_seconds"]),
-            effects=given.get("effects"),
+        first, most, wait = (
+            timedelta(seconds=given[f"{name}_seconds"]) for name in ("backoff", "backoff_most", "rate_wait")
         )
+        same: dict[str, Any] = {name: given.get(name) for name in WRITTEN_AS_THEY_ARE}
+        states = [_state_from(state) for state in given["states"]]
+        return cls(**same, states=states, backoff=Backoff(first, most), rate_wait=wait)
 
 
-def owner(
-    name: str,
-    *,
-    acts: Mapping[str, str] | Iterable[tuple[str, str]],
-    limit: Limit | None = None,
-    cancel: str | None = None,
-    progress: int | None = None,
-    display: Display | None = None,
-) -> State:
+WRITTEN_AS_THEY_ARE = ("name", "version", "start", "blocked", "queue", "max_attempts", "crash_budget", "effects")
+
+
+class Common(TypedDict, total=False):
+    """What any state may say that is not final: its limit, where cancelling leads, and how it is shown."""
+
+    limit: Limit | None
+    cancel: str | None
+    progress: int | None
+    display: Display | None
+
+
+def owner(name: str, *, acts: Mapping[str, str] | Iterable[tuple[str, str]], **more: Unpack[Common]) -> State:
     """A person or client acts next, with one of these verbs."""
     validate.check_list(name, "acts", acts)
     pairs = acts.items() if isinstance(acts, Mapping) else acts
-    moves = [Move(verb, to) for verb, to in pairs]
-    return State(name, "owner", (*moves, *_moves(cancel=cancel)), limit, progress, display)
+    return _state(name, "owner", (Move(verb, to) for verb, to in pairs), **more)
 
 
 def work(
@@ -210,48 +197,19 @@ def work(
     return State(name, "worker", (*own, *(Move(f"to:{target}", target) for target in to)), limit, progress, display)
 
 
-def blocked(
-    name: str,
-    *,
-    unblock: str,
-    skip: str | None = None,
-    limit: Limit | None = None,
-    cancel: str | None = None,
-    progress: int | None = None,
-    display: Display | None = None,
-) -> State:
+def blocked(name: str, *, unblock: str, skip: str | None = None, **more: Unpack[Common]) -> State:
     """The tasks that it depends on act next. `skip` is taken when one that may be skipped for ended badly."""
-    moves = _moves(unblock=unblock, skip=skip or cancel, cancel=cancel)
-    return State(name, "tasks", moves, limit, progress, display)
+    return _state(name, "tasks", _moves(unblock=unblock, skip=skip or more.get("cancel")), **more)
 
 
-def gather(
-    name: str,
-    *,
-    done: str,
-    partial: str,
-    fail: str,
-    limit: Limit | None = None,
-    cancel: str | None = None,
-    progress: int | None = None,
-    display: Display | None = None,
-) -> State:
+def gather(name: str, *, done: str, partial: str, fail: str, **more: Unpack[Common]) -> State:
     """Its children act next. Once all have ended: all well is `done`, none is `fail`, anything between `partial`."""
-    moves = _moves(done=done, partial=partial, fail=fail, cancel=cancel)
-    return State(name, "tasks", moves, limit, progress, display)
+    return _state(name, "tasks", _moves(done=done, partial=partial, fail=fail), **more)
 
 
-def clock(
-    name: str,
-    *,
-    due: str,
-    limit: Limit | None = None,
-    cancel: str | None = None,
-    progress: int | None = None,
-    display: Display | None = None,
-) -> State:
+def clock(name: str, *, due: str, **more: Unpack[Common]) -> State:
     """Time alone moves it on, at its due time."""
-    return State(name, "clock", _moves(due=due, cancel=cancel), limit, progress, display)
+    return _state(name, "clock", _moves(due=due), **more)
 
 
 def final(name: str, outcome: Outcome, *, progress: int | None = None, display: Display | None = None) -> State:
@@ -279,6 +237,10 @@ def after(
 
 def _moves(**targets: str | None) -> tuple[Move, ...]:
     return tuple(Move(verb, to) for verb, to in targets.items() if to)
+
+
+def _state(name: str, actor: Actor, moves: Iterable[Move], *, cancel: str | None = None, **look: Any) -> State:
+    return State(name, actor, (*moves, *_moves(cancel=cancel)), **look)
 
 
 def _state_definition(state: State) -> dict[str, Any]:

@@ -5,7 +5,7 @@ is checked there a second time when a lifecycle is declared (`sql/declare.sql`),
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -27,22 +27,14 @@ ENGINE_VERBS = frozenset(
 )
 
 
-def check_names(lifecycle: "Lifecycle") -> None:
-    """What must hold before anything else is checked. Raises DeclarationInvalid for the first thing that is wrong."""
-    _raise_first(lifecycle, _check_names(lifecycle))
-
-
-def check(lifecycle: "Lifecycle") -> None:
-    """The whole table. Raises DeclarationInvalid for the first thing that is wrong."""
-    _raise_first(lifecycle, _check_table(lifecycle))
-
-
-def _raise_first(lifecycle: "Lifecycle", problems: Problems) -> None:
-    for what, fix in problems:
+def check(lifecycle: "Lifecycle", look: Callable[["Lifecycle"], Problems]) -> None:
+    """Raises DeclarationInvalid for the first thing that is wrong."""
+    for what, fix in look(lifecycle):
         raise DeclarationInvalid(f"{lifecycle.name}: {what}", fix=fix)
 
 
-def _check_names(lifecycle: "Lifecycle") -> Problems:
+def find_wrong_names(lifecycle: "Lifecycle") -> Problems:
+    """What must hold before anything else is looked at."""
     if not _is_name(r"[a-z][a-z0-9_]{0,62}", lifecycle.name):
         yield f"{lifecycle.name!r} cannot be its name.", "Take small letters, digits and _, starting with a letter."
     seen: set[str] = set()
@@ -75,7 +67,8 @@ def check_list(state: str, what: str, given: object) -> None:
         )
 
 
-def _check_table(lifecycle: "Lifecycle") -> Problems:
+def find_problems(lifecycle: "Lifecycle") -> Problems:
+    """What is wrong with the whole table."""
     yield from _check_figures(lifecycle)
     names = {state.name for state in lifecycle.states}
     if lifecycle.start not in names:
@@ -87,7 +80,7 @@ def _check_table(lifecycle: "Lifecycle") -> Problems:
     for state in lifecycle.states:
         yield from _check_targets(lifecycle, state, names)
         yield from _check_limit(lifecycle, state, names)
-        yield from _check_progress(lifecycle, state)
+        yield from _check_progress(state)
         yield from _check_actor(lifecycle, state)
     yield from _check_blocked(lifecycle, names)
     yield from _check_waiting(lifecycle)
@@ -182,7 +175,7 @@ def _check_limit(lifecycle: "Lifecycle", state: "State", names: set[str]) -> Pro
         )
 
 
-def _check_progress(lifecycle: "Lifecycle", state: "State") -> Problems:
+def _check_progress(state: "State") -> Problems:
     if state.progress is None:
         return
     marks = state.progress if isinstance(state.progress, tuple) else (state.progress, state.progress)
