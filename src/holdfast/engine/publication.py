@@ -46,7 +46,8 @@ def read_output(dataset: object, what: object, key: str | None, mode: Mode) -> O
     if isinstance(uri := getattr(what, "uri", None), str):
         columns = getattr(what, "schema", None)
         schema = None if columns is None else [[str(name), str(kind)] for name, kind in columns]
-        rows, size = (number if isinstance(number, int) else None for number in _counts(what))
+        counts = (getattr(what, name, None) for name in ("rows", "bytes"))
+        rows, size = (number if isinstance(number, int) else None for number in counts)
         return Output(dataset, key, mode, uri, schema=schema, row_count=rows, bytes=size)
     raise StepInvalid(
         f"{type(what).__name__} is not something that a dataset holds.",
@@ -71,7 +72,3 @@ def read_rows(dataset: str, rows: Sequence[object]) -> list[Any]:
             fix="Write a file and pass its address: output('prices', await write_table(frame)).",
         )
     return kept
-
-
-def _counts(table: object) -> tuple[object, object]:
-    return getattr(table, "rows", None), getattr(table, "bytes", None)

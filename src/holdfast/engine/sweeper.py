@@ -9,7 +9,6 @@ from datetime import timedelta
 
 from holdfast.backoff import jitter
 from holdfast.engine.store.commands import Store
-from holdfast.engine.task import Swept
 
 log = logging.getLogger("holdfast.sweeper")
 
@@ -29,7 +28,10 @@ async def sweep_on(store: Store, every: timedelta = sweep_every) -> None:
                 await store.make_partitions()
                 partitions_due = loop.time() + partitions_every.total_seconds()
             swept = await store.sweep(rows_per_sweep)
-            report(swept)
+            if swept.reaped:
+                log.warning("took leases back from lost workers", extra={"tasks": swept.reaped})
+            if swept.expired:
+                log.info("ended tasks whose time limit had passed", extra={"tasks": swept.expired})
             more = max(swept.reaped, swept.expired, swept.due) >= rows_per_sweep
             quiet = True
         except Exception as error:
@@ -38,10 +40,3 @@ async def sweep_on(store: Store, every: timedelta = sweep_every) -> None:
             more, quiet = False, False
         # Jitter on every pause: after a database restart all processes would otherwise sweep in step.
         await asyncio.sleep(0 if more else jitter(every.total_seconds()))
-
-
-def report(swept: Swept) -> None:
-    if swept.reaped:
-        log.warning("took leases back from lost workers", extra={"tasks": swept.reaped})
-    if swept.expired:
-        log.info("ended tasks whose time limit had passed", extra={"tasks": swept.expired})

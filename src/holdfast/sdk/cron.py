@@ -60,13 +60,7 @@ class Cron:
 
     def published(self, queues: set[str | None]) -> dict[str, Any]:
         """How it is declared in the database; a queue among these is made. Raises AppInvalid."""
-        schedule = {
-            "name": self.name,
-            "cron": self.cron,
-            "timezone": self.timezone,
-            "missed": self.missed,
-            "at": self.at,
-        }
+        schedule = {name: getattr(self, name) for name in ("name", "cron", "timezone", "missed", "at")}
         if not isinstance(self.target, Prepared):
             return schedule | {"starts": "dag", "target": {"name": self.target.name, "payload": self._params()}}
         made = self._submission(self.target)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from holdfast.datasets.store import Datasets
+from holdfast.engine.store import encode
 from holdfast.errors import DatasetNotFound
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class Dataset:
             found["version"],
             None if found["schema"] is None else [(name, kind) for name, kind in found["schema"]],
             datetime.fromisoformat(found["published_at"]),
-            [read_file(one) for one in items],
+            [encode.from_json(File, {**one, "key": one["key"] or one["name"]}) for one in items],
         )
 
     async def _generations(self) -> list[dict[str, Any]]:
@@ -130,10 +131,3 @@ class Dataset:
         if not found:
             raise DatasetNotFound(f"There is none called {self.name!r}.", fix="List them: holdfast dataset ls")
         return UUID(found[0]["dataset_id"])
-
-
-def read_file(one: Mapping[str, Any]) -> File:
-    task = one["task_id"]
-    return File(
-        one["key"] or one["name"], one["uri"], one["rows"], one["row_count"], one["bytes"], UUID(task) if task else None
-    )

@@ -218,7 +218,7 @@ class Engine:
                 elif contested and time.monotonic() < patient_until:
                     await asyncio.sleep(pause)  # what is locked for a moment was passed over
                     pause = min(pause * 1.1, longest_pause_seconds)
-                elif moving and not (awaited and await self._has_ended(awaited)) and self._move(began, running):
+                elif moving and not (awaited and await self.store.outcomes([awaited])) and self._move(began, running):
                     continue
                 elif not running:
                     return
@@ -314,9 +314,6 @@ class Engine:
         )
 
     # Looking
-
-    async def _has_ended(self, task_id: UUID) -> bool:
-        return bool(await self.store.outcomes([task_id]))
 
     async def _ran(self, handle: Handle[R]) -> Ran[R]:
         read = await self.store.read(handle.id)

@@ -173,20 +173,15 @@ class Ground:
 
     async def _fill_template(self, name: str) -> None:
         await migrate(self.server.owner_url(name, by_socket=True), self.packages)
-        async with self._open_connection(name) as connection:
+        async with open_connection(self.server.owner_url(name, by_socket=True)) as connection:
             await connection.execute(CLOCK_SQL)
             await declare_all(Store(connection))
             await offer_bundled(Store(connection))
 
     async def _let_time_pass(self, name: str) -> None:
-        async with self._open_connection(name) as connection:
+        async with open_connection(self.server.owner_url(name, by_socket=True)) as connection:
             await connection.execute(REAL_CLOCK_SQL)
             await Store(connection).make_partitions()
-
-    @contextlib.asynccontextmanager
-    async def _open_connection(self, name: str) -> AsyncIterator[asyncpg.Connection]:
-        async with open_connection(self.server.owner_url(name, by_socket=True)) as connection:
-            yield connection
 
 
 class SpareDatabases:

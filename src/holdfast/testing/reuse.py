@@ -107,12 +107,6 @@ class Relation:
         return int(done.removeprefix("DELETE "))
 
 
-async def fingerprint_query(connection: asyncpg.Connection) -> str:
-    """A query that answers with one text for all of the schema and the settings of the database."""
-    catalogs = [OF_CATALOG.format(row["relname"]) for row in await connection.fetch(CATALOGS)]
-    return f"select array[{', '.join(catalogs)}]::text || {OF_DATABASE}"
-
-
 @dataclass
 class Snapshot:
     """What databases like one template hold before their first test."""
@@ -121,7 +115,8 @@ class Snapshot:
     digests: str
     """A query for the digests of all relations."""
     fingerprint: str
-    """A query for schema and settings: the answer is compared with that of the same database before its first test."""
+    """A query for all of the schema and the settings, as one text, which is compared with that of the same database
+    before its first test."""
 
     @classmethod
     async def of(cls, connection: asyncpg.Connection) -> "Snapshot":
@@ -133,7 +128,8 @@ class Snapshot:
                 rows = BytesIO()
                 await connection.copy_from_table(one.name, schema_name=one.schema, output=rows, format="binary")
                 one.rows = rows.getvalue()
-        return cls(relations, digests, await fingerprint_query(connection))
+        catalogs = [OF_CATALOG.format(row["relname"]) for row in await connection.fetch(CATALOGS)]
+        return cls(relations, digests, f"select array[{', '.join(catalogs)}]::text || {OF_DATABASE}")
 
     async def restore(
         self, connection: asyncpg.Connection, *, run: UUID, database: str, fingerprint: str, kept: list[int]

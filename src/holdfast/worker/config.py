@@ -5,7 +5,6 @@ import os
 import socket
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from uuid import uuid4
 
 from holdfast.errors import RequestInvalid
 
@@ -49,8 +48,3 @@ class WorkerConfig:
     def load(text: str) -> "WorkerConfig":
         given = json.loads(text)
         return WorkerConfig(**{**given, "queues": tuple(given["queues"])})
-
-
-def fresh_id() -> str:
-    """A worker's id, new at every start, so that it is not taken for an earlier worker of the same name."""
-    return uuid4().hex

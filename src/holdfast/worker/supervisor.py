@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from holdfast.backoff import backoff, jitter
 from holdfast.engine.task import Beat, Cancelled, Failed, Json, Outcome, Proof, Settlement
@@ -23,7 +23,7 @@ from holdfast.errors import AppInvalid, DatabaseError, HoldfastError, RequestInv
 from holdfast.execution.suspend import RELEASED
 from holdfast.settings import read_settings
 from holdfast.worker.backend import OpenBackend, open_backend
-from holdfast.worker.config import WorkerConfig, fresh_id
+from holdfast.worker.config import WorkerConfig
 from holdfast.worker.runner_handle import RunnerHandle, StartedTask
 
 log = logging.getLogger("holdfast.worker")
@@ -135,7 +135,7 @@ class Supervisor:
     # Runners
 
     async def _spawn(self) -> RunnerHandle:
-        runner = RunnerHandle(self.config, fresh_id())
+        runner = RunnerHandle(self.config, uuid4().hex)  # new each time: not taken for an earlier one of the same name
         runner.on_isolate = lambda parent, lease: self._begin(self._run_isolated(parent, lease), self._running_isolated)
         await self._start(runner)
         return runner

@@ -43,7 +43,7 @@ from holdfast.engine.task import (
     Swept,
     Upstream,
 )
-from holdfast.errors import LeaseLost, MoveRefused, StateUnknown
+from holdfast.errors import LeaseLost, MoveRefused, StateUnknown, TaskExpired
 
 C = TypeVar("C", bound=Calls)
 
@@ -98,7 +98,8 @@ class Store(Queries):
     async def act(self, task_id: UUID | str, verb: str, note: Json = None) -> str:
         """Do what the owner may do here, and return the new state. Raises MoveRefused, VerbUnknown or TaskExpired."""
         row = (await self._table("act", encode.task_id(task_id), verb, encode.dump(note), repeatable=False))[0]
-        encode.refuse_expired(row["status"], task_id, row["state"])
+        if row["status"] == "expired":
+            raise TaskExpired(f"Task {task_id} is {row['state']} now.", fix="Start a new task.")
         return str(row["state"])
 
     async def cancel(self, task_id: UUID | str, reason: str | None = None, by: str | None = None) -> str:

@@ -38,7 +38,6 @@ from holdfast.errors import (
     RequestInvalid,
     SchemaMissing,
     TaskBusy,
-    TaskExpired,
 )
 
 T = TypeVar("T")
@@ -292,11 +291,6 @@ def fields_of(kind: Hashable) -> list[tuple[str, bool, Callable[[str], Any] | No
 
 
 READERS: dict[object, Callable[[str], Any]] = {UUID: UUID, datetime: datetime.fromisoformat}
-
-
-def refuse_expired(status: str, given: UUID | str, state: str) -> None:
-    if status == "expired":
-        raise TaskExpired(f"Task {given} is {state} now.", fix="Start a new task.")
 
 
 def translate(error: asyncpg.PostgresError) -> HoldfastError:

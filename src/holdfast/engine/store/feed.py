@@ -110,9 +110,6 @@ class Feed:
                 end = None  # a follower that reads learns why; when it answers again, that is news
             if end != before:
                 pauses = backoff(poll_fastest_seconds, poll_slowest_seconds, factor=poll_slowing)
-                self._announce()
+                news, self._news = self._news, asyncio.Event()
+                news.set()
             await asyncio.sleep(next(pauses))
-
-    def _announce(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()

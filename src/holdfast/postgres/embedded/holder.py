@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
@@ -60,9 +59,7 @@ class Embedded:
         self.hold()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def hold(self, patience_seconds: float = 300) -> None:
