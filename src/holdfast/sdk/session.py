@@ -33,18 +33,18 @@ PENDING = object()
 class Session:
     """What one application has open: its thread, its backend, and the callers that wait there for tasks to end."""
 
+    backend: ClientBackend
+    """Once it is open."""
+
     def __init__(self) -> None:
         self.thread = LoopThread()
         self._stack = contextlib.AsyncExitStack()
         self._opening = asyncio.Lock()
+        self._is_open = False
         self._queues: set[str] = set()
-        self._backend: ClientBackend | None = None
-        self._waiters: Waiters | None = None
-
-    @property
-    def backend(self) -> ClientBackend:
-        assert self._backend is not None  # noqa: S101
-        return self._backend
+        self._waiting: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
+        self._polling: asyncio.Task[None] | None = None
+        self._added = asyncio.Event()
 
     @property
     def store(self) -> Store:
@@ -56,35 +56,29 @@ class Session:
     @property
     def has_waiters(self) -> bool:
         """Whether something here waits for a task to end."""
-        return bool(self._waiters)
+        return bool(self._waiting)
 
     async def open(
         self, settings: Settings, declare: Callable[[Store], Awaitable[None]], store: Store | None = None
     ) -> None:
         """Open it once, or take the store that is open. A server declares nothing for a client: its workers do."""
         async with self._opening:
-            if self._backend is not None:
+            if self._is_open:
                 return
-            backend: ClientBackend
             async with contextlib.AsyncExitStack() as stack:
                 if settings.is_remote:
                     # Imported only where HTTP is used.
                     from holdfast.remote.client_backend import RemoteClient
                     from holdfast.remote.server import open_server
 
-                    backend = RemoteClient(await stack.enter_async_context(open_server(settings)))
+                    self.backend = RemoteClient(await stack.enter_async_context(open_server(settings)))
                 else:
                     if store is None:
                         store = await stack.enter_async_context(open_store(settings))
                     await declare(store)
-                    backend = store
+                    self.backend = store
                 self._stack = stack.pop_all()
-            self._waiters, self._backend = Waiters(backend), backend
-
-    async def wait_for_end(self, task_id: UUID, timeout: float | None) -> Ended:  # noqa: ASYNC109
-        """How a task ended. Raises TaskNotFound, or TimeoutError after so many seconds."""
-        assert self._waiters is not None  # noqa: S101
-        return await self._waiters.wait(task_id, timeout)
+            self._is_open = True
 
     async def make_queues(self, queues: Iterable[str | None]) -> None:
         for queue in queues:
@@ -98,10 +92,75 @@ class Session:
         self.thread.stop()
 
     async def _close(self) -> None:
-        if self._waiters is not None:
-            await self._waiters.close(closed_error())
+        self._fail_waiting(closed_error())
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
         self.thread.cancel_calls()
         await self._stack.aclose()
+
+    # Waiting
+
+    async def wait_for_end(self, task_id: UUID, timeout: float | None) -> Ended:  # noqa: ASYNC109
+        """How a task ended. Raises TaskNotFound, or TimeoutError after so many seconds."""
+        if timeout is not None and timeout <= 0:  # a caller that does not wait still gets what is there
+            ended = (await self.backend.outcomes([task_id])).get(task_id, PENDING)
+            if isinstance(ended, Ended):
+                return ended
+            raise await self._timed_out(task_id, "") if ended is PENDING else missing_error(task_id)
+        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._waiting[task_id].add(future)
+        self._added.set()
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            raise await self._timed_out(task_id, f" within {timeout} s; it goes on") from None
+        finally:
+            self._waiting[task_id].discard(future)
+            if not self._waiting[task_id]:
+                del self._waiting[task_id]
+
+    async def _timed_out(self, task_id: UUID, when: str) -> TimeoutError:
+        """The error for a task that has not ended, with the reason, if it can be learned soon."""
+        why = ""
+        with contextlib.suppress(HoldfastError, TimeoutError):
+            async with asyncio.timeout(explained_within_seconds):
+                why = f" {(await self.backend.explain(task_id)).sentence}"
+        return TimeoutError(f"Task {task_id} has not ended{when}.{why}")
+
+    def _fail_waiting(self, error: Exception) -> None:
+        for futures in self._waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+
+    async def _poll(self) -> None:
+        """Ask often at first, then ever more slowly; a task that is added is asked about at once."""
+        pause = first_pause_seconds
+        while self._waiting:
+            self._added.clear()
+            try:
+                outcomes = await self.backend.outcomes(list(self._waiting))
+            except DatabaseUnreachable:
+                outcomes = {}  # the database is away for a moment; the tasks are not lost
+            except Exception as error:
+                self._fail_waiting(error)
+                return
+            for task_id, ended in outcomes.items():
+                for future in self._waiting.get(task_id, ()):
+                    if not future.done() and ended is None:
+                        future.set_exception(missing_error(task_id))
+                    elif not future.done() and ended is not None:
+                        future.set_result(ended)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._added.wait()
+                pause = first_pause_seconds
+            except TimeoutError:
+                pause = min(pause * 1.3, longest_pause_seconds)
 
 
 class LoopThread:
@@ -177,86 +236,6 @@ class LoopThread:
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(timeout=10)
-
-
-class Waiters:
-    """Callers that wait for tasks to end."""
-
-    def __init__(self, backend: ClientBackend) -> None:
-        self._backend = backend
-        self._futures: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
-        self._polling: asyncio.Task[None] | None = None
-        self._added = asyncio.Event()
-
-    def __bool__(self) -> bool:
-        return bool(self._futures)
-
-    async def wait(self, task_id: UUID, timeout: float | None = None) -> Ended:  # noqa: ASYNC109
-        if timeout is not None and timeout <= 0:  # a caller that does not wait still gets what is there
-            ended = (await self._backend.outcomes([task_id])).get(task_id, PENDING)
-            if isinstance(ended, Ended):
-                return ended
-            raise await self._timed_out(task_id, "") if ended is PENDING else missing_error(task_id)
-        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-        self._futures[task_id].add(future)
-        self._added.set()
-        if self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll())
-        try:
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError:
-            raise await self._timed_out(task_id, f" within {timeout} s; it goes on") from None
-        finally:
-            self._futures[task_id].discard(future)
-            if not self._futures[task_id]:
-                del self._futures[task_id]
-
-    async def _timed_out(self, task_id: UUID, when: str) -> TimeoutError:
-        """The error for a task that has not ended, with the reason, if it can be learned soon."""
-        why = ""
-        with contextlib.suppress(HoldfastError, TimeoutError):
-            async with asyncio.timeout(explained_within_seconds):
-                why = f" {(await self._backend.explain(task_id)).sentence}"
-        return TimeoutError(f"Task {task_id} has not ended{when}.{why}")
-
-    def _fail(self, error: Exception) -> None:
-        for futures in self._futures.values():
-            for future in futures:
-                if not future.done():
-                    future.set_exception(error)
-
-    async def close(self, error: Exception) -> None:
-        """Raise this for all that wait, and poll no more."""
-        self._fail(error)
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.wait([self._polling])
-
-    async def _poll(self) -> None:
-        """Ask often at first, then ever more slowly; a task that is added is asked about at once."""
-        pause = first_pause_seconds
-        while self._futures:
-            self._added.clear()
-            try:
-                outcomes = await self._backend.outcomes(list(self._futures))
-            except DatabaseUnreachable:
-                outcomes = {}  # the database is away for a moment; the tasks are not lost
-            except Exception as error:
-                self._fail(error)
-                return
-            for task_id, ended in outcomes.items():
-                for future in self._futures.get(task_id, ()):
-                    if not future.done() and ended is None:
-                        future.set_exception(missing_error(task_id))
-                    elif not future.done() and ended is not None:
-                        future.set_result(ended)
-            try:
-                async with asyncio.timeout(pause):
-                    await self._added.wait()
-                pause = first_pause_seconds
-            except TimeoutError:
-                pause = min(pause * 1.3, longest_pause_seconds)
 
 
 IMPORTING: list[bool] = []
