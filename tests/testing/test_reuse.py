@@ -174,8 +174,9 @@ def test_a_test_that_makes_its_database_undroppable_fails_and_no_later_one(
 def test_a_test_may_drop_its_database_and_end_all_sessions(ground: Ground) -> None:
     with ground.fresh_database() as database:
         ground.background.call(execute(ground, f"drop database {database.name}"))
-        assert ground._owner
-        ground.background.call(execute(ground, f"select pg_terminate_backend({ground._owner.get_server_pid()}, 10000)"))
+        owner = ground._postgres._owner
+        assert owner
+        ground.background.call(execute(ground, f"select pg_terminate_backend({owner.get_server_pid()}, 10000)"))
     with ground.fresh_database() as another:
         assert another.ask_owner("select count(*) from holdfast.task") == 0
 

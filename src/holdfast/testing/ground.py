@@ -27,7 +27,6 @@ from holdfast.lifecycles import LIFECYCLES, declare_all
 from holdfast.postgres.connections import (
     DRIVER_ERRORS,
     Address,
-    close_connection,
     connect,
     open_connection,
     open_pool,
@@ -80,8 +79,8 @@ class Ground:
             stack.enter_context(self.server)
             self.background = LoopThread()
             stack.callback(self.background.stop)
-            self._owner: asyncpg.Connection | None = None
-            stack.callback(lambda: self.background.call(self._close()))
+            self._postgres = Database(self, "postgres")
+            stack.callback(lambda: self.background.call(self._postgres.close()))
             self._moved = stack.enter_context(contextlib.closing(SpareDatabases(self, self._make_template())))
             self._live: SpareDatabases | None = None
             self._stack = stack.pop_all()
@@ -115,32 +114,19 @@ class Ground:
 
     def make(self, like: str) -> "Database":
         name = f"test_{self.run.hex[:8]}_{uuid4().hex}"
-        self._execute(f"create database {name} template {like} strategy file_copy")
+        self._ask(f"create database {name} template {like} strategy file_copy")
         return Database(self, name)
 
     def drop(self, database: "Database") -> None:
         self.background.call(database.close())
-        self._execute(f"drop database if exists {database.name} with (force)")
+        self._ask(f"drop database if exists {database.name} with (force)")
 
-    def _execute(self, statement: str) -> None:
-        self.background.call(self._ask("execute", statement))
-
-    async def _ask(self, method: str, statement: str, *arguments: object) -> Any:
+    def _ask(self, statement: str, *arguments: object) -> Any:
         """Ask as the owner. A test may end all sessions of the server, so it is asked once more."""
         with contextlib.suppress(*CONNECTION_LOST):
-            return await self._ask_once(method, statement, *arguments)
-        if self._owner:
-            self._owner.terminate()
-        return await self._ask_once(method, statement, *arguments)
-
-    async def _ask_once(self, method: str, statement: str, *arguments: object) -> Any:
-        if self._owner is None or self._owner.is_closed():
-            self._owner = await connect(self.server.owner_url("postgres", by_socket=True))
-        return await getattr(self._owner, method)(statement, *arguments)
-
-    async def _close(self) -> None:
-        if self._owner:
-            await close_connection(self._owner)
+            return self._postgres.ask_owner(statement, *arguments)
+        self.background.call(self._postgres.close())
+        return self._postgres.ask_owner(statement, *arguments)
 
     def _make_template(self) -> str:
         """The template's name, with all that goes into it as a digest."""
@@ -164,11 +150,11 @@ class Ground:
         with (self.server.home / "template.lock").open("w") as flock:
             fcntl.flock(flock, fcntl.LOCK_EX)
             exists = "select exists (select from pg_database where datname = $1)"
-            if not self.background.call(self._ask("fetchval", exists, name)):
-                self._execute(f"drop database if exists {name}_new")
-                self._execute(f"create database {name}_new template {like} strategy file_copy")
+            if not self._ask(exists, name):
+                self._ask(f"drop database if exists {name}_new")
+                self._ask(f"create database {name}_new template {like} strategy file_copy")
                 self.background.call(fill(f"{name}_new"))
-                self._execute(f"alter database {name}_new rename to {name}")
+                self._ask(f"alter database {name}_new rename to {name}")
         return name
 
     async def _fill_template(self, name: str) -> None:
