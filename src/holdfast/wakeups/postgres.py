@@ -54,13 +54,9 @@ class PostgresListener:
         self._subscribers: dict[str, Subscriber] = {}
         self._connection: asyncpg.Connection | None = None
         self._lock = asyncio.Lock()
-        self._is_listening = False
+        self.is_listening = False
         self._is_closed = False
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def is_listening(self) -> bool:
-        return self._is_listening
 
     def subscribe(self, worker: str) -> None:
         """Hear for this worker until it is all closed, whether or not it asks."""
@@ -116,9 +112,9 @@ class PostgresListener:
                 if not is_reported:
                     log.warning("wake-ups do not arrive; polling goes on", extra={"error": str(error)})
                 is_reported = True
-            if self._is_listening:
+            if self.is_listening:
                 pauses, is_reported = backoff(*reconnect_seconds), False
-            self._is_listening = False
+            self.is_listening = False
             await asyncio.sleep(next(pauses))
 
     async def _listen_once(self) -> None:
@@ -139,8 +135,8 @@ class PostgresListener:
                 async with asyncio.timeout(echo_within_seconds):
                     await self._pool.execute("select pg_notify($1, '')", self._echo.channel)
                     await self._echo.woken.wait()
-                if not self._is_listening:
-                    self._is_listening = True
+                if not self.is_listening:
+                    self.is_listening = True
                     self._wake_all()
                 await self._forget()
                 with contextlib.suppress(TimeoutError):
@@ -159,7 +155,7 @@ class PostgresListener:
                 await self._connection.add_listener(channel, subscriber.notify)
                 subscriber.channel = channel
                 if (
-                    self._is_listening
+                    self.is_listening
                 ):  # for what was missed until now; else all are woken once it is known that it hears
                     subscriber.woken.set()
 

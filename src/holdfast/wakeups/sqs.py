@@ -67,17 +67,13 @@ class SqsWakeups:
         self._hand: dict[UUID, InHand] = {}
         self._woken = asyncio.Event()
         self._wanted = asyncio.Event()
-        self._is_listening = False
+        self.is_listening = False
         self._outage_reported = False
         self._stranger_reported = False
         self._task = asyncio.create_task(self._run())
 
     def watch_held(self, held: Container[UUID]) -> None:
         self._held = held
-
-    @property
-    def is_listening(self) -> bool:
-        return self._is_listening
 
     async def wait(self, seconds: float) -> bool:
         self._wanted.set()
@@ -112,27 +108,27 @@ class SqsWakeups:
         while True:
             try:
                 # A receiving that was begun is not broken off: what it would have brought were hidden from everybody.
-                if self._is_listening:
+                if self.is_listening:
                     await self._wanted.wait()
                 messages = await self._queue.receive(
                     visibility_seconds=self._visibility_seconds,
-                    poll_seconds=self._poll_seconds if self._is_listening else 0,
+                    poll_seconds=self._poll_seconds if self.is_listening else 0,
                 )
-                if not self._is_listening:
+                if not self.is_listening:
                     self._report_recovery()
                     pauses = backoff(*reconnect_seconds)
                 await self._take_in(messages)
             except Exception as error:  # whatever it is, the next call may do better
                 if not self._outage_reported:
                     log.warning("wake-ups do not arrive; polling goes on", extra={"error": describe(error)})
-                self._is_listening, self._outage_reported = False, True
+                self.is_listening, self._outage_reported = False, True
                 await asyncio.sleep(next(pauses))
 
     def _report_recovery(self) -> None:
         if self._outage_reported:
             log.info("wake-ups arrive again")
             self._woken.set()  # for what was missed
-        self._is_listening, self._outage_reported = True, False
+        self.is_listening, self._outage_reported = True, False
 
     # What was heard
 
