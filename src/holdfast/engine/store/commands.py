@@ -225,7 +225,8 @@ class Store(Queries):
     ) -> tuple[dict[UUID, str], list[Lease]]:
         """Settle, then claim up to `n` (0: none), in one call and one commit. Answers which were refused, and how.
 
-        `since`, the due time and the id of a task, leaves out what stands before it in its line.
+        Never sent twice by itself: the leases in a lost answer would be nobody's. `since`, the due time and the id of a
+        task, leaves out what stands before it in its line.
         """
         what = (queues, n, claim["lasting"], claim["worker"], claim.get("names"), *(claim.get("since") or (None, None)))
         rows = await self._table("turn", *encode.settlements(settlements), *what, repeatable=False)
@@ -287,7 +288,7 @@ class Store(Queries):
         await self._call("check_held", *encode.proof(lease))
 
     def service(self, kind: type[C]) -> C:
-        """A lifecycle's store, over the same connections."""
+        """A lifecycle's store, over the same connections. Handlers may call its marked methods."""
         return kind.over(self)
 
 
