@@ -3,24 +3,19 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.engine.opening import Opening
 from holdfast.engine.store.calls import Calls
 from holdfast.settings import Settings
 from holdfast.wakeups import Wakeups
-from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.wakeups.publishing import PendingWakeups, publish_on
 from holdfast.wakeups.queue import queue_named
 from holdfast.wakeups.sqs import SqsWakeups, WhichWait
 
 
-def open_wakeups(settings: Settings, opening: Opening, worker: str) -> Wakeups:
-    """The wake-ups of this worker, listening. Raises SettingInvalid where what it needs is not installed."""
-    by_queue = open_queue_wakeups(settings, PendingWakeups.over(opening.store).which_wait)
-    return by_queue or PostgresWakeups(opening.address, opening.pool, worker)
-
-
 def open_queue_wakeups(settings: Settings, which_wait: WhichWait) -> Wakeups | None:
-    """Wake-ups through the queue that these settings name, if they do. Raises SettingInvalid."""
+    """Wake-ups through the queue that these settings name, if they do.
+
+    Raises SettingInvalid where what it needs is not installed.
+    """
     queue = queue_named(settings)
     return SqsWakeups(queue, which_wait) if queue else None
 

@@ -18,7 +18,9 @@ from holdfast.lifecycles import declare_all
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
 from holdfast.wakeups import Wakeups
-from holdfast.wakeups.opening import open_queue_wakeups, open_wakeups, publishers
+from holdfast.wakeups.opening import open_queue_wakeups, publishers
+from holdfast.wakeups.postgres import PostgresWakeups
+from holdfast.wakeups.publishing import PendingWakeups
 
 report_schedules_seconds = 10.0
 
@@ -76,7 +78,10 @@ async def open_backend(
             opening.address.label,
             store,
             partial(declare_in, store),
-            lambda worker: open_wakeups(settings, opening, worker),
+            lambda worker: (
+                open_queue_wakeups(settings, PendingWakeups.over(store).which_wait)
+                or PostgresWakeups(opening.address, opening.pool, worker)
+            ),
             # Like every process that has the database, the worker sweeps, ticks and publishes wake-ups.
             lambda schedules: (partial(sweep_on, store), partial(tick_on, store, schedules), *publish),
         )

@@ -13,7 +13,6 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -82,8 +81,7 @@ class Supervisor:
         try:
             first = await self._spawn()
             loaded = await self._wait_until_loaded(first)
-            update = {**loaded["settings"], "home": Path(loaded["settings"]["home"])}
-            async with open_backend(replace(read_settings(), **update), connections=4) as opened:
+            async with open_backend(replace(read_settings(), **loaded["settings"]), connections=4) as opened:
                 self.backend = opened.backend
                 await self._prepare(opened, loaded)
                 await self._supervise(first, opened)
