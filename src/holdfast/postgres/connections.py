@@ -210,23 +210,21 @@ def check_server(server: Mapping[str, Any]) -> None:
         )
 
 
+FIXES = {
+    OSError: "Start it, correct HOLDFAST_URL, or unset it to use the embedded Postgres.",
+    asyncpg.InvalidCatalogNameError: "Make it: createdb {database}",
+    asyncpg.InvalidAuthorizationSpecificationError: "Correct user and password in HOLDFAST_URL.",
+    asyncpg.TooManyConnectionsError: "Raise max_connections, or use a pooler.",
+}
+
+
 @contextlib.contextmanager
 def reachable(url: str) -> Iterator[None]:
     """Turn the many ways in which a connection fails into one error that says what to do."""
     where = place(url)
     try:
         yield
-    except OSError as error:
-        reason = f"no answer within {connect_timeout_seconds} s" if isinstance(error, TimeoutError) else str(error)
-        raise DatabaseUnreachable(
-            f"{where}: {reason}.",
-            fix="Start it, correct HOLDFAST_URL, or unset it to use the embedded Postgres.",
-        ) from error
-    except asyncpg.InvalidCatalogNameError as error:
-        raise DatabaseUnreachable(f"{where}: {error}.", fix=f"Make it: createdb {database_of(url)}") from error
-    except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidPasswordError) as error:
-        raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct user and password in HOLDFAST_URL.") from error
-    except asyncpg.TooManyConnectionsError as error:
-        raise DatabaseUnreachable(f"{where}: {error}.", fix="Raise max_connections, or use a pooler.") from error
     except (*DRIVER_ERRORS, ValueError) as error:
-        raise DatabaseUnreachable(f"{where}: {error}.", fix="Correct HOLDFAST_URL.") from error
+        reason = f"no answer within {connect_timeout_seconds} s" if isinstance(error, TimeoutError) else str(error)
+        fix = next((fix for kind, fix in FIXES.items() if isinstance(error, kind)), "Correct HOLDFAST_URL.")
+        raise DatabaseUnreachable(f"{where}: {reason}.", fix=fix.format(database=database_of(url))) from error
