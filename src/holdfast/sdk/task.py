@@ -82,24 +82,19 @@ class Prepared(Generic[P, R]):
         """What the options say. Raises RequestInvalid."""
         task, given = self.task, self.options
         delay, limit = (None if one is None else parse_duration(one) for one in (given.delay, given.time_limit))
-        form = Submission(
-            task.name,
-            lifecycle=task.lifecycle,
-            queue=given.queue or task.queue,
-            priority=task.priority if given.priority is None else given.priority,
-            key=given.key,
-            delay=delay,
-            run_at=read_moment(given.run_at),
-            max_attempts=None if task.retries is None else task.retries + 1,
-            owner=given.owner,
-            after=read_after(given.after),
-            on_failure=given.on_failure,
-            limit_key=given.limit_key,
-            limit_to=given.limit_to,
-            time_limit=limit,
-            tags=read_tags(given.tags),
-        )
-        return vars(form)
+        form = {name: value for name, value in vars(given).items() if name != "on"} | {
+            "name": task.name,
+            "lifecycle": task.lifecycle,
+            "queue": given.queue or task.queue,
+            "priority": task.priority if given.priority is None else given.priority,
+            "delay": delay,
+            "run_at": read_moment(given.run_at),
+            "max_attempts": None if task.retries is None else task.retries + 1,
+            "after": read_after(given.after),
+            "time_limit": limit,
+            "tags": read_tags(given.tags),
+        }
+        return vars(Submission(**form))
 
 
 @dataclass(eq=False, repr=False)
