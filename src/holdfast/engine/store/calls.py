@@ -27,6 +27,13 @@ asked_again_seconds = 0.2
 
 T = TypeVar("T")
 
+LOST_CONNECTION = (
+    asyncpg.exceptions.OperatorInterventionError,
+    asyncpg.exceptions.PostgresConnectionError,
+    asyncpg.exceptions.InsufficientResourcesError,
+)
+"""The server stops, has just started, or has no space or no time: nothing is wrong with the call."""
+
 RELEASING: set[asyncio.Task[None]] = set()
 """Connections that are being given back while nobody waits for it."""
 
@@ -87,12 +94,9 @@ class Calls:
                     raise
                 if call == calls_at_most:
                     raise encode.unreachable(error) from error
-            except asyncpg.PostgresError as error:
-                if not encode.is_lost_connection(error):
-                    raise encode.translate(error) from error
-                if call == calls_at_most or not repeatable or self._is_theirs:
-                    raise encode.unreachable(error) from error
             except DRIVER_ERRORS as error:
+                if isinstance(error, asyncpg.PostgresError) and not isinstance(error, LOST_CONNECTION):
+                    raise encode.translate(error) from error
                 if call == calls_at_most or not repeatable or self._is_theirs:
                     raise encode.unreachable(error) from error
             await asyncio.sleep(jitter(0.01 * 2**call, 1.0))

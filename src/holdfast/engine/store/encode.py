@@ -306,36 +306,20 @@ def translate(error: asyncpg.PostgresError) -> HoldfastError:
         return SchemaMissing(f"{error}.", fix="Run `holdfast db migrate`.")
     if isinstance(error, asyncpg.exceptions.StatementTooComplexError):
         return PayloadInvalid("It is nested too deeply.", fix="Flatten it, or put it where files live.")
+    # A value that the driver or Postgres could not make sense of:
+    message = str(error.detail or error)
+    if isinstance(
+        error, (asyncpg.exceptions.UntranslatableCharacterError, asyncpg.exceptions.InvalidTextRepresentationError)
+    ):
+        return PayloadInvalid(message, fix="Leave out NUL and half pairs of surrogates; write huge numbers as strings.")
     if isinstance(error, asyncpg.DataError):
-        return unsendable(error)
+        return RequestInvalid(message, fix="Check the types and the size of what you pass.")
     raise error
 
 
 def code_of(sqlstate: str) -> str:
     """The code of the error that a SQLSTATE stands for; one that is not ours was raised by a lifecycle's effects."""
     return BY_SQLSTATE.get(sqlstate, MoveRefused).http_code
-
-
-def unsendable(error: Exception) -> HoldfastError:
-    """A value that the driver or Postgres could not make sense of."""
-    message = str(getattr(error, "detail", None) or error)
-    if isinstance(
-        error, (asyncpg.exceptions.UntranslatableCharacterError, asyncpg.exceptions.InvalidTextRepresentationError)
-    ):
-        return PayloadInvalid(message, fix="Leave out NUL and half pairs of surrogates; write huge numbers as strings.")
-    return RequestInvalid(message, fix="Check the types and the size of what you pass.")
-
-
-def is_lost_connection(error: asyncpg.PostgresError) -> bool:
-    """The server stops, has just started, or has no space or no time: nothing is wrong with the call."""
-    return isinstance(
-        error,
-        (
-            asyncpg.exceptions.OperatorInterventionError,
-            asyncpg.exceptions.PostgresConnectionError,
-            asyncpg.exceptions.InsufficientResourcesError,
-        ),
-    )
 
 
 def unreachable(error: Exception) -> DatabaseUnreachable:
