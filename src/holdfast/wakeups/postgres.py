@@ -154,9 +154,8 @@ class PostgresListener:
                 channel = await self._connection.fetchval("select holdfast.channel($1)", worker)
                 await self._connection.add_listener(channel, subscriber.notify)
                 subscriber.channel = channel
-                if (
-                    self.is_listening
-                ):  # for what was missed until now; else all are woken once it is known that it hears
+                # For what was missed until now; else all are woken once it is known that it hears.
+                if self.is_listening:
                     subscriber.woken.set()
 
     async def _forget(self) -> None:

@@ -138,15 +138,12 @@ class Store(Queries):
         Not made again when its connection is lost: leases whose tokens never arrived would be nobody's. They go back
         with `release_leases`, or run out.
         """
-        given = (queues, n, lasting, worker, names)
-        rows = await self._table("claim", *given, repeatable=False)
-        return encode.leases(rows)
+        return encode.leases(await self._table("claim", queues, n, lasting, worker, names, repeatable=False))
 
     async def claim_these(self, ids: Iterable[UUID | str], *, lasting: timedelta, worker: str) -> list[Lease]:
         """Take those of these tasks that can be taken now."""
         given = ([encode.task_id(task) for task in ids], lasting, worker)
-        rows = await self._table("claim_these", *given, repeatable=False)
-        return encode.leases(rows)
+        return encode.leases(await self._table("claim_these", *given, repeatable=False))
 
     async def refuse_claim(self, task_id: UUID | str) -> None:
         """Raise why this task could not be claimed: TaskNotFound, TaskEnded, AlreadyLeased or NotClaimable."""

@@ -189,8 +189,7 @@ class Inbox(Calls):
         await self._close("discard", entry, by, note)
 
     async def _close(self, verb: str, entry: UUID | str, by: str, note: str | None) -> None:
-        given = (encode.task_id(entry), encode.text(by), encode.text(note))
-        await self._call(verb, *given, repeatable=False)
+        await self._call(verb, encode.task_id(entry), encode.text(by), encode.text(note), repeatable=False)
 
     async def bulk(
         self,
