@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
 from holdfast.attention.store import Attention, AttentionItem
@@ -51,26 +51,31 @@ class Close(Body):
     note: Text | None = None
 
 
-class BulkRequest(Body):
-    """Which entries, by their ids or by what they have in common, and what is to be done about them."""
+class CommonFilter(Body):
+    """The entries that have all of this in common: parameters of the list, and fields of a bulk request."""
 
-    action: Action
-    ids: Annotated[list[UUID], Field(min_length=1, max_length=1000, fail_fast=True)] | None = None
     signature: Signature | None = None
     category: Name | None = None
     lifecycle: Name | None = None
     name: Name | None = None
     step: Name | None = None
     owner: Name | None = None
+
+    def which(self) -> EntryFilter:
+        return EntryFilter(self.signature, self.category, self.lifecycle, self.name, self.step, self.owner)
+
+
+class BulkRequest(CommonFilter):
+    """Which entries, by their ids or by what they have in common, and what is to be done about them."""
+
+    action: Action
+    ids: Annotated[list[UUID], Field(min_length=1, max_length=1000, fail_fast=True)] | None = None
     before: Moment | None = None
     cursor: UUID | None = None
     from_step: Name | None = None
     note: Text | None = None
     dry_run: bool = False
     limit: Annotated[Whole, Field(ge=1, le=1000)] = 1000
-
-    def which(self) -> EntryFilter:
-        return EntryFilter(self.signature, self.category, self.lifecycle, self.name, self.step, self.owner)
 
 
 class Retried(BaseModel):
@@ -92,24 +97,19 @@ def routes(store: Store) -> APIRouter:
 
     @router.get("", dependencies=[needs("operator")])
     async def list_entries(
-        signature: Annotated[Signature | None, Query()] = None,
-        category: Filter = None,
-        lifecycle: Filter = None,
-        name: Filter = None,
-        step: Filter = None,
-        owner: Filter = None,
+        common: Annotated[CommonFilter, Depends()],
         handled: Handled = "open",
         cursor: UUID | None = None,
         limit: Limit = 50,
     ) -> InboxPage:
         """What failed for good, newest first; the first page also in groups that are alike."""
-        which = EntryFilter(signature, category, lifecycle, name, step, owner)
+        which = common.which()
         groups = await store.inbox.groups(which, limit=groups_listed) if cursor is None else None
         page = await store.inbox.page(which, handled=handled, cursor=cursor, limit=limit)
         beside = None
         if cursor is None:
-            all_kinds = which == EntryFilter(owner=owner) and handled != "handled"
-            beside = list((await waiting.list_waiting(owner, limit=waiting_listed)).items) if all_kinds else []
+            all_kinds = which == EntryFilter(owner=which.owner) and handled != "handled"
+            beside = list((await waiting.list_waiting(which.owner, limit=waiting_listed)).items) if all_kinds else []
         return InboxPage(groups=groups, waiting=beside, **vars(page))
 
     @router.get("/waiting")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field, StrictBool, model_validator
 
 from holdfast.engine.store.bulk import Action, Filters, Sample, Undone
@@ -13,7 +13,7 @@ from holdfast.engine.store.records import Attempt, CountedPage, Link
 from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
 from holdfast.http.access import UserOrOperator, VisibleTask, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, Whole
-from holdfast.http.shapes import CancelEffect, Filter, Items, Limit, cancel_task
+from holdfast.http.shapes import CancelEffect, Items, Limit, cancel_task
 
 Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
 Outcome = Literal["done", "partial", "failed", "cancelled"]
@@ -58,10 +58,9 @@ class Retried(BaseModel):
     dependents: dict[UUID, UUID] = {}
 
 
-class BulkRequest(Body):
-    """What is to be done, and with which tasks: the filters are those of the list. `all` if none is to be given."""
+class TaskFilter(Body):
+    """The tasks that fit all that is given: parameters of the list, and fields of a bulk request."""
 
-    action: Action
     lifecycle: Name | None = None
     state: Name | None = None
     actor: Actor | None = None
@@ -70,15 +69,24 @@ class BulkRequest(Body):
     name: Name | None = None
     owner: Name | None = None
     tag: Name | None = None
+    live: bool | None = None
+
+    def filters(self, mine: str | None = None) -> Filters:
+        """All of it; for a user (`mine`), of their own tasks: `owner` is for operators."""
+        found = Filters(**{name: getattr(self, name) for name in Filters.__dataclass_fields__})
+        return found if mine is None else replace(found, owner=mine)
+
+
+class BulkRequest(TaskFilter):
+    """What is to be done, and with which tasks: the filters are those of the list. `all` if none is to be given."""
+
+    action: Action
     live: StrictBool | None = None
     all: StrictBool = False
     reason: Text | None = None
     dry_run: StrictBool = False
     cursor: UUID | None = None
     limit: Annotated[Whole, Field(ge=1, le=500)] = 200
-
-    def filters(self) -> Filters:
-        return Filters(**{name: getattr(self, name) for name in Filters.__dataclass_fields__})
 
     @model_validator(mode="after")
     def says_which(self) -> "BulkRequest":
@@ -106,30 +114,17 @@ def routes(store: Store) -> APIRouter:
     @router.get("/tasks")
     async def list_tasks(
         caller: UserOrOperator,
-        lifecycle: Filter = None,
-        state: Filter = None,
-        actor: Actor | None = None,
-        outcome: Outcome | None = None,
-        queue: Filter = None,
-        name: Filter = None,
-        owner: Filter = None,
-        tag: Filter = None,
-        live: bool | None = None,
+        which: Annotated[TaskFilter, Depends()],
         cursor: UUID | None = None,
         limit: Limit = 50,
     ) -> CountedPage[dict[str, Any]]:
         """Tasks that fit all filters, newest first. A user sees their own; `owner` is for operators."""
-        mine = owned_by(caller)
-        return await store.list_tasks(
-            lifecycle=lifecycle, state=state, actor=actor, outcome=outcome, queue=queue, name=name,
-            owner=owner if mine is None else mine, tag=tag, live=live, cursor=cursor, limit=limit,
-        )  # fmt: skip
+        return await store.list_tasks(**vars(which.filters(owned_by(caller))), cursor=cursor, limit=limit)
 
     @router.post("/bulk", status_code=202)
     async def bulk(asked: BulkRequest, caller: UserOrOperator) -> BulkAnswer:
         """Cancel or retry many, a page at a time, each for itself. A user's are their own; `owner` is for operators."""
-        mine = owned_by(caller)
-        filters = asked.filters() if mine is None else replace(asked.filters(), owner=mine)
+        filters = asked.filters(owned_by(caller))
         if asked.dry_run:
             return BulkAnswer(dry_run=True, **vars(await store.bulk.preview(asked.action, filters)))
         did = await store.bulk.run(
