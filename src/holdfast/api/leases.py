@@ -22,7 +22,6 @@ from holdfast.engine.task import (
     Completion,
     Done,
     Failed,
-    Lease,
     Proof,
     Settled,
 )
@@ -36,7 +35,7 @@ LeaseSeconds = Annotated[Real, Field(gt=0, le=86400, description="How long the l
 MANY = Field(min_length=1, max_length=1000, fail_fast=True)
 
 H = TypeVar("H", bound="Held")
-A = TypeVar("A", "ExtendedOne", "KeptOne", "CompletedOne")
+A = TypeVar("A", "ExtendedOne", Checkpointed, "CompletedOne")
 REFUSALS = {"lost": LeaseLost, "stale": StaleAttempt}
 
 
@@ -56,14 +55,14 @@ class Claimed(BaseModel):
 
     task_id: UUID
     attempt: int
-    lease_token: UUID
-    lease_expires_at: datetime
+    lease_token: UUID = Field(validation_alias="token")
+    lease_expires_at: datetime = Field(validation_alias="expires_at")
     lifecycle: str
-    task: str
+    task: str = Field(validation_alias="name")
     state: str
     queue: str
     max_attempts: int
-    traceparent: str | None
+    traceparent: str | None = Field(validation_alias="trace")
     payload: Json
 
 
@@ -103,7 +102,7 @@ class Kept(BaseModel):
     """`stored`: the step was done before, and `output` is what it gave then."""
 
     status: Literal["ok", "stored", "lost"]
-    output: Json
+    output: Json = Field(validation_alias="result")
     cancel_requested: bool
 
 
@@ -221,14 +220,14 @@ def routes(store: Store) -> APIRouter:
             leases = await store.claim_these([asked.task_id], lasting=lasting, worker=asked.worker_id)
             if not leases:
                 await store.refuse_claim(asked.task_id)
-            return render_claim(leases[0])
+            return leases[0]
         n = asked.n or 1
         # Who polls here is a worker that can be counted on: `why` says so.
         await store.hello(asked.worker_id, label=asked.worker_id, queues=asked.queues, names=asked.names, slots=n)
         leases = await store.claim(asked.queues, n, lasting=lasting, worker=asked.worker_id, names=asked.names)
         if not leases:
             return Response(status_code=204)
-        return [render_claim(lease) for lease in leases] if asked.n else render_claim(leases[0])
+        return leases if asked.n else leases[0]
 
     @router.post("/heartbeat", response_model=Extended | list[ExtendedOne])
     async def heartbeat(asked: Heartbeat | Annotated[list[Heartbeat], MANY], request: Request) -> Any:
@@ -255,7 +254,7 @@ def routes(store: Store) -> APIRouter:
         if len({(one.task_id, one.step) for one in steps}) < len(steps):
             raise RequestInvalid("A step stands twice in one call.", fix="A step has one output: send it once.")
         checkpoints = [Checkpoint(one.proof(), one.step, one.output, usage=one.usage) for one in steps]
-        kept = {(one.task_id, one.step): kept_one(one) for one in await store.checkpoint(*checkpoints)}
+        kept = {(one.task_id, one.step): one for one in await store.checkpoint(*checkpoints)}
         return answer(asked, [kept[one.task_id, one.step] for one in steps])
 
     @router.post("/task-complete", response_model=Completed | list[CompletedOne])
@@ -293,25 +292,10 @@ def answer(asked: Held | Sequence[Held], answers: list[A]) -> A | list[A]:
     return answers[0]
 
 
-def render_claim(lease: Lease) -> Claimed:
-    return Claimed(
-        task_id=lease.task_id, attempt=lease.attempt, lease_token=lease.token, lease_expires_at=lease.expires_at,
-        lifecycle=lease.lifecycle, task=lease.name, state=lease.state, queue=lease.queue,
-        max_attempts=lease.max_attempts, traceparent=lease.trace, payload=lease.payload,
-    )  # fmt: skip
-
-
 def extended_one(task_id: UUID, beat: Beat | None) -> ExtendedOne:
     return ExtendedOne(
         task_id=task_id, status="ok" if beat else "lost", lease_expires_at=beat.expires_at if beat else None,
         cancel_requested=beat is not None and beat.cancel_requested,
-    )  # fmt: skip
-
-
-def kept_one(kept: Checkpointed) -> KeptOne:
-    return KeptOne(
-        task_id=kept.task_id, step=kept.step or "", output=kept.result, cancel_requested=kept.cancel_requested,
-        status=kept.status if kept.status in ("ok", "stored") else "lost",
     )  # fmt: skip
 
 
