@@ -16,7 +16,6 @@ from holdfast.api import (
     docs,
     events,
     inbox,
-    lease_rpc,
     leases,
     lifecycles,
     metrics,
@@ -148,7 +147,6 @@ def make_app(
 
     app.include_router(leases.routes(store))
     app.include_router(workers.routes(store, app.state.listener))
-    app.include_router(lease_rpc.routes(store))
     app.include_router(worker_objects.routes(store, objects))
     return app
 

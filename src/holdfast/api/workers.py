@@ -1,4 +1,5 @@
-"""`WorkerBackend` over HTTP, for `holdfast worker` where it has no database: one route for each method.
+"""`WorkerBackend` over HTTP, for `holdfast worker` where it has no database: one route for each method, and one for all
+RPC of handlers.
 
 A lease is proven with its token, here as everywhere. A worker that sleeps asks `idle` and is answered when there may be
 work for it; for all that sleep here, one connection listens.
@@ -10,13 +11,14 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import asyncpg
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.api.leases import MANY, Held, LeaseSeconds, Output, lease_seconds_by_default
 from holdfast.api.published import TOO_MANY, Published
 from holdfast.engine.codec import dump_lease
+from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.lifecycle.model import Lifecycle
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
@@ -41,7 +43,7 @@ from holdfast.engine.task import (
 from holdfast.errors import DeclarationInvalid, RequestInvalid, RoleMissing
 from holdfast.http.access import GuardedMany, make_router, needs
 from holdfast.http.fields import Body, Json, Moment, Name, Real, Whole, refuse_nul
-from holdfast.lifecycles import LIFECYCLES, declare_all
+from holdfast.lifecycles import LIFECYCLES, declare_all, services
 from holdfast.schedules.store import Schedules
 from holdfast.wakeups.postgres import PostgresListener
 from holdfast.wakeups.publishing import PendingWakeups
@@ -49,6 +51,7 @@ from holdfast.wakeups.publishing import PendingWakeups
 wait_most_seconds = 20.0
 MISFITS = (asyncpg.exceptions.IntegrityConstraintViolationError, asyncpg.exceptions.RaiseError)
 OURS = {lifecycle.name for lifecycle in LIFECYCLES}
+SERVICES: dict[str, Any] = {service.__name__.lower(): service for service in services()}
 
 
 class Settling(Held):
@@ -131,6 +134,12 @@ class Recorded(Held):
     kind: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
     step: Name | None = None
     data: Json = None
+
+
+class Request(Held):
+    """A lease, and the arguments by name."""
+
+    given: dict[str, Json]
 
 
 class Spending(Body):
@@ -302,6 +311,18 @@ def routes(store: Store, listener: PostgresListener | None) -> APIRouter:
             raise DeclarationInvalid(f"{error}.", fix="Send what Holdfast.published() gives.") from error
         for queue in asked.queues:
             await store.make_queue(queue)
+
+    @router.post("/rpc/{service}/{method}")
+    @router.post("/rooms/{service}/{method}", include_in_schema=False)  # as workers of the release before call it
+    async def call(service: str, method: str, asked: Request) -> Json:
+        """Answer what a handler asks. 409 `lease-lost` if the caller does not hold the task."""
+        kind = SERVICES.get(service)
+        rpc = rpcs_of(kind).get(method) if kind else None
+        if kind is None or rpc is None:
+            raise HTTPException(404)
+        lease = asked.proof()
+        await store.check_held(lease)
+        return await rpc.call(kind.over(store), lease, asked.given)
 
     @router.post("/see", status_code=204)
     async def see(asked: SomeSchedules) -> None:
