@@ -4,10 +4,12 @@ What the database counts is the same whichever server is asked: scrape all of th
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import ROLES
@@ -36,30 +38,25 @@ def routes(store: Store, registry: CollectorRegistry) -> APIRouter:
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """What is measured, in the text format of Prometheus."""
-        asked = CollectorRegistry()
-        asked.register(Read(families(await store.metrics())))
-        return Response(generate_latest(asked) + generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        counted = generate_latest(Counted(await store.metrics()))
+        return Response(counted + generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return router
 
 
-class Read:
-    """What was read just now, as a collector."""
+@dataclass(frozen=True)
+class Counted(Collector):
+    """What the database has just counted: names, labels and values."""
 
-    def __init__(self, found: Iterable[Metric]) -> None:
-        self.found = list(found)
+    rows: Iterable[tuple[str, dict[str, str], float]]
 
     def collect(self) -> Iterable[Metric]:
-        return self.found
-
-
-def families(rows: Iterable[tuple[str, dict[str, str], float]]) -> Iterable[Metric]:
-    found: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-    for name, labels, value in rows:
-        keys = sorted(labels)
-        if name not in found:
-            kind = CounterMetricFamily if name in COUNTED else GaugeMetricFamily
-            title = f"holdfast_{name}_total" if name in COUNTED else f"holdfast_{name}"
-            found[name] = kind(title, COUNTED.get(name) or HELP[name], labels=keys)
-        found[name].add_metric([labels[key] for key in keys], value)
-    return found.values()
+        found: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        for name, labels, value in self.rows:
+            keys = sorted(labels)
+            if name not in found:
+                kind = CounterMetricFamily if name in COUNTED else GaugeMetricFamily
+                title = f"holdfast_{name}_total" if name in COUNTED else f"holdfast_{name}"
+                found[name] = kind(title, COUNTED.get(name) or HELP[name], labels=keys)
+            found[name].add_metric([labels[key] for key in keys], value)
+        return found.values()
