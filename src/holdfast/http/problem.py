@@ -5,7 +5,7 @@ what a log should not hold: no key, no token, nothing of the request's body.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -111,7 +111,7 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
     async def plain(request: Request, error: HTTPException) -> ProblemResponse:
         phrase = HTTPStatus(error.status_code).phrase
         answer = problem(request, error.status_code, phrase, str(error.detail), code=slug(error.status_code))
-        answer.headers.update(headers_of(error.headers))
+        answer.headers.update(error.headers or {})  # such as Retry-After with 429
         if error.status_code == 405:  # the first route of this path has refused; others may have taken it
             path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
             answer.headers["Allow"] = ", ".join(methods_at(path, request.app.routes))
@@ -166,8 +166,3 @@ def routes_at(path: str, routes: Iterable[Any]) -> Iterator[APIRoute]:
                 yield route
         elif router := getattr(route, "original_router", None):  # one that was included
             yield from routes_at(path, router.routes)
-
-
-def headers_of(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The headers an error brings along, such as Allow with 405."""
-    return {name: value for name, value in (headers or {}).items() if name.lower() != "content-length"}
