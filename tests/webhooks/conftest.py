@@ -1,5 +1,6 @@
 """An endpoint, the webhooks of a test's own database, and who delivers."""
 
+import asyncio
 from collections.abc import Iterator
 from ipaddress import ip_network
 
@@ -37,4 +38,5 @@ async def all_sent(*servers: Deliverer) -> None:
     while busy:
         busy = any([await server.send_due() for server in servers])
         for server in servers:
-            await server.finish()
+            while server.in_flight:
+                await asyncio.wait(server.in_flight)

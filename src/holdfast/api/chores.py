@@ -37,6 +37,7 @@ async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIte
         deliver_on(Webhooks.over(store), Guard(settings.fetch_networks)),
         forget_on(Datasets.over(store).forget),
         forget_on(Questions.over(store).forget),
+        forget_on(Webhooks.over(store).forget),
         *(chore() for chore in publish),
     ]
     beside = [asyncio.create_task(one) for one in work]
@@ -48,7 +49,7 @@ async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIte
         await asyncio.gather(*beside, return_exceptions=True)
 
 
-async def forget_on(forget: Callable[[], Awaitable[int]], every: timedelta = forget_every) -> None:
+async def forget_on(forget: Callable[[], Awaitable[int]]) -> None:
     """Forget what has had its time, until cancelled. A database that is away is asked again; nothing else stops it."""
     while True:
         more = False
@@ -56,4 +57,4 @@ async def forget_on(forget: Callable[[], Awaitable[int]], every: timedelta = for
             more = await forget() > 0
         except Exception as error:
             log.warning("forgetting failed", extra={"error": str(error)})
-        await asyncio.sleep(0 if more else jitter(every.total_seconds()))
+        await asyncio.sleep(0 if more else jitter(forget_every.total_seconds()))

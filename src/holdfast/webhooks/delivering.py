@@ -15,7 +15,6 @@ from holdfast.webhooks.store import Taken, Webhooks
 log = logging.getLogger("holdfast.webhooks")
 
 look_every = timedelta(seconds=1)
-forget_every = timedelta(hours=1)
 in_flight_most = 200
 in_flight_each = 8
 
@@ -61,11 +60,6 @@ class Deliverer:
         else:
             await asyncio.sleep(seconds)
 
-    async def finish(self) -> None:
-        """Return once nothing is in flight any more."""
-        while self.in_flight:
-            await asyncio.wait(self.in_flight)
-
     def stop(self) -> None:
         """Break off; what is in flight is sent again, by another process."""
         for task in self.in_flight:
@@ -75,14 +69,10 @@ class Deliverer:
 async def deliver_on(webhooks: Webhooks, guard: Guard) -> None:
     """Deliver until cancelled. A database that is away is asked again; nothing else stops it."""
     deliverer = Deliverer(webhooks, guard)
-    loop = asyncio.get_running_loop()
-    forget_at, quiet = loop.time(), True
+    quiet = True
     try:
         while True:
             try:
-                if loop.time() >= forget_at:
-                    await webhooks.forget()
-                    forget_at = loop.time() + forget_every.total_seconds()
                 await deliverer.send_due()
                 quiet = True
             except Exception as error:
