@@ -123,16 +123,16 @@ def routes(store: Store) -> APIRouter:
             children=[render(one, "model") for one in found.children],
         )
 
-    @router.get("/prices", dependencies=[needs("user", "operator")])
-    async def prices() -> Items[PriceSeen]:
+    @router.get("/prices", dependencies=[needs("user", "operator")], response_model=Items[PriceSeen])
+    async def prices() -> Items[Price]:
         """All prices: by model, the newest first."""
-        return Items(items=[render_price(one) for one in await store.costs.prices()])
+        return Items(items=await store.costs.prices())
 
-    @router.put("/prices/{model:path}")
-    async def set_price(model: Annotated[Name, Path()], asked: NewPrice, caller: Operator) -> Items[PriceSeen]:
+    @router.put("/prices/{model:path}", response_model=Items[PriceSeen])
+    async def set_price(model: Annotated[Name, Path()], asked: NewPrice, caller: Operator) -> Items[Price]:
         """Let a model cost so much from a moment on. What was recorded keeps its cost. Answers with its prices."""
         await store.costs.set_price(model, asked.in_cents, asked.out_cents, asked.since, by=caller.name)
-        return Items(items=[render_price(one) for one in await store.costs.prices(model)])
+        return Items(items=await store.costs.prices(model))
 
     return router
 
@@ -140,7 +140,3 @@ def routes(store: Store) -> APIRouter:
 def render(cost: Cost, by: Grouping) -> Spent:
     sums = {name: value for name, value in vars(cost).items() if name != "group" and (name != "unpriced" or value)}
     return Spent.model_validate(sums if by == "total" else {by: cost.group, **sums})
-
-
-def render_price(price: Price) -> PriceSeen:
-    return PriceSeen(**vars(price))
