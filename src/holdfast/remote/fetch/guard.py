@@ -96,15 +96,9 @@ def led_to(address: Address) -> list[Address]:
     """The IPv4 addresses that are wrapped in this one, and that a gateway or tunnel would connect to."""
     if not isinstance(address, IPv6Address):
         return []
-    if address.ipv4_mapped:
-        return [address.ipv4_mapped]
-    if address.sixtofour:
-        return [address.sixtofour]
-    if address.teredo:
-        return list(address.teredo)
     if address in NAT64:
         return [IPv4Address(int(address) & 0xFFFFFFFF)]
-    return []
+    return [one for one in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())) if one is not None]
 
 
 def is_public(address: Address) -> bool:
