@@ -9,12 +9,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from holdfast.engine.store import encode
-from holdfast.engine.task import Ended, Event, Explanation, Json, Policy, Submission, Submitted
+from holdfast.engine.task import Ended, Event, Explanation, Json, Submission, Submitted
 from holdfast.errors import RequestInvalid
 from holdfast.remote.server import Server
 
 TASKS = "/api/v1/tasks"
 many = 1000
+NOT_SENT = {"name", "lifecycle", "owner", "parent", "on_failure", "trace"}
+"""Fields of a Submission that are sent otherwise, or not at all."""
 BY_DATABASE = "Set HOLDFAST_URL: with the database at hand it can be."
 
 
@@ -81,18 +83,7 @@ def new_task(task: Submission) -> dict[str, Json]:
             f"{task.name}: over HTTP a task belongs to the owner of the key, and waits for existing tasks.",
             fix=f"Leave out the owner, the parent, and places in `after`. {BY_DATABASE}",
         )
-    given = {
-        "task": task.name, "payload": {} if task.payload is None else task.payload, "queue": task.queue,
-        "priority": task.priority, "key": task.key or uuid4().hex, "delay": task.delay, "run_at": task.run_at,
-        "max_attempts": task.max_attempts, "after": dependencies(task.after, task.on_failure),
-        "limit_key": task.limit_key, "limit_to": task.limit_to, "time_limit": task.time_limit, "tags": list(task.tags),
-    }  # fmt: skip
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def dependencies(
-    after: Sequence[UUID | int] | Mapping[UUID | int, Policy], on_failure: Policy
-) -> list[dict[str, Json]]:
-    """What is waited for, each with what follows if it ends badly."""
-    each = after if isinstance(after, Mapping) else dict.fromkeys(after, on_failure)
-    return [{"task_id": one, "on_failure": policy} for one, policy in each.items()]
+    after = [{"task_id": one, "on_failure": policy} for one, policy in encode.waits(task)]
+    own = {"task": task.name, "key": task.key or uuid4().hex, "after": after, "tags": list(task.tags)}
+    given = {"payload": {}} | {name: value for name, value in vars(task).items() if value is not None} | own
+    return {name: value for name, value in given.items() if name not in NOT_SENT}
