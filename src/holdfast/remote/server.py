@@ -16,6 +16,7 @@ import httpx2
 
 from holdfast import errors
 from holdfast.backoff import SYSTEM, backoff
+from holdfast.engine.task import Output
 from holdfast.errors import (
     HoldfastError,
     KeyRefused,
@@ -115,7 +116,7 @@ class Server:
                 self._pass_on(asked)
                 raise
             else:
-                is_busy = code_of(answer) == TaskBusy.http_code
+                is_busy = answer.status_code in AWAY and read_problem(answer).get("code") == TaskBusy.http_code
                 if answer.status_code not in AWAY or (is_busy and not busy_again):
                     return read_answer(answer)
                 self._pass_on(asked)
@@ -219,6 +220,8 @@ def encode_value(value: object) -> object:
             return value.isoformat()
         case timedelta():
             return value.total_seconds()
+        case Output():
+            return vars(value)
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
@@ -227,10 +230,7 @@ def read_answer(answer: httpx2.Response, otherwise: type[HoldfastError] = Reques
     if answer.is_success:
         is_json = answer.headers.get("content-type", "").startswith("application/json")
         return answer.json() if is_json and answer.content else {}
-    try:
-        problem = dict(answer.json())
-    except ValueError:
-        problem = {}
+    problem = read_problem(answer)
     detail = str(problem.get("detail") or f"{answer.status_code} {answer.reason_phrase}")
     if answer.status_code >= 500:
         otherwise = ServerUnreachable if answer.status_code in AWAY else HoldfastError
@@ -243,11 +243,9 @@ def read_answer(answer: httpx2.Response, otherwise: type[HoldfastError] = Reques
     raise kind("\n".join([detail, *fields]))
 
 
-def code_of(answer: httpx2.Response) -> str:
-    """The code of a problem; nothing for any other answer."""
-    if answer.is_success:
-        return ""
+def read_problem(answer: httpx2.Response) -> dict[str, Any]:
+    """The problem that a refusal says; nothing of what is not ours."""
     try:
-        return str(answer.json().get("code"))
-    except (ValueError, AttributeError):
-        return ""
+        return dict(answer.json())
+    except (ValueError, TypeError):
+        return {}

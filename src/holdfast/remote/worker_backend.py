@@ -22,7 +22,6 @@ from holdfast.engine.task import (
     Checkpointed,
     Claiming,
     Completion,
-    Done,
     Grant,
     Greeting,
     Json,
@@ -39,6 +38,7 @@ from holdfast.remote.server import Server, open_server
 from holdfast.settings import Settings
 
 C = TypeVar("C", bound=Calls)
+T = TypeVar("T")
 
 answer_within = timedelta(seconds=30)
 many = 500
@@ -108,20 +108,11 @@ class RemoteWorker:
         return worker_refused, [encode.from_json(Lease, lease) for lease in answer["leases"]]
 
     async def settle(self, *settlements: Settlement) -> list[Settled]:
-        answers = await self._each("settle", [dump_settlement(one) for one in settlements])
-        return [encode.from_json(Settled, one) for one in answers]
+        return await self._records(Settled, "settle", [dump_settlement(one) for one in settlements])
 
     async def deliver(self, *completions: Completion) -> list[Settled]:
-        ends = [
-            {
-                **dump_proof(one.proof),
-                "result": one.outcome.result,
-                "outputs": [vars(out) for out in one.outcome.outputs],
-            }
-            for one in completions
-            if isinstance(one.outcome, Done)
-        ]
-        return [encode.from_json(Settled, one) for one in await self._each("deliver", ends)]
+        ends = [{**dump_proof(one.proof), **vars(one.outcome)} for one in completions]
+        return await self._records(Settled, "deliver", ends)
 
     async def which_wait(self, tasks: Iterable[UUID]) -> set[UUID]:
         """Those of these tasks that wait for a worker."""
@@ -144,8 +135,7 @@ class RemoteWorker:
             {**dump_proof(one.lease), "step": one.step, "result": one.result, "to": one.to, "usage": one.usage}
             for one in checkpoints
         ]
-        answers = await self._each("keep", steps, calls=calls_by_who_waits)
-        return [encode.from_json(Checkpointed, one) for one in answers]
+        return await self._records(Checkpointed, "keep", steps, calls=calls_by_who_waits)
 
     async def held_steps(self, lease: Proof) -> list[Step]:
         return [encode.from_json(Step, one) for one in await self._send("steps", dump_proof(lease))]
@@ -176,6 +166,10 @@ class RemoteWorker:
 
     def service(self, kind: type[C]) -> C:
         return remote_service(kind, self._send)
+
+    async def _records(self, kind: type[T], path: str, items: Sequence[Json], **how: int) -> list[T]:
+        """The same, as records."""
+        return [encode.from_json(kind, one) for one in await self._each(path, items, **how)]
 
     async def _each(self, path: str, items: Sequence[Json], *, calls: int = calls_when_waited_for) -> list[Any]:
         """The answers to many, in as many calls as it takes."""
