@@ -190,12 +190,9 @@ $$;
 create or replace function holdfast.generations(p_id uuid, p_before int default null, p_limit int default 50) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-  select jsonb_build_object(
-    'version', v.version, 'state', v.state, 'origin', v.origin, 'run', v.run, 'extends', v.extends, 'cutover', v.cutover,
-    'follows', nullif(v.follows, 0), 'files', coalesce(c.files, v.files), 'row_count', v.row_count, 'bytes', v.bytes, 'schema', v.schema,
+  select to_jsonb(v) - '{dataset_id, runs, stood_down}'::text[] || jsonb_build_object(
+    'follows', nullif(v.follows, 0), 'files', coalesce(c.files, v.files),
     'changes', case when b.schema is not null and v.schema is not null then holdfast.schema_changes(b.schema, v.schema) else '[]' end,
-    'reason', v.reason, 'made_at', v.made_at, 'made_by', v.made_by, 'completed_at', v.completed_at, 'published_at', v.published_at,
-    'ended_at', v.ended_at, 'kept_until', v.kept_until,
     'by', (select u.by from holdfast.dataset_cutover u where u.dataset_id = v.dataset_id and (u.version = v.version or u.before = v.version)
            order by u.number desc limit 1))
   from holdfast.dataset_version v

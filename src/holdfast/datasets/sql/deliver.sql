@@ -76,30 +76,23 @@ declare
   v_key text;
 begin
   for v_one in
-    select t.id, t.name, t.owner, t.attempt, t.lease_token as token, o.one, o.place
+    select o.one, t.name, t.owner, jsonb_build_object(
+      'place', o.place, 'task_id', t.id, 'attempt', t.attempt, 'token', t.lease_token, 'owner', t.owner) as ours
     from unnest(p_task, p_output) with ordinality o(id, one, place) join holdfast.task t on t.id = o.id
     where t.id = any (p_held) order by o.place
   loop
     perform holdfast.check_output(v_one.one, v_one.owner);
-    v_made.dataset := v_one.one ->> 'dataset';
-    v_made.mode := coalesce(v_one.one ->> 'mode', 'replace');
-    v_made.key := coalesce(v_one.one ->> 'key', case v_made.mode when 'append' then v_one.id::text else v_one.name end);
-    v_key := jsonb_build_array(v_one.id, v_made.dataset, v_made.key)::text;
+    v_made := jsonb_populate_record(null::holdfast.output, v_one.one || v_one.ours);  -- ours last: no output names its owner
+    v_made.mode := coalesce(v_made.mode, 'replace');
+    v_made.key := coalesce(v_made.key, case v_made.mode when 'append' then v_made.task_id::text else v_one.name end);
+    v_key := jsonb_build_array(v_made.task_id, v_made.dataset, v_made.key)::text;
     if v_key = any (v_seen) then
       perform holdfast.refuse('TK042', format('Two outputs of one task go to %s under the key %s.', v_made.dataset, v_made.key),
                               'Give each a key of its own: output("prices", rows, key="monday").');
     end if;
     v_seen := v_seen || v_key;
-    v_made.task_id := v_one.id;
-    v_made.owner := v_one.owner;
-    v_made.attempt := v_one.attempt;
-    v_made.token := v_one.token;
-    v_made.place := v_one.place;
-    v_made.uri := v_one.one ->> 'uri';
-    v_made.rows := nullif(v_one.one -> 'rows', 'null');
-    v_made.schema := nullif(v_one.one -> 'schema', 'null');
-    v_made.row_count := coalesce(jsonb_array_length(v_made.rows), (v_one.one ->> 'row_count')::bigint);
-    v_made.bytes := coalesce(octet_length(v_made.rows::text), (v_one.one ->> 'bytes')::bigint);
+    v_made.row_count := coalesce(jsonb_array_length(v_made.rows), v_made.row_count);
+    v_made.bytes := coalesce(octet_length(v_made.rows::text), v_made.bytes);
     return next v_made;
   end loop;
 end $$;
@@ -220,46 +213,29 @@ language plpgsql
 as $$
 declare
   v_schema jsonb;
+  v_extended jsonb;
 begin
-  if p_output.schema is null then
-    select coalesce(s.schema, (
-        select f.schema from holdfast.dataset d
-        join holdfast.dataset_file f on f.dataset_id = d.id and f.version = d.version
-        where d.id = v.dataset_id and v.extends and f.schema is not null and f.key is distinct from p_output.key and not exists (
-          select from holdfast.dataset_file n where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key) limit 1))
-      into v_schema
-    from holdfast.dataset_version v
-    left join holdfast.dataset_schema s on s.dataset_id = v.dataset_id and s.version = v.version
-    where v.dataset_id = p_dataset and v.version = p_version;
-    p_output.schema := holdfast.rows_schema(p_output.rows, v_schema);
-    if v_schema <> p_output.schema then
-      perform holdfast.refuse_schema(p_version, p_output, v_schema);
-    end if;
-    return;
+  if p_output.schema is not null then
+    insert into holdfast.dataset_schema (dataset_id, version, schema) values (p_dataset, p_version, p_output.schema)
+    on conflict do nothing;
   end if;
-  insert into holdfast.dataset_schema (dataset_id, version, schema) values (p_dataset, p_version, p_output.schema)
-  on conflict do nothing;
-  select s.schema into v_schema from holdfast.dataset_schema s where s.dataset_id = p_dataset and s.version = p_version;
-  if v_schema = p_output.schema then
-    select f.schema into v_schema
-    from holdfast.dataset_version v join holdfast.dataset d on d.id = v.dataset_id
+  select s.schema, f.schema into v_schema, v_extended
+  from holdfast.dataset_version v
+  left join holdfast.dataset_schema s on s.dataset_id = v.dataset_id and s.version = v.version
+  left join lateral (
+    select f.schema from holdfast.dataset d
     join holdfast.dataset_file f on f.dataset_id = d.id and f.version = d.version
-    where v.dataset_id = p_dataset and v.version = p_version and v.extends and f.schema <> p_output.schema
-      and f.key is distinct from p_output.key and not exists (
-        select from holdfast.dataset_file n where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key) limit 1;
-  end if;
+    where d.id = v.dataset_id and v.extends and f.schema is not null and f.key is distinct from p_output.key and not exists (
+      select from holdfast.dataset_file n where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key) limit 1) f on true
+  where v.dataset_id = p_dataset and v.version = p_version;
+  p_output.schema := coalesce(p_output.schema, holdfast.rows_schema(p_output.rows, coalesce(v_schema, v_extended)));
+  v_schema := case when v_schema <> p_output.schema then v_schema else coalesce(v_extended, v_schema) end;
   if v_schema <> p_output.schema then
-    perform holdfast.refuse_schema(p_version, p_output, v_schema);
+    perform holdfast.refuse('TK042', format('The columns of output %s differ from those of generation %s of %s: %s.', p_output.key,
+      p_version, p_output.dataset, holdfast.describe_changes(holdfast.schema_changes(v_schema, p_output.schema))),
+      'A changed schema is a new generation that extends none: let all of its tasks write the new columns.');
   end if;
 end $$;
-
-create or replace function holdfast.refuse_schema(p_version int, p_output holdfast.output, p_schema jsonb) returns void
-language sql
-as $$
-  select holdfast.refuse('TK042', format('The columns of output %s differ from those of generation %s of %s: %s.', p_output.key,
-    p_version, p_output.dataset, holdfast.describe_changes(holdfast.schema_changes(p_schema, p_output.schema))),
-    'A changed schema is a new generation that extends none: let all of its tasks write the new columns.')
-$$;
 
 create or replace function holdfast.write_output(p_dataset uuid, p_version int, p_output holdfast.output) returns void
 language plpgsql

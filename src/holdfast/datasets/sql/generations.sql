@@ -100,25 +100,24 @@ declare
   v_before int := (select d.version from holdfast.dataset d where d.id = p_dataset);
   v_extends bool := (select v.extends from holdfast.dataset_version v where v.dataset_id = p_dataset and v.version = p_version);
   v_from int := case when v_extends then v_before else 0 end;
+  v_kept bigint[];
   v_schemas jsonb[];
   v_differs text;
 begin
-  select array_agg(distinct s.schema) into v_schemas from (
-    select f.schema from holdfast.dataset_file f where f.dataset_id = p_dataset and f.version = p_version and f.schema is not null
-    union all
-    select f.schema from holdfast.dataset_file f
-    where f.dataset_id = p_dataset and f.version = v_from and f.schema is not null and not exists (
-      select from holdfast.dataset_file n
-      where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key and n.mode = 'replace')) s;
+  select array_agg(f.number) into v_kept from holdfast.dataset_file f
+  where f.dataset_id = p_dataset and f.version = v_from and not exists (
+    select from holdfast.dataset_file n
+    where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key and n.mode = 'replace');
+  select array_agg(distinct f.schema) into v_schemas from holdfast.dataset_file f
+  where f.dataset_id = p_dataset and f.version in (p_version, v_from) and f.schema is not null
+    and (f.version = p_version or f.number = any (v_kept));
   if cardinality(v_schemas) = 1 then
     select holdfast.describe_changes(holdfast.schema_changes(v_schemas[1], c.schema)) into v_differs
     from holdfast.dataset_file f
     join holdfast.dataset_rows r on r.id = f.rows_id
     cross join lateral (select holdfast.rows_schema(r.rows, v_schemas[1]) as schema) c
-    where f.dataset_id = p_dataset and f.schema is null and c.schema <> v_schemas[1] and (f.version = p_version
-      or f.version = v_from and not exists (
-        select from holdfast.dataset_file n
-        where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key and n.mode = 'replace'))
+    where f.dataset_id = p_dataset and f.version in (p_version, v_from) and f.schema is null and c.schema <> v_schemas[1]
+      and (f.version = p_version or f.number = any (v_kept))
     order by f.number limit 1;
   end if;
   if cardinality(v_schemas) > 1 then
@@ -136,8 +135,7 @@ begin
   select p_dataset, p_version, row_number() over (order by f.number), f.uri, f.name, f.key, f.mode, f.task_id, f.attempt, f.token,
          f.rows_id, f.schema, f.row_count, f.bytes
   from holdfast.dataset_file f
-  where f.dataset_id = p_dataset and f.version = v_from and not exists (
-    select from holdfast.dataset_file n where n.dataset_id = p_dataset and n.version = p_version and n.key = f.key);
+  where f.dataset_id = p_dataset and f.version = v_from and f.number = any (v_kept);
   update holdfast.dataset_file f set number = p.number
   from (select f.number as old, (select count(*) from holdfast.dataset_file o where o.dataset_id = p_dataset
                                  and o.version = p_version and o.number < 1000000000000)

@@ -53,11 +53,8 @@ create or replace function holdfast.read_schedules(p_name text default null, p_a
 returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-  select jsonb_build_object(
-    'name', s.name, 'owner', s.owner, 'cron', s.cron, 'timezone', s.timezone, 'starts', s.starts, 'target', s.target,
-    'at_field', s.at_field, 'missed', s.missed, 'next_at', s.next_at, 'last_at', s.last_at, 'last_task', s.last_task,
-    'paused_at', s.paused_at, 'paused_by', s.paused_by, 'error', s.error, 'error_at', s.error_at, 'try_at', s.try_at,
-    'declared_at', s.declared_at, 'live', s.seen_at between holdfast.now() - interval '30 seconds' and holdfast.now() + interval '30 seconds',
+  select to_jsonb(s) - '{seen_at, set_at, failures, created_at}'::text[] || jsonb_build_object(
+    'live', s.seen_at between holdfast.now() - interval '30 seconds' and holdfast.now() + interval '30 seconds',
     'definition', encode(s.definition, 'hex'), 'now', holdfast.now())
   from holdfast.schedule s
   where (p_name is null or s.name = p_name) and (p_after is null or s.name > p_after)
