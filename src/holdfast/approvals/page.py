@@ -56,7 +56,7 @@ def refusal_page(error: HoldfastError) -> HTMLResponse:
 
 def render_page(title: str, body: str, status: int = 200) -> HTMLResponse:
     head = '<meta name="robots" content="noindex">'
-    return html_page(html.escape(title), body, style=STYLE, head=head, status=status, form=True, private=True)
+    return html_page(html.escape(title), body, style=STYLE, head=head, status=status, form=True)
 
 
 def moment(at: datetime | None) -> str:

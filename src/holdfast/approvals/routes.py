@@ -91,30 +91,7 @@ def routes(store: Store) -> APIRouter:
     """The list, and the links."""
     router = make_router("", "questions")
     questions = Questions.over(store)
-    add_links(router, questions)
 
-    @router.get("/api/v1/questions")
-    async def list_questions(
-        caller: UserOrOperator, cursor: UUID | None = None, limit: Limit = 50
-    ) -> Page[Question, UUID]:
-        """Questions that somebody waits for, the oldest first; for a user, of their own tasks."""
-        found = await questions.open(owned_by(caller), after=cursor, limit=limit)
-        return page(found, limit, lambda last: last.id)
-
-    @router.post("/api/v1/questions/{task_id}/{step:path}", responses=REPLAYED)
-    async def answer_question(
-        task_id: UUID, step: Name, asked: AnswerGiven, caller: UserOrOperator, response: Response
-    ) -> AnswerTaken:
-        """Answer a question. The same again is the same; another answer is refused."""
-        owner = owned_by(caller)
-        answered = await questions.answer(task_id, asked.value(), step=step, by=caller.name, owner=owner)
-        mark_repeated(response, answered.repeated)
-        return AnswerTaken(task_id=answered.task_id, step=answered.step, repeated=answered.repeated)
-
-    return router
-
-
-def add_links(router: APIRouter, questions: Questions) -> None:
     @router.get("/answers/{token}", response_model=QuestionByLink)
     async def look(token: Token, request: Request) -> Response:
         """What is asked, and whether anybody still waits for the answer. A page for browsers, else JSON."""
@@ -139,6 +116,26 @@ def add_links(router: APIRouter, questions: Questions) -> None:
         response = JSONResponse(AnswerKept(step=answered.step).model_dump(), headers=PRIVATE)
         mark_repeated(response, answered.repeated)
         return response
+
+    @router.get("/api/v1/questions")
+    async def list_questions(
+        caller: UserOrOperator, cursor: UUID | None = None, limit: Limit = 50
+    ) -> Page[Question, UUID]:
+        """Questions that somebody waits for, the oldest first; for a user, of their own tasks."""
+        found = await questions.open(owned_by(caller), after=cursor, limit=limit)
+        return page(found, limit, lambda last: last.id)
+
+    @router.post("/api/v1/questions/{task_id}/{step:path}", responses=REPLAYED)
+    async def answer_question(
+        task_id: UUID, step: Name, asked: AnswerGiven, caller: UserOrOperator, response: Response
+    ) -> AnswerTaken:
+        """Answer a question. The same again is the same; another answer is refused."""
+        owner = owned_by(caller)
+        answered = await questions.answer(task_id, asked.value(), step=step, by=caller.name, owner=owner)
+        mark_repeated(response, answered.repeated)
+        return AnswerTaken(task_id=answered.task_id, step=answered.step, repeated=answered.repeated)
+
+    return router
 
 
 def answer_refusal(request: Request, error: HoldfastError) -> Response:

@@ -31,17 +31,15 @@ $body
 """)
 
 
-def html_page(
-    title: str, body: str, *, style: str, head: str, status: int = 200, form: bool = False, private: bool = False
-) -> HTMLResponse:
-    """A page of escaped parts. With a `form` it may send one here; a `private` one is stored nowhere."""
+def html_page(title: str, body: str, *, style: str, head: str, status: int = 200, form: bool = False) -> HTMLResponse:
+    """A page of escaped parts. With a `form` it may send one here, and is stored nowhere."""
     nonce = secrets.token_urlsafe(16)
     headers = {
         "Content-Security-Policy": f"default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; "
         f"form-action '{'self' if form else 'none'}'; frame-ancestors 'none'; base-uri 'none'",
         "X-Content-Type-Options": "nosniff",
     }
-    if private:
+    if form:
         # The form's own POST must say where it comes from, so the referrer may stay within this server; no further.
         headers |= {"Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
     page = PAGE.substitute(title=title, head=head, style=style, nonce=nonce, body=body)

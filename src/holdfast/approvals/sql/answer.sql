@@ -79,19 +79,16 @@ declare
 begin
   if p_hash is not null then
     select * into q from holdfast.question o where o.hash = p_hash;
-  elsif p_step is not null then
-    select * into q from holdfast.question o
-    where o.task_id = p_task and o.step = p_step and (p_owner is null or o.owner = p_owner);
   else
     v_open := array(select o.step from holdfast.question o
                     where o.task_id = p_task and (p_owner is null or o.owner = p_owner) and o.answered_at is null
                     order by o.step);
-    if cardinality(v_open) > 1 then
+    if p_step is null and cardinality(v_open) > 1 then
       perform holdfast.refuse('TK010', format('Task %s asks %s questions.', p_task, cardinality(v_open)),
                               format('Name the step: %s.', array_to_string(v_open, ', ')));
     end if;
     select * into q from holdfast.question o
-    where o.task_id = p_task and (p_owner is null or o.owner = p_owner)
+    where o.task_id = p_task and (p_step is null or o.step = p_step) and (p_owner is null or o.owner = p_owner)
     order by o.answered_at is null desc, o.id desc limit 1;
   end if;
   if q.id is null then

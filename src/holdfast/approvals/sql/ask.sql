@@ -30,7 +30,7 @@ begin
     return;
   end if;
   insert into holdfast.question (task_id, step, owner, question, attempt, token, secret, hash, until)
-  values (p_id, p_step, v_owner, p_question, p_attempt, p_token, p_secret, holdfast.question_hash(p_secret),
+  values (p_id, p_step, v_owner, p_question, p_attempt, p_token, p_secret, sha256(convert_to(p_secret, 'UTF8')),
           holdfast.now() + p_within)
   on conflict (task_id, step) do nothing
   returning id into v_new;
@@ -41,10 +41,6 @@ begin
          q.id, q.secret, q.until, q.answer
   from holdfast.question q where q.task_id = p_id and q.step = p_step;
 end $$;
-
-create or replace function holdfast.question_hash(p_secret text) returns bytea
-language sql stable
-as $$ select sha256(convert_to(p_secret, 'UTF8')) $$;
 
 -- Questions of tasks that ended long ago.
 create or replace function holdfast.forget_questions(p_older interval default interval '30 days', p_n int default 1000)
