@@ -136,9 +136,7 @@ class Output(Body):
     bytes: Annotated[Whole, Field(ge=0, le=2**53)] | None = None
 
     def output(self) -> task.Output:
-        return task.Output(
-            self.dataset, self.key, self.mode, self.uri, self.rows, self.columns, self.row_count, self.bytes
-        )
+        return task.Output(**self.model_dump(by_alias=True))
 
     def summary(self) -> dict[str, Any]:
         """It as the task's result names it: without its rows, which are the dataset's."""

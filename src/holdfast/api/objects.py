@@ -50,15 +50,12 @@ class ByLink(Guarded):
         await super().handle(scope, receive, send)
 
 
-def routes(store: Store, objects: Objects) -> APIRouter:
+def routes(store: Store, folder: Objects) -> APIRouter:
     """The routes of a folder; for a bucket none."""
     router = APIRouter(prefix="/objects", tags=["objects"], route_class=ByLink)
-    if isinstance(objects, Folder):
-        add_routes(router, store, objects)
-    return router
+    if not isinstance(folder, Folder):
+        return router
 
-
-def add_routes(router: APIRouter, store: Store, folder: Folder) -> None:
     @router.put("/{token}", responses=PROBLEMS, openapi_extra=BODY)
     async def upload(token: str, request: Request) -> Received:
         """Bring a file, as the answer that has this link says: with its Content-Type, size and sha256. Works once."""
@@ -86,6 +83,8 @@ def add_routes(router: APIRouter, store: Store, folder: Folder) -> None:
             raise ObjectMissing(fix="It was removed; nothing brings it back.")
         headers = HEADERS | {"Content-Disposition": attachment(link.filename)}
         return FileResponse(folder.path(link.key), media_type=link.content_type, headers=headers)
+
+    return router
 
 
 async def receive_body(request: Request) -> AsyncIterator[bytes]:

@@ -45,6 +45,5 @@ class Attention(Calls):
         self, owner: str | None = None, *, cursor: str | None = None, limit: int = 50
     ) -> AttentionPage:
         """What waits now, of one owner or of all; `cursor` is the `next` of the page before. Raises RequestInvalid."""
-        rows = await self._table("waiting", owner, encode.text(cursor), limit)
-        items = [encode.from_row(AttentionItem, row) for row in rows]
+        items = await self._records(AttentionItem, "waiting", owner, encode.text(cursor), limit)
         return AttentionPage(items, items[-1].id if len(items) == limit else None)

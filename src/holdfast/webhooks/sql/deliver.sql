@@ -51,13 +51,10 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_state text;
-  v_hook uuid;
 begin
-  if p_status = 410 then
-    select d.webhook_id into v_hook from holdfast.webhook_delivery d where d.id = p_id and d.taken = p_taken;
-    update holdfast.webhook w set disabled_at = holdfast.now(), disabled_why = 'It answered 410 Gone.'
-    where w.id = v_hook and w.disabled_at is null;
-  end if;
+  update holdfast.webhook w set disabled_at = holdfast.now(), disabled_why = 'It answered 410 Gone.'
+  from holdfast.webhook_delivery d
+  where p_status = 410 and d.id = p_id and d.taken = p_taken and w.id = d.webhook_id and w.disabled_at is null;
   update holdfast.webhook_delivery d set
     taken = null, status = p_status, error = left(p_error, 1000), state = n.state,
     ended_at = case when n.state <> 'pending' then holdfast.now() end,
