@@ -21,12 +21,13 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
 from starlette.types import Send
 
+from holdfast.api.lifecycles import choose
 from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.feed import Feed
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import FeedFilter, Move
-from holdfast.errors import CursorGone, DatabaseError, KeyRefused, LifecycleUnknown, RequestInvalid
+from holdfast.errors import CursorGone, DatabaseError, KeyRefused, RequestInvalid
 from holdfast.http.access import Guard, Guarded, UserOrOperator, check_visible, owned_by
 
 moves_at_once = 200
@@ -157,10 +158,9 @@ async def understand(topics: str, caller: Principal, store: Store) -> tuple[list
     tasks = [encode.task_id(topic.removeprefix("task:")) for topic in given if topic.startswith("task:")]
     if len(tasks) > tasks_at_most:
         raise RequestInvalid(f"{len(tasks)} tasks are too many.", fix=f"Follow {tasks_at_most} at most, or lifecycles.")
-    declared = {lifecycle.name for lifecycle in await store.lifecycles()} if lifecycles else set()
+    declared = await store.lifecycles() if lifecycles else []
     for name in lifecycles:
-        if name not in declared:
-            raise LifecycleUnknown(name, fix=f"Declared are: {', '.join(sorted(declared))}.")
+        choose(name, declared)
     for task in tasks:
         await check_visible(store, caller, task)
     return lifecycles or None, tasks or None

@@ -42,6 +42,7 @@ def routes(store: Store) -> APIRouter:
 
 
 def choose(name: str, lifecycles: list[Lifecycle]) -> Lifecycle:
+    """The one of this name. Raises LifecycleUnknown."""
     for lifecycle in lifecycles:
         if lifecycle.name == name:
             return lifecycle

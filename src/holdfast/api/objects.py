@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import ObjectMissing, UploadIncomplete
@@ -22,7 +21,6 @@ from holdfast.http.problem import PROBLEMS
 from holdfast.objects import Objects, attachment
 from holdfast.objects.local import Folder, Received
 
-METHODS = ("GET", "HEAD", "PUT")
 stall_most = timedelta(minutes=1)
 upload_most = timedelta(hours=1)
 
@@ -41,18 +39,9 @@ FILE: dict[int | str, dict[str, Any]] = {
 }
 
 
-class ByLink(Guarded):
-    """One of several routes at the same address; a call with another method gets all of them in `Allow`."""
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] not in METHODS:
-            raise HTTPException(405, headers={"Allow": ", ".join(METHODS)})
-        await super().handle(scope, receive, send)
-
-
 def routes(store: Store, folder: Objects) -> APIRouter:
     """The routes of a folder; for a bucket none."""
-    router = APIRouter(prefix="/objects", tags=["objects"], route_class=ByLink)
+    router = APIRouter(prefix="/objects", tags=["objects"], route_class=Guarded)
     if not isinstance(folder, Folder):
         return router
 
