@@ -28,11 +28,13 @@ class Times:
         self.zone = zone_of(timezone)
         check_cron(cron)
 
-    def after(self, moment: datetime) -> Iterator[datetime]:
-        """Those after a moment, in UTC; none if there is none within fifty years."""
+    def after(self, moment: datetime, until: datetime | None = None) -> Iterator[datetime]:
+        """Those after a moment, up to another, in UTC; none if there is none within fifty years."""
         last = moment
         for one in CronSim(self.cron, moment.astimezone(self.zone)):
             due = one.astimezone(UTC)
+            if until and due > until:
+                return
             if due > last:  # in the hour that comes twice the first round of it may lie behind us
                 yield due
                 last = due
@@ -50,12 +52,7 @@ class Times:
         seen = list(islice(back, n + 1))
         if not seen:
             return []
-        found: deque[datetime] = deque(maxlen=n)
-        for due in self.after(seen[-1].astimezone(UTC) - look_back):
-            if due > moment:
-                break
-            found.append(due)
-        return list(found)
+        return list(deque(self.after(seen[-1].astimezone(UTC) - look_back, moment), maxlen=n))
 
     def owed_times(self, since: datetime, now: datetime, missed: str) -> list[datetime]:
         """Of the times from `since` up to now those that are still to be run."""
@@ -67,12 +64,7 @@ class Times:
 
     def between(self, start: datetime, end: datetime, n: int) -> list[datetime]:
         """The first `n` from a moment on up to another, both counted in."""
-        found: list[datetime] = []
-        for due in self.after(start - timedelta(seconds=1)):
-            if due > end or len(found) == n:
-                break
-            found.append(due)
-        return found
+        return list(islice(self.after(start - timedelta(seconds=1), end), n))
 
     def format_due(self, due: datetime) -> str:
         """A due time in words that a task can read: ISO 8601, as the clocks of the time zone show it."""

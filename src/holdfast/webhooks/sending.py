@@ -60,12 +60,8 @@ async def read_outcome(answer: httpx2.Response) -> Sent:
     status = answer.status_code
     if answer.is_success:
         return Sent(status)
-    text = b""
-    async for piece in answer.aiter_raw(answer_most_bytes):
-        text += piece
-        if len(text) >= answer_most_bytes:
-            break
-    answer_text = text[:answer_most_bytes].decode(errors="replace").strip()
+    text = await anext(answer.aiter_raw(answer_most_bytes), b"")  # a piece of this size, or all there is
+    answer_text = text.decode(errors="replace").strip()
     moved = " Redirects are not followed." if answer.has_redirect_location else ""
     return Sent(status, f"{status} {answer.reason_phrase}.{moved} {answer_text}".strip(), retry_after(answer.headers))
 
