@@ -100,7 +100,7 @@ def make_app(
     app.include_router(pipeline.routes(store, objects))
     app.include_router(pipeline.routes(store, objects, under="/admin"))
     app.include_router(tasks.routes(store))
-    app.include_router(events.routes(store, app.state.feed), responses=PROBLEMS)
+    app.include_router(events.routes(store, app.state.feed))
     app.include_router(inbox.routes(store))
     app.include_router(questions.routes(store))
     app.include_router(webhooks.routes(store))

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse
 
-from holdfast.http.access import Guarded, needs
+from holdfast.engine.store.keys import ROLES
+from holdfast.http.access import make_router
 
 PAGE = Template("""\
 <!doctype html>
@@ -65,12 +66,7 @@ Asset = Literal["swagger-ui.css", "swagger-ui-bundle.js"]
 
 
 def routes() -> APIRouter:
-    router = APIRouter(
-        prefix="/api",
-        include_in_schema=False,
-        route_class=Guarded,
-        dependencies=[needs("user", "worker", "operator")],
-    )
+    router = make_router("/api", "server", *ROLES, in_schema=False)
     folder = Path(__file__).with_name("swagger_ui")
 
     @router.get("/openapi.json")

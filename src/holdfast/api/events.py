@@ -28,7 +28,7 @@ from holdfast.engine.store.feed import Feed
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import FeedFilter, Move
 from holdfast.errors import CursorGone, DatabaseError, KeyRefused, RequestInvalid
-from holdfast.http.access import Guard, Guarded, UserOrOperator, check_visible, owned_by
+from holdfast.http.access import Guard, UserOrOperator, check_visible, make_router, owned_by
 
 moves_at_once = 200
 quiet = timedelta(seconds=15)
@@ -82,7 +82,7 @@ def routes(
     seats: Seats | None = None,
 ) -> APIRouter:
     """The route of the feed. `asked_again` is how long a revoked key may still listen."""
-    router = APIRouter(prefix="/api/v1/events", tags=["events"], route_class=Guarded)
+    router = make_router("/api/v1/events", "events")
     followed = feed or Feed(store)
 
     @router.get(

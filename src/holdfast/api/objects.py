@@ -16,8 +16,7 @@ from starlette.requests import ClientDisconnect
 
 from holdfast.engine.store.commands import Store
 from holdfast.errors import ObjectMissing, UploadIncomplete
-from holdfast.http.access import Guarded
-from holdfast.http.problem import PROBLEMS
+from holdfast.http.access import make_router
 from holdfast.objects import Objects, attachment
 from holdfast.objects.local import Folder, Received
 
@@ -35,17 +34,16 @@ BODY = {"requestBody": {"content": {"*/*": {"schema": {"type": "string", "format
 FILE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The file", "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}},
     206: {"description": "The part of it that Range asks for"},
-    **PROBLEMS,
 }
 
 
 def routes(store: Store, folder: Objects) -> APIRouter:
     """The routes of a folder; for a bucket none."""
-    router = APIRouter(prefix="/objects", tags=["objects"], route_class=Guarded)
+    router = make_router("/objects", "objects")
     if not isinstance(folder, Folder):
         return router
 
-    @router.put("/{token}", responses=PROBLEMS, openapi_extra=BODY)
+    @router.put("/{token}", openapi_extra=BODY)
     async def upload(token: str, request: Request) -> Received:
         """Bring a file, as the answer that has this link says: with its Content-Type, size and sha256. Works once."""
         link = folder.read_link(token, "PUT")

@@ -68,7 +68,7 @@ $rows
 </tbody></table>""")
 
 ROW = Template("""\
-<tr><td><a href="api/v1/tasks/$id">$name</a><td>$state<td>$attempt of $most<td>$queue<td>$since</tr>""")
+<tr><td><a href="api/v1/tasks/$id">$name</a><td>$state<td>$attempt of $max_attempts<td>$queue<td>$since</tr>""")
 
 tasks_listed = 12
 
@@ -131,12 +131,7 @@ def render_work(work: Work) -> str:
     ]
     rows = [
         ROW.substitute(
-            id=task["id"],
-            name=html.escape(task["name"]),
-            state=html.escape(task["state"]),
-            attempt=task["attempt"],
-            most=task["max_attempts"],
-            queue=html.escape(task["queue"]),
+            {name: html.escape(str(value)) for name, value in task.items()},
             since=f"{datetime.fromisoformat(task['entered_at']):%H:%M:%S} UTC",
         )
         for task in work.newest
