@@ -76,14 +76,13 @@ class Seats:
 
 def routes(
     store: Store,
-    feed: Feed | None = None,
+    feed: Feed,
     stalled: timedelta = timedelta(seconds=30),
     asked_again: timedelta = timedelta(seconds=5),
     seats: Seats | None = None,
 ) -> APIRouter:
     """The route of the feed. `asked_again` is how long a revoked key may still listen."""
     router = make_router("/api/v1/events", "events")
-    followed = feed or Feed(store)
 
     @router.get(
         "",
@@ -116,7 +115,7 @@ def routes(
         async def is_refused() -> bool:
             guard: Guard = request.app.state.guard
             try:
-                async with followed.reading:
+                async with feed.reading:
                     await guard.ask(request)
             except KeyRefused:
                 return True
@@ -129,7 +128,7 @@ def routes(
             while True:
                 yield format_sse_event(id=cursor, retry=reconnect_milliseconds) + (reset_event(gone) if gone else b"")
                 try:
-                    looks = followed.looks(cursor, limit=moves_at_once, wait=wait, at_least_every=asked_again, **wanted)
+                    looks = feed.looks(cursor, limit=moves_at_once, wait=wait, at_least_every=asked_again, **wanted)
                     async with contextlib.aclosing(looks):
                         heard = time.monotonic()
                         async for look in looks:

@@ -54,19 +54,18 @@ class Datasets(Calls):
             raise DatasetNotFound(f"There is none called{which}.", fix="List them: holdfast dataset ls")
         return found
 
-    async def generations(self, dataset: UUID, *, before: int | None = None, limit: int = 50) -> list[dict[str, Any]]:
-        """Its generations, the newest first, whatever became of them."""
-        return await self._documents("generations", dataset, before, limit)
+    async def generations(self, dataset: UUID) -> list[dict[str, Any]]:
+        """Its newest fifty generations, the newest first, whatever became of them."""
+        return await self._documents("generations", dataset)
 
     async def cutover(self, dataset: UUID, version: int, by: str = "") -> dict[str, Any]:
         """Let this generation be current. Raises DatasetNotFound or GenerationIncomplete."""
-        row = (await self._table("cutover_dataset", dataset, version, by))[0]
-        return dict(row)
+        return dict((await self._table("cutover_dataset", dataset, version, by))[0])
 
     async def rollback(self, dataset: UUID, version: int | None = None, by: str = "") -> dict[str, Any]:
         """Take back the current generation, or this one. Raises DatasetNotFound or GenerationIncomplete."""
         return dict((await self._table("rollback_dataset", dataset, version, by, repeatable=False))[0])
 
-    async def forget(self, n: int = 20) -> int:
+    async def forget(self) -> int:
         """Forget the generations that were kept for long enough; how many there were."""
-        return int(await self._call("forget_generations", n))
+        return int(await self._call("forget_generations"))

@@ -100,8 +100,8 @@ def slug(status: int) -> str:
     return HTTPStatus(status).phrase.lower().replace(" ", "-")
 
 
-def answer_errors(app: FastAPI, store: Store | None = None) -> None:
-    """Teach `app` to answer every error as a problem; with a store, also where the task is that it is about."""
+def answer_errors(app: FastAPI, store: Store) -> None:
+    """Teach `app` to answer every error as a problem, with the state of the task that it is about."""
 
     @app.exception_handler(HoldfastError)
     async def ours(request: Request, error: HoldfastError) -> ProblemResponse:
@@ -140,10 +140,10 @@ def answer_errors(app: FastAPI, store: Store | None = None) -> None:
         return problem(request, 500, "The server made a mistake", detail, code="internal-server-error")
 
 
-async def situation(request: Request, error: HoldfastError, store: Store | None) -> dict[str, Any]:
+async def situation(request: Request, error: HoldfastError, store: Store) -> dict[str, Any]:
     """Where the task of a refused request is, and where it may go. Nothing of tasks that are not the caller's."""
     task_id = request.path_params.get("task_id") or getattr(request.state, "task_id", None)
-    if not store or not task_id or not isinstance(error, TaskError) or isinstance(error, TaskNotFound):
+    if not task_id or not isinstance(error, TaskError) or isinstance(error, TaskNotFound):
         return {}
     try:
         found = await store.next_states(task_id)

@@ -43,7 +43,7 @@ class Times:
         """The first after a moment."""
         return next(self.after(moment), None)
 
-    def newest(self, moment: datetime, n: int = 1) -> list[datetime]:
+    def newest(self, moment: datetime, n: int) -> list[datetime]:
         """The last `n` up to a moment, the oldest first.
 
         Going back only finds where to look: the times themselves are found by going forward, so both agree.

@@ -97,9 +97,8 @@ create or replace function holdfast.complete_generation(p_dataset uuid, p_versio
 language plpgsql
 as $$
 declare
-  v_before int := (select d.version from holdfast.dataset d where d.id = p_dataset);
-  v_extends bool := (select v.extends from holdfast.dataset_version v where v.dataset_id = p_dataset and v.version = p_version);
-  v_from int := case when v_extends then v_before else 0 end;
+  v_from int := (select d.version from holdfast.dataset d join holdfast.dataset_version v on v.dataset_id = d.id
+                 where d.id = p_dataset and v.version = p_version and v.extends);
   v_kept bigint[];
   v_schemas jsonb[];
   v_differs text;
