@@ -12,7 +12,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from holdfast.approvals.page import question_page, refusal_page
 from holdfast.approvals.store import Question, Questions
@@ -25,7 +25,6 @@ from holdfast.http.shapes import Limit, Page, mark_repeated, page
 
 Token = Annotated[str, Path(min_length=1, max_length=200)]
 FORM = "application/x-www-form-urlencoded"
-BY_LINK = "link"
 
 PRIVATE = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
 ANSWER: dict[str, Any] = {
@@ -51,7 +50,7 @@ class QuestionByLink(BaseModel):
 
     question: str
     step: str
-    task: str | None
+    task: str | None = Field(validation_alias="name")
     state: Literal["open", "answered", "late", "closed"]
     asked_at: datetime
     until: datetime
@@ -101,14 +100,14 @@ def routes(store: Store) -> APIRouter:
             return answer_refusal(request, error)
         if wants_page(request):
             return question_page(found)
-        answer = QuestionByLink(**{**vars(found), "task": found.name})
+        answer = QuestionByLink.model_validate(found, from_attributes=True)
         return JSONResponse(answer.model_dump(mode="json"), headers=PRIVATE)
 
     @router.post("/answers/{token}", response_model=AnswerKept, openapi_extra=ANSWER, responses=REPLAYED)
     async def answer(token: Token, request: Request) -> Response:
         """Answer it: with any JSON, or with the page's form. The same again is the same; another answer is refused."""
         try:
-            answered = await questions.answer_by_link(token, await read_answer(request), BY_LINK)
+            answered = await questions.answer_by_link(token, await read_answer(request))
             if wants_page(request):
                 return question_page(await questions.read(token))
         except QuestionError as error:

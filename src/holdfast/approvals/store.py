@@ -44,8 +44,6 @@ class Question:
 class LinkedQuestion:
     """A question as the holder of its link sees it. A task that has ended has no name any more."""
 
-    id: UUID
-    task_id: UUID
     name: str | None
     step: str
     question: str
@@ -68,9 +66,9 @@ class Questions(Calls):
         given = (dump_answer(answer), encode.text(by), None, encode.task_id(task_id), encode.text(step), owner)
         return await self._record(Answered, "answer", *given)
 
-    async def answer_by_link(self, secret: str, answer: Json, by: str = "") -> Answered:
+    async def answer_by_link(self, secret: str, answer: Json) -> Answered:
         """The same, for those who have the link."""
-        return await self._record(Answered, "answer", dump_answer(answer), encode.text(by), hash_secret(secret))
+        return await self._record(Answered, "answer", dump_answer(answer), "link", hash_secret(secret))
 
     async def read(self, secret: str) -> LinkedQuestion:
         """The question that a link is about. Raises QuestionUnknown."""

@@ -51,7 +51,7 @@ def check_number(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(check_number)]
 Real = Annotated[float, BeforeValidator(check_number)]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$"), AfterValidator(refuse_nul)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000]+$")]
 Text = Annotated[str, Field(max_length=2000), AfterValidator(refuse_nul)]
 Json = Any
 
