@@ -106,7 +106,7 @@ OF_BATCHES = [
         "a listing is believed too early",
         "A job that is listed late is begun twice.",
         HANDLERS,
-        "if left := self.calls.unlisted_for(job):\n            await self.report(",
+        "if left := self.unlisted_for(job):\n            await self.report(",
         "if False:\n            await self.report(",
         "promises",
         (f"{SUBMITTING}::test_a_job_that_a_listing_shows_late_is_not_begun_again",),

@@ -14,12 +14,11 @@ is gone: `ask_to_begin` leaves that no time before the call, only in it.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
-from uuid import UUID
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from holdfast.backoff import jitter, pause_after
@@ -46,8 +45,7 @@ from holdfast.lifecycles.batch.planning import plan_jobs
 from holdfast.lifecycles.batch.provider import CannotCancel, CannotTell, Ended, Input, Job, Provider, Result, Running
 from holdfast.lifecycles.batch.results import PLURAL, Files, preview, result_line, usage_of
 from holdfast.lifecycles.batch.store import Batches, EndedBatch, JobEvent, JobRow, OpenBatch, storable
-from holdfast.objects import Objects
-from holdfast.settings import Settings
+from holdfast.remote.places import objects_of
 
 log = logging.getLogger("holdfast.batch")
 
@@ -74,37 +72,40 @@ stopping_at_most = timedelta(hours=24)
 counting_at_most = 3
 
 
-async def run_batch(provider: Provider, objects: Objects, settings: Callable[[], Settings]) -> Outcome:
+async def run_batch(provider: Provider) -> Outcome:
     """Bring the batch on that this worker holds. Raises Suspend if it is to stop."""
-    lease, batches = current(), get_service(Batches)
-    batch = await patiently(lambda: batches.load(lease.task_id))
-    if batch is None:
-        raise SchemaInvalid("This batch was made without inputs.", code="no-inputs")
+    batch = await load_batch()
     if not batch.planned:
-        await plan_jobs(batch, provider, batches, objects, settings, lease)
-        batch = await load_again(batches, batch.task_id)
+        await plan_jobs(batch, provider, running_attempt())
+        batch = await load_batch()
     try:
-        return await BatchAttempt(ProviderCalls(provider, batches, objects, batch)).run()
+        return await BatchAttempt(provider, batch).run()
     except (ObjectsUnreachable, Transient):
         return Later(storage_again, kind="storage_away")
 
 
-async def run_stop(provider: Provider, objects: Objects) -> Outcome:
+async def run_stop(provider: Provider) -> Outcome:
     """Stop what a batch has left running.
 
     The database makes this task in the transaction that ends a batch, whatever ended it, if a provider may be at work.
     """
-    lease, batches = current(), get_service(Batches)
-    batch = await patiently(lambda: batches.load(lease.task_id))
+    batch = await load_batch("Only a batch that is over makes such a task.", code="no-batch")
+    return await StopAttempt(provider, batch).run()
+
+
+async def load_batch(missing: str = "This batch was made without inputs.", code: str = "no-inputs") -> OpenBatch:
+    """The batch that this worker holds, or is to stop. Raises SchemaInvalid if there is none."""
+    holder, batches = current().task_id, get_service(Batches)
+    batch = await patiently(lambda: batches.load(holder))
     if batch is None:
-        raise SchemaInvalid("Only a batch that is over makes such a task.", code="no-batch")
-    return await StopAttempt(ProviderCalls(provider, batches, objects, batch)).run()
-
-
-async def load_again(batches: Batches, task: UUID) -> OpenBatch:
-    batch = await patiently(lambda: batches.load(task))
-    assert batch is not None  # noqa: S101 - it was there
+        raise SchemaInvalid(missing, code=code)
     return batch
+
+
+def running_attempt() -> Attempt:
+    attempt = ATTEMPT.get()
+    assert attempt is not None  # noqa: S101 - there is a current lease
+    return attempt
 
 
 # Calls to a provider
@@ -114,33 +115,27 @@ class BudgetSpent(Exception):
     """The budget of the account is spent for now."""
 
     def __init__(self, until: datetime) -> None:
-        super().__init__(str(until))
         self.until = until
 
 
 SLOTS: "WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str], asyncio.Semaphore]]" = WeakKeyDictionary()
 
 
-@dataclass
 class ProviderCalls:
     """Calls to a provider for one batch within the budget of its account, and reports of what came of them."""
 
-    provider: Provider
-    batches: Batches
-    objects: Objects
-    batch: OpenBatch
-    """The task of the lease itself, or the one that it stops; as it was when the attempt began."""
-    is_cancelled: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self.lease = current()
-        self.task = self.batch.task_id
-        self.now = self.batch.now
-        self.backend = running_attempt().backend
-
-    @property
-    def files(self) -> Files:
-        return Files(self.objects, self.task)
+    def __init__(self, provider: Provider, batch: OpenBatch) -> None:
+        """`batch`: the task of the lease itself, or the one that it stops."""
+        self.provider = provider
+        self.batch = batch
+        self.jobs = {job.number: job for job in batch.jobs}
+        self.now = batch.now
+        self.attempt = running_attempt()
+        self.lease = self.attempt.lease
+        self.batches = get_service(Batches)
+        self.objects = objects_of(self.attempt.settings)
+        self.files = Files(self.objects, batch.task_id)
+        self.is_cancelled = False
 
     @property
     def slots(self) -> asyncio.Semaphore:
@@ -157,7 +152,7 @@ class ProviderCalls:
         """Take up to so many calls out of the budget of the account; how many. Raises BudgetSpent."""
         waited_until = self.lease.due_at if self.lease.resumed else None
         try:
-            grant = await self.backend.spend(self.budget, calls, retry_at=waited_until)
+            grant = await self.attempt.backend.spend(self.budget, calls, retry_at=waited_until)
         except BudgetUnknown:
             return calls
         except RequestInvalid:  # more than it ever holds
@@ -183,27 +178,31 @@ class ProviderCalls:
         )  # fmt: skip
 
     async def report(self, *events: JobEvent) -> dict[int, JobRow]:
-        """Keep what happened to jobs, however long the database is away; how they stand now. Raises LeaseLost."""
-        rows: dict[int, JobRow] = {}
-        for start in range(0, len(events), events_at_once):
-            rows |= await self._report(storable(list(events[start : start + events_at_once])))
-        return rows
+        """Keep what happened to jobs, however long the database is away; how they stand now. Raises LeaseLost.
 
-    async def _report(self, events: list[JobEvent]) -> dict[int, JobRow]:
-        """After a lost connection it may have been kept or not. Sent twice it is refused, and that is as good."""
+        After a lost connection it may have been kept or not. Sent twice it is refused, and that is as good.
+        """
         repeated = False
         while True:
             try:
-                self.is_cancelled, rows = await self.batches.report(self.lease, self.task, *events)
+                self.is_cancelled, rows = await self.batches.report(
+                    self.lease, self.batch.task_id, *map(storable, events)
+                )
+                self.jobs |= rows
                 return rows
             except MoveRefused:
                 if not repeated:
                     raise
-                batch = await load_again(self.batches, self.task)
-                return {job.number: job for job in batch.jobs}
+                return await self.load_jobs()
             except DatabaseError:
                 repeated = True
                 await asyncio.sleep(asked_again_seconds)
+
+    async def load_jobs(self) -> dict[int, JobRow]:
+        """The open jobs as they stand now."""
+        rows = {job.number: job for job in (await load_batch()).jobs}
+        self.jobs |= rows
+        return rows
 
     async def call(self, ask: Callable[[], Awaitable[T]]) -> T:
         """What a provider answers, when it is this call's turn. Raises a Failure."""
@@ -222,16 +221,7 @@ class ProviderCalls:
             log.warning("a provider raised", exc_info=error)
             raise Transient(f"{type(error).__name__}: {error}", code=type(error).__name__) from error
 
-    async def all(self, calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """All of these at the same time; if one breaks, none is left behind."""
-        running = [asyncio.ensure_future(call) for call in calls]
-        try:
-            return list(await asyncio.gather(*running))
-        finally:
-            for one in running:
-                one.cancel()
-
-    async def fetch(self, job: Job, inputs: Sequence[Input]) -> dict[str, Result]:
+    async def fetch_results(self, job: Job, inputs: Sequence[Input]) -> dict[str, Result]:
         """The provider's results for these inputs, by key; those for others do not count. Raises Failure."""
         keys = {one.key for one in inputs}
 
@@ -267,23 +257,11 @@ def wait_seconds(error: Failure, otherwise: timedelta) -> float:
 # A batch
 
 
-def running_attempt() -> Attempt:
-    attempt = ATTEMPT.get()
-    assert attempt is not None  # noqa: S101 - there is a current lease
-    return attempt
-
-
-class BatchAttempt:
+class BatchAttempt(ProviderCalls):
     """One attempt at a batch, under one lease."""
 
-    def __init__(self, calls: ProviderCalls) -> None:
-        self.attempt = running_attempt()
-        self.calls = calls
-        self.provider = calls.provider
-        self.now = calls.now
-        self.jobs = {job.number: job for job in calls.batch.jobs}
-        self.blocked_until: datetime | None = None
-        """Until when the account is not called: its budget is spent, or it asked to slow down."""
+    blocked_until: datetime | None = None
+    """Until when the account is not called: its budget is spent, or it asked to slow down."""
 
     async def run(self) -> Outcome:
         await self.mark_in_progress()
@@ -295,8 +273,7 @@ class BatchAttempt:
         await self.fetch()
         self.check_not_cancelled()
         if any(job.status == "PARKED" for job in self.jobs.values()):  # an operator may have resolved it meanwhile
-            batch = await load_again(self.calls.batches, self.calls.task)
-            self.jobs |= {job.number: job for job in batch.jobs}
+            await self.load_jobs()
         if any(job.status in OPEN for job in self.jobs.values()):
             await self.mark_in_progress()
             return self.later()
@@ -304,7 +281,7 @@ class BatchAttempt:
 
     @property
     def timed_out(self) -> bool:
-        return self.attempt.lease.timed_out
+        return self.lease.timed_out
 
     def due(self, *statuses: str) -> list[JobRow]:
         """The jobs in one of these whose time has come, in their order; at the time limit it has come for all."""
@@ -314,21 +291,16 @@ class BatchAttempt:
     def is_due(self, job: JobRow) -> bool:
         return job.due_at is None or job.due_at <= self.now
 
-    async def report(self, *events: JobEvent) -> dict[int, JobRow]:
-        rows = await self.calls.report(*events)
-        self.jobs |= rows
-        return rows
-
     def check_not_cancelled(self) -> None:
         """Raises Suspend."""
-        if self.calls.is_cancelled:
+        if self.is_cancelled:
             raise Suspend(Cancelled())
 
     async def mark_in_progress(self) -> None:
         """From when a provider has a job, or may have one as far as a person can say."""
         known = any(job.external_id or job.status == "PARKED" for job in self.jobs.values())
         if self.attempt.state == "PENDING" and known:
-            await self.attempt.checkpoint(Checkpoint(self.attempt.lease, to="IN_PROGRESS"))
+            await self.attempt.checkpoint(Checkpoint(self.lease, to="IN_PROGRESS"))
             self.attempt.state = "IN_PROGRESS"
 
     # What is planned, or in doubt
@@ -337,7 +309,7 @@ class BatchAttempt:
         """One job after the other: what is accepted is kept before the next one is begun."""
         for job in self.due("PLANNED", "INTENDED"):
             try:
-                await self.calls.spend(1)
+                await self.spend(1)
                 await self.begin(job)
             except BudgetSpent as spent:
                 self.blocked_until = spent.until
@@ -365,7 +337,7 @@ class BatchAttempt:
             if found is None or found.status != "PLANNED":
                 return
             job, in_doubt = found, False
-        inputs = await self.calls.files.inputs(job.inputs_key)
+        inputs = await self.files.inputs(job.inputs_key)
         try:
             external_id = await self.ask_to_begin(job, inputs)
         except RateLimited:
@@ -383,7 +355,7 @@ class BatchAttempt:
 
     async def ask_to_begin(self, job: JobRow, inputs: Sequence[Input]) -> str:
         """Keep the intent, and ask the provider at once, while the lease is certainly ours. Raises Failure."""
-        async with self.calls.slots:
+        async with self.slots:
             memo = event(job, "remember", memo=job.memo)
             intent = event(job, "intend") if job.status == "PLANNED" else memo
             job = (await self.report(intent)).get(job.number, job)
@@ -391,12 +363,12 @@ class BatchAttempt:
             self.check_not_cancelled()
             if time.monotonic() - reported_at > frozen_most_seconds:  # frozen here, it may have lost the lease
                 await self.report(memo)
-            return await self.calls.call_now(lambda: self.provider.submit(self.calls.job(job), inputs))
+            return await self.call_now(lambda: self.provider.submit(self.job(job), inputs))
 
     async def look_for(self, job: JobRow) -> JobRow | None:
         """A job that may have been begun: accepted if the provider has it, else free to be submitted; None: not yet."""
         try:
-            found = await self.calls.call(lambda: self.provider.find(self.calls.job(job)))
+            found = await self.call(lambda: self.provider.find(self.job(job)))
         except CannotTell as error:
             reason = f"{self.provider.name} cannot tell whether it has it. {error}".strip()
             await self.report(self.park_event(job, reason))
@@ -407,7 +379,7 @@ class BatchAttempt:
         if found is not None:
             await self.accept(job, found)
             return None
-        if left := self.calls.unlisted_for(job):
+        if left := self.unlisted_for(job):
             await self.report(event(job, "missed", seconds=left.total_seconds()))
             return None
         return (await self.report(event(job, "absent"))).get(job.number)
@@ -423,25 +395,30 @@ class BatchAttempt:
         due = self.due("SUBMITTED")
         while due and not self.blocked_until:
             try:
-                granted = await self.calls.spend(min(len(due), events_at_once))
+                granted = await self.spend(min(len(due), events_at_once))
             except BudgetSpent as spent:
                 self.blocked_until = spent.until
                 return
-            part, due = due[:granted], due[granted:]
-            await self.report(*await self.calls.all([self.poll_one(job) for job in part]))
+            polls = [asyncio.ensure_future(self.poll_one(job)) for job in due[:granted]]
+            try:
+                await self.report(*await asyncio.gather(*polls))
+            finally:
+                for poll in polls:  # if one breaks, none is left behind
+                    poll.cancel()
+            due = due[granted:]
 
     async def poll_one(self, job: JobRow) -> JobEvent:
         async def ask() -> Running | Ended:
             if self.blocked_until:  # while this one waited for its slot
                 raise BudgetSpent(self.blocked_until)
             try:
-                return await self.provider.poll(self.calls.job(job))
+                return await self.provider.poll(self.job(job))
             except RateLimited as error:
                 self.blocked_until = self.retry_at(error)
                 raise
 
         try:
-            answer = await self.calls.call(ask)
+            answer = await self.call(ask)
         except BudgetSpent as spent:
             return self.wait_event(job, spent.until, "The provider asks to slow down.")
         except Failure as error:
@@ -462,7 +439,7 @@ class BatchAttempt:
         """Fetch the results. The provider has done its work: that is not lost because we stumble here."""
         for job in self.due("ENDED"):
             try:
-                report = await self.calls.call_now(partial(self.fetch_one, job))
+                report = await self.call_now(partial(self.fetch_one, job))
             except Failure as error:
                 report = await self.failure_event(job, error, self.pause(job))
                 if self.timed_out and report["verb"] == "stumble" and job.transient_failures >= fetched_late_at_most:
@@ -473,12 +450,11 @@ class BatchAttempt:
 
     async def fetch_one(self, job: JobRow) -> JobEvent:
         """Bring the results of a job into our own storage, and count them. Raises Failure."""
-        files = self.calls.files
-        inputs = await files.inputs(job.inputs_key)
-        results = await self.calls.fetch(self.calls.job(job), inputs) if job.has_results else {}
+        inputs = await self.files.inputs(job.inputs_key)
+        results = await self.fetch_results(self.job(job), inputs) if job.has_results else {}
         lines = [result_line(one, results.get(one.key), job) for one in inputs]
-        key = files.output_key(self.calls.lease.token, job.number)
-        await files.write_lines(key, lines)
+        key = self.files.output_key(self.lease.token, job.number)
+        await self.files.write_lines(key, lines)
         failed = [line for line in lines if line["status"] != "ok"]
         report = event(
             job, "finish", ok=len(lines) - len(failed), output_key=key, result=preview(lines),
@@ -492,8 +468,8 @@ class BatchAttempt:
 
     async def merge(self) -> Outcome:
         """Write results and manifest, and end the batch as its jobs have ended. Raises Failure."""
-        calls, files, task_type = self.calls, self.calls.files, self.calls.batch.task_type
-        batch = await patiently(lambda: calls.batches.ended_jobs(calls.task))
+        files, task, task_type = self.files, self.batch.task_id, self.batch.task_type
+        batch = await patiently(lambda: self.batches.ended_jobs(task))
         if batch.verdict is None:
             raise Transient("A job of this batch is open again.", code="open")
         ok = sum(job.ok for job in batch.jobs)
@@ -503,13 +479,13 @@ class BatchAttempt:
         if result_key:
             by_model = self.provider.merges == "model" or task_type == "completion"
             name = PLURAL.get(task_type, "results")
-            await calls.call_now(lambda: files.write_result(batch.jobs, name, by_model=by_model))
+            await self.call_now(lambda: files.write_result(batch.jobs, name, by_model=by_model))
         head = {
-            "task_id": str(calls.task), "task_type": task_type, "provider": self.provider.name,
+            "task_id": str(task), "task_type": task_type, "provider": self.provider.name,
             "status": batch.verdict, **counts,
         }  # fmt: skip
-        await calls.call_now(lambda: files.write_manifest(head, batch))
-        await patiently(lambda: calls.batches.keep_merged(calls.lease, result_key, files.manifest_key))
+        await self.call_now(lambda: files.write_manifest(head, batch))
+        await patiently(lambda: self.batches.keep_merged(self.lease, result_key, files.manifest_key))
         uris = {"result_uri": result_key and f"object:{result_key}", "manifest_uri": f"object:{files.manifest_key}"}
         match batch.verdict:
             case "COMPLETED":
@@ -538,7 +514,7 @@ class BatchAttempt:
             return
         again = event(job, "cancel", seconds=cancelling_every.total_seconds())
         try:
-            answer = await self.calls.call(lambda: self.provider.cancel(self.calls.job(job)))
+            answer = await self.call(lambda: self.provider.cancel(self.job(job)))
         except CannotCancel:
             last = await self.poll_one(job)
             await self.report(last if last["verb"] == "end" else self.give_up_event(job))
@@ -560,7 +536,7 @@ class BatchAttempt:
     async def slow_down(self, error: RateLimited) -> datetime:
         """Until when the provider wants no calls, from all who call this account."""
         until = self.retry_at(error)
-        await self.calls.backend.block_budget(self.calls.budget, until)
+        await self.attempt.backend.block_budget(self.budget, until)
         return until
 
     def retry_at(self, error: RateLimited) -> datetime:
@@ -602,7 +578,7 @@ class BatchAttempt:
         parked = [job for job in jobs if job.status == "PARKED"]
         if parked:
             others = f" and {len(parked) - 1} more wait" if len(parked) > 1 else " waits"
-            show = f"holdfast batch show {self.calls.task}"
+            show = f"holdfast batch show {self.batch.task_id}"
             message = f"Job {parked[0].number}{others} for a person, who finds what to say with: {show}."
             return "person" if len(parked) == len(jobs) else "provider_poll", message
         if any(job.status == "SUBMITTED" for job in jobs):
@@ -649,13 +625,11 @@ def batch_failure(batch: EndedBatch) -> Failed:
 # What a batch has left running
 
 
-class StopAttempt:
+class StopAttempt(ProviderCalls):
     """One attempt to stop the jobs of a batch that is over."""
 
-    def __init__(self, calls: ProviderCalls) -> None:
-        self.calls = calls
-        self.provider = calls.provider
-        self.batch = calls.batch
+    def __init__(self, provider: Provider, batch: OpenBatch) -> None:
+        super().__init__(provider, batch)
         self.stopped: list[str] = []
         self.running: list[str] = []
         """Asked to stop, or too new to be listed: looked at again."""
@@ -670,7 +644,7 @@ class StopAttempt:
             if not job.running:
                 continue
             try:
-                await self.calls.spend(1)
+                await self.spend(1)
                 await self.stop(job)
             except BudgetSpent as spent:
                 return Later(at=spent.until, kind="rate_budget")
@@ -692,14 +666,14 @@ class StopAttempt:
         external_id = job.external_id or await self.find(job)
         if external_id is None:
             return
-        known = replace(self.calls.job(job), external_id=external_id)
+        known = replace(self.job(job), external_id=external_id)
         can_stop = True
         answer: Running | Ended | None = None
         try:
-            answer = await self.calls.call(lambda: self.provider.cancel(known))
+            answer = await self.call(lambda: self.provider.cancel(known))
         except CannotCancel:
             can_stop = False
-        answer = answer or await self.calls.call(lambda: self.provider.poll(known))
+        answer = answer or await self.call(lambda: self.provider.poll(known))
         if isinstance(answer, Ended):
             await self.mark_stopped(job, external_id, await self.usage(job, known, answer))
         elif not can_stop:
@@ -712,13 +686,13 @@ class StopAttempt:
     async def find(self, job: JobRow) -> str | None:
         """The provider's name for a job that may have been begun; None if it was not, or that is unknown."""
         try:
-            found = await self.calls.call(lambda: self.provider.find(self.calls.job(job)))
+            found = await self.call(lambda: self.provider.find(self.job(job)))
         except CannotTell as error:
             await self.leave(job, f"{self.provider.name} cannot tell whether it was begun. {error}".strip())
             return None
         if found is None:
-            if left := self.calls.unlisted_for(job):
-                await self.calls.report(event(job, "missed", seconds=left.total_seconds()))
+            if left := self.unlisted_for(job):
+                await self.report(event(job, "missed", seconds=left.total_seconds()))
                 self.running.append(job.token)
             else:
                 await self.mark_stopped(job, job.token, [])
@@ -730,19 +704,19 @@ class StopAttempt:
             return []
         job = job if ended.memo is None else replace(job, memo=ended.memo)
         try:
-            inputs = await self.calls.call_now(lambda: self.calls.files.inputs(row.inputs_key))
-            return usage_of((await self.calls.fetch(job, inputs)).values())
+            inputs = await self.call_now(lambda: self.files.inputs(row.inputs_key))
+            return usage_of((await self.fetch_results(job, inputs)).values())
         except Failure as error:
-            if self.calls.lease.attempt < counting_at_most:
+            if self.lease.attempt < counting_at_most:
                 raise
             self.uncounted.append(f"Job {row.number}: {error.message}")
             return []
 
     async def mark_stopped(self, job: JobRow, name: str, usage: list[dict[str, Json]]) -> None:
-        await self.calls.report(event(job, "stop", running=False, usage=usage))
+        await self.report(event(job, "stop", running=False, usage=usage))
         self.stopped.append(name)
 
     async def leave(self, job: JobRow, reason: str, external_id: str | None = None) -> None:
         """It cannot be stopped: kept with the job, and reported to a person."""
-        await self.calls.report(event(job, "stop", running=True, error=reason, external_id=external_id))
+        await self.report(event(job, "stop", running=True, error=reason, external_id=external_id))
         self.left.append(f"Job {job.number} ({external_id or job.external_id or job.token}): {reason}")

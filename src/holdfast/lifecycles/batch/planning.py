@@ -6,14 +6,15 @@ A recording is an input. Prompts come in files: one in a line, as JSON (a reques
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
-from holdfast.engine.task import Lease
 from holdfast.errors import Fatal, SchemaInvalid
+from holdfast.execution.attempt import Attempt
+from holdfast.execution.context import get_service
 from holdfast.lifecycles.batch.provider import Input, Provider
 from holdfast.lifecycles.batch.results import Files
 from holdfast.lifecycles.batch.store import Batches, InvalidInput, OpenBatch, PlannedJob, storable
@@ -21,7 +22,7 @@ from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 from holdfast.remote.fetch import fetch
 from holdfast.remote.fetch.guard import Guard
-from holdfast.settings import Settings
+from holdfast.remote.places import objects_of
 
 SCHEMES = ("https", "http", "s3", "gs", "az", "file", "object")
 prompts_most_bytes = 200 * 1024**2
@@ -31,21 +32,15 @@ written_at_once = 16
 Found = tuple[list[Input], list[InvalidInput]]
 
 
-async def plan_jobs(
-    batch: OpenBatch,
-    provider: Provider,
-    batches: Batches,
-    objects: Objects,
-    settings: Callable[[], Settings],
-    lease: Lease,
-) -> None:
+async def plan_jobs(batch: OpenBatch, provider: Provider, attempt: Attempt) -> None:
     """Plan the jobs of a batch; none, if nothing can be done. Raises SchemaInvalid."""
+    batches, objects, lease = get_service(Batches), objects_of(attempt.settings), attempt.lease
     invalid: list[InvalidInput] = []
     if batch.again_of:
         parts = await failed_before(batches, objects, batch.again_of)
     else:
         sources = await batches.sources(batch.task_id)
-        named, invalid = await find_inputs(batch.task_type, sources, objects, settings)
+        named, invalid = await find_inputs(batch.task_type, sources, objects, Guard(attempt.settings.fetch_networks))
         inputs, unfit = await asyncio.to_thread(check_inputs, provider, batch.task_type, named)  # there may be many
         invalid += unfit
         models: list[str | None] = [*(batch.models or provider.models(batch.task_type))] or [None]
@@ -83,9 +78,7 @@ async def failed_before(batches: Batches, objects: Objects, task: UUID) -> dict[
     return parts
 
 
-async def find_inputs(
-    task_type: str, sources: Sequence[tuple[str, str]], objects: Objects, settings: Callable[[], Settings]
-) -> Found:
+async def find_inputs(task_type: str, sources: Sequence[tuple[str, str]], objects: Objects, guard: Guard) -> Found:
     """The inputs in these sources (address, name), each once."""
     found: list[Input] = []
     invalid: list[InvalidInput] = []
@@ -97,7 +90,7 @@ async def find_inputs(
             invalid.append(InvalidInput(uri, reason))
         elif task_type == "completion":
             try:
-                prompts, wrong = await fetch_prompts(uri, filename(name), number, objects, settings)
+                prompts, wrong = await fetch_prompts(uri, filename(name), number, objects, guard)
             except (SchemaInvalid, Fatal) as error:
                 prompts, wrong = [], [InvalidInput(uri, error.message)]
             found += prompts
@@ -130,10 +123,9 @@ def unfit_address(uri: str) -> str | None:
     return None
 
 
-async def fetch_prompts(uri: str, name: str, number: int, objects: Objects, settings: Callable[[], Settings]) -> Found:
+async def fetch_prompts(uri: str, name: str, number: int, objects: Objects, guard: Guard) -> Found:
     """The requests in a file, and the lines that are not requests. Raises Failure."""
     with scratch() as folder:
-        guard = Guard(settings().fetch_networks)
         await fetch(uri, folder / "prompts", objects=objects, guard=guard, most_bytes=prompts_most_bytes)
         return await asyncio.to_thread(read_prompts, folder / "prompts", name, number)
 

@@ -9,7 +9,6 @@ from holdfast.errors import AppInvalid, ObjectsUnreachable, Transient
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
 from holdfast.lifecycles.batch.handlers import run_batch, run_stop
 from holdfast.lifecycles.batch.provider import Provider
-from holdfast.remote.places import objects_of
 from holdfast.sdk.task import AsyncTask, Options, Prepared, check_task
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Batch(Prepared[..., Report]):
         again_of: str | None = None,
         urls_sha256: str | None = None,
     ) -> Report | Outcome:
-        return await run_batch(self.provider, objects_of(self.app.settings), lambda: self.app.settings)
+        return await run_batch(self.provider)
 
     async def _stop(self, batch: str, provider: str = "") -> Report | Outcome:
-        return await run_stop(self.provider, objects_of(self.app.settings))
+        return await run_stop(self.provider)
