@@ -1,29 +1,33 @@
-"""Jobs that we do ourselves, a little in each poll: inputs, failed tries and results, kept among the objects.
+"""Jobs that we do ourselves, a little in each poll: what is kept of them, and the fan-out that does them (`Fanout`).
 
-All of it lies below the job's place, so that any machine can go on with the job. A failed try is one object whose name
-says all that matters: to list them is to count them. Nothing happens between two polls, so a job that is not polled any
-more has stopped.
+Inputs, failed tries and results are among the objects, below the job's place, so that any machine can go on with the
+job. A failed try is one object whose name says all that matters: to list them is to count them. Nothing happens between
+two polls, so a job that is not polled any more has stopped.
 """
 
 import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from decimal import Decimal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 
-from holdfast.errors import Fatal, ObjectMissing, ObjectsError, Transient
+from pydantic import TypeAdapter
+
+from holdfast.errors import Failure, Fatal, ObjectMissing, ObjectsError, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
-from holdfast.lifecycles.batch.provider import Ended, Input, Job, Result, Usage
+from holdfast.lifecycles.batch.provider import Ended, Input, Job, Result, Running, Usage
 from holdfast.objects.scratch import scratch
 
 Wrong = Literal["crash", "failure"]
 
 STOPPED = Ended("stopped", "cancelled", "It was stopped before it was done.", "Transient")
 """What becomes of a job that is not polled any more: what was done of it stays."""
+USAGE = TypeAdapter(Usage)
 read_at_once = 16
+tries_most = 3
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,10 @@ class Standing:
     done: frozenset[str]
     wrong: Counter[tuple[str, str]]
 
-    def times(self, key: str) -> int:
-        return self.wrong[key, "crash"] + self.wrong[key, "failure"]
-
     def left(self, inputs: Sequence[Input]) -> list[Input]:
         """Those without a result; what went wrong before comes last."""
-        return sorted((one for one in inputs if one.key not in self.done), key=lambda one: self.times(one.key))
+        left = [one for one in inputs if one.key not in self.done]
+        return sorted(left, key=lambda one: self.wrong[one.key, "crash"] + self.wrong[one.key, "failure"])
 
 
 class KeptJob:
@@ -79,10 +81,7 @@ class KeptJob:
         await self._put(f"wrong/{key}/{what}-{number}.json", {"message": message})
 
     async def keep(self, result: Result) -> None:
-        row = asdict(result)
-        if result.usage and result.usage.cost_cents is not None:
-            row["usage"]["cost_cents"] = str(result.usage.cost_cents)
-        await self._put(f"results/{result.key}.json", row)
+        await self._put(f"results/{result.key}.json", asdict(result))
 
     async def results(self, inputs: Sequence[Input]) -> AsyncGenerator[Result, None]:
         """Those that there are, in the order of the inputs."""
@@ -90,14 +89,11 @@ class KeptJob:
         names = [f"results/{one.key}.json" for one in inputs if one.key in done]
         for start in range(0, len(names), read_at_once):
             for row in await asyncio.gather(*map(self._get, names[start : start + read_at_once])):
-                usage = row["usage"]
-                if usage and usage["cost_cents"] is not None:
-                    usage["cost_cents"] = Decimal(usage["cost_cents"])
-                yield Result(**{**row, "usage": usage and Usage(**usage)})
+                yield Result(**{**row, "usage": row["usage"] and USAGE.validate_python(row["usage"])})
 
     async def _put(self, name: str, value: object) -> None:
         with reachable(), scratch() as folder:
-            await in_thread((folder / "kept").write_text, json.dumps(value))
+            await in_thread((folder / "kept").write_text, json.dumps(value, default=str))  # of a Decimal
             await self._objects.put(f"{self._place}/{name}", folder / "kept", content_type="application/json")
 
     async def _get(self, name: str) -> Any:
@@ -115,3 +111,102 @@ def reachable() -> Iterator[None]:
         raise
     except ObjectsError as error:
         raise Transient(f"The files of this job cannot be reached. {error.detail}", code="unreachable") from error
+
+
+@dataclass(frozen=True)
+class Fanout:
+    """Does the inputs of a job with `do`, one request for each, where a server takes no jobs.
+
+    `do` returns the result of one input or raises a Failure. Each result is kept before the next poll counts it. A
+    crash repeats at most the requests that were under way.
+    """
+
+    do: Callable[[Job, Input], Awaitable[Result]]
+    at_once: int = 4
+    spell: timedelta = timedelta(seconds=5)
+    """How long a poll begins new requests; it waits for those that it has begun."""
+
+    async def submit(self, job: Job, inputs: Sequence[Input]) -> str:
+        """Keep the inputs; that is the job."""
+        await KeptJob(job).begin(inputs)
+        return name_of(job)
+
+    async def find(self, job: Job) -> str | None:
+        return name_of(job) if await KeptJob(job).exists() else None
+
+    async def poll(self, job: Job) -> Running | Ended:
+        """Do some of what is left. Raises RateLimited or Fatal; Transient only if nothing at all was done."""
+        kept = KeptJob(job)
+        inputs, standing = await kept.inputs(), await kept.compute_standing()
+        left = standing.left(inputs)
+        if left:
+            work = Work(self, job, kept, standing, iter(left))
+            await work.run()
+            left = [one for one in left if one.key not in work.done]
+            if work.failure and (not isinstance(work.failure, Transient) or not work.done):
+                raise work.failure
+        if left:
+            return Running("in progress here", again_in=timedelta(seconds=1), done=len(inputs) - len(left))
+        return Ended("done here", "succeeded")
+
+    def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncGenerator[Result, None]:
+        return KeptJob(job).results(inputs)
+
+
+@dataclass
+class Work:
+    """One poll's share of a job."""
+
+    fanout: Fanout
+    job: Job
+    kept: KeptJob
+    standing: Standing
+    left: Iterator[Input]
+    done: set[str] = field(default_factory=set)
+    failure: Failure | None = None
+
+    async def run(self) -> None:
+        until = asyncio.get_running_loop().time() + self.fanout.spell.total_seconds()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.fanout.at_once):
+                group.create_task(self._do_until(until))
+
+    async def _do_until(self, until: float) -> None:
+        begun = False  # at least one each time, however slow it all is
+        while self.failure is None and not (begun and asyncio.get_running_loop().time() >= until):
+            one = next(self.left, None)
+            if one is None:
+                return
+            begun = True
+            try:
+                if result := await self._result(one):
+                    await self.kept.keep(result)
+                    self.done.add(result.key)
+            except Failure as failure:  # our own objects cannot be reached
+                self.failure = failure
+
+    async def _result(self, one: Input) -> Result | None:
+        """What became of it. A trouble of the whole server ends the poll; an input in trouble each time has failed."""
+        try:
+            return await self.fanout.do(self.job, one)
+        except SchemaInvalid as failure:
+            return Result(one.key, error=failure.message, category="SchemaInvalid")
+        except Failure as failure:
+            if self.failure is None or isinstance(self.failure, Transient):
+                self.failure = failure
+            if not isinstance(failure, Transient):
+                return None
+            tries = self.standing.wrong[one.key, "failure"] + 1
+            if tries >= tries_most:
+                return Result(one.key, error=failure.message, category="Transient")
+            await self.kept.note(one.key, "failure", tries, failure.message)
+            return None
+
+
+def name_of(job: Job) -> str:
+    return f"here-{job.token}"
+
+
+def is_here(job: Job) -> bool:
+    """Whether this is a job that we do ourselves."""
+    return job.external_id == name_of(job)

@@ -2,7 +2,7 @@
 
 OPENAI_API_KEY lets in, OPENAI_BASE_URL says where another server is. Prompts go up as one file, the batch carries our
 token in its metadata, and by that it is found again: the listing shows the newest first. A server without batches is
-asked once whether it has them; then we do the prompts ourselves (`fanout`).
+asked once whether it has them; then we do the prompts ourselves (`Fanout`).
 """
 
 import json
@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import IO, Any, Literal
 from urllib.parse import quote, urlsplit
 
-from holdfast.apps.providers.fanout import Fanout, is_here
-from holdfast.apps.providers.kept_jobs import STOPPED
+from holdfast.apps.providers.kept_jobs import STOPPED, Fanout, is_here
 from holdfast.apps.providers.transport import Answer, Line, Transport
 from holdfast.engine.task import Category, Json
 from holdfast.errors import Fatal, SchemaInvalid, Transient

@@ -45,7 +45,6 @@ class Local(Provider):
     poll_every = timedelta(seconds=1)
     repeats_submit = True
     listed_within = timedelta(0)
-    merges = "list"
 
     def __init__(self, settings: Callable[[], Settings] = read_settings) -> None:
         self._settings = settings
