@@ -8,11 +8,12 @@ import json
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from holdfast.apps.providers.answers import is_new, unknown_job
 from holdfast.distribution import install_hint
 from holdfast.engine.task import Category, Json
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
@@ -27,7 +28,6 @@ MODEL = "aws-transcribe"
 FORMATS = ("amr", "flac", "m4a", "mp3", "mp4", "ogg", "wav", "webm")
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 longest_uri = 2000
-shows_within = timedelta(minutes=5)
 
 NAME_TAKEN = "ConflictException"
 NO_SUCH_JOB = ("NotFoundException", "BadRequestException")
@@ -63,7 +63,6 @@ class AWS(Provider):
     """Recordings become text at Amazon. Keys and region come from where all tools of Amazon take them."""
 
     name = "AWS"
-    task_types = ("transcription",)
     inputs_per_job = 1
     requests_per_minute = 600  # Amazon's own quotas are 25 begun and 30 asked for in a second, and others use them too
     repeats_submit = True
@@ -99,7 +98,7 @@ class AWS(Provider):
         return None
 
     async def check(self) -> None:
-        await self._ask(self.region, "transcribe", lambda aws: aws.list_transcription_jobs(MaxResults=1))
+        await self._ask(None, lambda aws: aws.list_transcription_jobs(MaxResults=1))
 
     async def close(self) -> None:
         self._forget()
@@ -114,21 +113,17 @@ class AWS(Provider):
             "OutputKey": output_key(job),
         }
         try:
-            answer = await self._ask_of(job, lambda aws: aws.start_transcription_job(**asked))
+            answer = await self._ask(job, lambda aws: aws.start_transcription_job(**asked))
         except Failure as refusal:
             if refusal.code != NAME_TAKEN:
                 raise
             begun = await self._look(job)
         else:
             begun = job_in(job, answer)
-        return self._claim(job, one, begun)
-
-    def _claim(self, job: Job, one: Input, begun: dict[str, Any] | None) -> str:
-        """The name of the job that was begun, or that had the name already: it must be on our recording."""
         if begun is None:
             raise Transient(f"Amazon Transcribe says that {job.token} is begun, and that it is not.")
         theirs = begun.get("Media", {}).get("MediaFileUri")
-        if theirs is not None and theirs != one.uri:
+        if theirs is not None and theirs != one.uri:  # of a job that had the name already
             raise Fatal(f"Amazon Transcribe has a job {job.token} already, on another recording.", code=NAME_TAKEN)
         return job.token
 
@@ -138,10 +133,8 @@ class AWS(Provider):
     async def poll(self, job: Job) -> Running | Ended:
         found = await self._look(job)
         if found is None:
-            gone = self._gone(job)
-            if isinstance(gone, Transient):  # it may have just been taken
-                return Running("not shown yet")
-            return Ended("gone", "expired", error=gone.message, category="Fatal", has_results=False)
+            why = "it was deleted, or is older than 90 days, or the keys are of another account"
+            return unknown_job(job, f"Amazon Transcribe knows no job {job.token} in {job.account}: {why}.")
         status = found.get("TranscriptionJobStatus") or "unknown status"
         if status == "COMPLETED":
             return Ended(status, "succeeded", memo={"language_code": found.get("LanguageCode")})
@@ -167,25 +160,19 @@ class AWS(Provider):
         found = await self._look(job)
         if found is None:
             if is_new(job):
-                raise self._gone(job)
+                raise Transient(f"Amazon Transcribe knows no job {job.token} in {job.account} yet.")
         elif found.get("TranscriptionJobStatus") not in ("COMPLETED", "FAILED"):
             raise CannotCancel(f"Amazon Transcribe cannot stop a job: {job.token} runs on to its end, and is charged.")
 
     async def _look(self, job: Job) -> dict[str, Any] | None:
         """The job as Amazon knows it; None if it says that it knows none."""
         try:
-            answer = await self._ask_of(job, lambda aws: aws.get_transcription_job(TranscriptionJobName=job.token))
+            answer = await self._ask(job, lambda aws: aws.get_transcription_job(TranscriptionJobName=job.token))
         except Failure as refusal:
             if refusal.code in NO_SUCH_JOB and not isinstance(refusal, RateLimited):
                 return None
             raise
         return job_in(job, answer)
-
-    def _gone(self, job: Job) -> Failure:
-        message = f"Amazon Transcribe knows no job {job.token} in {job.account}"
-        if is_new(job):
-            return Transient(f"{message} yet.")
-        return Fatal(f"{message}: it was deleted, or is older than 90 days, or the keys are of another account.")
 
     async def _read(self, job: Job, bucket: str, key: str) -> bytes:
         def read(s3: Any) -> bytes:
@@ -193,7 +180,7 @@ class AWS(Provider):
             return body
 
         try:
-            return await self._ask(self._region_of(job), "s3", read)
+            return await self._ask(job, read, service="s3")
         except Failure as refusal:
             if refusal.code == "NoSuchKey":
                 raise Transient(f"The transcript is not at s3://{bucket}/{key} yet.", code=refusal.code) from refusal
@@ -202,16 +189,10 @@ class AWS(Provider):
                 raise Fatal(f"s3://{bucket}/{key} may not be read: {fix}.", code=refusal.code) from refusal
             raise
 
-    async def _ask_of(self, job: Job, call: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        return await self._ask(self._region_of(job), "transcribe", call)
-
-    def _region_of(self, job: Job) -> str | None:
-        """Where a job was submitted, it is looked for, whatever region is named now."""
-        region, slash, _ = job.account.partition("/")
-        return region if slash else self.region
-
-    async def _ask(self, region: str | None, service: str, call: Callable[[Any], T]) -> T:
-        return await in_thread(self._ask_here, region, service, call)
+    async def _ask(self, job: Job | None, call: Callable[[Any], T], service: str = "transcribe") -> T:
+        """Where a job was submitted, it is asked for, whatever region is named now."""
+        region, slash, _ = job.account.partition("/") if job else ("", "", "")
+        return await in_thread(self._ask_here, region if slash else self.region, service, call)
 
     def _ask_here(self, region: str | None, service: str, call: Callable[[Any], T]) -> T:
         from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
@@ -270,11 +251,6 @@ def job_in(job: Job, answer: dict[str, Any]) -> dict[str, Any]:
     if found.get("TranscriptionJobName") != job.token:
         raise Transient(f"Amazon Transcribe was asked for {job.token} and does not mention it.")
     return found
-
-
-def is_new(job: Job) -> bool:
-    """Whether it may be too new to be shown by Amazon. Two clocks are compared, hence the wide margin."""
-    return job.intended_at is not None and datetime.now(UTC) - job.intended_at < shows_within
 
 
 def transcript_of(body: bytes, language: str | None) -> Json:

@@ -9,17 +9,18 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import IO, Any, Literal
 from urllib.parse import quote, urlsplit
 
+from holdfast.apps.providers.answers import as_int, as_object, id_in, unknown_job
 from holdfast.apps.providers.kept_jobs import STOPPED, Fanout, is_here
-from holdfast.apps.providers.transport import Answer, Line, Transport
+from holdfast.apps.providers.transport import Line, Transport
 from holdfast.engine.task import Category, Json
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 from holdfast.lifecycles.batch.provider import CannotTell, Ended, Input, Job, Provider, Result, Running, Usage
-from holdfast.remote.http_errors import SPENT_UP, as_json, category_of, error_in, redact
+from holdfast.remote.http_errors import SPENT_UP, category_of, error_in, redact
 from holdfast.remote.models import DEFAULT_SERVER
 from holdfast.settings import vendor_variable
 
@@ -36,17 +37,7 @@ WAITS = {"token_limit_exceeded", "rate_limit_exceeded"}
 file_most_bytes = 200_000_000
 upload_most = timedelta(minutes=15)
 completion_most = timedelta(minutes=5)
-seen_late = timedelta(minutes=5)
-"""How long after it was begun a batch may be unknown to a server that answers from a copy."""
 clocks_differ = timedelta(minutes=10)
-
-
-class NotYet(Transient):
-    """The server does not know the batch yet, which it has just taken."""
-
-
-class Gone(Fatal):
-    """The server does not know the batch any more."""
 
 
 class OpenAI(Provider):
@@ -99,10 +90,7 @@ class OpenAI(Provider):
             "metadata": {TOKEN: job.token},
         }
         answer = await self._http.ask("POST", "batches", json=asked)
-        found = as_object(answer.json).get("id")
-        if not isinstance(found, str) or not found:
-            raise Transient(f"{self._url} began a batch, but does not say which.")
-        return found
+        return id_in(as_object(answer.json), f"{self._url} began a batch")
 
     async def find(self, job: Job) -> str | None:
         if job.account != self.account:
@@ -119,12 +107,9 @@ class OpenAI(Provider):
         self._check_account(job)
         if is_here(job):
             return await self._fanout.poll(job)
-        try:
-            answer = await self._batch(job)
-        except NotYet:
-            return Running("not shown yet")
-        except Gone as gone:
-            return Ended("gone", "expired", gone.message, "Fatal", has_results=False)
+        answer = await self._http.ask("GET", address_of(job), expect=(404,))
+        if answer.status == 404:
+            return unknown_job(job, f"{self._url} does not know the batch {job.external_id} (any more).")
         batch = as_object(answer.json)
         status = str(batch.get("status") or "unknown")
         if status not in OVER:
@@ -146,7 +131,7 @@ class OpenAI(Provider):
             return
         files = as_object(job.memo)
         if "output_file_id" not in files:
-            files = files_of(as_object((await self._batch(job)).json))
+            files = files_of(as_object((await self._http.ask("GET", address_of(job))).json))
         missing = {one.key for one in inputs}
         cut_off = False
         for file in (files.get("output_file_id"), files.get("error_file_id")):
@@ -168,7 +153,7 @@ class OpenAI(Provider):
         if is_here(job):
             return STOPPED
         over = (400, 404, 409)  # it has ended, or is gone
-        await self._http.ask("POST", f"batches/{id_of(job)}/cancel", expect=over)
+        await self._http.ask("POST", f"{address_of(job)}/cancel", expect=over)
         return None
 
     async def _batches(self) -> bool:
@@ -177,14 +162,6 @@ class OpenAI(Provider):
             answer = await self._http.ask("GET", "batches", params={"limit": 1}, expect=NO_BATCHES)
             self._has_batches = answer.status not in NO_BATCHES
         return self._has_batches
-
-    async def _batch(self, job: Job) -> Answer:
-        answer = await self._http.ask("GET", f"batches/{id_of(job)}", expect=(404,))
-        if answer.status == 404:
-            young = job.intended_at is not None and datetime.now(UTC) - job.intended_at < seen_late
-            message = f"{self._url} does not know the batch {job.external_id}"
-            raise NotYet(f"{message} yet.") if young else Gone(f"{message} (any more).")
-        return answer
 
     async def _upload(self, job: Job, inputs: Sequence[Input]) -> str:
         """The file of prompts; the one that was uploaded before, if there is one."""
@@ -200,9 +177,7 @@ class OpenAI(Provider):
                 )
             upload = {"file": (f"{job.token}.jsonl", file, "application/jsonl")}
             answer = await self._http.ask("POST", "files", form={"purpose": "batch"}, files=upload, whole=upload_most)
-        found = as_object(answer.json).get("id")
-        if not isinstance(found, str) or not found:
-            raise Transient(f"{self._url} took a file, but does not say which.")
+        found = id_in(as_object(answer.json), f"{self._url} took a file")
         await job.remember({"input_file_id": found})
         return found
 
@@ -260,10 +235,8 @@ def account_of(url: str, project: str | None) -> str:
     return f"{server}/{project}" if project else server
 
 
-def id_of(job: Job) -> str:
-    if not job.external_id:
-        raise Fatal("This job was never submitted.")
-    return quote(job.external_id, safe="")
+def address_of(job: Job) -> str:
+    return f"batches/{quote(str(job.external_id), safe='')}"
 
 
 def chat_request(model: str | None, one: Input) -> dict[str, Any]:
@@ -341,17 +314,3 @@ def usage_of(body: Mapping[str, Any], model: str | None) -> Usage | None:
     if not usage or not name:
         return None
     return Usage(str(name), as_int(usage.get("prompt_tokens")), as_int(usage.get("completion_tokens")))
-
-
-def as_object(value: Json) -> dict[str, Any]:
-    """The object, also if it comes as a text of JSON; an empty one for anything else."""
-    value = as_json(value) if isinstance(value, str) else value
-    return value if isinstance(value, dict) else {}
-
-
-def as_int(value: Json) -> int:
-    """The number, also if it comes as a text; 0 for anything else."""
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return 0
