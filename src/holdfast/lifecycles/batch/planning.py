@@ -6,7 +6,8 @@ A recording is an input. Prompts come in files: one in a line, as JSON (a reques
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -54,14 +55,15 @@ async def plan_jobs(batch: OpenBatch, provider: Provider, attempt: Attempt) -> N
     jobs: list[PlannedJob] = []
     written: list[tuple[str, list[Input]]] = []
     for model, inputs in parts.items():
-        for part in cut(inputs, provider.inputs_per_job):
+        for start in range(0, len(inputs), provider.inputs_per_job):
+            part = inputs[start : start + provider.inputs_per_job]
             key = files.inputs_key(lease.token, len(jobs) + 1)
             written.append((key, part))
             first = part[0].uri or part[0].name
             jobs.append(PlannedJob(provider.account, model, len(part), first, filename(first), key))
     for start in range(0, len(written), written_at_once):
         some = written[start : start + written_at_once]
-        await asyncio.gather(*(files.write_inputs(key, part) for key, part in some))
+        await asyncio.gather(*(files.write_lines(key, map(asdict, part)) for key, part in some))
     await batches.plan(lease, jobs, invalid, number)
 
 
@@ -174,8 +176,3 @@ def request(line: str) -> dict[str, Any]:
 
 def filename(uri: str) -> str:
     return PurePosixPath(unquote(urlsplit(uri).path)).name or uri[:200]
-
-
-def cut(inputs: list[Input], most: int) -> Iterator[list[Input]]:
-    for start in range(0, len(inputs), most):
-        yield inputs[start : start + most]

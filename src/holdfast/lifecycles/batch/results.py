@@ -8,7 +8,8 @@ have ended.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TextIO
@@ -56,16 +57,19 @@ class Files:
     def manifest_key(self) -> str:
         return f"{self.place}/manifest.json"
 
+    @asynccontextmanager
+    async def writing(self, key: str, kind: str = "json") -> AsyncIterator[TextIO]:
+        """A file that is kept under this key once it is written. Raises ObjectsUnreachable."""
+        with scratch() as folder:
+            with (folder / "written").open("w") as file:
+                yield file
+            await self.objects.put(key, folder / "written", content_type=f"application/{kind}")
+
     async def write_lines(self, key: str, lines: Iterable[Json]) -> None:
         """Keep these values, one in a line. Raises ObjectsUnreachable."""
-
-        def write(path: Path) -> None:
-            with path.open("w") as file:
-                file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-
-        with scratch() as folder:
-            await asyncio.to_thread(write, folder / "lines")
-            await self.objects.put(key, folder / "lines", content_type="application/x-ndjson")
+        texts = (json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        async with self.writing(key, "x-ndjson") as file:
+            await asyncio.to_thread(file.writelines, texts)
 
     async def read_lines(self, key: str) -> AsyncIterator[Json]:
         """The values that were kept. Raises Fatal if they are gone."""
@@ -87,9 +91,6 @@ class Files:
             raise Fatal("A file of this batch is not in storage any more.", code="missing") from error
         return folder / "lines"
 
-    async def write_inputs(self, key: str, inputs: Iterable[Input]) -> None:
-        await self.write_lines(key, (asdict(one) for one in inputs))
-
     async def outcomes(self, jobs: Iterable[JobRow]) -> AsyncIterator[Line]:
         """Every input of these jobs, as it ended; also of those that were never done."""
         for job in jobs:
@@ -110,16 +111,14 @@ class Files:
                     output = line["output"] if isinstance(line["output"], dict) else {"output": line["output"]}
                     yield {"input": line["input"], "name": line["name"], **output}
 
-        with scratch() as folder:
-            with (folder / "result").open("w") as file:
-                file.write("{" if by_model else f'{{"{name}": ')
-                for place, model in enumerate(models):
-                    if by_model:
-                        file.write(f'{", " if place else ""}{json.dumps(model or "default")}: {{"{name}": ')
-                    await write_list(file, outputs(model))
-                    file.write("}" if by_model else "")
-                file.write("}\n")
-            await self.objects.put(self.result_key, folder / "result", content_type="application/json")
+        async with self.writing(self.result_key) as file:
+            file.write("{" if by_model else f'{{"{name}": ')
+            for place, model in enumerate(models):
+                if by_model:
+                    file.write(f'{", " if place else ""}{json.dumps(model or "default")}: {{"{name}": ')
+                await write_list(file, outputs(model))
+                file.write("}" if by_model else "")
+            file.write("}\n")
 
     async def write_manifest(self, head: dict[str, Json], ended: EndedBatch) -> None:
         """Every input: ok, failed or invalid, why, and what it cost; and each job with its cost in all."""
@@ -135,12 +134,10 @@ class Files:
             for one in ended.invalid:
                 yield {"input": one.input, "status": "invalid", "reason": one.reason, "cost_cents": 0}
 
-        with scratch() as folder:
-            with (folder / "manifest").open("w") as file:
-                file.write(json.dumps({**head, "jobs": jobs}, ensure_ascii=False)[:-1] + ', "items": ')
-                await write_list(file, items())
-                file.write("}\n")
-            await self.objects.put(self.manifest_key, folder / "manifest", content_type="application/json")
+        async with self.writing(self.manifest_key) as file:
+            file.write(json.dumps({**head, "jobs": jobs}, ensure_ascii=False)[:-1] + ', "items": ')
+            await write_list(file, items())
+            file.write("}\n")
 
 
 def lines_of(path: Path) -> Iterator[Json]:
