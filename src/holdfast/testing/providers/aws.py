@@ -22,11 +22,10 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import httpx2
-from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.testing.providers.faults import Answer, Faults, answer_of
-from holdfast.testing.providers.serving import Forward, Server
+from holdfast.testing.providers.serving import Forward, Server, launch
 
 START = {"x-amz-target": r"\.StartTranscriptionJob$"}
 GET = {"x-amz-target": r"\.GetTranscriptionJob$"}
@@ -35,23 +34,34 @@ GET = {"x-amz-target": r"\.GetTranscriptionJob$"}
 LAUNCH = """
 import os, sys, threading
 threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()  # it ends with who started it
-from moto.server import main
-main(["-H", "127.0.0.1", "-p", "0"])
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+print(f"http://127.0.0.1:{server.port}", flush=True)
+server.serve_forever()
 """
-LISTENS = "Running on http://127.0.0.1:"
-starting_most_seconds = 30.0
 
 
 class Amazon:
-    """Transcribe and S3 on a port of loopback. A job ends with its third Get, unless `pace` says otherwise."""
+    """Transcribe and S3 on a port of loopback. A job ends with its third Get, unless `pace` says otherwise.
+
+    It is the ASGI app before moto: it notes the jobs that are begun, and gives them an end, good or bad.
+    """
+
+    _moto: "subprocess.Popen[str] | None" = None
+    _http: httpx2.Client
+    _forward: Forward
 
     def __init__(self, folder: Path, *, port: int = 0) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._app = Completed(folder / "jobs.jsonl")
-        self.faults = Faults(self._app, ledger=folder / "requests.jsonl", note=["x-amz-target"])
+        self.faults = Faults(self, ledger=folder / "requests.jsonl", note=["x-amz-target"])
         self.server = Server(self.faults, port=port)
-        self._moto: subprocess.Popen[bytes] | None = None
+        self._ledger = folder / "jobs.jsonl"
+        self._texts: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
+        self._written: set[str] = set()
+        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -72,16 +82,20 @@ class Amazon:
         """Put a recording into its bucket; what is spoken in it, if not what its name says. The address."""
         self.put(uri, b"RIFF")
         if text is not None:
-            self._app.texts[uri] = text
+            self._texts[uri] = text
         return uri
 
     def put(self, uri: str, body: bytes) -> None:
         """Write an object as it is, whatever fault there is; its bucket is made if there is none."""
-        self._app.put(uri, body)
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        path = f"/{bucket}/{quote(key)}"
+        if self._http.put(path, content=body).status_code == 404:
+            self._http.put(f"/{bucket}")
+            self._http.put(path, content=body).raise_for_status()
 
     def fail(self, uri: str, reason: str) -> None:
         """Jobs on this recording end as FAILED, for this reason."""
-        self._app.reasons[uri] = reason
+        self._reasons[uri] = reason
 
     def pace(self, *, gets: int | None = None, seconds: float | None = None) -> None:
         """From now on a job's status changes after so many Gets, or so many seconds; it changes three times."""
@@ -90,42 +104,31 @@ class Amazon:
         else:
             transition = {"progression": "manual", "times": gets or 1}
         asked = {"model_name": "transcribe::transcriptionjob", "transition": transition}
-        self._app.http.post("/moto-api/state-manager/set-transition", json=asked)
+        self._http.post("/moto-api/state-manager/set-transition", json=asked)
 
     def begun(self, uri: str | None = None) -> list[str]:
         """The names of all jobs that were ever begun (on this recording), as often as they were."""
-        return [job["name"] for job in self._app.jobs() if uri in (None, job["uri"])]
+        return [job["name"] for job in self._jobs() if uri in (None, job["uri"])]
 
     def start(self) -> Self:
         if not find_spec("moto") or not find_spec("flask"):
             raise RuntimeError("Amazon's stand-in is moto. Install moto[s3,transcribe], flask and flask-cors.")
         log = self.folder / "moto.log"
         with log.open("wb") as output:
-            command = [sys.executable, "-c", LAUNCH]
-            self._moto = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
-        self._app.connect(f"http://127.0.0.1:{self._port_in(log)}")
+            try:
+                self._moto, url = launch([sys.executable, "-c", LAUNCH], stdin=subprocess.PIPE, stderr=output)
+            except RuntimeError as error:
+                raise RuntimeError(f"moto did not start: {log.read_text()[-2000:]}") from error
+        self._forward = Forward(url)
+        self._http = httpx2.Client(base_url=url, trust_env=False, timeout=30)
+        self._written.clear()
         self.server.start()
         return self
 
-    def _port_in(self, log: Path) -> int:
-        assert self._moto is not None  # noqa: S101 - for the types
-        for _ in range(int(starting_most_seconds / 0.02)):
-            _, listens, rest = log.read_text().partition(LISTENS)
-            if listens and rest.partition("\n")[1]:
-                return int(rest.partition("\n")[0])
-            if self._moto.poll() is not None:
-                break
-            threading.Event().wait(0.02)
-        self._end_moto()
-        raise RuntimeError(f"moto did not start: {log.read_text()[-2000:]}")
-
     def stop(self) -> None:
         self.server.stop()
-        self._end_moto()
-
-    def _end_moto(self) -> None:
         if self._moto:
-            self._app.http.close()
+            self._http.close()
             self._moto.kill()
             self._moto.communicate()
             self._moto = None
@@ -136,39 +139,27 @@ class Amazon:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-
-class Completed:
-    """An ASGI app before moto: it notes the jobs that are begun, and gives them an end, good or bad."""
-
-    def __init__(self, ledger: Path) -> None:
-        self.ledger = ledger
-        self.moto = Forward("http://127.0.0.1:9")
-        self.http = httpx2.Client(trust_env=False)
-        self.texts: dict[str, str] = {}
-        self.reasons: dict[str, str] = {}
-        self._written: set[str] = set()
-        self._lock = threading.Lock()
-
-    def connect(self, url: str) -> None:
-        self.moto = Forward(url)
-        self.http = httpx2.Client(base_url=url, trust_env=False, timeout=30)
-        self._written.clear()
-
-    def jobs(self) -> list[dict[str, Any]]:
-        lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
+    def _jobs(self) -> list[dict[str, Any]]:
+        lines = self._ledger.read_text().splitlines() if self._ledger.exists() else []
         return [json.loads(line) for line in lines]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         target = dict(scope.get("headers", ())).get(b"x-amz-target", b"").decode("latin-1")
         if scope["type"] != "http" or not target:
-            await self.moto(scope, receive, send)
+            await self._forward(scope, receive, send)
             return
-        body = await Request(scope, receive).body()
-        answer = await answer_of(self.moto, scope, replay(body))
+        asked: list[bytes] = []
+
+        async def record_body() -> Message:
+            message = await receive()
+            asked.append(message.get("body", b""))
+            return message
+
+        answer = await answer_of(self._forward, scope, record_body)
         if answer.status == 200:
             match target.rpartition(".")[2]:
                 case "StartTranscriptionJob":
-                    self._note(json.loads(body))
+                    self._note(json.loads(b"".join(asked)))
                 case "GetTranscriptionJob":
                     answer = self._end(answer)
         await answer.send(send)
@@ -180,7 +171,7 @@ class Completed:
             "bucket": asked.get("OutputBucketName"),
             "key": asked.get("OutputKey"),
         }
-        with self._lock, self.ledger.open("a") as file:
+        with self._lock, self._ledger.open("a") as file:
             file.write(json.dumps(job) + "\n")
 
     def _end(self, answer: Answer) -> Answer:
@@ -190,41 +181,19 @@ class Completed:
         if job.get("TranscriptionJobStatus") != "COMPLETED":
             return answer
         name, uri = job["TranscriptionJobName"], job["Media"]["MediaFileUri"]
-        if (reason := self.reasons.get(uri)) is not None:
+        if (reason := self._reasons.get(uri)) is not None:
             job.pop("Transcript", None)
             job |= {"TranscriptionJobStatus": "FAILED", "FailureReason": reason}
             return Answer(answer.status, answer.headers, json.dumps(body).encode())
         with self._lock:
             first = name not in self._written
             self._written.add(name)
-        wanted = next((one for one in self.jobs() if one["name"] == name and one["bucket"] and one["key"]), None)
+        wanted = next((one for one in self._jobs() if one["name"] == name and one["bucket"] and one["key"]), None)
         if first and wanted:
-            text = self.texts.get(uri) or text_in(uri)
+            text = self._texts.get(uri) or text_in(uri)
             transcript = transcript_of(name, text, job.get("LanguageCode") or "en-US")
             self.put(f"s3://{wanted['bucket']}/{wanted['key']}", json.dumps(transcript).encode())
         return answer
-
-    def put(self, uri: str, body: bytes) -> None:
-        """Past all faults."""
-        bucket, _, key = uri.removeprefix("s3://").partition("/")
-        path = f"/{bucket}/{quote(key)}"
-        if self.http.put(path, content=body).status_code == 404:
-            self.http.put(f"/{bucket}")
-            self.http.put(path, content=body).raise_for_status()
-
-
-def replay(body: bytes) -> Receive:
-    """A body that was read, to be read once more."""
-    sent = False
-
-    async def receive() -> Message:
-        nonlocal sent
-        if sent:
-            return {"type": "http.disconnect"}
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
 
 
 def text_in(uri: str) -> str:

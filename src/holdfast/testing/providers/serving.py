@@ -3,7 +3,6 @@
 Both start again on the same port, and a process can be killed. Connections can be dropped without an answer.
 """
 
-import os
 import signal
 import socket
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import httpx2
 import uvicorn
@@ -115,15 +114,26 @@ class Server:
         self.stop()
 
 
+def launch(command: Sequence[str], **streams: Any) -> "tuple[subprocess.Popen[str], str]":
+    """A server as a process, which prints its address once it listens; and that. Raises RuntimeError if it does not."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **streams)
+    assert process.stdout is not None  # noqa: S101 - for the types
+    url = process.stdout.readline().strip()
+    if not url.startswith("http://"):
+        process.kill()
+        process.communicate()
+        raise RuntimeError(f"{' '.join(command)} did not start.")
+    return process, url
+
+
 class ServerProcess:
     """A stand-in as a process of its own, which can be killed and started again on its folder and port."""
 
-    def __init__(self, name: str, folder: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, folder: Path, *, port: int = 0) -> None:
         """`name` is what `python -m holdfast.testing.providers` calls it."""
         self.name = name
         self.folder = folder
         self.port = port
-        self.options = list(options)
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -133,13 +143,8 @@ class ServerProcess:
     def start(self) -> Self:
         """Start it and wait until it listens."""
         command = [sys.executable, "-m", "holdfast.testing.providers", self.name]
-        command += ["--port", str(self.port), "--folder", str(self.folder), *self.options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
-        assert self._process.stdout is not None  # noqa: S101 - for the types
-        line = self._process.stdout.readline()
-        if not line.startswith("http://"):
-            raise RuntimeError(f"The stand-in {self.name} did not start.")
-        self.port = int(line.rsplit(":", 1)[1])
+        self._process, url = launch([*command, "--port", str(self.port), "--folder", str(self.folder)])
+        self.port = int(url.rpartition(":")[2])
         return self
 
     def kill(self) -> None:
