@@ -265,7 +265,7 @@ class BatchAttempt(ProviderCalls):
 
     async def run(self) -> Outcome:
         await self.mark_in_progress()
-        if self.timed_out:
+        if self.lease.timed_out:
             await self.wind_up()
         else:
             await self.submit()
@@ -279,14 +279,10 @@ class BatchAttempt(ProviderCalls):
             return self.later()
         return await self.merge()
 
-    @property
-    def timed_out(self) -> bool:
-        return self.lease.timed_out
-
     def due(self, *statuses: str) -> list[JobRow]:
         """The jobs in one of these whose time has come, in their order; at the time limit it has come for all."""
         jobs = sorted(self.jobs.values(), key=lambda job: job.number)
-        return [job for job in jobs if job.status in statuses and (self.timed_out or self.is_due(job))]
+        return [job for job in jobs if job.status in statuses and (self.lease.timed_out or self.is_due(job))]
 
     def is_due(self, job: JobRow) -> bool:
         return job.due_at is None or job.due_at <= self.now
@@ -442,7 +438,8 @@ class BatchAttempt(ProviderCalls):
                 report = await self.call_now(partial(self.fetch_one, job))
             except Failure as error:
                 report = await self.failure_event(job, error, self.pause(job))
-                if self.timed_out and report["verb"] == "stumble" and job.transient_failures >= fetched_late_at_most:
+                is_last = self.lease.timed_out and job.transient_failures >= fetched_late_at_most
+                if is_last and report["verb"] == "stumble":
                     report = self.give_up_event(job, error.message)
             await self.report(report)
             done = sum(one.inputs if one.status not in OPEN else one.done or 0 for one in self.jobs.values())
@@ -547,7 +544,7 @@ class BatchAttempt(ProviderCalls):
 
     def park_event(self, job: JobRow, error: str) -> JobEvent:
         """A person must look; after the time limit there is no time for that."""
-        return self.give_up_event(job, error) if self.timed_out else event(job, "park", error=error)
+        return self.give_up_event(job, error) if self.lease.timed_out else event(job, "park", error=error)
 
     def give_up_event(self, job: JobRow, error: str | None = None) -> JobEvent:
         before = error or job.error

@@ -54,13 +54,13 @@ class Batch(Prepared[..., Report]):
     def published(self) -> dict[str, Any]:
         """Its row in the database."""
         one = self.provider
-        offer = {
-            "account": one.account, "missing": one.missing(self.task_type), "models": list(one.models(self.task_type)),
-            "inputs_per_job": one.inputs_per_job, "poll_seconds": one.poll_every.total_seconds(),
-            "limit_seconds": self.limit.total_seconds(), "requests_per_minute": one.requests_per_minute,
-        }  # fmt: skip
         return {
-            "task_type": self.task_type, "provider": one.name, "name": self.name, "queue": self.queue, "offer": offer,
+            "task_type": self.task_type, "provider": one.name, "name": self.name, "queue": self.queue, "offer": {
+                "account": one.account, "missing": one.missing(self.task_type),
+                "models": list(one.models(self.task_type)), "inputs_per_job": one.inputs_per_job,
+                "poll_seconds": one.poll_every.total_seconds(), "limit_seconds": self.limit.total_seconds(),
+                "requests_per_minute": one.requests_per_minute,
+            },
         }  # fmt: skip
 
     def _register(self, name: str, function: Any, lifecycle: str) -> AsyncTask[..., Any]:

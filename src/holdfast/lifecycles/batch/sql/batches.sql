@@ -8,7 +8,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_rate numeric := (p_offer ->> 'requests_per_minute')::numeric;
-  v_budget text := holdfast.batch_budget(p_provider, p_offer ->> 'account');
+  v_budget text := left(format('%s %s', p_provider, p_offer ->> 'account'), 200);  -- what all requests to an account share
 begin
   perform holdfast.check_value(p_offer);
   if p_type is null or p_provider is null or p_name is null or jsonb_typeof(p_offer) is distinct from 'object' then
@@ -23,11 +23,6 @@ begin
     perform holdfast.set_budget(v_budget, v_rate, interval '1 minute' / v_rate::float8);
   end if;
 end $$;
-
--- What all requests to an account share.
-create or replace function holdfast.batch_budget(p_provider text, p_account text) returns text
-language sql immutable
-as $$ select left(format('%s %s', p_provider, p_account), 200) $$;
 
 -- What there is, where it is set up, whether a worker is there, and how its open jobs fare: `failing` are those whose last
 -- call failed, `waiting` those that are to come back later.

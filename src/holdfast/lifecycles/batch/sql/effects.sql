@@ -22,8 +22,9 @@ begin
         perform holdfast.copy_inputs(m.task_id);
       when m.verb in ('done', 'partial') then
         perform holdfast.check_batch_verdict(m.task_id, m.to_state);
-      when m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state then
-        perform holdfast.check_has_jobs(m.task_id);
+      when m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state
+           and not exists (select from holdfast.batch_job j where j.task_id = m.task_id) then
+        perform holdfast.refuse('TK002', 'A batch without jobs is not in progress.', 'Plan its jobs first.');
       else
         null;
     end case;
@@ -115,15 +116,6 @@ as $$
   join holdfast.batch_job j on j.task_id = s.batch_id and j.running
   where d.id = p_stop group by d.id, d.from_state, s.batch_id
 $$;
-
-create or replace function holdfast.check_has_jobs(p_task uuid) returns void
-language plpgsql
-as $$
-begin
-  if not exists (select from holdfast.batch_job j where j.task_id = p_task) then
-    perform holdfast.refuse('TK002', 'A batch without jobs is not in progress.', 'Plan its jobs first.');
-  end if;
-end $$;
 
 -- What the jobs of a batch make of it, once all have ended; null until then.
 create or replace function holdfast.batch_verdict(p_task uuid) returns text
