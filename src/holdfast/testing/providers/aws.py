@@ -26,6 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.testing.providers.faults import Answer, Faults, answer_of
 from holdfast.testing.providers.serving import Forward, Server, launch
+from holdfast.testing.providers.standin import append, read_lines
 
 START = {"x-amz-target": r"\.StartTranscriptionJob$"}
 GET = {"x-amz-target": r"\.GetTranscriptionJob$"}
@@ -140,8 +141,7 @@ class Amazon:
         self.stop()
 
     def _jobs(self) -> list[dict[str, Any]]:
-        lines = self._ledger.read_text().splitlines() if self._ledger.exists() else []
-        return [json.loads(line) for line in lines]
+        return list(read_lines(self._ledger))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         target = dict(scope.get("headers", ())).get(b"x-amz-target", b"").decode("latin-1")
@@ -171,8 +171,8 @@ class Amazon:
             "bucket": asked.get("OutputBucketName"),
             "key": asked.get("OutputKey"),
         }
-        with self._lock, self._ledger.open("a") as file:
-            file.write(json.dumps(job) + "\n")
+        with self._lock:
+            append(self._ledger, job)
 
     def _end(self, answer: Answer) -> Answer:
         """A job that is completed has failed, if it is to; otherwise its transcript is where it was wanted."""

@@ -1,25 +1,26 @@
-"""A fake server of OpenAI: files, batches, chat completions, models. All of it is in its folder.
+"""A fake server of OpenAI: files, batches, chat completions, models.
 
-It may be killed and started again at any time. `ledger` is the witness: every batch that was ever begun, in the order
-they were; `completions` has every prompt that was answered in a chat. A server in another process answers the same at
-GET /_ledger and /_completions; POST /_script with fields of `Script` changes how it behaves.
+`ledger` is the witness: every batch that was ever begun, in the order they were; `completions` has every prompt that
+was answered in a chat.
 """
 
 import json
-import os
 import random
 import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
+
+from holdfast.engine.task import Json
+from holdfast.testing.providers.standin import Refused, StandIn, append, as_object, read_lines, write
 
 STAGES = ("validating", "in_progress", "finalizing")
 ENDPOINTS = ("/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/completions", "/v1/moderations")
@@ -31,7 +32,7 @@ REFUSED = re.compile(r"!(\d{3})\b *(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Script:
-    """How the stand-in behaves. Kept in its folder, so that it behaves the same after a restart."""
+    """How the stand-in behaves."""
 
     key: str | None = None
     """The only key that lets in; None for any."""
@@ -61,36 +62,17 @@ class Script:
     forgotten: Sequence[str] = field(default_factory=tuple)
     """Batches that existed, and are unknown now."""
 
-    @classmethod
-    def read(cls, path: Path) -> "Script":
-        return cls(**json.loads(path.read_text())) if path.exists() else cls()
 
+class OpenAIStandIn(StandIn[Script]):
+    """Files, batches, chat completions and models."""
 
-class Refused(Exception):
-    """An answer with another status than 200."""
-
-    def __init__(self, status: int, message: str, code: str | None = None) -> None:
-        self.status = status
-        self.body = error(message, code, "invalid_request_error" if status < 500 else "server_error")
-
-
-class OpenAIStandIn:
-    """An ASGI app. `behave` changes its script at any time."""
+    kind = Script
+    witnesses = ("ledger", "completions")
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         for name in ("files", "batches"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-
-    @property
-    def script(self) -> Script:
-        return Script.read(self.folder / "script.json")
-
-    def behave(self, **changes: Any) -> Script:
-        """From now on, behave like this: fields of Script."""
-        script = replace(self.script, **changes)
-        (self.folder / "script.json").write_text(json.dumps(asdict(script)))
-        return script
+        super().__init__(folder)
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every batch that was ever begun: id, metadata, input_file_id."""
@@ -100,86 +82,61 @@ class OpenAIStandIn:
         """Every prompt that was answered in a chat."""
         return [line["prompt"] for line in read_lines(self.folder / "completions.jsonl")]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        request = Request(scope, receive)
-        try:
-            answer = await self._answer(request)
-        except Refused as refused:
-            answer = JSONResponse(refused.body, refused.status)
-        answer.headers["x-request-id"] = f"req_{secrets.token_hex(8)}"
-        await answer(scope, receive, send)
-
-    async def _answer(self, request: Request) -> Response:
-        method, path = request.method, request.url.path
-        body = await request.body()
-        if path.startswith("/_"):
-            return self._about(path, body)
-        script = self.script
+    def answer(self, request: Request, body: bytes) -> Response | Json:
+        method, path, script = request.method, request.url.path, self.script
         self._let_in(request, script)
         parts = path.removeprefix("/v1").strip("/").split("/")
         if parts[0] in ("files", "batches") and not script.has_batches:
-            raise Refused(404, "File Not Found", "not_found_error")
+            raise refusal(404, "File Not Found", "not_found_error")
         match method, parts:
             case "GET", ["models"]:
                 models = [{"id": "stand-in", "object": "model", "created": 1_790_000_000, "owned_by": "holdfast"}]
-                return JSONResponse({"object": "list", "data": models})
+                return {"object": "list", "data": models}
             case "POST", ["chat", "completions"]:
                 return self._chat(as_object(body))
             case "POST", ["files"]:
-                return JSONResponse(self._upload(request.headers.get("content-type", ""), body))
+                return self._upload(request.headers.get("content-type", ""), body)
             case "GET", ["files"]:
                 files = [self._file(path.name) for path in sorted((self.folder / "files").iterdir()) if not path.suffix]
-                return JSONResponse({"object": "list", "data": files, "has_more": False})
+                return {"object": "list", "data": files, "has_more": False}
             case "GET", ["files", file]:
-                return JSONResponse(self._file(file))
+                return self._file(file)
             case "GET", ["files", file, "content"]:
                 self._file(file)
                 return Response((self.folder / "files" / file).read_bytes(), media_type="application/octet-stream")
             case "DELETE", ["files", file]:
                 self._file(file)
                 (self.folder / "files" / file).unlink()
-                return JSONResponse({"id": file, "object": "file", "deleted": True})
+                return {"id": file, "object": "file", "deleted": True}
             case "POST", ["batches"]:
-                return JSONResponse(public_fields(self._begin(as_object(body))))
+                return public_fields(self._begin(as_object(body)))
             case "GET", ["batches"]:
-                return JSONResponse(self._list(request.query_params.get("after"), request.query_params.get("limit")))
+                return self._list(request.query_params.get("after"), request.query_params.get("limit"))
             case "GET", ["batches", batch]:
-                return JSONResponse(public_fields(self._poll(self._batch(batch), script)))
+                return public_fields(self._poll(self._batch(batch), script))
             case "POST", ["batches", batch, "cancel"]:
-                return JSONResponse(public_fields(self._cancel(self._batch(batch), script)))
-        raise Refused(404, f"Invalid URL ({method} {path})", "unknown_url")
-
-    def _about(self, path: str, body: bytes) -> Response:
-        match path:
-            case "/_ledger":
-                return JSONResponse(self.ledger())
-            case "/_completions":
-                return JSONResponse(self.completions())
-            case "/_script":
-                self.behave(**as_object(body or b"{}"))
-                return Response(self.folder.joinpath("script.json").read_bytes(), media_type="application/json")
-        raise Refused(404, f"Invalid URL ({path})")
+                return public_fields(self._cancel(self._batch(batch), script))
+        raise refusal(404, f"Invalid URL ({method} {path})", "unknown_url")
 
     def _let_in(self, request: Request, script: Script) -> None:
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
         if script.key is not None and key != script.key:
-            raise Refused(401, f"Incorrect API key provided: {key}.", "invalid_api_key")
+            raise refusal(401, f"Incorrect API key provided: {key}.", "invalid_api_key")
 
-    def _chat(self, body: dict[str, Any]) -> Response:
+    def _chat(self, body: dict[str, Any]) -> Json:
         if body.get("stream"):
-            raise Refused(400, "This server does not stream.", "unsupported_value")
+            raise refusal(400, "This server does not stream.", "unsupported_value")
         status, answer = answer_to(body)
-        if status == 200:
-            append(self.folder / "completions.jsonl", {"prompt": prompt_of(body)})
-        return JSONResponse(answer, status)
+        if status != 200:
+            raise Refused(status, answer)
+        append(self.folder / "completions.jsonl", {"prompt": prompt_of(body)})
+        return answer
 
     def _upload(self, kind: str, body: bytes) -> dict[str, Any]:
         fields = parts_of(kind, body)
         for name in ("file", "purpose"):
             if name not in fields:
-                raise Refused(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
+                raise refusal(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
         filename, content = fields["file"]
         return self._keep(filename, content, fields["purpose"][1].decode())
 
@@ -201,20 +158,20 @@ class OpenAIStandIn:
 
     def _file(self, file: str) -> dict[str, Any]:
         if not re.fullmatch(r"file-\w+", file) or not (self.folder / "files" / file).exists():
-            raise Refused(404, f"No such File object: {file}", "not_found")
+            raise refusal(404, f"No such File object: {file}", "not_found")
         return as_object((self.folder / "files" / f"{file}.json").read_bytes())
 
     def _begin(self, asked: dict[str, Any]) -> Batch:
         for name in ("input_file_id", "endpoint", "completion_window"):
             if not isinstance(asked.get(name), str):
-                raise Refused(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
+                raise refusal(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
         self._file(asked["input_file_id"])
         if asked["endpoint"] not in ENDPOINTS or asked["completion_window"] != "24h":
-            raise Refused(400, "Invalid value for 'endpoint' or 'completion_window'.", "invalid_value")
+            raise refusal(400, "Invalid value for 'endpoint' or 'completion_window'.", "invalid_value")
         metadata = asked.get("metadata") or {}
         lengths = [(len(name), len(value) if isinstance(value, str) else 513) for name, value in metadata.items()]
         if len(lengths) > 16 or any(name > 64 or value > 512 for name, value in lengths):
-            raise Refused(400, "Invalid 'metadata': 16 pairs of 64 and 512 characters at most.", "invalid_metadata")
+            raise refusal(400, "Invalid 'metadata': 16 pairs of 64 and 512 characters at most.", "invalid_metadata")
         number = len(self.ledger()) + 1
         now = time.time()
         batch: Batch = {
@@ -245,7 +202,7 @@ class OpenAIStandIn:
     def _batch(self, batch: str) -> Batch:
         path = self.folder / "batches" / f"{batch}.json"
         if not re.fullmatch(r"batch_\w+", batch) or not path.exists() or batch in self.script.forgotten:
-            raise Refused(404, f"No batch found with id '{batch}'.")
+            raise refusal(404, f"No batch found with id '{batch}'.")
         return as_object(path.read_bytes())
 
     def _save(self, batch: Batch) -> None:
@@ -274,7 +231,7 @@ class OpenAIStandIn:
         own["polls"] += 1
         if own["polls"] <= script.unknown_polls:
             self._save(batch)
-            raise Refused(404, f"No batch found with id '{batch['id']}'.")
+            raise refusal(404, f"No batch found with id '{batch['id']}'.")
         status = batch["status"]
         if status == "cancelling":
             self._end(batch, "cancelled", script)
@@ -295,7 +252,7 @@ class OpenAIStandIn:
 
     def _cancel(self, batch: Batch, script: Script) -> Batch:
         if script.cancel == "refused" or batch["status"] not in (*STAGES, "cancelling"):
-            raise Refused(400, f"Cannot cancel a batch with status '{batch['status']}'.")
+            raise refusal(400, f"Cannot cancel a batch with status '{batch['status']}'.")
         if script.cancel == "too_late":
             self._end(batch, "completed", script)
         else:
@@ -363,14 +320,6 @@ def public_fields(batch: Batch) -> Batch:
     return {name: value for name, value in batch.items() if name != "_"}
 
 
-def as_object(body: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def parts_of(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:
     """The fields of a form: the name of the file, if there is one, and the content."""
     form = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + body)
@@ -381,27 +330,11 @@ def parts_of(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:
     }
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            yield as_object(line)
-
-
-def append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def write(path: Path, content: bytes) -> None:
-    """Whole or not at all, however the server ends."""
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(content)
-    fresh.replace(path)
-
-
 # Answers
+
+
+def refusal(status: int, message: str, code: str | None = None) -> Refused:
+    return Refused(status, error(message, code, "invalid_request_error" if status < 500 else "server_error"))
 
 
 def error(message: str, code: str | None = None, kind: str = "invalid_request_error") -> dict[str, Any]:
@@ -427,7 +360,7 @@ def answer_to(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         return 400, error("Missing required parameter: 'messages'.", "missing_required_parameter")
     parts = prompt.split()
     return 200, {
-        "id": f"chatcmpl-{abs(hash_of(prompt)):x}",
+        "id": f"chatcmpl-{crc32(prompt.encode('utf-8', 'replace')):x}",
         "object": "chat.completion",
         "created": 1_790_000_000,
         "model": body.get("model") or "stand-in",
@@ -445,11 +378,6 @@ def answer_to(body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
             "total_tokens": 2 * len(parts) + 3,
         },
     }
-
-
-def hash_of(text: str) -> int:
-    """The same in every process."""
-    return sum((at + 1) * ord(letter) for at, letter in enumerate(text))
 
 
 def output_line(custom_id: str, status: int, body: Any) -> dict[str, Any]:

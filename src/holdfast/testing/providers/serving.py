@@ -87,7 +87,7 @@ class Server:
         """Listen; on the same port as before if it was started before."""
         listener = listen(self.port)
         self.port = listener.getsockname()[1]
-        server = Started(self._call)
+        server = Started(lambda scope, receive, send: self.app(scope, receive, send))
         thread = threading.Thread(target=server.run, args=([listener],), name="stand-in", daemon=True)
         thread.start()
         if not server.listens.wait(starting_most_seconds):
@@ -103,9 +103,6 @@ class Server:
             thread.join()
             listener.close()
             self._running = None
-
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, send)
 
     def __enter__(self) -> Self:
         return self.start()
