@@ -175,12 +175,9 @@ class AWS(Provider):
         return job_in(job, answer)
 
     async def _read(self, job: Job, bucket: str, key: str) -> bytes:
-        def read(s3: Any) -> bytes:
-            body: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
-            return body
-
         try:
-            return await self._ask(job, read, service="s3")
+            body: bytes = await self._ask(job, lambda s3: s3.get_object(Bucket=bucket, Key=key)["Body"].read(), "s3")
+            return body
         except Failure as refusal:
             if refusal.code == "NoSuchKey":
                 raise Transient(f"The transcript is not at s3://{bucket}/{key} yet.", code=refusal.code) from refusal

@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -30,19 +30,6 @@ read_at_once = 16
 tries_most = 3
 
 
-@dataclass(frozen=True)
-class Standing:
-    """Which inputs have a result, and how often each of the others went wrong."""
-
-    done: frozenset[str]
-    wrong: Counter[tuple[str, str]]
-
-    def left(self, inputs: Sequence[Input]) -> list[Input]:
-        """Those without a result; what went wrong before comes last."""
-        left = [one for one in inputs if one.key not in self.done]
-        return sorted(left, key=lambda one: self.wrong[one.key, "crash"] + self.wrong[one.key, "failure"])
-
-
 class KeptJob:
     """The objects of one job. All of it raises Transient while they cannot be reached."""
 
@@ -51,6 +38,10 @@ class KeptJob:
         self._objects = job.objects
         self._place = f"{job.place.rstrip('/')}/{folder}".rstrip("/")
         self._token = job.token
+        self.done: set[str] = set()
+        """The keys of the inputs that have a result, once `look` has found them."""
+        self.wrong: Counter[tuple[str, str]] = Counter()
+        """How often an input went wrong, by its key and how."""
 
     async def exists(self) -> bool:
         with reachable():
@@ -60,21 +51,23 @@ class KeptJob:
         if not await self.exists():
             await self._put("inputs.json", [asdict(one) for one in inputs])
 
-    async def inputs(self) -> list[Input]:
-        """Raises Fatal if there is no such job."""
+    async def left(self) -> list[Input]:
+        """The inputs without a result; what went wrong before comes last. Raises Fatal if there is no such job."""
         try:
-            return [Input(**one) for one in await self._get("inputs.json")]
+            inputs = [Input(**one) for one in await self._get("inputs.json")]
         except ObjectMissing as error:
             raise Fatal(f"There is no job {self._token}: what was kept of it is gone.", code="missing") from error
+        await self.look()
+        left = [one for one in inputs if one.key not in self.done]
+        return sorted(left, key=lambda one: self.wrong[one.key, "crash"] + self.wrong[one.key, "failure"])
 
-    async def compute_standing(self) -> Standing:
+    async def look(self) -> None:
+        """Find what is done, and what went wrong."""
         with reachable():
             found = await self._objects.keys(self._place)
         names = [one.key.removeprefix(f"{self._place}/").removesuffix(".json").split("/") for one in found]
-        return Standing(
-            frozenset(name[1] for name in names if name[0] == "results"),
-            Counter((name[1], name[2].partition("-")[0]) for name in names if name[0] == "wrong"),
-        )
+        self.done = {name[1] for name in names if name[0] == "results"}
+        self.wrong = Counter((name[1], name[2].partition("-")[0]) for name in names if name[0] == "wrong")
 
     async def note(self, key: str, what: Wrong, number: int, message: str) -> None:
         """Remember a failed try."""
@@ -82,11 +75,12 @@ class KeptJob:
 
     async def keep(self, result: Result) -> None:
         await self._put(f"results/{result.key}.json", asdict(result))
+        self.done.add(result.key)
 
     async def results(self, inputs: Sequence[Input]) -> AsyncGenerator[Result, None]:
         """Those that there are, in the order of the inputs."""
-        done = (await self.compute_standing()).done
-        names = [f"results/{one.key}.json" for one in inputs if one.key in done]
+        await self.look()
+        names = [f"results/{one.key}.json" for one in inputs if one.key in self.done]
         for start in range(0, len(names), read_at_once):
             for row in await asyncio.gather(*map(self._get, names[start : start + read_at_once])):
                 yield Result(**{**row, "usage": row["usage"] and USAGE.validate_python(row["usage"])})
@@ -137,16 +131,15 @@ class Fanout:
     async def poll(self, job: Job) -> Running | Ended:
         """Do some of what is left. Raises RateLimited or Fatal; Transient only if nothing at all was done."""
         kept = KeptJob(job)
-        inputs, standing = await kept.inputs(), await kept.compute_standing()
-        left = standing.left(inputs)
-        if left:
-            work = Work(self, job, kept, standing, iter(left))
-            await work.run()
-            left = [one for one in left if one.key not in work.done]
-            if work.failure and (not isinstance(work.failure, Transient) or not work.done):
-                raise work.failure
-        if left:
-            return Running("in progress here", again_in=timedelta(seconds=1), done=len(inputs) - len(left))
+        left = await kept.left()
+        before = len(kept.done)
+        work = Work(self, job, kept, iter(left))
+        await work.run()
+        done = len(kept.done)
+        if work.failure and (not isinstance(work.failure, Transient) or done == before):
+            raise work.failure
+        if done < before + len(left):
+            return Running("in progress here", again_in=timedelta(seconds=1), done=done)
         return Ended("done here", "succeeded")
 
     def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncGenerator[Result, None]:
@@ -160,9 +153,7 @@ class Work:
     fanout: Fanout
     job: Job
     kept: KeptJob
-    standing: Standing
     left: Iterator[Input]
-    done: set[str] = field(default_factory=set)
     failure: Failure | None = None
 
     async def run(self) -> None:
@@ -181,7 +172,6 @@ class Work:
             try:
                 if result := await self._result(one):
                     await self.kept.keep(result)
-                    self.done.add(result.key)
             except Failure as failure:  # our own objects cannot be reached
                 self.failure = failure
 
@@ -196,7 +186,7 @@ class Work:
                 self.failure = failure
             if not isinstance(failure, Transient):
                 return None
-            tries = self.standing.wrong[one.key, "failure"] + 1
+            tries = self.kept.wrong[one.key, "failure"] + 1
             if tries >= tries_most:
                 return Result(one.key, error=failure.message, category="Transient")
             await self.kept.note(one.key, "failure", tries, failure.message)

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from holdfast.engine.task import Category
-from holdfast.errors import Failure
+from holdfast.errors import Failure, Fatal, SchemaInvalid
 
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "VIRTUAL_ENV")
 KEPT_BEGINNINGS = ("PYTHON", "LC_", "OMP_", "ORT_")
@@ -37,15 +36,6 @@ left_to_itself = timedelta(seconds=2)
 ending_most = timedelta(seconds=2)
 parent_checked_seconds = 1.0
 nicer = 5  # a model takes all cores it gets; the worker's own heartbeats come first
-
-
-class Refused(Exception):
-    """The model refuses this input; the category tells why."""
-
-    def __init__(self, message: str, category: Category) -> None:
-        super().__init__(message)
-        self.message = message
-        self.category = category
 
 
 class Crashed(Exception):
@@ -86,7 +76,7 @@ class Model:
         self._taken = False
 
     async def ask(self, content: Mapping[str, Any]) -> Any:
-        """What it answers. Raises Refused, Crashed or NotLoaded.
+        """What it answers. Raises SchemaInvalid or Fatal for what it refuses, and Crashed or NotLoaded.
 
         Cancelled, it leaves the process a moment to get done, then ends it.
         """
@@ -115,7 +105,7 @@ class Model:
             if "result" in answer:
                 return answer["result"]
             if "error" in answer:
-                raise Refused(answer["error"], answer["category"])
+                raise (Fatal if answer["category"] == "Fatal" else SchemaInvalid)(answer["error"])
 
     async def end(self) -> None:
         """End its process, and wait until it is gone."""

@@ -13,9 +13,9 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from holdfast.apps.providers.kept_jobs import STOPPED, KeptJob, Standing
+from holdfast.apps.providers.kept_jobs import STOPPED, KeptJob
 from holdfast.apps.providers.local.completion import accepted_request, refuse_request
-from holdfast.apps.providers.local.process import Crashed, Model, NotLoaded, Refused
+from holdfast.apps.providers.local.process import Crashed, Model, NotLoaded
 from holdfast.apps.providers.local.weights import SMOLLM2
 from holdfast.distribution import install_hint
 from holdfast.errors import Failure, Fatal, SchemaInvalid, Transient
@@ -109,58 +109,48 @@ class Local(Provider):
     async def poll(self, job: Job) -> Running | Ended:
         """Do some of the work. Raises Transient if the model cannot be loaded."""
         kept = kept_job(job)
-        inputs, standing = await kept.inputs(), await kept.compute_standing()
-        left = standing.left(inputs)
+        left = await kept.left()
         if not left:
             return Ended("done", "succeeded")
-        done = len(inputs) - len(left)
+        done, total = len(kept.done), len(kept.done) + len(left)
         if missing := self.missing(job.task_type):  # another worker of the fleet may have it
             return Running(missing, again_in=pause, done=done)
         model = self.speech if job.task_type == "transcription" else self.completion
         if not model.take():
             return Running("waiting for the model", done=done)
+        until = time.monotonic() + poll_spell.total_seconds()
+        waits: list[timedelta] = []
         try:
-            made, wait = await self._work(job, kept, standing, left, model)
+            for one in left:
+                result = await self._do(job, kept, one, model)
+                if isinstance(result, Result):
+                    await kept.keep(result)
+                else:
+                    waits.append(result)
+                if time.monotonic() > until:  # there is more to do at once
+                    waits.clear()
+                    break
         finally:
             model.give()
-        if made == len(left):
+        if len(kept.done) == total:
             return Ended("done", "succeeded")
-        return Running("at work", again_in=wait, done=done + made)
+        return Running("at work", again_in=max(waits, default=None), done=len(kept.done))
 
-    async def _work(
-        self, job: Job, kept: KeptJob, standing: Standing, left: list[Input], model: Model
-    ) -> tuple[int, timedelta | None]:
-        """For as long as a poll may take: how many have a result now, and how long to wait before the next one."""
-        until = time.monotonic() + poll_spell.total_seconds()
-        made, waits = 0, []
-        for one in left:
-            result = await self._do(job, kept, standing, one, model)
-            if isinstance(result, Result):
-                await kept.keep(result)
-                made += 1
-            else:
-                waits.append(result)
-            if time.monotonic() > until:
-                return made, None
-        return made, max(waits, default=None)
-
-    async def _do(self, job: Job, kept: KeptJob, standing: Standing, one: Input, model: Model) -> Result | timedelta:
+    async def _do(self, job: Job, kept: KeptJob, one: Input, model: Model) -> Result | timedelta:
         """The result of an input; or, if it is to be tried again, in how long."""
         try:
             return await self._result(job, one, model)
         except NotLoaded as error:
             raise Transient(f"The model for {job.task_type} cannot be loaded. {error}", code="not-loaded") from None
-        except Refused as error:
-            return Result(one.key, error=error.message, category=error.category)
         except Crashed as error:
-            times = standing.wrong[one.key, "crash"] + 1
+            times = kept.wrong[one.key, "crash"] + 1
             message = f"The model crashed {times} times on this input. {error}"
             if times >= crashes_most:
                 return Result(one.key, error=message, category="SchemaInvalid")
             await kept.note(one.key, "crash", times, message)
             return timedelta(0)
         except Failure as error:
-            times = standing.wrong[one.key, "failure"] + 1
+            times = kept.wrong[one.key, "failure"] + 1
             if error.category in ("SchemaInvalid", "Fatal") or times >= failures_most:
                 return Result(one.key, error=error.message, category=error.category or "Fatal")
             await kept.note(one.key, "failure", times, error.message)
