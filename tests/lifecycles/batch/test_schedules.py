@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.apps.providers import openai
+from holdfast.apps.providers import answers
 from holdfast.apps.providers.aws import AWS
 from holdfast.apps.providers.local.process import Model
 from holdfast.apps.providers.local.provider import Local
@@ -234,7 +234,7 @@ def play(engine: Engine, monkeypatch: pytest.MonkeyPatch, witness: Witness, task
 def at_openai(tmp_path: Path, server: Server, holdfast: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[AtOpenAI]:
     monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-no-secret")
-    monkeypatch.setattr(openai, "clocks_differ", timedelta(days=36_500))  # the database's clock is moved
+    monkeypatch.setattr(answers, "clocks_differ", timedelta(days=36_500))  # the database's clock is moved
     at = AtOpenAI(tmp_path, server)
     yield at
     holdfast.call(at.provider.close())

@@ -10,10 +10,20 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from typing import IO, Any, Literal
 from urllib.parse import quote, urlsplit
 
-from holdfast.apps.providers.answers import as_int, as_object, id_in, unknown_job
+from holdfast.apps.providers.answers import (
+    Listed,
+    Page,
+    as_int,
+    as_object,
+    find_listed,
+    id_in,
+    read_results,
+    unknown_job,
+)
 from holdfast.apps.providers.kept_jobs import STOPPED, Fanout, is_here
 from holdfast.apps.providers.transport import Line, Transport
 from holdfast.engine.task import Category, Json
@@ -26,6 +36,7 @@ from holdfast.settings import vendor_variable
 
 TOKEN = "holdfast_job"  # noqa: S105 - the name of the pair of metadata that carries it
 CHAT = "/v1/chat/completions"
+FILES = ("output_file_id", "error_file_id")
 NO_BATCHES = (404, 405, 501)
 OVER: dict[str, Literal["succeeded", "failed", "cancelled", "expired"]] = {
     "completed": "succeeded",
@@ -37,7 +48,6 @@ WAITS = {"token_limit_exceeded", "rate_limit_exceeded"}
 file_most_bytes = 200_000_000
 upload_most = timedelta(minutes=15)
 completion_most = timedelta(minutes=5)
-clocks_differ = timedelta(minutes=10)
 
 
 class OpenAI(Provider):
@@ -98,7 +108,7 @@ class OpenAI(Provider):
         if here := await self._fanout.find(job):
             return here
         if await self._batches():
-            return await self._find_listed(job)
+            return await find_listed(job, self._list)
         if as_object(job.memo).get("input_file_id"):
             raise CannotTell(f"{self._url} had batches when this job was submitted, and says now that it has none.")
         return None
@@ -121,32 +131,20 @@ class OpenAI(Provider):
         memo = {**as_object(job.memo), **files}
         return Ended(status, OVER[status], error, category, has_results=any(files.values()), memo=memo)
 
-    async def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
-        """The good ones first, then the failed; of two lines for the same input the first counts."""
+    def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
         self._check_account(job)
-        if is_here(job):
-            async with aclosing(self._fanout.fetch(job, inputs)) as results:
-                async for result in results:
-                    yield result
-            return
+        return self._fanout.fetch(job, inputs) if is_here(job) else self._fetch(job, inputs)
+
+    async def _fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncIterator[Result]:
+        """The good ones first, then the failed."""
         files = as_object(job.memo)
         if "output_file_id" not in files:
             files = files_of(as_object((await self._http.ask("GET", address_of(job))).json))
-        missing = {one.key for one in inputs}
-        cut_off = False
-        for file in (files.get("output_file_id"), files.get("error_file_id")):
-            if not file:
-                continue
-            async with aclosing(self._http.lines(f"files/{quote(str(file), safe='')}/content")) as lines:
-                async for line in lines:
-                    cut_off = cut_off or line.cut
-                    found = result_of(line, job.model)
-                    if found and found.key in missing:
-                        missing.discard(found.key)
-                        yield found
-        if cut_off:
-            for key in sorted(missing):
-                yield Result(key, error="The file of results is cut off before its line.", category="Transient")
+        names = [file for name in FILES if (file := files.get(name))]
+        paths = [f"files/{quote(str(name), safe='')}/content" for name in names]
+        async with aclosing(read_results(self._http, paths, inputs, partial(result_of, job.model))) as results:
+            async for result in results:
+                yield result
 
     async def cancel(self, job: Job) -> Ended | None:
         self._check_account(job)
@@ -181,32 +179,17 @@ class OpenAI(Provider):
         await job.remember({"input_file_id": found})
         return found
 
-    async def _find_listed(self, job: Job) -> str | None:
-        """The batch of this token among those listed, newest first, back to when it was intended."""
-        since = (job.intended_at - clocks_differ).timestamp() if job.intended_at else None
-        params: dict[str, Any] = {"limit": 100}
-        cursors: set[str] = set()
-        times: list[float] = []
-        while True:
-            page = as_object((await self._http.ask("GET", "batches", params=params)).json)
-            if not isinstance(page.get("data"), list) or (page.get("has_more") and not page["data"]):
-                raise Transient(f"{self._url} lists its batches in a way that says nothing.")
-            rows = [row for row in page["data"] if isinstance(row, dict)]
-            for row in rows:
-                if as_object(row.get("metadata")).get(TOKEN) == job.token:
-                    return str(row["id"])
-                if created := as_int(row.get("created_at")):
-                    times.append(created)
-            newest_first = len(set(times)) > 1 and times == sorted(times, reverse=True)
-            if not page.get("has_more") or not rows:
-                return None
-            if since is not None and newest_first and times[-1] < since:
-                return None  # and all that follow are older still
-            after = str(rows[-1].get("id"))
-            if after in cursors:
-                raise CannotTell(f"The listing of {self._url} goes in circles.")
-            cursors.add(after)
-            params["after"] = after
+    async def _list(self, after: str | None) -> Page:
+        params = {"limit": 100, **({"after": after} if after else {})}
+        page = as_object((await self._http.ask("GET", "batches", params=params)).json)
+        if not isinstance(page.get("data"), list) or (page.get("has_more") and not page["data"]):
+            raise Transient(f"{self._url} lists its batches in a way that says nothing.")
+        rows = [row for row in page["data"] if isinstance(row, dict)]
+        jobs = [
+            Listed(row.get("id"), as_object(row.get("metadata")).get(TOKEN), as_int(row.get("created_at")))
+            for row in rows
+        ]
+        return Page(jobs, str(rows[-1].get("id")) if page.get("has_more") and rows else None)
 
     async def _complete(self, job: Job, one: Input) -> Result:
         asked = chat_request(job.model, one)
@@ -253,7 +236,7 @@ def write_prompts(file: IO[bytes], model: str | None, inputs: Sequence[Input]) -
 
 
 def files_of(batch: Mapping[str, Any]) -> dict[str, Json]:
-    return {name: batch.get(name) or None for name in ("output_file_id", "error_file_id")}
+    return {name: batch.get(name) or None for name in FILES}
 
 
 def reason_of(status: str, batch: Mapping[str, Any]) -> tuple[str | None, Category | None]:
@@ -269,7 +252,7 @@ def reason_of(status: str, batch: Mapping[str, Any]) -> tuple[str | None, Catego
     return redact(f"The batch was refused: {'; '.join(reasons[:5]) or code or 'without a reason'}")[:1000], category
 
 
-def result_of(line: Line, model: str | None) -> Result | None:
+def result_of(model: str | None, line: Line) -> Result | None:
     """The result in a line of the files; None if it names no input."""
     row = as_object(line.json)
     key = row.get("custom_id")
