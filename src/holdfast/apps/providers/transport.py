@@ -96,8 +96,7 @@ class Transport:
 
         `signed` is for an address that lets in by itself: nothing is added to it.
         """
-        sent = {"json": json, "data": form, "files": files, "content": content, "params": params}
-        parts = {name: value for name, value in sent.items() if value is not None}
+        parts = {"json": json, "data": form, "files": files, "content": content, "params": params}
         time = asyncio.timeout((whole or self.patience.whole).total_seconds())
         async with self._translate_failures(path), time, self._ask(method, path, parts, signed=signed) as answer:
             body = await self._body(answer)

@@ -11,7 +11,6 @@ to that, also while the model is at work.
 import asyncio
 import contextlib
 import io
-import itertools
 import json
 import os
 import queue
@@ -50,7 +49,6 @@ class NotLoaded(Exception):
 class Request:
     """A request that is under way, and the loop in which its answers are awaited. None: the process has ended."""
 
-    number: int
     loop: asyncio.AbstractEventLoop
     answers: "asyncio.Queue[dict[str, Any] | None]" = field(default_factory=asyncio.Queue)
 
@@ -136,7 +134,6 @@ class Process:
         self.reason = ""
         """Why it is gone."""
         self.request: Request | None = None
-        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         threading.Thread(target=self._read_answers, daemon=True, name=module).start()
 
@@ -146,7 +143,7 @@ class Process:
 
     def send(self, content: Mapping[str, Any]) -> Request:
         """Send a request, which must be short: what is long goes by file."""
-        request = Request(next(self._numbers), asyncio.get_running_loop())
+        request = Request(asyncio.get_running_loop())
         with self._lock:
             if self.gone:
                 request.answers.put_nowait(None)
@@ -154,7 +151,7 @@ class Process:
             self.request = request
         assert self._popen.stdin is not None  # noqa: S101
         with contextlib.suppress(OSError, ValueError):  # it is about to be gone, which the other thread reports
-            self._popen.stdin.write(json.dumps({**content, "number": request.number}).encode() + b"\n")
+            self._popen.stdin.write(json.dumps(content).encode() + b"\n")
         return request
 
     def kill(self) -> None:
@@ -245,16 +242,13 @@ def serve(load: Callable[[], Answer]) -> NoReturn:
         sys.exit(1)
     send({"loaded": True})
     while True:
-        request = requests.get()
-        number = request.pop("number")
         try:
-            result = answer(request, lambda number=number: send({"number": number, "alive": True}))  # type: ignore[misc]
-            send({"number": number, "result": result})
+            send({"result": answer(requests.get(), lambda: send({"alive": True}))})
         except Failure as failure:
-            send({"number": number, "error": failure.message, "category": failure.category})
+            send({"error": failure.message, "category": failure.category})
         except Exception as error:
             text = f"The model failed: {type(error).__name__}: {error}"[:500]
-            send({"number": number, "error": text, "category": "SchemaInvalid"})
+            send({"error": text, "category": "SchemaInvalid"})
 
 
 def receive(requests: "queue.SimpleQueue[dict[str, Any]]", parent: int) -> None:
