@@ -249,8 +249,7 @@ class Batches(Calls):
         self, task_type: str, provider: str, name: str, queue: str | None, offer: Mapping[str, Json]
     ) -> None:
         """Publish what workers do with a provider. Raises RequestInvalid."""
-        given = (task_type, provider, name, queue, encode.dump(dict(offer)))
-        await self._call("offer_batches", *given)
+        await self._call("offer_batches", task_type, provider, name, queue, encode.dump(dict(offer)))
 
     # For users
 
@@ -288,12 +287,11 @@ class Batches(Calls):
 
     async def batch(self, task: UUID, owner: str | None = None, *, whole: bool = True) -> BatchRecord:
         """One of them. Raises TaskNotFound."""
-        missing = batch_missing(task)
-        return require_one(await self.read([task], owner, whole=whole), missing)
+        return require_one(await self.read([task], owner, whole=whole), batch_missing(task))
 
     async def files(self, task: UUID) -> BatchFiles:
         """Where its files are."""
-        return BatchFiles(*(await self._table("batch_files", task))[0])
+        return await self._record(BatchFiles, "batch_files", task)
 
     async def resolve(
         self, task: UUID, job: int, action: str, external_id: str | None = None, *, by: str, note: str | None = None

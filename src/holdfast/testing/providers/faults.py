@@ -27,6 +27,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from holdfast.testing.providers.standin import read_lines
+
 Kind = Literal["lost_answer", "dropped", "status", "delay", "drip", "truncated", "gzip", "rewrite", "change"]
 DROP = "holdfast.drop"
 """The extension of ASGI that closes the connection; `Server` has it."""
@@ -176,12 +178,7 @@ class Faults:
 
     def requests(self, method: str = "*", path: str = "") -> list[Seen]:
         """The requests so far, oldest first; those of earlier processes too if there is a file."""
-        if self.ledger is None:
-            seen = list(self._seen)
-        elif self.ledger.exists():
-            seen = [Seen(**json.loads(line)) for line in self.ledger.read_text().splitlines()]
-        else:
-            seen = []
+        seen = [Seen(**line) for line in read_lines(self.ledger)] if self.ledger else list(self._seen)
         return [one for one in seen if method in ("*", one.method) and re.search(path, one.path)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
