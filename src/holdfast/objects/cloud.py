@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import obstore
@@ -53,25 +53,6 @@ def client_options(endpoint: str | None) -> "ClientConfig":
     }
 
 
-class BucketSigner(Protocol):
-    """Signs the links of one bucket, in its vendor's way."""
-
-    @property
-    def link_most_bytes(self) -> int:
-        """What the vendor takes by one link. With keys of one's own there is no such limit: files go in parts."""
-        ...
-
-    async def sign_upload(
-        self, key: str, content_type: str, size: int | None, now: datetime, lasting: timedelta
-    ) -> tuple[str, dict[str, str]]:
-        """Where to send the object, and with which headers."""
-        ...
-
-    async def sign_download(self, key: str, content_type: str, filename: str, now: datetime, lasting: timedelta) -> str:
-        """Where to fetch it from."""
-        ...
-
-
 @dataclass(frozen=True)
 class GoogleSigner:
     """Google's links bind neither type nor size, and carry no name; they go by the clock of this machine."""
@@ -89,9 +70,14 @@ class GoogleSigner:
 
 
 class Bucket:
-    """A bucket of any vendor; how links are signed differs."""
+    """A bucket of any vendor; how links are signed differs, and what it takes by one (`link_most_bytes`).
 
-    def __init__(self, store: S3Store | AzureStore | GCSStore, label: str, signer: BucketSigner) -> None:
+    With keys of one's own there is no such limit: files go in parts.
+    """
+
+    def __init__(
+        self, store: S3Store | AzureStore | GCSStore, label: str, signer: S3Signer | AzureSigner | GoogleSigner
+    ) -> None:
         self.store = store
         self.label = label
         self.signer = signer

@@ -8,16 +8,17 @@ remembers those that were, for longer than a link can last. All of it is one fil
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import os
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO, Self, TypeVar
+from typing import Any, BinaryIO, ParamSpec, Self, TypeVar
 
 from holdfast.errors import ObjectMissing, ObjectsUnreachable, SettingInvalid, UrlRefused
 from holdfast.execution.threads import in_thread
@@ -32,7 +33,7 @@ remembered = lasting_most + timedelta(days=1)
 tidied_every = timedelta(hours=1)
 NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
-
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -44,6 +45,17 @@ class Received:
     sha256: str
 
 
+def on_disk(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """The function in a thread. Raises ObjectsUnreachable for an error of the system."""
+
+    @functools.wraps(function)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        with unreachable():
+            return await in_thread(function, *args, **kwargs)
+
+    return run
+
+
 class Folder:
     """Objects in a folder; `open` before use."""
 
@@ -52,7 +64,6 @@ class Folder:
         self.label = f"the folder {self.folder}"
         self._incoming = self.folder / ".incoming"
         self._used = self.folder / ".used"
-        self._opened_signer: FolderSigner | None = None
         self._tidied_at = 0.0
 
     def open(self) -> Self:
@@ -63,7 +74,7 @@ class Folder:
                 folder.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(FileExistsError), open(self.folder / ".gitignore", "x", opener=private) as file:
                 file.write("*\n")
-            self._opened_signer = FolderSigner(read_secret(self.folder / SECRET))
+            self._signer  # noqa: B018 - its secret is made now, or found to be out of reach
             self._tidy()
         except OSError as error:
             raise SettingInvalid(
@@ -76,7 +87,7 @@ class Folder:
         """A link that takes this object, once. Raises UploadTooLarge or RequestInvalid."""
         check_upload(upload, lasting)
         if time.monotonic() - self._tidied_at > tidied_every.total_seconds():
-            await on_disk(self._tidy)
+            await on_disk(self._tidy)()
         link = FolderLink(id=secrets.token_hex(16), method="PUT", expires_at=now + lasting, **vars(upload))
         return Upload(self._address(server, link), "PUT", {"Content-Type": link.content_type}, link.expires_at)
 
@@ -94,7 +105,7 @@ class Folder:
 
     async def check_unused(self, link: FolderLink) -> None:
         """Raise UrlRefused if this link has taken its object."""
-        if await on_disk(size_of, self._used / link.id):
+        if await on_disk(size_of)(self._used / link.id):
             raise already_used(link)
 
     async def receive(self, link: FolderLink, parts: AsyncIterable[bytes]) -> Received:
@@ -124,88 +135,73 @@ class Folder:
             await in_thread(self._appear_once, path, link)
         return Received(received, digest.hexdigest())
 
-    async def find(self, key: str) -> Found | None:
-        size = await on_disk(size_of, self.path(key))
+    @on_disk
+    def find(self, key: str) -> Found | None:
+        size = size_of(self.path(key))
         return None if size is None else Found(key, size)
 
-    async def sha256(self, key: str) -> str:
+    @on_disk
+    def sha256(self, key: str) -> str:
         """Raises ObjectMissing."""
+        with translate_missing(key), self.path(key).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
-        def read() -> str:
-            with translate_missing(key), self.path(key).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-
-        return await on_disk(read)
-
-    async def copy(self, source: str, target: str) -> None:
+    @on_disk
+    def copy(self, source: str, target: str) -> None:
         """Raises ObjectMissing."""
+        check_key(target)
+        with self._temporary() as path:
+            with translate_missing(source):
+                try:
+                    os.link(self.path(source), path)
+                except OSError as error:
+                    if error.errno not in NO_LINKS:
+                        raise
+                    write_copy(self.path(source), path)
+            self._appear(path, target)
 
-        def snapshot() -> None:
-            check_key(target)
-            with self._temporary() as path:
-                with translate_missing(source):
-                    try:
-                        os.link(self.path(source), path)
-                    except OSError as error:
-                        if error.errno not in NO_LINKS:
-                            raise
-                        write_copy(self.path(source), path)
-                self._appear(path, target)
-
-        await on_disk(snapshot)
-
-    async def fetch(self, key: str, path: Path) -> None:
+    @on_disk
+    def fetch(self, key: str, path: Path) -> None:
         """Raises ObjectMissing. The file is a copy of its own: writing into it does not change the object."""
+        with translate_missing(key), self.path(key).open("rb") as source, whole_file(path) as target:
+            shutil.copyfileobj(source, target, written_at_once)
 
-        def read() -> None:
-            with translate_missing(key), self.path(key).open("rb") as source, whole_file(path) as target:
-                shutil.copyfileobj(source, target, written_at_once)
-
-        await on_disk(read)
-
-    async def put(self, key: str, path: Path, *, content_type: str) -> Found:
+    @on_disk
+    def put(self, key: str, path: Path, *, content_type: str) -> Found:
         """The type is not kept: each download link names it."""
+        check_key(key)
+        with self._temporary() as temporary:
+            size = write_copy(path, temporary)
+            self._appear(temporary, key)
+        return Found(key, size)
 
-        def write() -> int:
-            check_key(key)
-            with self._temporary() as temporary:
-                size = write_copy(path, temporary)
-                self._appear(temporary, key)
-            return size
+    @on_disk
+    def delete(self, prefix: str) -> int:
+        top, count = self.path(prefix), 0
+        for folder, folders, files in self._walk(top, topdown=False):
+            for name in files:
+                with contextlib.suppress(FileNotFoundError):
+                    Path(folder, name).unlink()
+                    count += 1
+            for name in folders:
+                with contextlib.suppress(OSError):  # not empty any more
+                    Path(folder, name).rmdir()
+        with contextlib.suppress(OSError):
+            while top != self.folder:
+                top.rmdir()
+                top = top.parent
+        return count
 
-        return Found(key, await on_disk(write))
-
-    async def delete(self, prefix: str) -> int:
-        def remove() -> int:
-            top, count = self.path(prefix), 0
-            for folder, folders, files in self._walk(top, topdown=False):
-                for name in files:
-                    with contextlib.suppress(FileNotFoundError):
-                        Path(folder, name).unlink()
-                        count += 1
-                for name in folders:
-                    with contextlib.suppress(OSError):  # not empty any more
-                        Path(folder, name).rmdir()
-            with contextlib.suppress(OSError):
-                while top != self.folder:
-                    top.rmdir()
-                    top = top.parent
-            return count
-
-        return await on_disk(remove)
-
-    async def keys(self, prefix: str) -> list[Found]:
-        def walk() -> list[Found]:
-            found = []
-            for folder, _, files in self._walk(self.path(prefix)):
-                for name in files:
-                    path = Path(folder, name)
-                    size = size_of(path)
-                    if size is not None:
-                        found.append(Found(path.relative_to(self.folder).as_posix(), size))
-            return sorted(found, key=lambda one: one.key)
-
-        return await on_disk(walk)
+    @on_disk
+    def keys(self, prefix: str) -> list[Found]:
+        found = []
+        for folder, _, files in self._walk(self.path(prefix)):
+            for name in files:
+                path = Path(folder, name)
+                size = size_of(path)
+                if size is not None:
+                    found.append(Found(path.relative_to(self.folder).as_posix(), size))
+        return sorted(found, key=lambda one: one.key)
 
     def _walk(self, top: Path, *, topdown: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
         """Everything below; nothing if that is not there. Raises OSError, also if the whole folder has gone."""
@@ -221,11 +217,9 @@ class Folder:
         """Where the object is. Raises RequestInvalid."""
         return self.folder / check_key(key)
 
-    @property
+    @functools.cached_property
     def _signer(self) -> FolderSigner:
-        if self._opened_signer is None:
-            raise ObjectsUnreachable(f"{self.label} was not opened.", fix="Call open() first.")
-        return self._opened_signer
+        return FolderSigner(read_secret(self.folder / SECRET))
 
     def _address(self, server: str, link: FolderLink) -> str:
         return f"{server.rstrip('/')}/objects/{self._signer.sign(link)}"
@@ -318,12 +312,6 @@ def sync(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-async def on_disk(function: Callable[..., T], *args: object) -> T:
-    """What the function returns, from a thread. Raises ObjectsUnreachable for an error of the system."""
-    with unreachable():
-        return await in_thread(function, *args)
 
 
 @contextlib.contextmanager

@@ -14,13 +14,14 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
 from itsdangerous import BadData, URLSafeSerializer
+from pydantic import TypeAdapter
 
 from holdfast.errors import UploadIncomplete, UploadTooLarge, UploadTypeWrong, UrlRefused
 from holdfast.objects import attachment
@@ -80,6 +81,9 @@ class FolderLink:
             raise UploadIncomplete(f"Its sha256 is {found}, not {self.sha256}.", fix=fix)
 
 
+LINK = TypeAdapter(FolderLink)
+
+
 class FolderSigner:
     """Signs the links of a folder, and reads those that come back."""
 
@@ -89,17 +93,15 @@ class FolderSigner:
         )
 
     def sign(self, link: FolderLink) -> str:
-        fields = {**asdict(link), "expires_at": link.expires_at.isoformat()}
-        token = self._serializer.dumps({name: value for name, value in fields.items() if value is not None})
+        token = self._serializer.dumps(LINK.dump_python(link, mode="json", exclude_none=True))
         return token if isinstance(token, str) else token.decode()
 
     def read(self, token: str, method: Method) -> FolderLink:
         """The link. Raises UrlRefused for one that is not ours, or for another method."""
         try:
-            fields = self._serializer.loads(token)
+            link = LINK.validate_python(self._serializer.loads(token))
         except BadData:
             raise UrlRefused("It was not made here, or not whole.", fix=ASK_AGAIN[method]) from None
-        link = FolderLink(**{**fields, "expires_at": datetime.fromisoformat(fields["expires_at"])})
         if link.method != method:
             use = "bring a file: PUT" if link.method == "PUT" else "fetch a file: GET"
             raise UrlRefused(f"It was made for something else, to {use}.", fix=ASK_AGAIN[method])
