@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -12,7 +12,7 @@ from holdfast.engine.lease_rpc import lease_rpc
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls, require_one
 from holdfast.engine.store.commands import refuse
-from holdfast.engine.task import Json, Proof
+from holdfast.engine.task import JSON, Json, Proof
 from holdfast.errors import TaskNotFound
 
 Status = Literal["pending", "running", "completed", "partial", "failed", "skipped"]
@@ -42,7 +42,7 @@ class Verdict:
 
     state: str | None
     blame: str | None
-    errors: Sequence[str]
+    errors: Annotated[Sequence[str], JSON]
 
 
 class StageRecord(BaseModel):
@@ -119,8 +119,7 @@ class Jobs(Calls):
     @lease_rpc
     async def verdict(self, job: UUID) -> Verdict:
         """What the stages of a job make of it."""
-        row = (await self._table("read_verdict", job))[0]
-        return Verdict(row["state"], row["blame"], encode.load(row["errors"]) or [])
+        return await self._record(Verdict, "read_verdict", job)
 
     # For applications
 

@@ -116,31 +116,12 @@ as $$
   where s.task_id = p_job and s.name = p_stage
 $$;
 
--- What the stages of a job make of it, once all are done or one that it requires has failed; null until then. `blame` is
--- the stage to name, if one is to blame.
-create or replace function holdfast.job_verdict(p_job uuid, out state text, out blame text)
-language sql stable
-as $$
-  select case when v.needed is not null then 'FAILED'
-              when v.open > 0 then null
-              when v.well = 0 then 'FAILED'
-              when v.badly is not null then 'PARTIAL'
-              else 'COMPLETED' end,
-         coalesce(v.needed, v.badly)
-  from (select (array_agg(s.name order by s.number) filter (
-                 where s.status = 'failed' and (s.declared ->> 'required')::bool))[1] as needed,
-               (array_agg(s.name order by s.number) filter (where s.status in ('failed', 'partial')))[1] as badly,
-               count(*) filter (where s.finished_at is null) as open,
-               count(*) filter (where s.status in ('completed', 'partial')) as well
-        from holdfast.pipeline_stage s where s.task_id = p_job) v
-$$;
-
 -- A job is completed only as its stages say.
 create or replace function holdfast.check_verdict(p_job uuid, p_state text) returns void
 language plpgsql
 as $$
 declare
-  v_says text := (holdfast.job_verdict(p_job)).state;
+  v_says text := (holdfast.read_verdict(p_job)).state;
 begin
   if v_says is distinct from p_state and exists (select from holdfast.pipeline_stage s where s.task_id = p_job) then
     perform holdfast.refuse('TK002', format('The stages of this job do not make it %s: %s.', p_state,

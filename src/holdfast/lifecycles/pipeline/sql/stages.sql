@@ -56,10 +56,21 @@ begin
   return 'ok';
 end $$;
 
--- The verdict, for the worker that has gone through all stages.
+-- What the stages of a job make of it, once all are done or one that it requires has failed; null until then. `blame` is
+-- the stage to name, if one is to blame, with its errors.
 create or replace function holdfast.read_verdict(p_job uuid, out state text, out blame text, out errors jsonb)
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-  select v.state, v.blame, (select s.errors from holdfast.pipeline_stage s where s.task_id = p_job and s.name = v.blame)
-  from holdfast.job_verdict(p_job) v
+  select case when v.needed is not null then 'FAILED'
+              when v.open > 0 then null
+              when v.well = 0 then 'FAILED'
+              when v.badly is not null then 'PARTIAL'
+              else 'COMPLETED' end,
+         b.name, coalesce(b.errors, '[]')
+  from (select min(s.number) filter (where s.status = 'failed' and (s.declared ->> 'required')::bool) as needed,
+               min(s.number) filter (where s.status in ('failed', 'partial')) as badly,
+               count(*) filter (where s.finished_at is null) as open,
+               count(*) filter (where s.status in ('completed', 'partial')) as well
+        from holdfast.pipeline_stage s where s.task_id = p_job) v
+  left join holdfast.pipeline_stage b on b.task_id = p_job and b.number = coalesce(v.needed, v.badly)
 $$;
