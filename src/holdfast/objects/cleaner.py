@@ -35,10 +35,9 @@ class Cleanups(Calls):
 
     async def take(self, n: int = 20) -> list[Cleanup]:
         """Files that are due to be deleted; this process has five minutes for them."""
-        rows = await self._table("take_cleanups", n, repeatable=False)
-        return [encode.from_row(Cleanup, row) for row in rows]
+        return await self._records(Cleanup, "take_cleanups", n, repeatable=False)
 
-    async def end(self, cleanup: Cleanup, objects: int, error: str | None = None) -> None:
+    async def end(self, cleanup: Cleanup, objects: int, error: str | None) -> None:
         """Record how it went; a failed cleanup is due again later."""
         message = None if error is None else encode.readable(error)
         await self._call("end_cleanup", cleanup.id, objects, message)
@@ -48,18 +47,17 @@ async def clean(cleanups: Cleanups, objects: Objects) -> int:
     """Delete what is due; answers how many folders it tried."""
     taken = await cleanups.take()
     for one in taken:
+        number, message = 0, None
         try:
             number = await objects.delete(one.prefix)
         except Exception as error:  # whatever it was: this one comes back, and the others are next
             message = error.detail if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
             log.warning("files not deleted", extra={"task_id": str(one.task_id), "error": message})
-            await cleanups.end(one, 0, message)
-        else:
-            await cleanups.end(one, number)
+        await cleanups.end(one, number, message)
     return len(taken)
 
 
-async def clean_on(cleanups: Cleanups, objects: Objects, every: timedelta = clean_every) -> None:
+async def clean_on(cleanups: Cleanups, objects: Objects) -> None:
     """Delete until cancelled. A database that is away is asked again; nothing else stops it."""
     while True:
         try:
@@ -67,4 +65,4 @@ async def clean_on(cleanups: Cleanups, objects: Objects, every: timedelta = clea
         except Exception as error:
             log.warning("cleaning failed", extra={"error": str(error)})
             more = False
-        await asyncio.sleep(0 if more else jitter(every.total_seconds()))
+        await asyncio.sleep(0 if more else jitter(clean_every.total_seconds()))

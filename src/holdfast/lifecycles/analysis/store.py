@@ -128,8 +128,7 @@ class Analyses(Calls):
 
     async def define_tool(self, tool: Mapping[str, Any], *, unless_known: bool = False) -> None:
         """Define a tool and its agents, as `Tool.published` gives them. Raises RequestInvalid."""
-        given = (tool["id"], tool["title"], encode.dump(tool["agents"]), unless_known)
-        await self._call("define_tool", *given)
+        await self._call("define_tool", tool["id"], tool["title"], encode.dump(tool["agents"]), unless_known)
 
     async def tools(self) -> list[dict[str, Any]]:
         """The tools: id, title, agents with their prices, and whether a worker that runs it is there."""
@@ -141,8 +140,7 @@ class Analyses(Calls):
     ) -> Made:
         """A task of this tool. Raises RequestInvalid for an unknown tool or agent, or KeyConflict."""
         given = (encode.text(tool), [encode.text(agent) for agent in agents], owner, encode.text(key), trace)
-        rows = await self._table("make_analysis", *given, repeatable=key is not None)
-        return encode.from_row(Made, rows[0])
+        return await self._record(Made, "make_analysis", *given, repeatable=key is not None)
 
     @lease_rpc
     async def read(self, task_id: UUID, owner: str | None = None) -> Analysis:
@@ -164,6 +162,5 @@ class Analyses(Calls):
 
     async def read_wallet(self, owner: str, before: int | None = None, limit: int = 50) -> dict[str, Any]:
         """A wallet with its newest transfers. Raises WalletNotFound."""
-        wallet = await self._call("read_wallet", encode.text(owner), before, limit)
-        found: dict[str, Any] = encode.load(wallet)
-        return found
+        (wallet,) = await self._documents("read_wallet", encode.text(owner), before, limit)
+        return dict(wallet)

@@ -198,11 +198,8 @@ class Library(Calls):
 
     async def item(self, item: UUID) -> dict[str, Any]:
         """One item, with its run or without. Raises TaskNotFound."""
-        rows = await self._rows("select * from holdfast.read_items(null, p_item => $1)", item)
-        if not rows:
-            raise TaskNotFound(f"No item has the id {item}.", fix="GET /ingest/runs/{id}/items lists them.")
-        found: dict[str, Any] = encode.load(rows[0][0])
-        return found
+        missing = TaskNotFound(f"No item has the id {item}.", fix="GET /ingest/runs/{id}/items lists them.")
+        return require_one(await self._documents("read_items", None, None, 1, None, item), missing)
 
     async def events(self, item: UUID) -> list[dict[str, Any]]:
         """What happened to an item, oldest first, with what each step used."""
@@ -239,5 +236,4 @@ class Library(Calls):
     ) -> list[Hit]:
         """The best chunks for a query, by its words and, if its vector by this embedder is given, by its meaning."""
         given = (encode.text(query), embedder, None if vector is None else list(vector), mode, owner, limit)
-        rows = await self._table("search_chunks", *given)
-        return [encode.from_row(Hit, row) for row in rows]
+        return await self._records(Hit, "search_chunks", *given)

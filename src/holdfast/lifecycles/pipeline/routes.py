@@ -99,13 +99,8 @@ class Settings(BaseModel):
 def routes(store: Store, objects: Objects, *, under: str = "") -> APIRouter:
     """The routes of pipelines over this store of objects. Below a prefix they are the same, and not described again."""
     router = make_router(f"{under}/pipeline", "pipeline", in_schema=not under)
-    add_jobs(router, store, Jobs.over(store))
-    add_outputs(router, Jobs.over(store), objects)
-    add_pipelines(router, Jobs.over(store))
-    return router
+    jobs = Jobs.over(store)
 
-
-def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
     @router.post("/jobs", status_code=201)
     async def create(asked: NewJob, caller: Operator, new: Creating) -> Job:
         """Make a job. The same `Idempotency-Key` makes it once; with other parameters it is refused."""
@@ -144,8 +139,6 @@ def add_jobs(router: APIRouter, store: Store, jobs: Jobs) -> None:
         made = await store.retry(job_id, stage and stage_named(found, stage), by=caller.name)
         return Retried(job_id=made, status=(await jobs.job(made)).status, retry_of=job_id)
 
-
-def add_outputs(router: APIRouter, jobs: Jobs, objects: Objects) -> None:
     @router.get("/jobs/{job_id}/outputs")
     async def outputs(job_id: UUID, request: Request, caller: Operator) -> Outputs:
         """Links to the files that its stages wrote, good for an hour; while it runs, of the stages that are done."""
@@ -160,8 +153,6 @@ def add_outputs(router: APIRouter, jobs: Jobs, objects: Objects) -> None:
             links.append(OutputLink(**one.model_dump(exclude={"key"}), **vars(link)))
         return Outputs(job_id=job_id, status=found.status, outputs=links)
 
-
-def add_pipelines(router: APIRouter, jobs: Jobs) -> None:
     @router.get("/pipelines")
     async def pipelines(caller: Operator) -> Items[dict[str, Any]]:
         """What there is to run: stages, parameters, settings. `ready`: a worker is there that runs it."""
@@ -173,6 +164,8 @@ def add_pipelines(router: APIRouter, jobs: Jobs) -> None:
         if not await jobs.pipelines(name):
             raise TaskNotFound(f"There is no pipeline {name!r}.", fix="GET /pipeline/pipelines lists them.")
         return Settings(name=name, settings=await jobs.change_settings(name, asked.settings, caller.name))
+
+    return router
 
 
 def params_of(asked: NewJob) -> dict[str, Any]:
