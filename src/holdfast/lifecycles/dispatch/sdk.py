@@ -187,7 +187,6 @@ class Dag:
             place = self.priority if priority is None else priority
             own = (given if isinstance(given, str) else name) or str(getattr(function, "__name__", ""))
             check_task(own, function, {}, retries=tries, limit=limit, priority=place, errors=None)
-            self._check_free(own, function)
             values.read_hints(function, scope)
             policies = with_policies(after, on_failure)
             self._add(Node(own, function, policies, on_failure, queue or self.queue, tries, limit, place))
@@ -286,7 +285,12 @@ class Dag:
         return None
 
     def _check(self, node: Node) -> None:
-        name = node.name
+        """Raise AppInvalid. A name that is taken stays with the same function, defined again in a notebook."""
+        name, known = node.name, self.nodes.get(node.name)
+        if known and not is_again(known.function, node.function):
+            raise self._wrong(f"two nodes cannot both be called {name}.", "Give one name=...")
+        if not known and f"{self.name}.{name}" in self.app.tasks:
+            raise AppInvalid(f"There is a task {self.name}.{name} already.", fix="Rename it, or the node.")
         if not 1 <= len(name) <= longest_name or not name.isidentifier():
             raise self._wrong(
                 f"{name!r} is not the name of a node.", "Write @dag.task above a function, or give it name=..."
@@ -302,14 +306,6 @@ class Dag:
 
     def _wrong(self, problem: str, fix: str) -> AppInvalid:
         return AppInvalid(f"Graph {self.name}: {problem}", fix=fix)
-
-    def _check_free(self, name: str, function: Callable[..., Any]) -> None:
-        """Raise AppInvalid if another function has the name. The same one, defined again in a notebook, may keep it."""
-        known = self.nodes.get(name)
-        if known and not is_again(known.function, function):
-            raise self._wrong(f"two nodes cannot both be called {name}.", "Give one name=...")
-        if not known and f"{self.name}.{name}" in self.app.tasks:
-            raise AppInvalid(f"There is a task {self.name}.{name} already.", fix="Rename it, or the node.")
 
     def _register(self, node: Node) -> None:
         """The task that workers run, known to the application: it takes what is the run's by now."""

@@ -224,7 +224,7 @@ class Pipeline(Prepared[..., Report]):
 
     def _check(self, stage: Stage) -> None:
         name, when = stage.name, stage.when
-        if not callable(stage.function) or not 1 <= len(name) <= longest_name or not name.isidentifier():
+        if len(name) > longest_name or not name.isidentifier():
             raise self._wrong(f"{name!r} is not the name of a stage.", "Write @pipeline.stage above a function.")
         if name.lower() in {one.lower() for one in self.params()}:
             raise self._wrong(f"{name} is a parameter of an earlier stage.", "Name one of them otherwise.")
@@ -232,8 +232,6 @@ class Pipeline(Prepared[..., Report]):
             raise self._wrong(
                 f"Two stages cannot both be called {name}.", "Name one otherwise: @pipeline.stage('name')."
             )
-        if inspect.isgeneratorfunction(stage.function) or inspect.isasyncgenfunction(stage.function):
-            raise self._wrong(f"{name} yields, and a stage returns once.", "Return a list.")
         for given in (each for function in stage.functions for each in parameters(function).values()):
             if given.kind in (given.POSITIONAL_ONLY, given.VAR_POSITIONAL):
                 raise self._wrong(f"{name} takes {given} by its place.", "A stage is called by names.")
