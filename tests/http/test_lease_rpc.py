@@ -23,7 +23,7 @@ async def lease(store: Store) -> Lease:
     """That of a job with one stage."""
     stage: Json = {"name": "read", "needs": [], "when": None, "required": True, "retries": 0, "timeout_seconds": None}
     await Jobs.over(store).declare(
-        "brief", title="Brief", stages=[stage], params={}, queue="default", max_attempts=3, limit=None
+        "brief", title="Brief", stages=[stage], params={}, queue="default", max_attempts=3, limit_seconds=None
     )
     await Jobs.over(store).make("brief", {}, owner="")
     (lease,) = await store.claim(["default"], lasting=timedelta(minutes=1), worker="w")

@@ -1,9 +1,10 @@
 """The lifecycles that come with Holdfast, a folder per application. Each folder is whole; none knows another."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store.calls import Calls
 from holdfast.engine.store.commands import Store
 from holdfast.lifecycles.analysis.declaration import ANALYSIS
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
@@ -11,16 +12,10 @@ from holdfast.lifecycles.dispatch.declaration import DAG, DISPATCH
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 
-if TYPE_CHECKING:
-    from holdfast.lifecycles.analysis.store import Analyses
-    from holdfast.lifecycles.batch.store import Batches
-    from holdfast.lifecycles.ingest.store import Library
-    from holdfast.lifecycles.pipeline.store import Jobs
-
 LIFECYCLES = (BATCH, BATCH_STOP, ANALYSIS, PIPELINE, DISPATCH, DAG, INGEST, INGEST_ITEM)
 
 
-def services() -> "tuple[type[Analyses], type[Batches], type[Jobs], type[Library]]":
+def services() -> tuple[type[Calls], ...]:
     """What their handlers ask, as they run. Imported here, so that commands, which need only the tables, start fast."""
     from holdfast.lifecycles.analysis.store import Analyses
     from holdfast.lifecycles.batch.store import Batches
@@ -35,18 +30,14 @@ async def declare_all(
     lifecycles: Iterable[Lifecycle] = (),
     published: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> None:
-    """Write them into the database, and what an application has of its own, as every process does at its start.
+    """Write them into the database, as every process does at its start.
 
-    Raises DeclarationConflict.
+    And what an application has of its own: tools, pipelines, graphs, providers, schedules. Raises DeclarationConflict.
     """
     for lifecycle in (*LIFECYCLES, *lifecycles):
         await store.declare(lifecycle)
-    if published:
-        await publish(store, published)
-
-
-async def publish(store: Store, published: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Write what an application has of its own: tools, pipelines, graphs, providers, schedules."""
+    if not published:
+        return
     from holdfast.lifecycles.analysis.store import Analyses
     from holdfast.lifecycles.batch.store import Batches
     from holdfast.lifecycles.dispatch.store import Dags
@@ -56,7 +47,7 @@ async def publish(store: Store, published: Mapping[str, Sequence[Mapping[str, An
     for tool in published.get("tools", ()):
         await Analyses.over(store).define_tool(tool)
     for pipeline in published.get("pipelines", ()):
-        await Jobs.over(store).declare_published(**pipeline)
+        await Jobs.over(store).declare(**pipeline)
     for dag in published.get("dags", ()):
         await Dags.over(store).declare(**dag)
     for batch in published.get("batches", ()):

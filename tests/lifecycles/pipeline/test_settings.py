@@ -73,7 +73,7 @@ def test_settings_that_no_stage_takes_any_more_go_with_the_release_that_drops_th
     params.pop("articles")
     press.engine.call(
         press.jobs.declare(
-            "press", title="", stages=stages, params=params, queue="pipeline", max_attempts=3, limit=None
+            "press", title="", stages=stages, params=params, queue="pipeline", max_attempts=3, limit_seconds=None
         )
     )
     assert press.settings() == {}
@@ -107,7 +107,7 @@ def test_settings_of_another_kind_go_with_the_release_that_takes_them_otherwise(
     stages, params = published["stages"], published["params"]
     params["articles"]["kinds"] = ["string"]
     other: dict[str, Any] = {"title": "", "stages": stages, "params": params, "queue": "pipeline", "max_attempts": 3}
-    press.engine.call(press.jobs.declare("press", **other, limit=None))
+    press.engine.call(press.jobs.declare("press", **other, limit_seconds=None))
     (after,) = press.engine.call(press.jobs.pipelines("press"))
     assert (before["settings"], after["settings"]) == ({"articles": 3}, {})
     assert after["settings_number"] == before["settings_number"] + 1

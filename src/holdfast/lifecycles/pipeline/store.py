@@ -132,16 +132,12 @@ class Jobs(Calls):
         params: Mapping[str, Json],
         queue: str | None,
         max_attempts: int,
-        limit: timedelta | None,
+        limit_seconds: float | None,
     ) -> None:
-        """Say what a pipeline is. Raises RequestInvalid."""
+        """Say what a pipeline is, as `Pipeline.published` gives it. Raises RequestInvalid."""
+        limit = None if limit_seconds is None else timedelta(seconds=limit_seconds)
         given = (name, title, encode.dump(list(stages)), encode.dump(dict(params)), queue, max_attempts, limit)
         await self._call("declare_pipeline", *given)
-
-    async def declare_published(self, limit_seconds: float | None, **pipeline: Any) -> None:
-        """The same of what an application has published, as JSON carries it."""
-        limit = None if limit_seconds is None else timedelta(seconds=limit_seconds)
-        await self.declare(**pipeline, limit=limit)
 
     # For users
 
