@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from holdfast.durations import parse_duration
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
-from holdfast.engine.task import Policy, Submission
+from holdfast.engine.task import Policy, Submission, Submitted
 from holdfast.errors import RequestInvalid
 from holdfast.http.access import Guarded, GuardedMany, User, check_visible, make_router
 from holdfast.http.fields import Body, Moment, Name, Real, TraceParent, Whole, trace_of
@@ -81,9 +81,7 @@ def routes(store: Store) -> APIRouter:
         """Make a task. The same `Idempotency-Key` makes it once; with another body it is refused as `key-conflict`."""
         if new.key and asked.key and new.key != asked.key:
             raise RequestInvalid("The header Idempotency-Key and the field key differ.", fix="Send one of them.")
-        await check_all([asked], caller)
-        known = {asked.task: await store.known_task(asked.task)}
-        (made,) = await store.submit(submission(asked, known, caller, new.key or asked.key, new.trace))
+        (made,) = await make([asked.model_copy(update={"key": new.key or asked.key})], caller, new.trace)
         new.mark_repeated(not made.created)
         assert made.id is not None  # noqa: S101 - only children of a repeated parent have none
         return Made(task_id=made.id, state=(await store.events(made.id))[0].to_state)
@@ -95,14 +93,14 @@ def routes(store: Store) -> APIRouter:
         traceparent: TraceParent = None,
     ) -> list[MadeOne]:
         """Make these tasks, all or none. Each may have a `key` of its own."""
-        await check_all(asked, caller)
-        known = {name: await store.known_task(name) for name in {one.task for one in asked}}
-        made = await store.submit(*(submission(one, known, caller, one.key, trace_of(traceparent)) for one in asked))
+        made = await make(asked, caller, trace_of(traceparent))
         return [MadeOne(task_id=one.id, created=one.created) for one in made if one.id]
 
-    async def check_all(tasks: Sequence[NewTask], caller: Principal) -> None:
+    async def make(tasks: Sequence[NewTask], caller: Principal, trace: str | None) -> list[Submitted]:
         for upstream in {upstream for one in tasks for upstream in one.waits()}:
             await check_visible(store, caller, UUID(str(upstream)))
+        known = {name: await store.known_task(name) or {} for name in {one.task for one in tasks}}
+        return await store.submit(*(submission(one, known[one.task], caller, trace) for one in tasks))
 
     both = APIRouter()
     both.include_router(router)
@@ -110,18 +108,11 @@ def routes(store: Store) -> APIRouter:
     return both
 
 
-def submission(
-    asked: NewTask,
-    known: Mapping[str, Mapping[str, Any] | None],
-    caller: Principal,
-    key: str | None,
-    trace: str | None,
-) -> Submission:
-    own = asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)
-    options = {**(known[asked.task] or {}), **own}
+def submission(asked: NewTask, known: Mapping[str, Any], caller: Principal, trace: str | None) -> Submission:
+    options = {**known, **asked.model_dump(include={"queue", "max_attempts", "priority"}, exclude_none=True)}
     return Submission(
         asked.task, asked.payload, queue=options.get("queue"), priority=options.get("priority") or 0,
-        max_attempts=options.get("max_attempts"), key=key, delay=duration(asked.delay), run_at=asked.run_at,
+        max_attempts=options.get("max_attempts"), key=asked.key, delay=duration(asked.delay), run_at=asked.run_at,
         owner=caller.owner, after=asked.waits(), tags=asked.tags,
         limit_key=asked.limit_key, limit_to=asked.limit_to, time_limit=duration(asked.time_limit),
         trace=trace,
