@@ -26,8 +26,6 @@ from holdfast.lifecycles.analysis.tools import (
 from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 
-Outputs = list[dict[str, Any]]
-
 
 class Handler(Protocol):
     async def __call__(self, tool_id: str, agents: list[str]) -> dict[str, Any]: ...
@@ -90,25 +88,16 @@ def parameters_of(inputs: Mapping[str, InputFile], tool: Tool, chosen: Sequence[
     return parameters
 
 
-async def run_agent(agent: Agent, job: Job, objects: Objects, place: str) -> Outputs:
-    """Run one agent and store what it wrote. Raises Failure."""
+async def run_agent(agent: Agent, job: Job, objects: Objects, place: str) -> list[dict[str, Any]]:
+    """Run one agent and put the files of its folder where objects live. Raises Failure."""
+    outputs = []
     try:
         await call_function(agent.run, (job,), {})
-        return await store_outputs(objects, job.folder, agent.name, place)
+        for path in sorted(one for one in job.folder.rglob("*") if one.is_file() and not one.is_symlink()):
+            name = path.relative_to(job.folder).as_posix()
+            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+            found = await objects.put(f"{place}/{name}", path, content_type=kind)
+            outputs.append({**vars(found), "name": f"{agent.name}/{name}", "content_type": kind})
     except ObjectsUnreachable as error:
         raise Transient(error.detail, code="INTERNAL_ERROR") from error
-
-
-async def store_outputs(objects: Objects, folder: Path, agent: str, place: str) -> Outputs:
-    """Put the files of the folder where objects live."""
-    outputs: Outputs = []
-    for path in files_below(folder):
-        name = path.relative_to(folder).as_posix()
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        found = await objects.put(f"{place}/{name}", path, content_type=kind)
-        outputs.append({"name": f"{agent}/{name}", "key": found.key, "bytes": found.bytes, "content_type": kind})
     return outputs
-
-
-def files_below(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.rglob("*") if one.is_file() and not one.is_symlink())

@@ -176,7 +176,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
         """Links to what the agents wrote. Of a task that ended early: to what was completed and paid."""
         task = await analyses.read(task_id, owned_by(caller))
         links = [
-            DownloadLink(name=output.name, bytes=output.bytes, content_type=output.content_type, **vars(link))
+            DownloadLink(**vars(output), **vars(link))
             for output, link in await intake.sign_downloads(task, server_address(request))
         ]
         return Downloads(task_id=task_id, status=task.state, downloads=links)

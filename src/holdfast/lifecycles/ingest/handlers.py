@@ -121,16 +121,12 @@ def failure_from(error: Exception, mapped: Mapped | None = None) -> Failure | No
     names = httpx_names(error)
     found = next((failure for kind, failure in (mapped or {}).items() if isinstance(error, kind)), None)
     if found is None and REFUSED in names:
-        return from_answer(cast(Any, error).response)
+        answer = cast(Any, error).response
+        message = f"{answer.request.url.host} answered {answer.status_code} {answer.reason_phrase}".strip() + "."
+        return failure_for(answer.status_code, message, answer.headers, code=f"http-{answer.status_code}")
     found = found or next((OF_HTTPX[name] for name in names if name in OF_HTTPX), None)
     found = found or next((failure for kind, failure in MAPPED.items() if isinstance(error, kind)), None)
     return found(describe(error), code=type(error).__name__) if found else None
-
-
-def from_answer(answer: Any) -> Failure:
-    """The failure that a refusal is, a response of httpx or httpx2."""
-    message = f"{answer.request.url.host} answered {answer.status_code} {answer.reason_phrase}".strip() + "."
-    return failure_for(answer.status_code, message, answer.headers, code=f"http-{answer.status_code}")
 
 
 def unwrap(value: Any) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -68,14 +69,11 @@ class Notes:
     settings: dict[str, Json] = field(default_factory=dict)
     outputs: dict[str, tuple[Path, str]] = field(default_factory=dict)
     closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    _folder: Path | None = None
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """Where outputs lie until the stage is done."""
-        if self._folder is None:
-            self._folder = self.closing.enter_context(scratch())
-        return self._folder
+        return self.closing.enter_context(scratch())
 
     def errors(self) -> list[str]:
         """The problems, no more than one can read."""
@@ -88,7 +86,7 @@ class Notes:
         kept = []
         for name, (path, kind) in self.outputs.items():
             found = await objects.put(f"{place}/{name}", path, content_type=kind)
-            kept.append({"name": name, "key": found.key, "bytes": found.bytes, "content_type": kind})
+            kept.append({**vars(found), "name": name, "content_type": kind})
         return kept
 
 
@@ -171,10 +169,11 @@ class JobRun:
     objects: Objects
     errors: Errors
     params: Mapping[str, Json]
+    kept: dict[str, Json] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.kept: dict[str, Json] = {}
-        self.place = f"pipelines/{self.attempt.lease.task_id}/{self.attempt.lease.token.hex}"
+    @property
+    def place(self) -> str:
+        return f"pipelines/{self.attempt.lease.task_id}/{self.attempt.lease.token.hex}"
 
     async def __call__(self, rows: list[PlannedStage]) -> dict[str, Json] | Outcome:
         for number, row in enumerate(rows):
