@@ -52,14 +52,6 @@ begin
   from jsonb_array_elements(v_pipeline.stages) with ordinality s(stage, place);
 end $$;
 
--- The same for settings, of which none is needed.
-create or replace function holdfast.check_settings(p_name text, p_params jsonb, p_settings jsonb) returns void
-language sql
-as $$
-  select holdfast.check_params(p_name, (
-    select coalesce(jsonb_object_agg(k.key, k.value - 'needed'), '{}') from jsonb_each(p_params) k), p_settings, '{}')
-$$;
-
 -- A stage is done, in its turn, with one of the four statuses; what it says of the settings counts from here on.
 create or replace function holdfast.save_stage(p_job uuid, p_name text, p_stage text, p_kept jsonb, p_attempt int) returns void
 language plpgsql
@@ -91,7 +83,8 @@ begin
       jsonb_strip_nulls(jsonb_build_object('message', coalesce(p_kept -> 'errors' ->> 0, p_kept ->> 'reason'))));
   end if;
   if p_kept ? 'settings' then
-    perform holdfast.check_settings(p_name, p.params, p_kept -> 'settings') from holdfast.pipeline p where p.name = p_name;
+    perform holdfast.check_params(p_name, p.params, p_kept -> 'settings', p.params)  -- none is missing
+    from holdfast.pipeline p where p.name = p_name;
     select * into v_job from holdfast.pipeline_job j where j.task_id = p_job;
     -- Only over the settings that this job began with: what another job has found meanwhile stays.
     update holdfast.pipeline p set settings = p.settings || (p_kept -> 'settings'), settings_number = p.settings_number + 1,

@@ -135,7 +135,7 @@ begin
   end if;
   v_settings := (select coalesce(jsonb_object_agg(s.key, s.value), '{}') from jsonb_each(v_pipeline.settings || p_change) s
                  where jsonb_typeof(p_change -> s.key) is distinct from 'null');
-  perform holdfast.check_settings(p_name, v_pipeline.params, v_settings);
+  perform holdfast.check_params(p_name, v_pipeline.params, v_settings, v_pipeline.params);  -- none is missing
   update holdfast.pipeline p set settings = v_settings, settings_number = p.settings_number + 1, settings_by = p_by,
     settings_at = holdfast.now()
   where p.name = p_name and p.settings <> v_settings;
