@@ -21,8 +21,10 @@ begin
       when m.verb = 'process' then
         perform holdfast.freeze_files(m.task_id, m.data -> 'inputs');
         perform holdfast.book_credits('reserve', m.task_id, m.owner, holdfast.check_credits_for(m.task_id));
-      when m.verb = 'files_missing' and m.data ? 'looked_at' then
-        perform holdfast.check_looked_at(m.task_id, m.data -> 'looked_at');
+      when m.verb = 'files_missing' and exists (
+        select from holdfast.analysis_file f where f.task_id = m.task_id and not m.data -> 'looked_at' ? f.upload_key) then
+        -- The places where files were found missing must be those where they are to be now.
+        perform holdfast.refuse('TK002', 'New links were asked for meanwhile.', 'Upload by them, then process.');
       when m.verb = 'step' then
         perform holdfast.book_credits('charge', m.task_id, m.owner, (a.prices ->> m.step)::bigint, m.step)
         from holdfast.analysis a where a.task_id = m.task_id;
@@ -32,7 +34,13 @@ begin
     if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
       perform holdfast.book_credits('release', m.task_id, m.owner, a.reserved)
       from holdfast.analysis a where a.task_id = m.task_id;
-      perform holdfast.plan_cleanup(m.task_id, m.owner, m.to_state);
+      -- How long files are kept. A link may still be used for a while after a task has expired, so its folder is deleted twice.
+      perform holdfast.delete_later(m.task_id, holdfast.analysis_folder(m.owner, m.task_id) || k.part, k.after)
+      from (values ('COMPLETED', '/uploads', interval '7 days'), ('COMPLETED', '/inputs', interval '7 days'),
+                   ('COMPLETED', '/outputs', interval '30 days'),
+                   ('FAILED', '', interval '7 days'), ('CANCELLED', '', interval '7 days'),
+                   ('EXPIRED', '', interval '0'), ('EXPIRED', '', interval '1 day')) k(state, part, after)
+      where k.state = m.to_state;
     end if;
   end loop;
 end $$;
@@ -96,16 +104,6 @@ begin
   select p_task, f.role, f.upload_key, f.filename, f.content_type, f.size, f.sha256
   from jsonb_to_recordset(p_files)
     f(role text, upload_key text, filename text, content_type text, size bigint, sha256 text);
-end $$;
-
--- The places where files were found missing must be those where they are to be now.
-create or replace function holdfast.check_looked_at(p_task uuid, p_looked_at jsonb) returns void
-language plpgsql
-as $$
-begin
-  if exists (select from holdfast.analysis_file f where f.task_id = p_task and not p_looked_at ? f.upload_key) then
-    perform holdfast.refuse('TK002', 'New links were asked for meanwhile.', 'Upload by them, then process.');
-  end if;
 end $$;
 
 -- From here on workers read these copies; later uploads by the links change nothing. Steps that a retried task
@@ -174,16 +172,3 @@ end $$;
 create or replace function holdfast.analysis_folder(p_owner text, p_task uuid) returns text
 language sql stable
 as $$ select format('%s/tasks/%s', holdfast.owner_folder(p_owner), p_task) $$;
-
--- How long files are kept. A link may still be used for a while after a task has expired, so its folder is deleted twice.
-create or replace function holdfast.plan_cleanup(p_task uuid, p_owner text, p_state text) returns void
-language plpgsql
-as $$
-begin
-  perform holdfast.delete_later(p_task, holdfast.analysis_folder(p_owner, p_task) || k.part, k.after)
-  from (values ('COMPLETED', '/uploads', interval '7 days'), ('COMPLETED', '/inputs', interval '7 days'),
-               ('COMPLETED', '/outputs', interval '30 days'),
-               ('FAILED', '', interval '7 days'), ('CANCELLED', '', interval '7 days'),
-               ('EXPIRED', '', interval '0'), ('EXPIRED', '', interval '1 day')) k(state, part, after)
-  where k.state = p_state;
-end $$;

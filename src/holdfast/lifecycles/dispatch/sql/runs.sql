@@ -18,16 +18,16 @@ returns table (number int, name text, task_id uuid, task text, state text, actor
                due_at timestamptz, started_at timestamptz, finished_at timestamptz, error text, progress jsonb)
 language sql stable set enable_seqscan = off
 as $$
-  select n.number, n.name, n.task_id, t.name, t.state, t.actor::text, t.outcome::text, t.attempt, t.max_attempts, t.due_at,
-         t.started_at, t.finished_at, coalesce(t.note ->> 'message', t.note ->> 'reason'), b.progress
+  select n.number, n.name, n.task_id, t.name, t.state, t.actor::text, t.outcome::text, t.attempt, t.max_attempts,
+         case when t.finished_at is null then t.due_at end, t.started_at, t.finished_at,
+         coalesce(t.note ->> 'message', t.note ->> 'reason'), b.progress
   from holdfast.dag_node n
   cross join lateral holdfast.find_task(n.task_id) t
   left join lateral (select b.progress from holdfast.beat b where b.task_id = n.task_id and b.token = t.lease_token offset 0) b on true
   where n.run = p_run order by n.number
 $$;
 
--- Runs; with their nodes and edges, if that is asked for. One that is not there, or not this owner's,
--- is left out.
+-- Runs; with their nodes and edges, if that is asked for. One that is not there, or not this owner's, is left out.
 create or replace function holdfast.read_dags(p_runs uuid[], p_owner text default null, p_nodes bool default false) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off set timezone = 'UTC'
@@ -48,10 +48,7 @@ as $$
         'queued', count(*) filter (where n.state = 'Queued'), 'running', count(*) filter (where n.state = 'Running'),
         'retrying', count(*) filter (where n.actor = 'clock'), 'completed', count(*) filter (where n.outcome in ('done', 'partial')),
         'failed', count(*) filter (where n.outcome = 'failed'), 'canceled', count(*) filter (where n.outcome = 'cancelled')) as progress,
-      case when p_nodes then jsonb_agg(jsonb_build_object(
-        'name', n.name, 'task_id', n.task_id, 'task', n.task, 'state', n.state, 'outcome', n.outcome, 'attempt', n.attempt,
-        'max_attempts', n.max_attempts, 'due_at', case when n.finished_at is null then n.due_at end, 'started_at', n.started_at,
-        'finished_at', n.finished_at, 'error', n.error, 'progress', n.progress) order by n.number) end as nodes,
+      case when p_nodes then jsonb_agg(to_jsonb(n) - '{number,actor}'::text[] order by n.number) end as nodes,
       array_agg(n.name order by n.number) as names
     from holdfast.dag_nodes(t.id) n) n
   cross join lateral (

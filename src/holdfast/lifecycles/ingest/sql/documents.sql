@@ -16,7 +16,11 @@ begin
       when m.from_state = '' and m.lifecycle = 'ingest' then
         perform holdfast.open_run(m.task_id);
       when m.from_state = '' then
-        perform holdfast.check_source(m.task_id, m.owner);
+        -- Whatever way an item is made, also by a retry with another payload: files of the server are for the local owner,
+        -- objects for the owner who uploaded them.
+        perform holdfast.check_addresses(
+          array[case when jsonb_typeof(i.payload) = 'object' then i.payload ->> 'uri' end], m.owner)
+        from holdfast.input i where i.id = m.task_id;
       when m.verb = 'step' and m.step = 'PERSISTED' then
         perform holdfast.check_steps_done(m.task_id);
       when m.to_state = 'OVER_BUDGET' and m.from_state <> m.to_state then
@@ -26,7 +30,8 @@ begin
     end case;
     if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
       if m.lifecycle = 'ingest' then
-        perform holdfast.record_run_end(m.task_id, m.to_state, m.attempt);
+        perform holdfast.add_step_event(m.task_id, '', 'run_completed', m.attempt, holdfast.run_counts(m.task_id)
+          || jsonb_build_object('status', m.to_state, 'cost_micros', holdfast.run_cost(m.task_id)));
       else
         perform holdfast.delete_unpublished(m.task_id);
         -- What a failed item has done is what a retry begins with.
@@ -49,18 +54,6 @@ begin
   end if;
   insert into holdfast.ingest_run (task_id, budget_micros)
   values (p_run, case when jsonb_typeof(v_budget) = 'number' then (v_budget #>> '{}')::numeric * 10000 end);
-end $$;
-
--- Whatever way an item is made, also by a retry with another payload: files of the server are for the local owner,
--- objects for the owner who uploaded them.
-create or replace function holdfast.check_source(p_item uuid, p_owner text) returns void
-language plpgsql
-as $$
-declare
-  v_uri text := (select case when jsonb_typeof(i.payload) = 'object' then i.payload ->> 'uri' end
-                 from holdfast.input i where i.id = p_item);
-begin
-  perform holdfast.check_addresses(array[v_uri], p_owner);
 end $$;
 
 -- Nothing is persisted while a step has failed and was not done since: a handler that catches an error does not get past it.
@@ -139,14 +132,6 @@ begin
     delete from holdfast.step s where s.task_id = p_item and s.name = 'PERSISTED';
   end if;
 end $$;
-
--- The end of a run, beside its own event: how many of its items ended how, and what they cost.
-create or replace function holdfast.record_run_end(p_run uuid, p_state text, p_attempt int) returns void
-language sql
-as $$
-  select holdfast.add_step_event(p_run, '', 'run_completed', p_attempt,
-    holdfast.run_counts(p_run) || jsonb_build_object('status', p_state, 'cost_micros', holdfast.run_cost(p_run)))
-$$;
 
 -- A version of a document begins from nothing: whatever an earlier attempt of the same item persisted is gone.
 create or replace function holdfast.persist_version(

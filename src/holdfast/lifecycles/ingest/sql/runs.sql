@@ -90,18 +90,8 @@ as $$
   where d.downstream = p_run and d.policy = 'gather'
 $$;
 
--- How many items have got how far: each step with the number of those that have done it.
-create or replace function holdfast.run_steps(p_run uuid) returns jsonb
-language sql stable set enable_seqscan = off
-as $$
-  select coalesce(jsonb_object_agg(s.name, s.number), '{}') from (
-    select s.name, count(*) as number from holdfast.dependency d
-    cross join lateral (
-      select s.name from holdfast.step s where s.task_id = d.upstream and s.done and s.name !~ '\[' offset 0) s
-    where d.downstream = p_run and d.policy = 'gather' group by s.name) s
-$$;
-
--- Runs with their counts. One that is not there, or not this owner's, is left out.
+-- Runs with their counts, and each step with the number of items that have done it. One that is not there, or not this
+-- owner's, is left out.
 create or replace function holdfast.read_runs(p_runs uuid[], p_owner text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set jit = off set timezone = 'UTC'
@@ -109,7 +99,12 @@ as $$
   select jsonb_build_object(
       'run_id', t.id, 'kind', t.name, 'status', t.state, 'owner', t.owner, 'created_at', t.created_at,
       'finished_at', t.finished_at, 'cost_cents', holdfast.run_cost(t.id) / 10000, 'budget_cents', r.budget_micros / 10000,
-      'steps', holdfast.run_steps(t.id)) || holdfast.run_counts(t.id)
+      'steps', (
+        select coalesce(jsonb_object_agg(s.name, s.number), '{}') from (
+          select s.name, count(*) as number from holdfast.dependency d
+          cross join lateral (
+            select s.name from holdfast.step s where s.task_id = d.upstream and s.done and s.name !~ '\[' offset 0) s
+          where d.downstream = t.id and d.policy = 'gather' group by s.name) s)) || holdfast.run_counts(t.id)
   from unnest(p_runs) with ordinality i(id, place)
   cross join lateral holdfast.find_task(i.id) t
   join holdfast.ingest_run r on r.task_id = t.id
