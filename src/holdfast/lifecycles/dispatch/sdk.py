@@ -24,13 +24,15 @@ from holdfast.engine.params import (
     present_as,
     typed_parameters,
 )
+from holdfast.engine.store.calls import patiently
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Duration, Json, Policy
-from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid
+from holdfast.errors import AppInvalid, PayloadInvalid, RequestInvalid, SchemaInvalid
+from holdfast.execution.attempt import ATTEMPT
 from holdfast.execution.classify import Errors
+from holdfast.execution.threads import call_function
 from holdfast.execution.tracing import trace_start, traceparent
 from holdfast.lifecycles.dispatch.declaration import DISPATCH
-from holdfast.lifecycles.dispatch.handlers import run_node
 from holdfast.lifecycles.dispatch.store import Dags
 from holdfast.sdk.handle import Handle
 from holdfast.sdk.task import AsyncTask, check_task, is_again, read_tags
@@ -45,6 +47,7 @@ Writes = str | Sequence[str] | Mapping[str, Mode]
 After = str | Iterable[str] | Mapping[str, Policy]
 
 longest_name = 100
+WELL = ("done", "partial")
 
 
 @dataclass(frozen=True)
@@ -310,11 +313,10 @@ class Dag:
     def _register(self, node: Node) -> None:
         """The task that workers run, known to the application: it takes what is the run's by now."""
         name = f"{self.name}.{node.name}"
-        takes = parameters(node.function)
-        upstream = {one: one in takes for one in self.upstream(node)}
+        wanted = [one for one in self.upstream(node) if one in parameters(node.function)]
 
         async def run(**given: Any) -> Any:
-            return await run_node(self.name, node.function, upstream, given)
+            return await call_function(node.function, (), {**given, **await self._results_of(wanted, node.function)})
 
         returns, doc = values.returned_by(node.function), node.function.__doc__
         self.app.tasks[name] = AsyncTask(
@@ -322,6 +324,31 @@ class Dag:
             retries=node.retries, timeout=node.timeout, priority=node.priority, lifecycle=DISPATCH.name,
             errors=self.errors,
         )  # fmt: skip
+
+    async def _results_of(self, nodes: Sequence[str], function: Callable[..., Any]) -> dict[str, Any]:
+        """What these nodes returned, as the function takes it; None for one that ended badly and is ignored.
+
+        Outside of a worker there is nothing. Raises SchemaInvalid for a result that does not fit.
+        """
+        attempt = ATTEMPT.get()
+        if attempt is None or not nodes:
+            return {}
+        ended = {one.name: one for one in await patiently(lambda: attempt.backend.held_upstream(attempt.lease))}
+        kinds = values.hints(function)
+        results: dict[str, Any] = {}
+        for name in nodes:
+            one = ended.get(f"{self.name}.{name}")
+            if one is None or one.outcome not in WELL:
+                results[name] = None
+                continue
+            try:
+                results[name] = values.load_at(name, one.result, kinds.get(name, Any))
+            except ValidationError as error:
+                raise SchemaInvalid(
+                    f"What {name} returned does not fit the parameter {name}: {values.describe(error)}.",
+                    code="upstream-result",
+                ) from error
+        return results
 
 
 def modes(dag: str, writes: Writes) -> dict[str, Mode]:
