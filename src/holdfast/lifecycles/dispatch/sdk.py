@@ -191,7 +191,8 @@ class Dag:
             own = (given if isinstance(given, str) else name) or str(getattr(function, "__name__", ""))
             check_task(own, function, {}, retries=tries, limit=limit, priority=place, errors=None)
             values.read_hints(function, scope)
-            policies = with_policies(after, on_failure)
+            named = [after] if isinstance(after, str) else after
+            policies = dict(named) if isinstance(named, Mapping) else dict.fromkeys(named, on_failure)
             self._add(Node(own, function, policies, on_failure, queue or self.queue, tries, limit, place))
             for node in self.nodes.values():
                 if node.name == own or own in parameters(node.function):
@@ -360,10 +361,3 @@ def modes(dag: str, writes: Writes) -> dict[str, Mode]:
         if not isinstance(name, str) or mode not in get_args(Mode):
             raise AppInvalid(f"{dag}: writes={writes!r}.", fix='Name datasets: "prices", or {"prices": "extends"}.')
     return found  # type: ignore[return-value]
-
-
-def with_policies(after: After, policy: Policy) -> dict[str, Policy]:
-    """What `after` names: one node, several, or each with a policy of its own."""
-    if isinstance(after, Mapping):
-        return dict(after)
-    return dict.fromkeys([after] if isinstance(after, str) else after, policy)

@@ -96,11 +96,6 @@ OF_HTTPX: Mapping[str, type[Failure]] = {
 REFUSED = "HTTPStatusError"
 
 
-def httpx_names(error: Exception) -> list[str]:
-    """The names of the classes of httpx or httpx2 that an exception is of, the nearest first."""
-    return [kind.__name__ for kind in type(error).__mro__ if kind.__module__.partition(".")[0] in ("httpx", "httpx2")]
-
-
 def result_from_exception(error: Exception, mapped: Mapped | None = None) -> Envelope:
     """The envelope of a step that raised: its category, by your own mapping first, then by ours.
 
@@ -118,7 +113,8 @@ def failure_from(error: Exception, mapped: Mapped | None = None) -> Failure | No
     """The failure that an exception stands for, by your own mapping first; None if it stands in none."""
     if isinstance(error, Failure):
         return error
-    names = httpx_names(error)
+    kinds = type(error).__mro__  # the nearest first
+    names = [kind.__name__ for kind in kinds if kind.__module__.partition(".")[0] in ("httpx", "httpx2")]
     found = next((failure for kind, failure in (mapped or {}).items() if isinstance(error, kind)), None)
     if found is None and REFUSED in names:
         answer = cast(Any, error).response
@@ -196,7 +192,14 @@ async def run_step(target: str, function: Callable[..., Any], /, *args: Any, **k
     await check_budget(attempt)
     await attempt.record("step_started", target, None)
     with attempt.track_step(target) as spent:
-        value = await call_step(attempt, function, args, kwargs)
+        try:
+            value = unwrap(await call_function(function, args, kwargs))
+        except Failure:
+            raise
+        except Exception as error:
+            if failure := failure_from(error, attempt.handler.errors):
+                raise failure from error
+            raise
         state = target if is_ahead(attempt, target) else None
         kept = await attempt.save_step(target, encode_result(target, function, value), spent, to=state)
     return decode_result(target, function, kept)
@@ -264,19 +267,6 @@ async def check_budget(attempt: Attempt) -> None:
         BUDGETED[attempt] = await library.has_budget(attempt.lease.task_id)
     if BUDGETED[attempt] and not await library.may_spend(attempt.lease.task_id):
         raise Suspend(OVER_BUDGET)
-
-
-async def call_step(attempt: Attempt, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What a step gives, out of its envelope. Raises the category of what it raised, where one is known."""
-    try:
-        return unwrap(await call_function(function, args, kwargs))
-    except Failure:
-        raise
-    except Exception as error:
-        failure = failure_from(error, attempt.handler.errors)
-        if failure is None:
-            raise
-        raise failure from error
 
 
 async def gather_all(branches: list[Awaitable[Any]]) -> list[Any]:

@@ -180,7 +180,8 @@ class JobRun:
             self.attempt.part = number, len(rows)
             self.attempt.report_progress(done=number, total=len(rows), note=row.name, stage=row.name)
             try:
-                await self.finish_stage(row)
+                _, kept = await self.attempt.find_step(row.name)
+                self.kept[row.name] = kept if row.is_done else await self.run_stage(row)
             except asyncio.CancelledError:
                 # A cancel comes too late if this was the last stage, and it is kept.
                 if row is not rows[-1] or (await self.verdict()).state is None:
@@ -190,14 +191,8 @@ class JobRun:
                 break
         return await self.outcome()
 
-    async def finish_stage(self, row: PlannedStage) -> None:
-        """Bring a stage to its end, if it is not there yet."""
-        _, kept = await self.attempt.find_step(row.name)
-        if not row.is_done:
-            kept = await self.run_stage(row)
-        self.kept[row.name] = kept
-
     async def run_stage(self, row: PlannedStage) -> Json:
+        """Bring a stage to its end; what is kept of it."""
         if why := self.reason_to_skip(row):
             return await self.attempt.save_step(row.name, {"status": "skipped", "reason": why, "errors": []}, [])
         stage = self.find_stage(row.name)

@@ -145,9 +145,9 @@ class Pipeline(Prepared[..., Report]):
         on: Any = None,
     ) -> Prepared[..., Report]:
         """A job with options: key, delay, priority, tags as for tasks; limit: otherwise than the pipeline's."""
-        lasting = self.limit if limit is None else limit
         return self.task.opts(
-            key=key, delay=delay, priority=priority, tags=tags, time_limit=lasting, owner=owner, on=on
+            key=key, delay=delay, priority=priority, tags=tags, owner=owner, on=on,
+            time_limit=self.limit if limit is None else limit,
         )  # fmt: skip
 
     # Running

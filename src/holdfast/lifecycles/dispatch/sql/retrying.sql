@@ -9,6 +9,7 @@ set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
 declare
   v_run holdfast.dag_run;
+  v_open text;
   v_old uuid[];
   v_place int[];
   v_new uuid[];
@@ -21,7 +22,17 @@ begin
     perform holdfast.refuse('TK002', format('Run %s was retried as %s.', p_run, v_run.retried_as),
                             format('Look at that one: holdfast dag show %s', v_run.retried_as));
   end if;
-  perform holdfast.refuse_unfinished(p_run);
+  -- A run that goes on is not retried, nor one of which a node is still being stopped.
+  if (select t.id from holdfast.task t where t.id = p_run) is not null then
+    perform holdfast.refuse('TK002', format('Run %s has not ended.', p_run),
+      'Cancel it first, or retry one of its nodes in it: holdfast retry NODE --dependents');
+  end if;
+  select n.name into v_open from holdfast.dag_node n
+  where n.run = p_run and (select t.id from holdfast.task t where t.id = n.task_id) is not null order by n.number limit 1;
+  if found then
+    perform holdfast.refuse('TK002', format('Node %s of run %s is still being stopped.', v_open, p_run),
+                            'Retry the run when its worker has let go of it.');
+  end if;
   -- The root, then the nodes that did not complete, in their order; v_place is where each number stands.
   select array_agg(n.task_id order by n.number) filter (where not n.good),
          array_agg(case when not n.good then n.place::int end order by n.number)
@@ -56,25 +67,6 @@ begin
     perform holdfast.adopt_generations(p_run, v_new[1]);
   end if;
   return v_new[1];
-end $$;
-
--- A run that goes on is not retried, nor one of which a node is still being stopped.
-create or replace function holdfast.refuse_unfinished(p_run uuid) returns void
-language plpgsql
-as $$
-declare
-  v_open text;
-begin
-  if (select t.id from holdfast.task t where t.id = p_run) is not null then
-    perform holdfast.refuse('TK002', format('Run %s has not ended.', p_run),
-      'Cancel it first, or retry one of its nodes in it: holdfast retry NODE --dependents');
-  end if;
-  select n.name into v_open from holdfast.dag_node n
-  where n.run = p_run and (select t.id from holdfast.task t where t.id = n.task_id) is not null order by n.number limit 1;
-  if found then
-    perform holdfast.refuse('TK002', format('Node %s of run %s is still being stopped.', v_open, p_run),
-                            'Retry the run when its worker has let go of it.');
-  end if;
 end $$;
 
 -- A retry of a node's task, in whatever way, is one in its run: the run gathers the new task instead, which is
