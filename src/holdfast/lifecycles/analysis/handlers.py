@@ -6,9 +6,9 @@ lease cannot overwrite anything, and their names are the step's result. Files ar
 """
 
 import mimetypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.errors import Fatal, ObjectMissing, ObjectsUnreachable, Transient
 from holdfast.execution.context import current, get_service, progress, step
@@ -27,11 +27,7 @@ from holdfast.objects import Objects
 from holdfast.objects.scratch import scratch
 
 
-class Handler(Protocol):
-    async def __call__(self, tool_id: str, agents: list[str]) -> dict[str, Any]: ...
-
-
-def handler(tool: Tool, objects: Callable[[], Objects]) -> Handler:
+def handler(tool: Tool, objects: Callable[[], Objects]) -> Callable[[str, list[str]], Awaitable[dict[str, Any]]]:
     """The handler of a tool's tasks, with files at `objects`."""
 
     async def analyse(tool_id: str, agents: list[str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ A user touches only runs and documents of their own: another's id is answered li
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
@@ -36,7 +35,7 @@ from holdfast.http.shapes import (
     server_address,
 )
 from holdfast.lifecycles.ingest.declaration import INGEST, INGEST_ITEM, STEPS
-from holdfast.lifecycles.ingest.store import Embedder, Library, Mode, RunRecord
+from holdfast.lifecycles.ingest.store import Embedder, Hit, Library, Mode, RunRecord
 from holdfast.objects import Objects, UploadSpec
 
 files_at_most = 10_000
@@ -119,7 +118,7 @@ class Found(BaseModel):
 
     query: str
     mode: Mode
-    items: list[dict[str, Any]]
+    items: list[Hit]
 
 
 def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRouter:
@@ -235,7 +234,7 @@ def routes(store: Store, objects: Objects, embedder: Embedder | None) -> APIRout
             q, embedder=embedder.name if embedder else None, vector=vector, mode=chosen, owner=owned_by(caller),
             limit=limit,
         )  # fmt: skip
-        return Found(query=q, mode=chosen, items=[asdict(one) for one in hits])
+        return Found(query=q, mode=chosen, items=hits)
 
     return router
 

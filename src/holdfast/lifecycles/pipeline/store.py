@@ -180,10 +180,9 @@ class Jobs(Calls):
 
     async def change_settings(self, pipeline: str, change: Mapping[str, Json], by: str) -> dict[str, Json]:
         """Other settings for the jobs to come; None takes one away. Answers what they are. Raises RequestInvalid."""
-        found: dict[str, Json] = encode.load(
-            await self._call("set_pipeline_settings", encode.text(pipeline), encode.dump(dict(change)), by)
-        )
-        return found
+        given = (encode.text(pipeline), encode.dump(dict(change)), by)
+        (settings,) = await self._documents("set_pipeline_settings", *given)
+        return dict(settings)
 
 
 def planned(name: str, status: str, declared: Mapping[str, Any], failures: int) -> PlannedStage:
