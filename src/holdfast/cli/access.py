@@ -112,21 +112,3 @@ def current_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "cli"
-
-
-async def read_pages(
-    server: "Server", path: str, most: int | None, *, page: int, **query: object
-) -> list[dict[str, Any]]:
-    """The items of a list, page after page, up to so many."""
-    from urllib.parse import urlencode
-
-    found: list[dict[str, Any]] = []
-    asked = {name: value for name, value in query.items() if value is not None}
-    while most is None or len(found) < most:
-        asked["limit"] = page if most is None else min(most - len(found), page)
-        answer = await server.ask("GET", f"{path}?{urlencode(asked)}")
-        found += answer["items"]
-        if not answer["next"]:
-            break
-        asked["cursor"] = answer["next"]
-    return found

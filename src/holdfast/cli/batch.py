@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import typer
 
-from holdfast.cli.access import read_pages, with_server
+from holdfast.cli.access import with_server
 from holdfast.cli.batch_results import Item, Known, error_rate, links_of, names_in, print_items, read_items
 from holdfast.cli.dataset import read_dataset
 from holdfast.cli.files import make_folder, print_paths, save_file
-from holdfast.cli.ids import find_newest
-from holdfast.cli.options import Json, Limit, Timeout, group
+from holdfast.cli.kinds import Kind
+from holdfast.cli.options import Answer, Json, Limit, Patience, asks_server, group
 from holdfast.cli.printing import (
     MARKS,
     Cell,
@@ -28,10 +28,18 @@ from holdfast.cli.printing import (
     print_json,
     print_line,
     print_more,
-    print_newest,
     print_table,
 )
-from holdfast.cli.watcher import Watched, exit_code, format_status, print_begun, print_end, urgency, watch, why_waiting
+from holdfast.cli.watcher import (
+    Watched,
+    exit_code,
+    format_status,
+    print_end,
+    print_not_taken_up,
+    urgency,
+    watch,
+    why_waiting,
+)
 from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
@@ -48,6 +56,15 @@ Save = Annotated[
     typer.Option("--save", metavar="FOLDER", help="Wait, then save result.json and manifest.json.", file_okay=False),
 ]
 
+BATCH = Kind(
+    "/batch/tasks",
+    "batch",
+    "task_id",
+    "batch",
+    "batches",
+    "holdfast batch ls",
+    "holdfast batch submit --samples --wait",
+)
 KINDS = {
     "transcription": ("wav", "mp3", "flac", "m4a", "mp4", "ogg", "oga", "opus", "aac", "amr", "webm"),
     "completion": ("jsonl", "ndjson", "txt"),
@@ -80,7 +97,7 @@ def submit(
     samples: Annotated[bool, typer.Option("--samples", help="The recordings that come with Holdfast.")] = False,
     wait: Wait = False,
     save: Save = None,
-    timeout: Timeout = None,
+    patience: Patience = None,
     as_json: Json = False,
 ) -> None:
     """Send recordings to be transcribed, or prompts to be completed.
@@ -121,29 +138,29 @@ def submit(
         }  # fmt: skip
         made = await server.ask("POST", "/batch/tasks", body, key=uuid4().hex)
         known = Known(names | {one["uri"]: one["name"] for one in listed}, transcripts_of_samples(sources.documents))
-        return await follow(server, made, wait=wait, known=known, patience=timeout, save=save, as_json=as_json)
+        return await follow(server, made, wait=wait, known=known, patience=patience, save=save, as_json=as_json)
 
     raise typer.Exit(with_server(send))
 
 
 @group(app)
-def list_batches(
+@asks_server
+async def list_batches(
+    server: "Server",
     status: Annotated[str | None, typer.Option(help="In this state, such as IN_PROGRESS or FAILED.")] = None,
     limit: Limit = 20,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List batches, the newest first."""
-    wanted = status and status.upper()
-    found = with_server(lambda server: read_pages(server, "/batch/tasks", limit, page=100, status=wanted))
-    print_newest(
-        found, "task_id", ("type", "provider", "state", "inputs", "jobs", "cost", "made"), row_of, elastic=("inputs",),
-        none="No such batch." if status else "There are no batches.", example="holdfast batch submit --samples --wait",
-        as_json=as_json,
-    )  # fmt: skip
+    found = await BATCH.newest(server, limit, status=status and status.upper())
+    yield found
+    heads = ("type", "provider", "state", "inputs", "jobs", "cost", "made")
+    BATCH.print_newest(found, heads, row_of, elastic=("inputs",), filtered=status)
 
 
 @app.command()
-def show(
+@asks_server
+async def show(
+    server: "Server",
     batch: Id,
     save: Annotated[
         Path | None,
@@ -154,59 +171,57 @@ def show(
     """A batch: its jobs and how each stands, those that wait for a person, what failed and why."""
     if save:
         make_folder(save)
-
-    async def read(server: "Server") -> None:
-        now = await server.ask("GET", f"/batch/tasks/{await find(server, batch)}")
-        known = Known(await names_in(server, now))
-        items, downloads = await read_results(server, now, known, save, as_json=as_json)
-        if as_json:
-            print_json({**now, "items": items, **downloads})
-            return
-        print_facts(facts_of(now))
-        print_jobs(known.with_names(now))
-        if failed := [one for one in items if one["status"] != "ok"]:
-            print_items(failed, known)
-        print_parked(now)
-        await print_still_running(server, now)
-        print_paths(downloads.get("saved", ()))
-        if now["result_uri"] and not save and downloads["downloads"]:
-            command = f"holdfast batch show {now['task_id']} --save FOLDER"
-            print_line("The results: ", (command, "bold"), err=True)
-
-    with_server(read)
+    now = await BATCH.ask(server, "GET", batch)
+    known = Known(await names_in(server, now))
+    items, downloads = await read_results(server, now, known, save, as_json=as_json)
+    if as_json:
+        print_json({**now, "items": items, **downloads})
+        return
+    print_facts(facts_of(now))
+    print_jobs(known.with_names(now))
+    if failed := [one for one in items if one["status"] != "ok"]:
+        print_items(failed, known)
+    print_parked(now)
+    await print_still_running(server, now)
+    print_paths(downloads.get("saved", ()))
+    if now["result_uri"] and not save and downloads["downloads"]:
+        command = f"holdfast batch show {now['task_id']} --save FOLDER"
+        print_line("The results: ", (command, "bold"), err=True)
 
 
 @app.command("watch")
-def watch_batch(batch: Id, timeout: Timeout = None, save: Save = None, as_json: Json = False) -> None:
+@asks_server
+async def watch_batch(
+    server: "Server", batch: Id, patience: Patience = None, save: Save = None, as_json: Json = False
+) -> int:
     """Follow a batch until it has ended. The exit code says how: 0, 1, 6 partly done, 7, 124."""
     if save:
         make_folder(save)
-
-    async def run(server: "Server") -> int:
-        made = {"task_id": str(await find(server, batch))}
-        return await follow(server, made, wait=True, patience=timeout, save=save, as_json=as_json)
-
-    raise typer.Exit(with_server(run))
+    made = {"task_id": await BATCH.find(server, batch)}
+    return await follow(server, made, wait=True, patience=patience, save=save, as_json=as_json)
 
 
 @app.command("retry-failed")
-def retry_failed(
-    batch: Id, wait: Wait = False, save: Save = None, timeout: Timeout = None, as_json: Json = False
-) -> None:
+@asks_server
+async def retry_failed(
+    server: "Server",
+    batch: Id,
+    wait: Wait = False,
+    save: Save = None,
+    patience: Patience = None,
+    as_json: Json = False,
+) -> int:
     """Do again what failed in a batch, and only that: a new batch, linked to it."""
     if save:
         make_folder(save)
-
-    async def run(server: "Server") -> int:
-        path = f"/batch/tasks/{await find(server, batch)}/retry-failed"
-        made = await server.ask("POST", path, key=uuid4().hex)
-        return await follow(server, made, wait=wait, patience=timeout, save=save, as_json=as_json)
-
-    raise typer.Exit(with_server(run))
+    made = await BATCH.ask(server, "POST", batch, "/retry-failed", key=uuid4().hex)
+    return await follow(server, made, wait=wait, patience=patience, save=save, as_json=as_json)
 
 
 @app.command()
-def resolve(
+@asks_server
+async def resolve(
+    server: "Server",
     batch: Id,
     job: Annotated[int, typer.Argument(metavar="JOB", min=1, help="The number of the job that is PARKED.")],
     go_on: Annotated[bool, typer.Option("--go-on", help="Try again what it was at.")] = False,
@@ -216,8 +231,7 @@ def resolve(
     resubmit: Annotated[bool, typer.Option("--resubmit", help="It was never begun: send it.")] = False,
     give_up: Annotated[bool, typer.Option("--give-up", help="It has failed.")] = False,
     note: Annotated[str | None, typer.Option(help="For the history.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Decide what a job is that waits for a person; then the batch goes on.
 
     Look at the provider first: a job that runs there and is sent again runs twice.
@@ -227,25 +241,18 @@ def resolve(
     if len(chosen) != 1:
         raise typer.BadParameter("Say one of --go-on, --adopt EXTERNAL_ID, --resubmit and --give-up.")
     body = {"action": chosen[0], "external_job_id": adopt, "note": note}
-
-    async def send(server: "Server") -> dict[str, Any]:
-        return await server.ask("POST", f"/batch/tasks/{await find(server, batch)}/jobs/{job}/resolve", body)
-
-    answer = with_server(send)
-    if as_json:
-        print_json(answer)
-        return
+    answer = await BATCH.ask(server, "POST", batch, f"/jobs/{job}/resolve", body)
+    yield answer
     print_line(f"Job {job} is {answer['status']}.")
     print_line(("Follow it: ", "dim"), (f"holdfast batch watch {answer['task_id']}", "bold"), err=True)
 
 
 @app.command()
-def providers(as_json: Json = False) -> None:
+@asks_server
+async def providers(server: "Server") -> Answer:
     """Who does what here: what is set up, whether a worker is there for it, how its open jobs fare."""
-    found = with_server(lambda server: server.ask("GET", "/batch/providers"))["items"]
-    if as_json:
-        print_json(found)
-        return
+    found = (await server.ask("GET", "/batch/providers"))["items"]
+    yield found
     if not found:
         print_line("No worker offers batches. An application does, with one line more:", err=True)
         print_line(("  hf.providers()", "bold"), "   # LOCAL, AWS and OPENAI", err=True)
@@ -318,11 +325,6 @@ async def check_offer(server: "Server", task_type: str, provider: str) -> None:
         )
 
 
-async def find(server: "Server", given: str) -> UUID:
-    """The one batch whose id begins so, of the newest. Raises TaskNotFound or RequestInvalid."""
-    return await find_newest(server, "batch", given, noun="batch", listing="holdfast batch ls")
-
-
 # Following it
 
 
@@ -338,17 +340,15 @@ async def follow(
 ) -> int:
     """A batch has begun: wait for its end if that was asked, or say how to follow it; the exit code."""
     task = str(made["task_id"])
-    command = f"holdfast batch watch {task}"
-    if not (wait or save):
-        if as_json:
-            print_json(made)
-        else:
-            await print_begun(server, task, command)
-        return 0
     watched = Watched(
-        f"/batch/tasks/{task}", task, name_of, command, why, cancel=f"holdfast cancel {task}", remark=describe_parked,
-        rename=known.with_names if known and not as_json else lambda batch: batch,
+        f"/batch/tasks/{task}", task, name_of, f"holdfast batch watch {task}", why, cancel=f"holdfast cancel {task}",
+        remark=describe_parked, rename=known.with_names if known and not as_json else lambda batch: batch,
     )  # fmt: skip
+    if not (wait or save):
+        watched.print_begun(made, as_json=as_json)
+        if not as_json:
+            await print_not_taken_up(server, task)
+        return 0
     batch = await watch(server, watched, patience, quiet=as_json)
     known = known or Known(await names_in(server, batch))
     items, downloads = await read_results(server, batch, known, save, as_json=as_json)

@@ -80,8 +80,7 @@ def handle(action: "Action", chosen: Chosen, *, outcome: str | None = None) -> N
         print_json(
             {
                 "dry_run": chosen.dry_run, "number": preview.number, "capped": preview.capped,
-                "groups": [vars(one) for one in preview.groups], "done": done, "requested": requested,
-                "refused": [vars(one) for one in refused],
+                "groups": preview.groups, "done": done, "requested": requested, "refused": refused,
             }
         )  # fmt: skip
     elif preview.number and not chosen.dry_run:

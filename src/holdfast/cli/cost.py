@@ -11,12 +11,12 @@ import typer
 
 from holdfast.cli.access import current_user, with_store
 from holdfast.cli.ids import shorten
-from holdfast.cli.options import Json, duration
+from holdfast.cli.options import Answer, Json, asks_store, duration, makes_store
 from holdfast.cli.printing import format_amount, format_cents, format_time, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
-    from holdfast.engine.store.costs import Cost, FamilyCost, Price
+    from holdfast.engine.store.costs import Cost, FamilyCost
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -112,48 +112,43 @@ def cost(
 
 
 @app.command()
-def prices(as_json: Json = False) -> None:
+@asks_store
+async def prices(store: "Store") -> Answer:
     """List the prices: cents for a million tokens, from when on."""
-    found = with_store(lambda store: store.costs.prices())
-    if as_json:
-        print_json([price_as_object(one) for one in found])
-    elif found:
-        heads = ("model", "since", "in", "out", "set by", "")
-        rows = [
-            [
-                one.model, f"{one.since:%Y-%m-%d %H:%M}", format_amount(one.in_cents), format_amount(one.out_cents),
-                one.set_by, "counts now" if one.current else "",
-            ]
-            for one in found
-        ]  # fmt: skip
-        print_aligned(heads, rows, right=(2, 3), elastic=("model", "set by"))
-    else:
+    found = await store.costs.prices()
+    yield found
+    if not found:
         print_line("No prices yet. Set one: ", ("holdfast cost set-price MODEL --in 15 --out 60", "bold"), err=True)
+        return
+    heads = ("model", "since", "in", "out", "set by", "")
+    rows = [
+        [
+            one.model, f"{one.since:%Y-%m-%d %H:%M}", format_amount(one.in_cents), format_amount(one.out_cents),
+            one.set_by, "counts now" if one.current else "",
+        ]
+        for one in found
+    ]  # fmt: skip
+    print_aligned(heads, rows, right=(2, 3), elastic=("model", "set by"))
 
 
 @app.command("set-price")
-def set_price(
+@makes_store
+async def set_price(
+    store: "Store",
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Its name, as steps report it.")],
     in_cents: Annotated[Decimal, typer.Option("--in", **CENTS, help="Cents for a million tokens in.")],
     out_cents: Annotated[Decimal, typer.Option("--out", **CENTS, help="Cents for a million tokens out.")],
     since: Annotated[
         datetime | None, typer.Option(parser=read_day, metavar="DATE", help="From when on, if not now.")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Set what a model costs from now on, or from a day on. What was recorded keeps its cost."""
-
-    async def read(store: "Store") -> "Price":
-        await store.costs.set_price(model, in_cents, out_cents, since, by=current_user())
-        found = await store.costs.prices(model)
-        return next(one for one in found if (one.current if since is None else one.since == since))
-
-    made = with_store(read, makes=True)
-    if as_json:
-        print_json(price_as_object(made))
-    else:
-        costs = f" costs {format_cents(made.in_cents)} in and {format_cents(made.out_cents)} out for a million tokens"
-        print_line((made.model, "bold"), f"{costs}, from {made.since:%Y-%m-%d %H:%M} UTC on.")
+    await store.costs.set_price(model, in_cents, out_cents, since, by=current_user())
+    found = await store.costs.prices(model)
+    made = next(one for one in found if (one.current if since is None else one.since == since))
+    yield made
+    costs = f" costs {format_cents(made.in_cents)} in and {format_cents(made.out_cents)} out for a million tokens"
+    print_line((made.model, "bold"), f"{costs}, from {made.since:%Y-%m-%d %H:%M} UTC on.")
 
 
 def print_groups(spent: Spent, by: By) -> None:
@@ -198,14 +193,7 @@ def family_as_object(cost: "FamilyCost") -> dict[str, Any]:
 
 
 def sums_of(one: "Cost") -> dict[str, Any]:
-    return {
-        **{name: value for name, value in vars(one).items() if name != "group"},
-        "cost_cents": float(one.cost_cents),
-    }
-
-
-def price_as_object(one: "Price") -> dict[str, Any]:
-    return {**vars(one), "in_cents": float(one.in_cents), "out_cents": float(one.out_cents)}
+    return {name: value for name, value in vars(one).items() if name != "group"}
 
 
 def print_aligned(

@@ -1,15 +1,13 @@
 """`holdfast cron`: what the clock starts, when it does next, and what a person does about it."""
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
 from holdfast.cli.access import current_user, with_store
-from holdfast.cli.options import DryRun, Json, Yes, confirm, group
+from holdfast.cli.options import Answer, DryRun, Json, Yes, asks_store, confirm, group
 from holdfast.cli.printing import (
     Cell,
     format_age,
@@ -28,7 +26,7 @@ from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
-    from holdfast.schedules.store import FilledRun, Run, Schedules
+    from holdfast.schedules.store import FilledRun, Schedules
 
 app = typer.Typer()
 
@@ -42,69 +40,69 @@ schedules_at_most = 1000
 
 
 @group(app)
-def list_all(as_json: Json = False) -> None:
+@asks_store
+async def list_all(store: "Store") -> Answer:
     """List the schedules: what each starts, when it is due next, when it last was."""
-    found = with_store(lambda store: schedules_of(store).read(limit=schedules_at_most))
-    if as_json:
-        print_json([as_object(one) for one in found])
-    elif not found:
-        print_line("There are no schedules. Declare one: ", ('hf.cron("0 2 * * *", task)', "bold"), err=True)
-    else:
-        heads = ("name", "cron", "starts", "next", "last", "note")
-        print_table(heads, [row_of(one) for one in found], elastic=("name", "starts", "note"))
+    found = await schedules_of(store).read(limit=schedules_at_most)
+    yield [as_object(one) for one in found]
+    heads = ("name", "cron", "starts", "next", "last", "note")
+    none = ("There are no schedules. Declare one: ", ('hf.cron("0 2 * * *", task)', "bold"))
+    print_table(heads, [row_of(one) for one in found], elastic=("name", "starts", "note"), none=none)
 
 
 @app.command()
-def show(name: Name, as_json: Json = False) -> None:
+@asks_store
+async def show(store: "Store", name: Name) -> Answer:
     """Show one of them: what it starts and with what, its next due times, its newest runs."""
-
-    async def act(store: "Store") -> "tuple[dict[str, Any], list[Run]]":
-        return await schedules_of(store).one(name), await schedules_of(store).runs(name, runs_listed)
-
-    found, runs = with_store(act)
+    found, runs = await schedules_of(store).one(name), await schedules_of(store).runs(name, runs_listed)
     upcoming = upcoming_of(found)
-    if as_json:
-        print_json(as_object(found) | {"upcoming": upcoming, "runs": [vars(one) for one in runs]})
-        return
+    yield as_object(found) | {"upcoming": upcoming, "runs": runs}
     now = to_moment(found["now"])
-    facts: list[tuple[str, Cell]] = [
-        ("schedule", found["name"]), ("cron", f"{found['cron']}  {found['timezone']}"), ("starts", target_of(found)),
-        ("with", format_json(found["target"].get("payload") or {})), ("missed", found["missed"]),
-    ]  # fmt: skip
-    if found["at_field"]:
-        facts.append(("due time in", found["at_field"]))
-    facts += [("next" if not place else "", format_when(due, now)) for place, due in enumerate(upcoming)]
-    facts.append(("note", (note, "yellow") if (note := note_of(found)) else ""))
-    print_facts(facts)
+    print_facts(
+        [
+            ("schedule", found["name"]),
+            ("cron", f"{found['cron']}  {found['timezone']}"),
+            ("starts", target_of(found)),
+            ("with", format_json(found["target"].get("payload") or {})),
+            ("missed", found["missed"]),
+            ("due time in", found["at_field"] or ""),
+            *(("" if place else "next", format_when(due, now)) for place, due in enumerate(upcoming)),
+            ("note", (note, "yellow") if (note := note_of(found)) else ""),
+        ]
+    )
     if runs:
         rows = [(format_time(one.due_at), one.kind, one.by, str(one.task_id)) for one in runs]
         print_table(("due", "kind", "by", "task"), rows)
 
 
 @app.command()
-def run(name: Name, as_json: Json = False) -> None:
+@asks_store
+async def run(store: "Store", name: Name) -> Answer:
     """Start one run at once; its next due time stays."""
-
-    async def act(store: "Store") -> UUID:
-        return await schedules_of(store).run_now(name, current_user())
-
-    task = with_store(act)
-    if as_json:
-        print_json({"name": name, "task_id": task})
-    else:
-        print_started(str(task), "Started ")
+    task = await schedules_of(store).run_now(name, current_user())
+    yield {"name": name, "task_id": task}
+    print_started(str(task), "Started ")
 
 
 @app.command()
-def pause(name: Name, as_json: Json = False) -> None:
+@asks_store
+async def pause(store: "Store", name: Name) -> Answer:
     """Let the clock start nothing of it."""
-    change(name, lambda schedules: schedules.pause(name, current_user()), "is paused", as_json)
+    await schedules_of(store).pause(name, current_user())
+    now = await schedules_of(store).one(name)
+    yield as_object(now)
+    print_line((name, "bold"), " is paused.")
 
 
 @app.command()
-def resume(name: Name, as_json: Json = False) -> None:
+@asks_store
+async def resume(store: "Store", name: Name) -> Answer:
     """Let the clock start it again, from its next due time on; what fell due meanwhile is not run."""
-    change(name, lambda schedules: schedules.resume(name), "goes on", as_json)
+    await schedules_of(store).resume(name)
+    now = await schedules_of(store).one(name)
+    yield as_object(now)
+    next_at = f": next {format_when(now['next_at'], now['now'])}" if now["next_at"] else ""
+    print_line((name, "bold"), f" goes on{next_at}.")
 
 
 @app.command()
@@ -125,7 +123,7 @@ def backfill(
         confirm(f"Start {len(preview)} runs of {name}?")
     done = preview if dry_run or not preview else fill(name, start, end, dry_run=False)
     if as_json:
-        print_json({"name": name, "dry_run": dry_run, "items": [vars(one) for one in done]})
+        print_json({"name": name, "dry_run": dry_run, "items": done})
         return
     if not done:
         print_line("Every due time there has its run, or is still to come.", err=True)
@@ -136,18 +134,12 @@ def backfill(
 
 
 @app.command("rm")
-def remove(name: Name, as_json: Json = False) -> None:
+@asks_store
+async def remove(store: "Store", name: Name) -> Answer:
     """Forget a schedule. One that an application still declares is there again at its next start."""
-
-    async def act(store: "Store") -> bool:
-        live = (await schedules_of(store).one(name))["live"]
-        await schedules_of(store).remove(name)
-        return bool(live)
-
-    live = with_store(act)
-    if as_json:
-        print_json({"name": name, "removed": True})
-        return
+    live = (await schedules_of(store).one(name))["live"]
+    await schedules_of(store).remove(name)
+    yield {"name": name, "removed": True}
     print_line((name, "bold"), " is forgotten.")
     if live:
         print_line("An application that is there declares it, and will again at its next start.", err=True)
@@ -189,21 +181,6 @@ def read_moment(text: str, zone: Any) -> datetime:
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a time. Write 2030-01-31, or 2030-01-31T02:00.") from None
     return read if read.tzinfo else read.replace(tzinfo=zone)
-
-
-def change(name: str, verb: "Callable[[Schedules], Awaitable[None]]", label: str, as_json: bool) -> None:
-    """Do it, and print how the schedule is now."""
-
-    async def act(store: "Store") -> dict[str, Any]:
-        await verb(schedules_of(store))
-        return await schedules_of(store).one(name)
-
-    found = with_store(act)
-    if as_json:
-        print_json(as_object(found))
-        return
-    next_at = "" if found["paused_at"] or not found["next_at"] else format_when(found["next_at"], found["now"])
-    print_line((name, "bold"), f" {label}{f': next {next_at}' if next_at else ''}.")
 
 
 def as_object(schedule: dict[str, Any]) -> dict[str, Any]:

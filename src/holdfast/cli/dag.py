@@ -4,13 +4,12 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import typer
 
-from holdfast.cli.access import read_pages, with_server
-from holdfast.cli.ids import find_newest
-from holdfast.cli.options import REFUSED, Json, Key, Page, Param, Reason, Timeout, group
+from holdfast.cli.kinds import Kind
+from holdfast.cli.options import REFUSED, Answer, Json, Key, Page, Param, Patience, Reason, asks_server, group
 from holdfast.cli.params import read_pairs, read_params
 from holdfast.cli.printing import (
     Cell,
@@ -22,7 +21,6 @@ from holdfast.cli.printing import (
     print_json,
     print_line,
     print_more,
-    print_newest,
     print_table,
     to_json,
 )
@@ -38,12 +36,15 @@ Run = dict[str, Any]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or the beginning of it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and show the nodes meanwhile.")]
 
+RUN = Kind("/dags", "dag", "dag_id", "run", "runs", "holdfast dag ls", "holdfast dag run NAME --wait")
 ACTORS = {"Blocked": "tasks", "Failed": "clock"}
 nodes_listed = 200
 
 
 @app.command()
-def run(
+@asks_server
+async def run(
+    server: "Server",
     name: Annotated[str, typer.Argument(metavar="NAME", help="A graph; `holdfast dag declared` lists them.")],
     param: Param = None,
     params: Annotated[
@@ -51,30 +52,25 @@ def run(
     ] = None,
     key: Key = None,
     wait: Wait = False,
-    timeout: Timeout = None,
+    patience: Patience = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Run a graph: its nodes are started as soon as what they come after is done.
 
     Speaks to the server at HOLDFAST_API, by default the one on this machine. With --wait the exit code says how it
     ended: 0 completed, 1 failed, 6 partly done, 7 cancelled, 124 not in time.
     """
     body = {"dag": name, "params": read_params(params) | read_pairs(param, "--param")}
-
-    async def start(server: "Server") -> int:
-        made = await server.ask("POST", "/dags", body, key=key or uuid4().hex)
-        return await follow(server, made, timeout, wait=wait, as_json=as_json)
-
-    raise typer.Exit(with_server(start))
+    made = await server.ask("POST", "/dags", body, key=key or uuid4().hex)
+    return await follow(server, made, patience, wait=wait, as_json=as_json)
 
 
 @app.command("declared")
-def list_declared(as_json: Json = False) -> None:
+@asks_server
+async def list_declared(server: "Server") -> Answer:
     """List the graphs that can be run: their nodes in order, what they write, and whether workers are there."""
-    found = with_server(lambda server: server.ask("GET", "/dags/declared"))["items"]
-    if as_json:
-        print_json(found)
-        return
+    found = (await server.ask("GET", "/dags/declared"))["items"]
+    yield found
     if not found:
         print_line("There are no graphs. A worker declares those of its application:", err=True)
         print_line(("  holdfast worker --app MODULE:NAME", "bold"), err=True)
@@ -93,79 +89,68 @@ def list_declared(as_json: Json = False) -> None:
 
 
 @group(app, by_default=list_declared)
-def list_runs(
+@asks_server
+async def list_runs(
+    server: "Server",
     dag: Annotated[str | None, typer.Option(help="Of this graph.")] = None,
     state: Annotated[str | None, typer.Option(help="In this state, such as Running or Failed.")] = None,
     limit: Page = 20,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List runs, the newest first."""
-    given = {"dag": dag, "state": state and state.capitalize()}
-    found = with_server(lambda server: read_pages(server, "/dags", limit, page=100, **given))
-    print_newest(
-        found, "dag_id", ("graph", "state", "nodes", "failed", "writes", "made"), row_of, elastic=("graph", "writes"),
-        none="No such run." if dag or state else "There are no runs.", example="holdfast dag run NAME --wait",
-        as_json=as_json,
-    )  # fmt: skip
+    found = await RUN.newest(server, limit, dag=dag, state=state and state.capitalize())
+    yield found
+    heads = ("graph", "state", "nodes", "failed", "writes", "made")
+    RUN.print_newest(found, heads, row_of, elastic=("graph", "writes"), filtered=dag or state)
 
 
 @app.command()
-def show(
+@asks_server
+async def show(
+    server: "Server",
     what: Annotated[str, typer.Argument(metavar="ID|NAME", help="A run's id, its beginning, or a graph's name.")],
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """A run, level by level: where each node is and what it comes after; or a graph, as it is declared."""
-
-    async def read(server: "Server") -> tuple[Run, bool]:
-        for one in (await server.ask("GET", "/dags/declared"))["items"]:
-            if one["name"] == what:
-                return one, True
-        return await server.ask("GET", f"/dags/{await find(server, what)}"), False
-
-    now, is_declared = with_server(read)
-    if as_json:
-        print_json(now)
-    elif is_declared:
-        print_declared(now)
+    declared = (await server.ask("GET", "/dags/declared"))["items"]
+    graph = next((one for one in declared if one["name"] == what), None)
+    now = graph or await RUN.ask(server, "GET", what)
+    yield now
+    if graph:
+        print_declared(graph)
     else:
         print_facts(facts_of(now))
         print_nodes(now)
 
 
 @app.command()
-def retry(run: Id, wait: Wait = False, timeout: Timeout = None, as_json: Json = False) -> None:
+@asks_server
+async def retry(server: "Server", run: Id, wait: Wait = False, patience: Patience = None, as_json: Json = False) -> int:
     """Run again what did not complete of a run, as a new run. What completed is kept."""
-
-    async def start(server: "Server") -> int:
-        made = await server.ask("POST", f"/dags/{await find(server, run)}/retry")
-        return await follow(server, made, timeout, wait=wait, as_json=as_json)
-
-    raise typer.Exit(with_server(start))
+    made = await RUN.ask(server, "POST", run, "/retry")
+    return await follow(server, made, patience, wait=wait, as_json=as_json)
 
 
 @app.command()
-def cancel(run: Id, reason: Reason = None, as_json: Json = False) -> None:
+@asks_server
+async def cancel(server: "Server", run: Id, reason: Reason = None, as_json: Json = False) -> int:
     """Cancel a run: what waits is cancelled at once, what runs is asked to stop."""
-
-    async def send(server: "Server") -> dict[str, Any]:
-        return await server.ask("POST", f"/dags/{await find(server, run)}/cancel", {"reason": reason})
-
-    now = with_server(send)
+    now = await RUN.ask(server, "POST", run, "/cancel", {"reason": reason})
     is_late = now["effect"] == "too_late"
     if as_json:
         print_json(now)
     else:
         print_line(f"{'Too late: it' if is_late else 'It'} is {now['state']}.", err=is_late)
-    raise typer.Exit(REFUSED if is_late else 0)
+    return REFUSED if is_late else 0
 
 
 @app.command()
-def draw(
+@asks_server
+async def draw(
+    server: "Server",
     name: Annotated[str, typer.Argument(metavar="NAME", help="A graph that is declared.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Into this file.", dir_okay=False)] = None,
 ) -> None:
     """A graph as Mermaid, for documents."""
-    found = with_server(lambda server: server.ask("GET", "/dags/declared"))["items"]
+    found = (await server.ask("GET", "/dags/declared"))["items"]
     one = next((one for one in found if one["name"] == name), None)
     if one is None:
         names = ", ".join(one["name"] for one in found) or "none; start a worker that declares one"
@@ -180,34 +165,22 @@ def draw(
         raise typer.BadParameter(f"{output} cannot be written: {error.strerror}.") from None
 
 
-async def find(server: "Server", given: str) -> UUID:
-    """The one run whose id begins so, of the newest. Raises TaskNotFound or RequestInvalid."""
-    return await find_newest(server, "dag", given, noun="run", listing="holdfast dag ls")
-
-
 async def follow(server: "Server", made: Run, patience: timedelta | None, *, wait: bool, as_json: bool) -> int:
     """A run has begun: wait for its end if that was asked, or say how to follow it; the exit code."""
     run_id = made["dag_id"]
-    command = f"holdfast dag show {run_id}"
-    if not wait:
-        if as_json:
-            print_json(made)
-        else:
-            typer.echo(run_id)
-            print_line(("Follow it: ", "dim"), (command, "bold"), err=True)
-        return 0
     watched = Watched(
-        f"/dags/{run_id}", run_id, lambda run: str(run["name"]), command, why, cancel=f"holdfast dag cancel {run_id}"
-    )
+        f"/dags/{run_id}", run_id, lambda run: str(run["name"]), f"holdfast dag show {run_id}", why,
+        cancel=f"holdfast dag cancel {run_id}",
+    )  # fmt: skip
+    if not wait:
+        watched.print_begun(made, as_json=as_json)
+        return 0
     now = await watch(server, watched, patience, quiet=as_json)
     if as_json:
         print_json(now)
         return exit_code(now)
-    counts = {name: number for name, number in now["progress"].items() if number and name != "total"}
-    summary = ", ".join(f"{number} {name}" for name, number in counts.items())
-    again = None
-    if now["state"] != "Completed":
-        again = ("Run again what did not complete", f"holdfast dag retry {run_id}")
+    summary = ", ".join(f"{number} {name}" for name, number in now["progress"].items() if number and name != "total")
+    again = ("Run again what did not complete", f"holdfast dag retry {run_id}") if now["state"] != "Completed" else None
     await print_end(server, watched, {**now, "error": None}, f"Nodes: {summary}", again)
     print_nodes(now)
     return exit_code(now)

@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 import typer
 
-from holdfast.cli.access import read_pages, with_server
+from holdfast.cli.access import with_server
 from holdfast.cli.files import ADDRESSES, find_sources, print_paths, save_file, upload_sources
-from holdfast.cli.options import Json, Limit, group
+from holdfast.cli.kinds import read_pages
+from holdfast.cli.options import Answer, Json, Limit, asks_server, group
 from holdfast.cli.printing import (
     count,
     format_age,
@@ -68,31 +69,29 @@ def make(
 
 
 @group(app)
-def list_datasets(limit: Limit = 50, as_json: Json = False) -> None:
+@asks_server
+async def list_datasets(server: "Server", limit: Limit = 50) -> Answer:
     """List the datasets, by name."""
-    found = with_server(lambda server: read_pages(server, "/datasets", limit, page=200))
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        print_line("There are no datasets. ", ("holdfast dataset make NAME FILES...", "bold"), " makes one.", err=True)
-        return
+    found = await read_pages(server, "/datasets", limit, page=200)
+    yield found
     rows = [
         (one["name"], str(one["version"]), f"{one['files']:,}", format_age(one["made_at"]), one["dataset_id"])
         for one in found
     ]
-    print_table(("name", "version", "files", "made", "id"), rows, elastic=("name",))
+    none = ("There are no datasets. ", ("holdfast dataset make NAME FILES...", "bold"), " makes one.")
+    print_table(("name", "version", "files", "made", "id"), rows, elastic=("name",), none=none)
 
 
 @app.command()
-def show(
+@asks_server
+async def show(
+    server: "Server",
     name: Named,
     version: Annotated[int | None, typer.Option(min=1, help="Another generation than the current one.")] = None,
     as_json: Json = False,
 ) -> None:
     """A dataset in its current version, what that has changed, and its files."""
-    most = None if as_json else files_listed
-    found = with_server(lambda server: read_dataset(server, name, version, most=most))
+    found = await read_dataset(server, name, version, most=None if as_json else files_listed)
     if as_json:
         print_json(found)
         return
@@ -119,12 +118,11 @@ def show(
 
 
 @app.command()
-def generations(name: Named, as_json: Json = False) -> None:
+@asks_server
+async def generations(server: "Server", name: Named) -> Answer:
     """The newest generations of a dataset, whatever became of them: who made them, and what they have changed."""
-    found = with_server(lambda server: read_dataset(server, name, most=1))["generations"]
-    if as_json:
-        print_json(found)
-        return
+    found = (await read_dataset(server, name, most=1))["generations"]
+    yield found
     rows = [
         (
             str(one["version"]), one["state"].replace("_", " "), f"{one['files']:,}", format_age(one["made_at"]),
@@ -136,52 +134,48 @@ def generations(name: Named, as_json: Json = False) -> None:
 
 
 @app.command()
-def cutover(
+@asks_server
+async def cutover(
+    server: "Server",
     name: Named,
     version: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The generation that is to be current.")],
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Let a generation be current: one that waits for it, or an earlier one. It must be complete."""
-    path = f"/datasets/{quote(name, safe='')}/cutover"
-    done = with_server(lambda server: server.ask("POST", path, {"version": version}))
-    if as_json:
-        print_json(done)
-        return
+    done = await server.ask("POST", f"/datasets/{quote(name, safe='')}/cutover", {"version": version})
+    yield done
     print_line(f"{name}: version {done['version']} is current; before it was {done['before'] or 'none'}.", err=True)
 
 
 @app.command()
-def rollback(
+@asks_server
+async def rollback(
+    server: "Server",
     name: Named,
     version: Annotated[
         int | None, typer.Argument(metavar="[VERSION]", min=1, help="By default the current one.")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Take a generation back: the one before is current again. One that is being built is cancelled with its run."""
     body = {} if version is None else {"version": version}
-    done = with_server(lambda server: server.ask("POST", f"/datasets/{quote(name, safe='')}/rollback", body))
-    if as_json:
-        print_json(done)
-        return
+    done = await server.ask("POST", f"/datasets/{quote(name, safe='')}/rollback", body)
+    yield done
     current = f"version {done['current_version']} is current" if done["current_version"] else "none is current"
     print_line(f"{name}: version {done['version']} is rolled back; {current}.", err=True)
 
 
 @app.command()
-def get(
+@asks_server
+async def get(
+    server: "Server",
     name: Named,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Where to put it.", file_okay=False)],
     version: Annotated[int | None, typer.Option(min=1, help="Another generation than the current one.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Download one generation whole: its files, and rows as JSON lines. `dataset.json` lists them all."""
     folder.mkdir(parents=True, exist_ok=True)
-    found, saved = with_server(lambda server: fetch_generation(server, name, version, folder))
+    found, saved = await fetch_generation(server, name, version, folder)
     left = found["files"] - len(saved)
-    if as_json:
-        print_json({"dataset_id": found["dataset_id"], "version": found["version"], "saved": saved, "left": left})
-        return
+    yield {"dataset_id": found["dataset_id"], "version": found["version"], "saved": saved, "left": left}
     print_paths(saved)
     print_line(f"{found['name']}, version {found['version']}: {len(saved):,} of {found['files']:,} files.", err=True)
     if left:

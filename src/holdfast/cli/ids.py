@@ -12,17 +12,13 @@ from holdfast.errors import HoldfastError, RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
-    from holdfast.remote.server import Server
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, or the beginning of it.")]
 
 T = TypeVar("T")
 
 candidates_listed = 10
-newest_searched = 200
 shortest = 8
-distinct_length = 18
-"""So much of an id is its time and some randomness: no other task than those of a list begins so."""
 
 
 async def find_task(store: "Store", given: str) -> UUID:
@@ -42,18 +38,6 @@ async def find_entry(store: "Store", given: str) -> UUID:
     )
     chosen = choose(given, list(of_task), missing, describe=lambda task: f"{of_task[task]}  of task {task}")
     return of_task[chosen]
-
-
-async def find_newest(server: "Server", lifecycle: str, given: str, *, noun: str, listing: str) -> UUID:
-    """The same by asking the server, among the newest of a lifecycle. Raises TaskNotFound or RequestInvalid."""
-    try:
-        return UUID(given)
-    except ValueError:
-        newest = (await server.ask("GET", f"/api/v1/tasks?lifecycle={lifecycle}&limit={newest_searched}"))["items"]
-    found = [UUID(one["id"]) for one in newest if one["id"].startswith(given.lower())]
-    fix = f"List them: {listing}. An older one is named by its whole id."
-    missing = TaskNotFound(f"No {noun}'s id begins with {given!r}, of the newest {newest_searched}.", fix=fix)
-    return choose(given, found, missing)
 
 
 def find_named(given: str, items: Iterable[T], missing: HoldfastError) -> T:
@@ -88,12 +72,6 @@ async def shorten(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
 async def shorten_entries(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
     """For each id as much of it as tells it from every other entry's, and every other task's that is in the inbox."""
     return {one: shorten_id(one, others) for one, others in (await store.inbox.neighbours(ids)).items()}
-
-
-def shorten_listed(ids: Sequence[str]) -> list[str]:
-    """For each id of a list as much of it as tells it from the others, and most probably from those not listed."""
-    found = [UUID(one) for one in ids]
-    return [shorten_id(one, found, distinct_length) for one in found]
 
 
 def shorten_id(one: UUID, others: Iterable[UUID | None], least: int = shortest) -> str:

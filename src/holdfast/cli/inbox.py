@@ -15,12 +15,14 @@ from holdfast.cli.look import print_error, print_heading, print_value
 from holdfast.cli.options import (
     PARTLY,
     REFUSED,
+    Answer,
     DryRun,
     FromStep,
     Json,
     Limit,
     NewPayload,
     Yes,
+    asks_store,
     confirm,
     duration,
     group,
@@ -43,7 +45,7 @@ from holdfast.cli.printing import (
 from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
-    from holdfast.attention.store import AttentionItem, AttentionPage
+    from holdfast.attention.store import AttentionItem
     from holdfast.engine.store.commands import Store
     from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, Group, Handling, Refusal, WholeEntry
 
@@ -101,73 +103,61 @@ class Request:
     from_step: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Listed:
-    """Failures, as groups or by themselves; how many of them there are; and what else waits."""
-
-    groups: "Sequence[Group]"
-    entries: "Sequence[Entry]"
-    more: int
-    others: "AttentionPage"
-    short: dict[UUID, str]
-    now: datetime
-
-
 @group(app)
 @with_options_of(Filters)
-def list_all(
+@asks_store
+async def list_all(
+    store: "Store",
     filters: Filters,
     items: Annotated[bool, typer.Option("--items", help="Each by itself, not in groups.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Also what was handled; each by itself.")] = False,
     limit: Limit = 20,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List what waits for a person: failures that are alike as one, the newest first; then all else that waits."""
-    is_narrowed = any(value for name, value in vars(filters).items() if name != "owner")
+    from holdfast.attention.store import Attention, AttentionPage
 
-    async def read(store: "Store") -> Listed:
-        from holdfast.attention.store import Attention, AttentionPage
-
-        which = await choose(store, filters)
-        others = (
-            AttentionPage((), None)
-            if is_narrowed
-            else await Attention.over(store).list_waiting(filters.owner, limit=limit)
-        )
-        if not as_json:
-            others = dataclasses.replace(others, items=await shorten_waits(store, others.items))
-        if not items and not everything:
-            groups = await store.inbox.groups(which, limit=limit)
-            short = await shorten_entries(store, [one.newest for one in groups])
-            return Listed(groups, [], 0, others, short, await store.now())
+    which = await choose(store, filters)
+    groups: list[Group] = []
+    entries: Sequence[Entry] = []
+    has_more = False
+    if items or everything:
         page = await store.inbox.page(which, handled="all" if everything else "open", limit=limit)
-        short = await shorten_entries(store, [one.id for one in page.items])
-        return Listed([], page.items, page.approx_count if page.next else 0, others, short, await store.now())
-
-    found = with_store(read)
-    if as_json:
-        failures = [{"kind": "failure", **vars(one)} for one in found.groups or found.entries]
-        print_json([*failures, *(vars(one) for one in found.others.items)])
-    elif found.groups or found.entries or found.others.items:
-        print_listed(found, limit)
-    elif any(vars(filters).values()):
+        entries, has_more = page.items, bool(page.next) and page.approx_count > len(page.items)
+    else:
+        groups = await store.inbox.groups(which, limit=limit)
+    is_narrowed = any(value for name, value in vars(filters).items() if name != "owner")
+    others = (
+        AttentionPage((), None) if is_narrowed else await Attention.over(store).list_waiting(filters.owner, limit=limit)
+    )
+    yield [*({"kind": "failure", **vars(one)} for one in groups or entries), *others.items]
+    now = await store.now()
+    if groups:
+        print_groups(groups, await shorten_entries(store, [one.newest for one in groups]), now)
+        if is_terminal():
+            print_line(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
+    elif entries:
+        print_entries(entries, await shorten_entries(store, [one.id for one in entries]), now)
+    if (groups or entries) and others.items:
+        print_line("")
+    if others.items:
+        print_waits(others.items, await shorten(store, [one.task_id for one in others.items if one.task_id]), now)
+    if has_more or others.next:
+        print_line((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
+    if groups or entries or others.items:
+        return
+    if any(vars(filters).values()):
         print_line("No entry fits. Leave a filter out, or see them all: ", ("holdfast inbox ls", "bold"), err=True)
     else:
         print_line("Nothing waits for a person.", err=True)
 
 
 @app.command()
-def show(entry: Id, as_json: Json = False) -> None:
+@asks_store
+async def show(store: "Store", entry: Id) -> Answer:
     """Show all about one failure: the error, the task, its payload and steps, what was done about it."""
-
-    async def read(store: "Store") -> "tuple[WholeEntry, datetime]":
-        return await store.inbox.entry(await find_entry(store, entry)), await store.now()
-
-    found, now = with_store(read)
-    if as_json:
-        print_json(vars(found))
-    else:
-        print_entry(found, now)
+    found = await store.inbox.entry(await find_entry(store, entry))
+    yield found
+    print_entry(found, await store.now())
 
 
 @app.command()
@@ -188,7 +178,7 @@ def retry(
         return
     if len(request.ids) != 1 or many.is_given or many.dry_run or (in_editor and payload is not None):
         raise typer.BadParameter("Another payload is for one entry: name it by its id, with --payload or with --edit.")
-    retry_one(request, edit_payload(request.ids[0]) if payload is None else read_json(payload))
+    handle_one(request, edit_payload(request.ids[0]) if payload is None else read_json(payload))
 
 
 @app.command()
@@ -216,7 +206,7 @@ def handle(request: Request) -> None:
     if bool(request.ids) == many.is_given:
         raise typer.BadParameter("Name the entries by their ids, or say what they have in common: --signature ...")
     if len(request.ids) == 1 and not many.dry_run:
-        retry_one(request) if request.action == "retry" else close_one(request)
+        handle_one(request)
         return
     preview = handle_many(request, dry_run=True)
     number = len(preview.handled) + preview.remaining
@@ -224,8 +214,7 @@ def handle(request: Request) -> None:
         confirm(f"{request.action.capitalize()} {number}{'+' if preview.capped else ''} entries?")
     done = preview if many.dry_run or not preview.handled else handle_many(request, dry_run=False)
     if request.as_json:
-        lists = {name: [vars(one) for one in getattr(done, name)] for name in ("handled", "refused")}
-        print_json({"dry_run": many.dry_run, **lists})
+        print_json({"dry_run": many.dry_run, "handled": done.handled, "refused": done.refused})
     elif not done.handled and not done.refused:
         print_line("No open entry fits.", err=True)
     else:
@@ -259,33 +248,28 @@ def handle_many(request: Request, *, dry_run: bool) -> "BulkResult":
     return with_store(run)
 
 
-def retry_one(request: Request, payload: Any = None) -> None:
-    async def run(store: "Store") -> tuple[UUID, UUID, UUID]:
+def handle_one(request: Request, payload: Any = None) -> None:
+    """Do it to the one entry that is named."""
+    past = PAST[request.action]
+
+    async def run(store: "Store") -> dict[str, Any]:
         entry = await find_entry(store, request.ids[0])
-        made = await store.inbox.retry(
-            entry, current_user(), from_step=request.from_step, payload=payload, note=request.note
-        )
-        return entry, made, (await store.inbox.entry(entry)).task_id
-
-    entry, made, old = with_store(run)
-    if request.as_json:
-        print_json({"id": entry, "task_id": made, "retry_of": old})
-    else:
-        print_started(str(made), "Started again as ")
-
-
-def close_one(request: Request) -> None:
-    async def run(store: "Store") -> UUID:
-        entry = await find_entry(store, request.ids[0])
+        if request.action == "retry":
+            made = await store.inbox.retry(
+                entry, current_user(), from_step=request.from_step, payload=payload, note=request.note
+            )
+            return {"id": entry, "task_id": made, "retry_of": (await store.inbox.entry(entry)).task_id}
         close = store.inbox.resolve if request.action == "resolve" else store.inbox.discard
         await close(entry, current_user(), request.note)
-        return entry
+        return {"id": entry, "resolution": past}
 
-    entry = with_store(run)
+    done = with_store(run)
     if request.as_json:
-        print_json({"id": entry, "resolution": PAST[request.action]})
+        print_json(done)
+    elif "task_id" in done:
+        print_started(str(done["task_id"]), "Started again as ")
     else:
-        print_line((str(entry), "bold"), f" is {PAST[request.action]}.")
+        print_line((str(done["id"]), "bold"), f" is {past}.")
 
 
 async def choose(store: "Store", filters: Filters) -> "EntryFilter":
@@ -326,65 +310,44 @@ def edit_payload(given: str) -> Any:
                 raise typer.Exit(INTERRUPTED) from None
 
 
-async def shorten_waits(store: "Store", found: "Sequence[AttentionItem]") -> "list[AttentionItem]":
-    """The same with commands that a person may type: as much of a task's id as tells it from every other."""
-    short = await shorten(store, [one.task_id for one in found if one.task_id])
-    return [
-        dataclasses.replace(one, command=one.command.replace(str(one.task_id), short.get(one.task_id, "")))
-        if one.task_id
-        else one
-        for one in found
-    ]
-
-
 # What is printed
 
 
-def print_listed(found: Listed, limit: int) -> None:
-    """Failures in a table of their own, then what else waits, and how to see more."""
-    if found.groups:
-        print_groups(found)
-        if is_terminal():
-            print_line(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
-    elif found.entries:
-        print_entries(found)
-    if (found.groups or found.entries) and found.others.items:
-        print_line("")
-    if found.others.items:
-        rows: list[tuple[Cell, ...]] = [
-            (
-                (one.kind, "yellow"), (one.name, "bold"), format_age(one.since, found.now),
-                one.owner or one.acts if one.acts == "owner" else one.acts, one.why, one.command,
-            )
-            for one in found.others.items
-        ]  # fmt: skip
-        print_table(("waits", "name", "since", "acts", "why", "command"), rows, elastic=("name", "why"))
-    if found.more > len(found.entries) or found.others.next:
-        print_line((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
+def print_waits(items: "Sequence[AttentionItem]", short: dict[UUID, str], now: datetime) -> None:
+    """What waits beside failures, each with a command that a person may type: with as much of the id as is needed."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            (one.kind, "yellow"), (one.name, "bold"), format_age(one.since, now),
+            one.owner or one.acts if one.acts == "owner" else one.acts, one.why,
+            one.command.replace(str(one.task_id), short[one.task_id]) if one.task_id else one.command,
+        )
+        for one in items
+    ]  # fmt: skip
+    print_table(("waits", "name", "since", "acts", "why", "command"), rows, elastic=("name", "why"))
 
 
-def print_groups(found: Listed) -> None:
+def print_groups(groups: "Sequence[Group]", short: dict[UUID, str], now: datetime) -> None:
     heads = ("newest", "number", "name", "step", "category", "first", "last", "message")
     rows: list[tuple[Cell, ...]] = [
         (
-            found.short[one.newest], (f"{one.number}+" if one.capped else str(one.number), "bold"),
-            (one.name or "", "bold"), one.step or "", (one.category, "red"), format_age(one.first_at, found.now),
-            format_age(one.last_at, found.now), one.message or "",
+            short[one.newest], (f"{one.number}+" if one.capped else str(one.number), "bold"), (one.name or "", "bold"),
+            one.step or "", (one.category, "red"), format_age(one.first_at, now), format_age(one.last_at, now),
+            one.message or "",
         )
-        for one in found.groups
+        for one in groups
     ]  # fmt: skip
     print_table(heads, rows, elastic=("name", "step", "message"))
 
 
-def print_entries(found: Listed) -> None:
+def print_entries(entries: "Sequence[Entry]", short: dict[UUID, str], now: datetime) -> None:
     heads = ("id", "name", "about", "step", "category", "failed", "handled", "message")
     rows: list[tuple[Cell, ...]] = [
         (
-            found.short[one.id], (one.name or "", "bold"), one.about or "", one.step or "", (one.category, "red"),
-            format_age(one.at, found.now),
-            f"{one.resolution} by {one.resolved_by or 'somebody'}" if one.resolution else "", one.message or "",
+            short[one.id], (one.name or "", "bold"), one.about or "", one.step or "", (one.category, "red"),
+            format_age(one.at, now), f"{one.resolution} by {one.resolved_by or 'somebody'}" if one.resolution else "",
+            one.message or "",
         )
-        for one in found.entries
+        for one in entries
     ]  # fmt: skip
     print_table(heads, rows, elastic=("name", "about", "step", "handled", "message"))
 

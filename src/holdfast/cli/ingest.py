@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import typer
 
-from holdfast.cli.access import read_pages, with_server
+from holdfast.cli.access import with_server
 from holdfast.cli.files import WEB, Sources, document_most_bytes, find_sources, upload_sources
-from holdfast.cli.ids import find_newest
-from holdfast.cli.options import REFUSED, Json, Page, Reason, Timeout, group
+from holdfast.cli.kinds import Kind, read_pages
+from holdfast.cli.options import REFUSED, Answer, Json, Page, Patience, Reason, asks_server, group
 from holdfast.cli.printing import (
     Cell,
     count,
@@ -26,7 +26,6 @@ from holdfast.cli.printing import (
     print_json,
     print_line,
     print_more,
-    print_newest,
     print_table,
 )
 from holdfast.cli.watcher import Watched, exit_code, format_status, print_end, watch, why_waiting
@@ -40,6 +39,7 @@ app = typer.Typer()
 Run = dict[str, Any]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or the beginning of it.")]
 
+RUN = Kind("/ingest/runs", "ingest", "run_id", "run", "runs", "holdfast runs ls", "holdfast ingest FILES... --wait")
 request_most_bytes = 2 * 1024**2
 around_a_name_bytes = 140
 failures_listed = 20
@@ -53,7 +53,7 @@ def ingest(
     budget: Annotated[float | None, typer.Option(metavar="CENTS", min=0, help="Ask when this is spent.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also those that are as they were.")] = False,
     name_prefix: Annotated[str, typer.Option(help="Goes before each name.")] = "",
-    timeout: Timeout = None,
+    patience: Patience = None,
     as_json: Json = False,
 ) -> None:
     """Ingest documents, so that `holdfast search` finds them.
@@ -73,40 +73,27 @@ def ingest(
         body |= {} if budget is None else {"budget_cents": budget}
         run = await server.ask("POST", "/ingest/runs", body, key=uuid4().hex)
         more = {"left_out": [{"name": name, "reason": reason} for name, reason in sources.left_out]}
-        if wait:
-            return await follow(server, run["run_id"], timeout, as_json=as_json, more=more)
-        if as_json:
-            print_json({**run, **more})
-        else:
-            typer.echo(run["run_id"])
-            print_line(("Follow it: ", "dim"), (f"holdfast runs watch {run['run_id']}", "bold"), err=True)
-        return 0
+        return await follow(server, run, patience, wait=wait, as_json=as_json, more=more)
 
     raise typer.Exit(with_server(start))
 
 
 @group(app)
-def list_runs(limit: Page = 20, as_json: Json = False) -> None:
+@asks_server
+async def list_runs(server: "Server", limit: Page = 20) -> Answer:
     """List runs, the newest first."""
-    found = with_server(lambda server: read_pages(server, "/ingest/runs", limit, page=100))
-    print_newest(
-        found, "run_id", ("kind", "state", "documents", "failed", "cost", "made"), row_of, elastic=("kind",),
-        none="There are no runs.", example="holdfast ingest FILES... --wait", as_json=as_json,
-    )  # fmt: skip
+    found = await RUN.newest(server, limit)
+    yield found
+    RUN.print_newest(found, ("kind", "state", "documents", "failed", "cost", "made"), row_of, elastic=("kind",))
 
 
 @app.command()
-def show(run: Id, as_json: Json = False) -> None:
+@asks_server
+async def show(server: "Server", run: Id) -> Answer:
     """How far a run is, what it has cost, what failed and why."""
-
-    async def read(server: "Server") -> tuple[Run, list[dict[str, Any]]]:
-        now = await server.ask("GET", f"/ingest/runs/{await find(server, run)}")
-        return now, await read_items(server, now, "FAILED", most=failures_listed)
-
-    now, failed = with_server(read)
-    if as_json:
-        print_json({**now, "failed": failed})
-        return
+    now = await RUN.ask(server, "GET", run)
+    failed = await read_items(server, now, "FAILED", most=failures_listed)
+    yield {**now, "failed": failed}
     total = now["item_count_total"]
     counts = {name: now[f"item_count_{name}"] for name in ("done", "failed", "waiting")}
     print_facts(
@@ -125,46 +112,36 @@ def show(run: Id, as_json: Json = False) -> None:
 
 
 @app.command("watch")
-def watch_run(run: Id, timeout: Timeout = None, as_json: Json = False) -> None:
+@asks_server
+async def watch_run(server: "Server", run: Id, patience: Patience = None, as_json: Json = False) -> int:
     """Follow a run until all its documents have ended. The exit code says how: 0, 1, 6 partly done, 7, 124."""
-
-    async def run_to_end(server: "Server") -> int:
-        return await follow(server, await find(server, run), timeout, as_json=as_json)
-
-    raise typer.Exit(with_server(run_to_end))
+    begun = {"run_id": await RUN.find(server, run)}
+    return await follow(server, begun, patience, wait=True, as_json=as_json)
 
 
 @app.command()
-def budget(
+@asks_server
+async def budget(
+    server: "Server",
     run: Id,
     cents: Annotated[str, typer.Argument(metavar="CENTS", help="What it may cost in all; `none` for no limit.")],
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Let a run spend more, or less. Documents that wait for it go on."""
     try:
         body = {"budget_cents": None if cents == "none" else float(cents)}
     except ValueError:
         raise typer.BadParameter(f"{cents!r} is neither a number of cents nor `none`.") from None
-
-    async def put(server: "Server") -> Run:
-        return await server.ask("PUT", f"/ingest/runs/{await find(server, run)}/budget", body)
-
-    now = with_server(put)
-    if as_json:
-        print_json(now)
-        return
+    now = await RUN.ask(server, "PUT", run, "/budget", body)
+    yield now
     waiting = now["item_count_waiting"]
     print_line(f"It has spent {describe_cost(now)}. ", f"{waiting} still wait: that much is spent." if waiting else "")
 
 
 @app.command()
-def cancel(run: Id, reason: Reason = None, as_json: Json = False) -> None:
+@asks_server
+async def cancel(server: "Server", run: Id, reason: Reason = None, as_json: Json = False) -> int:
     """Cancel what is left of a run. What is in stays in. Exit 4: it has ended already."""
-
-    async def send(server: "Server") -> dict[str, Any]:
-        return await server.ask("POST", f"/ingest/runs/{await find(server, run)}/cancel", {"reason": reason})
-
-    answer = with_server(send)
+    answer = await RUN.ask(server, "POST", run, "/cancel", {"reason": reason})
     if as_json:
         print_json(answer)
     else:
@@ -172,12 +149,7 @@ def cancel(run: Id, reason: Reason = None, as_json: Json = False) -> None:
             "cancelled": "It is cancelled.", "requested": "Its workers are asked to stop.", "too_late": "It has ended.",
         }  # fmt: skip
         print_line(messages[answer["effect"]])
-    raise typer.Exit(REFUSED if answer["effect"] == "too_late" else 0)
-
-
-async def find(server: "Server", given: str) -> UUID:
-    """The one run whose id begins so, of the newest. Raises TaskNotFound or RequestInvalid."""
-    return await find_newest(server, "ingest", given, noun="run", listing="holdfast runs ls")
+    return REFUSED if answer["effect"] == "too_late" else 0
 
 
 # What is sent
@@ -222,17 +194,22 @@ def why_not(path: Path) -> str | None:
 
 async def follow(
     server: "Server",
-    run_id: "UUID | str",
+    begun: Run,
     patience: timedelta | None,
     *,
-    as_json: bool = False,
+    wait: bool,
+    as_json: bool,
     more: Mapping[str, object] | None = None,
 ) -> int:
-    """Show how it goes until it has ended or patience has; print how; the exit code. `more` goes into the JSON."""
+    """A run has begun: wait for its end if that was asked, or say how to follow it. `more` goes into the JSON."""
+    run_id = begun["run_id"]
     watched = Watched(
         f"/ingest/runs/{run_id}", run_id, lambda run: count(run["item_count_total"], "document"),
         f"holdfast runs watch {run_id}", why, remark=describe_waiting, detail=describe_counts,
     )  # fmt: skip
+    if not wait:
+        watched.print_begun({**begun, **(more or {})}, as_json=as_json)
+        return 0
     run = await watch(server, watched, patience, quiet=as_json)
     failed = await read_items(server, run, "FAILED", most=None if as_json else failures_listed)
     unchanged = await count_unchanged(server, run)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from holdfast.cli.access import with_store
-from holdfast.cli.options import Json
-from holdfast.cli.printing import print_json, print_table
+from holdfast.cli.options import Answer, Json, makes_store
+from holdfast.cli.printing import print_table
 from holdfast.errors import DeclarationInvalid, LifecycleUnknown
 
 if TYPE_CHECKING:
     from holdfast.engine.lifecycle.model import Lifecycle
+    from holdfast.engine.store.commands import Store
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -26,12 +27,11 @@ Name = Annotated[str, typer.Argument(help="A declared name, or one of your own a
 
 
 @app.command("ls")
-def list_all(as_json: Json = False) -> None:
+@makes_store
+async def list_all(store: "Store") -> Answer:
     """List the declared lifecycles."""
-    lifecycles = with_store(lambda store: store.lifecycles(), makes=True)
-    if as_json:
-        print_json([lifecycle.definition() for lifecycle in lifecycles])
-        return
+    lifecycles = await store.lifecycles()
+    yield [lifecycle.definition() for lifecycle in lifecycles]
     print_table(
         ("name", "version", "queue", "states", "starts in"),
         [(one.name, str(one.version), one.queue or "", str(len(one.states)), one.start) for one in lifecycles],

@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,10 +10,10 @@ from uuid import UUID
 
 import typer
 
-from holdfast.cli.access import database_label, with_store
+from holdfast.cli.access import database_label
 from holdfast.cli.cost import describe_family, family_as_object
 from holdfast.cli.ids import Id, find_task, shorten
-from holdfast.cli.options import Json
+from holdfast.cli.options import Answer, asks_store
 from holdfast.cli.printing import (
     Cell,
     format_age,
@@ -25,7 +25,6 @@ from holdfast.cli.printing import (
     format_when,
     print_block,
     print_facts,
-    print_json,
     print_line,
     print_table,
     shorten_times,
@@ -44,7 +43,9 @@ longest_value = 2000
 longest_step_result = 60
 
 
-def ls(
+@asks_store
+async def ls(
+    store: "Store",
     lifecycle: Annotated[str | None, typer.Option(help="Only of this lifecycle.")] = None,
     state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
     queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
@@ -55,29 +56,21 @@ def ls(
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only those that ended in failure.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = 20,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List tasks, the newest first."""
     filters = {"lifecycle": lifecycle, "state": state, "queue": queue, "name": name, "tag": tag, "live": live}
     if failed:
         filters["outcome"] = "failed"
-
-    async def read(store: "Store") -> tuple[list[dict[str, Any]], dict[UUID, str], datetime, str]:
-        found, hint = await read_tasks(store, filters, limit)
-        if not found:
-            hint = await find_mistake(store, filters)
-        return found, await shorten(store, [UUID(one["id"]) for one in found]), await store.now(), hint
-
-    found, short, now, hint = with_store(read)
-    if as_json:
-        print_json(found)
-    elif found:
+    found, hint = await read_tasks(store, filters, limit)
+    yield found
+    if found:
+        short, now = await shorten(store, [UUID(one["id"]) for one in found]), await store.now()
         rows = [row_of(one, short[UUID(one["id"])], now) for one in found]
         print_table(("id", "name", "state", "try", "queue", "age", "note"), rows, elastic=("name", "queue", "note"))
         if hint:
             print_line((hint, "dim"), err=True)
-    elif hint:
-        print_line(hint, err=True)
+    elif mistake := await find_mistake(store, filters):
+        print_line(mistake, err=True)
     elif any(value is not None for value in filters.values()):
         print_line("No task fits. Leave a filter out, or see them all: ", ("holdfast ls", "bold"), err=True)
     else:
@@ -126,17 +119,12 @@ async def find_mistake(store: "Store", filters: dict[str, Any]) -> str:
 # One task
 
 
-def why(task: Id, as_json: Json = False) -> None:
+@asks_store
+async def why(store: "Store", task: Id) -> Answer:
     """Say who acts next, what it waits for and what to do about it."""
-
-    async def read(store: "Store") -> "tuple[UUID, Explanation]":
-        found = await find_task(store, task)
-        return found, await store.explain(found)
-
-    found, because = with_store(read)
-    if as_json:
-        print_json({"task_id": found, **vars(because)})
-        return
+    found = await find_task(store, task)
+    because = await store.explain(found)
+    yield {"task_id": found, **vars(because)}
     print_line((shorten_times(because.sentence), "bold"))
     if because.fix:
         print_line(shorten_times(because.fix))
@@ -155,26 +143,21 @@ class Seen:
     now: datetime
 
 
-def show(task: Id, as_json: Json = False) -> None:
+@asks_store
+async def show(store: "Store", task: Id) -> Answer:
     """Show all about a task.
 
     Where it is and why, what it cost, its attempts and steps, the last error, payload, result, and the tasks it is tied
     to.
     """
-
-    async def read(store: "Store") -> Seen:
-        found = await find_task(store, task)
-        return Seen(
-            await store.read(found), await store.explain(found), await store.attempts(found),
-            await store.steps(found), await store.tree(found), await store.costs.of_task(found), await store.now(),
-        )  # fmt: skip
-
-    seen = with_store(read)
-    if as_json:
-        lists: dict[str, Sequence[object]] = {"attempts": seen.attempts, "steps": seen.steps, "links": seen.links}
-        listed = {name: [vars(one) for one in found] for name, found in lists.items()}
-        print_json({"task": seen.task, "why": vars(seen.why), **listed, "cost": family_as_object(seen.cost)})
-        return
+    found = await find_task(store, task)
+    seen = Seen(
+        await store.read(found), await store.explain(found), await store.attempts(found), await store.steps(found),
+        await store.tree(found), await store.costs.of_task(found), await store.now(),
+    )  # fmt: skip
+    answer = {**vars(seen), "cost": family_as_object(seen.cost)}
+    del answer["now"]
+    yield answer
     print_line((seen.task["name"], "bold"), "  ", (seen.task["id"], "dim"))
     print_facts(facts_of(seen))
     print_attempts(seen)
@@ -259,17 +242,12 @@ def print_heading(name: str, rows: int = 0) -> None:
 # What happened
 
 
-def events(task: Id, as_json: Json = False) -> None:
+@asks_store
+async def events(store: "Store", task: Id) -> Answer:
     """List what happened to a task, oldest first."""
-
-    async def read(store: "Store") -> "list[Event | StepEvent]":
-        found = await find_task(store, task)
-        return in_order(await store.events(found), await store.step_events(found))
-
-    happened = with_store(read)
-    if as_json:
-        print_json([as_object(one) for one in happened])
-        return
+    found = await find_task(store, task)
+    happened = in_order(await store.events(found), await store.step_events(found))
+    yield [as_object(one) for one in happened]
     heads = ("when", "what", "where", "attempt", "worker", "note")
     print_table(heads, [cells_of(one) for one in happened], elastic=("worker", "note"))
 

@@ -1,18 +1,27 @@
-"""What several commands share: options, groups that list by default, questions before a change."""
+"""What several commands share: what they ask, options, groups that list by default, questions before a change."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import fields
 from datetime import timedelta
-from functools import wraps
-from typing import Annotated, Any, TypeVar, get_type_hints
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, TypeVar, get_type_hints
 
 import typer
 
-from holdfast.cli.access import INTERRUPTED
+from holdfast.cli.access import INTERRUPTED, with_server, with_store
+from holdfast.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from holdfast.engine.store.commands import Store
+    from holdfast.remote.server import Server
 
 REFUSED, PARTLY = 4, 6
 """Exit codes: the lifecycle refused it; of many some were refused."""
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+Answer = AsyncIterator[object]
+"""What a command yields once: with --json it is printed, and that is all; what follows prints it for people."""
 
 T = TypeVar("T")
 
@@ -30,8 +39,9 @@ def duration(text: str) -> timedelta:
 
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 Owner = Annotated[bool, typer.Option("--owner", help="As the owner of the schema, not as the application.")]
-Timeout = Annotated[
-    timedelta | None, typer.Option(parser=duration, metavar="30s", help="Wait no longer; the exit code is then 124.")
+Patience = Annotated[
+    timedelta | None,
+    typer.Option("--timeout", parser=duration, metavar="30s", help="Wait no longer; the exit code is then 124."),
 ]
 Reason = Annotated[str | None, typer.Option(help="Why; it stays in the history.")]
 Key = Annotated[str | None, typer.Option(help="The same key gives the same one again.")]
@@ -44,6 +54,57 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one.")]
 FromStep = Annotated[str | None, typer.Option(metavar="STEP", help="Do this step and what follows again.")]
 NewPayload = Annotated[str | None, typer.Option(metavar="JSON", help="Another payload; - reads stdin, @FILE a file.")]
+
+
+def asks_store(command: "Callable[Concatenate[Store, ...], Awaitable[int | None] | Answer]") -> Callable[..., None]:
+    """A command that is given the store. It returns its exit code, or yields its answer."""
+    return with_opened(command, with_store)
+
+
+def makes_store(command: "Callable[Concatenate[Store, ...], Awaitable[int | None] | Answer]") -> Callable[..., None]:
+    """The same for a command that makes the database where there is none."""
+    return with_opened(command, partial(with_store, makes=True))
+
+
+def asks_server(command: "Callable[Concatenate[Server, ...], Awaitable[int | None] | Answer]") -> Callable[..., None]:
+    """A command that is given the server. It returns its exit code, or yields its answer."""
+    return with_opened(command, with_server)
+
+
+def with_opened(command: Callable[..., Any], open_and_act: Callable[..., Any]) -> Callable[..., None]:
+    """The command without its first parameter, which is opened when it runs; with --json if it yields its answer."""
+    _, *parameters = inspect.signature(command).parameters.values()
+    yields = inspect.isasyncgenfunction(command)
+    if yields:
+        parameters.append(inspect.Parameter("as_json", KEYWORD, default=False, annotation=Json))
+
+    def run(**given: Any) -> None:
+        as_json = yields and given.pop("as_json", False)
+
+        async def act(opened: object) -> Any:
+            if not yields:
+                return await command(opened, **given)
+            async for answer in command(opened, **given):
+                if as_json:
+                    print_json(answer)
+                    break
+            return None
+
+        if code := open_and_act(act):
+            raise typer.Exit(code)
+
+    return with_parameters(command, run, parameters)
+
+
+def with_parameters(
+    command: Callable[..., Any], run: Callable[..., None], parameters: Iterable[inspect.Parameter]
+) -> Callable[..., None]:
+    """A function that is documented as the command is, and has these parameters, each given by its name."""
+    wraps(command)(run)
+    named = [one.replace(kind=KEYWORD) for one in parameters]
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in named}
+    return run
 
 
 def group(
@@ -69,27 +130,18 @@ def with_options_of(options: type[T]) -> Callable[[Callable[..., None]], Callabl
         hints = get_type_hints(command, include_extras=True)
         taken = next(name for name, hint in hints.items() if hint is options)
         declared = get_type_hints(options, include_extras=True)
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command).parameters.values():
-            if parameter.name == taken:
-                parameters += [
-                    inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default,
-                                      annotation=declared[one.name])
-                    for one in fields(options)  # type: ignore[arg-type]
-                ]  # fmt: skip
-            else:
-                kind = inspect.Parameter.KEYWORD_ONLY
-                parameters.append(parameter.replace(kind=kind, annotation=hints[parameter.name]))
+        own = [
+            inspect.Parameter(one.name, KEYWORD, default=one.default, annotation=declared[one.name])
+            for one in fields(options)  # type: ignore[arg-type]
+        ]
 
-        @wraps(command)
         def run(**given: Any) -> None:
-            chosen = options(**{one.name: given.pop(one.name, one.default) for one in fields(options)})  # type: ignore[arg-type]
+            chosen = options(**{one.name: given.pop(one.name, one.default) for one in own})
             command(**given, **{taken: chosen})
 
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
-        del run.__wrapped__
-        return run
+        parameters = inspect.signature(command).parameters.values()
+        every = [new for one in parameters for new in (own if one.name == taken else [one])]
+        return with_parameters(command, run, every)
 
     return decorate
 

@@ -9,10 +9,9 @@ from uuid import uuid4
 
 import typer
 
-from holdfast.cli.access import read_pages, with_server
 from holdfast.cli.files import make_folder, print_paths, save_file
-from holdfast.cli.ids import find_newest
-from holdfast.cli.options import Json, Key, Page, Param, Timeout, group
+from holdfast.cli.kinds import Kind
+from holdfast.cli.options import Answer, Json, Key, Page, Param, Patience, asks_server, group
 from holdfast.cli.params import read_pairs, read_params
 from holdfast.cli.printing import (
     MARKS,
@@ -30,7 +29,6 @@ from holdfast.cli.printing import (
     print_json,
     print_line,
     print_links,
-    print_newest,
     print_table,
     to_json,
 )
@@ -39,8 +37,8 @@ from holdfast.cli.watcher import (
     exit_code,
     format_status,
     outcome_of,
-    print_begun,
     print_end,
+    print_not_taken_up,
     watch,
     why_waiting,
 )
@@ -55,12 +53,17 @@ Job = dict[str, Any]
 Files = list[dict[str, Any]]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A pipeline; `holdfast pipeline ls` lists them.")]
 
+JOB = Kind(
+    "/pipeline/jobs", "pipeline", "job_id", "job", "jobs", "holdfast pipeline jobs", "holdfast pipeline run NAME --wait"
+)
 errors_listed = 10
 longest_summary = 2000
 
 
 @app.command()
-def run(
+@asks_server
+async def run(
+    server: "Server",
     name: Name,
     param: Param = None,
     params: Annotated[
@@ -76,9 +79,9 @@ def run(
         typer.Option("--output", "-o", metavar="DIR", help="Wait, and download what it wrote.", file_okay=False),
     ] = None,
     key: Key = None,
-    timeout: Timeout = None,
+    patience: Patience = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Run a pipeline: make a job that goes through its stages.
 
     Speaks to the server at HOLDFAST_API, by default the one on this machine. With --wait the exit code says how it
@@ -90,27 +93,16 @@ def run(
     body |= {"enable_auto_optimize": True} if optimize else {}
     if output:
         make_folder(output)
-
-    async def start(server: "Server") -> int:
-        job = await server.ask("POST", "/pipeline/jobs", body, key=key or uuid4().hex)
-        if wait or output:
-            return await follow(server, job["job_id"], timeout, folder=output, as_json=as_json)
-        if as_json:
-            print_json(job)
-        else:
-            await print_begun(server, job["job_id"], f"holdfast watch {job['job_id']}")
-        return 0
-
-    raise typer.Exit(with_server(start))
+    job = await server.ask("POST", "/pipeline/jobs", body, key=key or uuid4().hex)
+    return await follow(server, job, patience, wait=wait, folder=output, as_json=as_json)
 
 
 @group(app)
-def list_pipelines(as_json: Json = False) -> None:
+@asks_server
+async def list_pipelines(server: "Server") -> Answer:
     """List the pipelines: their stages in order, their settings, and whether a worker is there for them."""
-    found = with_server(lambda server: server.ask("GET", "/pipeline/pipelines"))["items"]
-    if as_json:
-        print_json(found)
-        return
+    found = (await server.ask("GET", "/pipeline/pipelines"))["items"]
+    yield found
     if not found:
         print_line("There are no pipelines. A worker declares those of its application:", err=True)
         print_line(("  holdfast worker --app MODULE:NAME", "bold"), err=True)
@@ -128,37 +120,29 @@ def list_pipelines(as_json: Json = False) -> None:
 
 
 @app.command("jobs")
-def list_jobs(
+@asks_server
+async def list_jobs(
+    server: "Server",
     pipeline: Annotated[str | None, typer.Option(help="Of this pipeline.")] = None,
     status: Annotated[str | None, typer.Option(help="In this state, such as RUNNING or FAILED.")] = None,
     limit: Page = 20,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List jobs, the newest first."""
-    given = {"pipeline": pipeline, "status": status and status.upper()}
-    found = with_server(lambda server: read_pages(server, "/pipeline/jobs", limit, page=100, **given))
-    print_newest(
-        found, "job_id", ("pipeline", "state", "stages", "cost", "made"), row_of, elastic=("pipeline",),
-        none="No such job." if pipeline or status else "There are no jobs.",
-        example="holdfast pipeline run NAME --wait", as_json=as_json,
-    )  # fmt: skip
+    found = await JOB.newest(server, limit, pipeline=pipeline, status=status and status.upper())
+    yield found
+    heads = ("pipeline", "state", "stages", "cost", "made")
+    JOB.print_newest(found, heads, row_of, elastic=("pipeline",), filtered=pipeline or status)
 
 
 @app.command()
-def show(
-    job: Annotated[str, typer.Argument(metavar="ID", help="A job's id, or the beginning of it.")], as_json: Json = False
-) -> None:
+@asks_server
+async def show(
+    server: "Server", job: Annotated[str, typer.Argument(metavar="ID", help="A job's id, or the beginning of it.")]
+) -> Answer:
     """A job: its stages and what went wrong in them, its summary, and links to what it wrote."""
-
-    async def read(server: "Server") -> tuple[Job, Files, str]:
-        found = await find_newest(server, "pipeline", job, noun="job", listing="holdfast pipeline jobs")
-        now = await server.ask("GET", f"/pipeline/jobs/{found}")
-        return now, *await read_outputs(server, now)
-
-    now, files, gone = with_server(read)
-    if as_json:
-        print_json({**now, "outputs": None if gone else files})
-        return
+    now = await JOB.ask(server, "GET", job)
+    files, gone = await read_outputs(server, now)
+    yield {**now, "outputs": None if gone else files}
     print_facts(facts_of(now))
     print_stages(now)
     print_links(files)
@@ -167,30 +151,25 @@ def show(
 
 
 @app.command()
-def settings(
+@asks_server
+async def settings(
+    server: "Server",
     name: Name,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="For jobs that do not name it; JSON or text; again for more."),
     ] = None,
     reset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Back to the default; again for more.")] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """What the jobs of a pipeline begin with, unless they say otherwise; and change it for jobs to come."""
     changes = read_pairs(change, "--set")
     if twice := [one for one in reset or () if one in changes]:
         raise typer.BadParameter(f"{twice[0]} is both set and reset.")
     changes |= dict.fromkeys(reset or ())
-
-    async def put(server: "Server") -> dict[str, Any]:
-        if changes:
-            await server.ask("PUT", f"/pipeline/pipelines/{quote(name, safe='')}/settings", {"settings": changes})
-        return await find_pipeline(server, name)
-
-    now = with_server(put)
-    if as_json:
-        print_json({"name": now["name"], "settings": now["settings"]})
-        return
+    if changes:
+        await server.ask("PUT", f"/pipeline/pipelines/{quote(name, safe='')}/settings", {"settings": changes})
+    now = await find_pipeline(server, name)
+    yield {"name": now["name"], "settings": now["settings"]}
     rows = [
         (key, *value_of(about, key, now["settings"])) for key, about in sorted(now["params"].items()) if key != "**"
     ]
@@ -214,13 +193,19 @@ async def find_pipeline(server: "Server", name: str) -> dict[str, Any]:
 
 
 async def follow(
-    server: "Server", job_id: str, patience: timedelta | None, *, folder: Path | None, as_json: bool
+    server: "Server", job: Job, patience: timedelta | None, *, wait: bool, folder: Path | None, as_json: bool
 ) -> int:
-    """Show how it goes until it has ended or patience has; print how, fetch what it wrote; the exit code."""
+    """A job has begun: wait for its end if that was asked, fetch what it wrote; or say how to follow it."""
+    job_id = job["job_id"]
     watched = Watched(
         f"/pipeline/jobs/{job_id}", job_id, lambda job: str(job["pipeline"]), f"holdfast watch {job_id}",
         lambda server, job: why_waiting(server, job_id), cancel=f"holdfast cancel {job_id}",
     )  # fmt: skip
+    if not (wait or folder):
+        watched.print_begun(job, as_json=as_json)
+        if not as_json:
+            await print_not_taken_up(server, job_id)
+        return 0
     job = await watch(server, watched, patience, quiet=as_json)
     files, _ = await read_outputs(server, job)
     saved = await save_all(server, files, folder) if folder and outcome_of(job) else []

@@ -4,17 +4,16 @@ Whatever was written by others (names, errors, payloads) is cleaned here, in the
 as markup, and what would steer a terminal is written out.
 """
 
+import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import typer
-
-from holdfast.cli.ids import shorten_listed
 
 Cell = str | tuple[str, str]
 """Text, or text and the style it has on a terminal."""
@@ -116,7 +115,9 @@ def json_default(value: Any) -> Any:
         return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return str(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    return vars(value) if dataclasses.is_dataclass(value) else str(value)
 
 
 def format_json(value: Any) -> str:
@@ -125,8 +126,16 @@ def format_json(value: Any) -> str:
     return flat if len(flat) <= longest_line else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, elastic: Sequence[str] = ()) -> None:
-    """Print rows under their heads. Where a terminal is too narrow, the `elastic` columns are cut, the widest first."""
+def print_table(
+    heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, elastic: Sequence[str] = (), none: Sequence[Cell] = ()
+) -> None:
+    """Print rows under their heads; without any, what there is to say of `none`, if that is given.
+
+    Where a terminal is too narrow, the `elastic` columns are cut, the widest first.
+    """
+    if none and not rows:
+        print_line(*none, err=True)
+        return
     lines = [[(head, "dim") for head in heads], *([clean_cell(cell) for cell in row] for row in rows)]
     if not is_terminal():
         widths = [max(len(text) for text, _ in column) for column in zip(*lines, strict=True)]
@@ -152,28 +161,6 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, elastic
             printed.append_text(cell).append("  ")
         printed.rstrip()
         console.print(printed, soft_wrap=True)
-
-
-def print_newest(
-    found: Sequence[Mapping[str, Any]],
-    id_field: str,
-    heads: Sequence[str],
-    row_of: Callable[[Any], Sequence[Cell]],
-    *,
-    elastic: Sequence[str],
-    none: str,
-    example: str,
-    as_json: bool,
-) -> None:
-    """Print a list of the newest, each behind as much of its id as tells it from others; or how to make the first."""
-    if as_json:
-        print_json(found)
-    elif found:
-        short = shorten_listed([one[id_field] for one in found])
-        rows = [(beginning, *row_of(one)) for beginning, one in zip(short, found, strict=True)]
-        print_table(("id", *heads), rows, elastic=elastic)
-    else:
-        print_line(f"{none} ", (example, "bold"), " makes one.", err=True)
 
 
 def print_links(files: Sequence[Mapping[str, Any]]) -> None:

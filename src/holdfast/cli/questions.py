@@ -1,50 +1,42 @@
 """`holdfast questions` and `holdfast answer`: what tasks ask people, and the answers."""
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.access import current_user, with_store
 from holdfast.cli.ids import Id, find_task
-from holdfast.cli.options import Json, Limit, group
+from holdfast.cli.options import Answer, Json, Limit, asks_store, group
 from holdfast.cli.params import read_json
 from holdfast.cli.printing import format_age, format_duration, print_json, print_line, print_table
 from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
-    from holdfast.approvals.store import Answered, Question
+    from holdfast.approvals.store import Answered
     from holdfast.engine.store.commands import Store
 
 app = typer.Typer()
 
 
 @group(app)
-def list_all(
+@asks_store
+async def list_all(
+    store: "Store",
     owner: Annotated[str | None, typer.Option(help="Only of tasks of this owner.")] = None,
     limit: Limit = 50,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """List the questions that wait for an answer, the oldest first."""
+    from holdfast.approvals.store import Questions
 
-    async def act(store: "Store") -> "tuple[list[Question], datetime]":
-        from holdfast.approvals.store import Questions
-
-        return await Questions.over(store).open(owner, limit=limit), await store.now()
-
-    found, now = with_store(act)
-    if as_json:
-        print_json([vars(one) for one in found])
-    elif found:
-        rows = [
-            (str(one.task_id), one.name, one.step, (one.question, "bold"), format_age(one.asked_at, now),
-             format_duration(one.until - now))
-            for one in found
-        ]  # fmt: skip
-        heads = ("task", "name", "step", "question", "asked", "still")
-        print_table(heads, rows, elastic=("question", "name"))
-    else:
-        print_line("No question waits for an answer.", err=True)
+    found, now = await Questions.over(store).open(owner, limit=limit), await store.now()
+    yield found
+    rows = [
+        (str(one.task_id), one.name, one.step, (one.question, "bold"), format_age(one.asked_at, now),
+         format_duration(one.until - now))
+        for one in found
+    ]  # fmt: skip
+    heads = ("task", "name", "step", "question", "asked", "still")
+    print_table(heads, rows, elastic=("question", "name"), none=["No question waits for an answer."])
 
 
 def answer(
@@ -72,7 +64,7 @@ def answer(
 
     answered = with_store(act)
     if as_json:
-        print_json(vars(answered))
+        print_json(answered)
     else:
         before = " before; nothing changed" if answered.repeated else ""
         print_line((answered.step, "bold"), f" is answered{before}.")

@@ -1,14 +1,13 @@
 """`holdfast queues`: what waits where, and what is held back."""
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.access import current_user, with_store
-from holdfast.cli.options import Json, group
-from holdfast.cli.printing import Cell, format_age, format_duration, print_json, print_line, print_table
+from holdfast.cli.access import current_user
+from holdfast.cli.options import Answer, asks_store, group, makes_store
+from holdfast.cli.printing import Cell, format_age, format_duration, print_line, print_table
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
@@ -22,60 +21,45 @@ counted_at_most = 10_000
 
 
 @group(app)
-def list_all(as_json: Json = False) -> None:
+@asks_store
+async def list_all(store: "Store") -> Answer:
     """List the queues: what is ready and leased, how long the oldest waits."""
-
-    async def act(store: "Store") -> "tuple[list[Queue], datetime]":
-        return await store.queues(), await store.now()
-
-    found, now = with_store(act)
-    if as_json:
-        print_json([vars(one) for one in found])
-        return
+    found, now = await store.queues(), await store.now()
+    yield found
     rows = [row_of(one, now) for one in found]
     print_table(("name", "ready", "leased", "oldest waits", "paused"), rows, elastic=("name", "paused"))
 
 
 @app.command()
-def make(name: Name, as_json: Json = False) -> None:
+@makes_store
+async def make(store: "Store", name: Name) -> Answer:
     """Make a queue, unless it is there."""
-
-    async def act(store: "Store") -> "tuple[bool, Queue]":
-        before = await store.queues()
-        await store.make_queue(name)
-        return name in {one.name for one in before}, next(one for one in await store.queues() if one.name == name)
-
-    was_there, now = with_store(act, makes=True)
-    print_queue(now, "is there already" if was_there else "is made", as_json)
+    before = await store.queues()
+    await store.make_queue(name)
+    yield await read(store, name)
+    print_line((name, "bold"), " is there already." if name in {one.name for one in before} else " is made.")
 
 
 @app.command()
-def pause(name: Name, as_json: Json = False) -> None:
+@asks_store
+async def pause(store: "Store", name: Name) -> Answer:
     """Let workers claim nothing more of a queue; what they hold goes on."""
-    change(name, lambda store: store.pause_queue(name, by=current_user()), "is paused", as_json)
+    await store.pause_queue(name, by=current_user())
+    yield await read(store, name)
+    print_line((name, "bold"), " is paused.")
 
 
 @app.command()
-def resume(name: Name, as_json: Json = False) -> None:
+@asks_store
+async def resume(store: "Store", name: Name) -> Answer:
     """Let workers claim from a queue again."""
-    change(name, lambda store: store.resume_queue(name), "is open", as_json)
+    await store.resume_queue(name)
+    yield await read(store, name)
+    print_line((name, "bold"), " is open.")
 
 
-def change(name: str, verb: "Callable[[Store], Awaitable[None]]", label: str, as_json: bool) -> None:
-    """Do it, and print how the queue is now."""
-
-    async def act(store: "Store") -> "Queue":
-        await verb(store)
-        return next(one for one in await store.queues() if one.name == name)
-
-    print_queue(with_store(act), label, as_json)
-
-
-def print_queue(now: "Queue", label: str, as_json: bool) -> None:
-    if as_json:
-        print_json(vars(now))
-    else:
-        print_line((now.name, "bold"), f" {label}.")
+async def read(store: "Store", name: str) -> "Queue":
+    return next(one for one in await store.queues() if one.name == name)
 
 
 def row_of(one: "Queue", now: datetime) -> tuple[Cell, ...]:

@@ -8,9 +8,8 @@ from urllib.parse import urlencode
 
 import typer
 
-from holdfast.cli.access import with_server
-from holdfast.cli.options import Json
-from holdfast.cli.printing import clean, is_terminal, print_json, print_line
+from holdfast.cli.options import Answer, asks_server
+from holdfast.cli.printing import clean, is_terminal, print_line
 from holdfast.distribution import install_hint
 
 if TYPE_CHECKING:
@@ -26,26 +25,20 @@ margin = 4
 COMMON = re.compile("a|an|and|are|as|at|be|by|for|from|how|in|is|it|of|on|or|that|the|this|to|was|what|when|who|with")
 
 
-def search(
+@asks_server
+async def search(
+    server: "Server",
     text: Annotated[list[str], typer.Argument(metavar="TEXT", help="Words, or a question.")],
     mode: Annotated[
         Literal["hybrid", "text", "vector"], typer.Option(help="By words, by meaning (vector), or by both.")
     ] = "hybrid",
     limit: Annotated[int, typer.Option(min=1, max=100, help="How many passages.")] = 5,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """Find passages in what was ingested, the best first."""
     query = " ".join(text)
-
-    async def read(server: "Server") -> tuple[dict[str, Any], bool]:
-        found = await server.ask("GET", f"/ingest/search?{urlencode({'q': query, 'mode': mode, 'limit': limit})}")
-        any_there = found["items"] or (await server.ask("GET", "/ingest/documents?limit=1"))["items"]
-        return found, bool(any_there)
-
-    found, any_there = with_server(read)
-    if as_json:
-        print_json(found)
-        return
+    found = await server.ask("GET", f"/ingest/search?{urlencode({'q': query, 'mode': mode, 'limit': limit})}")
+    any_there = found["items"] or (await server.ask("GET", "/ingest/documents?limit=1"))["items"]
+    yield found
     if found["mode"] != mode:
         print_line((f"By words alone: the server has no embedder ({install_hint('ingest')}).", "dim"), err=True)
     for number, one in enumerate(found["items"], 1):

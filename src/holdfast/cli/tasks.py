@@ -13,7 +13,17 @@ import typer
 from holdfast.cli.access import current_user, with_store
 from holdfast.cli.ids import Id, find_task
 from holdfast.cli.look import as_object, cells_of, in_order, note_of
-from holdfast.cli.options import REFUSED, FromStep, Json, Key, NewPayload, Reason, Timeout, duration
+from holdfast.cli.options import (
+    REFUSED,
+    FromStep,
+    Json,
+    Key,
+    NewPayload,
+    Patience,
+    Reason,
+    asks_store,
+    duration,
+)
 from holdfast.cli.params import read_json
 from holdfast.cli.printing import (
     Cell,
@@ -45,7 +55,7 @@ def start(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name, as a worker knows it.")],
     payload: Payload = "{}",
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, print the result.")] = False,
-    timeout: Timeout = None,
+    patience: Patience = None,
     queue: Annotated[str | None, typer.Option(help="The queue, if not the task's own.")] = None,
     priority: Annotated[int | None, typer.Option(min=0, max=9, help="9 goes first.")] = None,
     key: Key = None,
@@ -84,7 +94,7 @@ def start(
             if because.reason in NOT_TAKEN_UP:
                 print_why(because)
             return 0
-        now = await wait_for(store, made.id, timeout)
+        now = await wait_for(store, made.id, patience)
         if as_json:
             print_json(about | describe_end(now))
         elif now["outcome"] in ("done", "partial"):
@@ -96,7 +106,8 @@ def start(
     raise typer.Exit(with_store(submit))
 
 
-def watch(task: Id, timeout: Timeout = None, as_json: Json = False) -> None:
+@asks_store
+async def watch(store: "Store", task: Id, patience: Patience = None, as_json: Json = False) -> int:
     """Follow a task until it has ended; of a run of a graph, its nodes too.
 
     The exit code says how: 0 done, 1 failed, 6 partly done, 7 cancelled, 124 not in time.
@@ -110,32 +121,27 @@ def watch(task: Id, timeout: Timeout = None, as_json: Json = False) -> None:
             elif not is_drawn:
                 print_line(*line_of(one))
 
-    async def follow(store: "Store") -> int:
-        now = await wait_for(store, await find_task(store, task), timeout, print_events)
-        if as_json:
-            typer.echo(to_json({"of": "end", **describe_end(now)}))
-        elif now["outcome"]:
-            print_end(now)
-            if is_drawn and now["lifecycle"] == "dag":
-                await print_run(store, UUID(now["id"]))
-            elif is_drawn and now["result"] is not None:
-                print_block(format_json(now["result"]), most=longest_result)
-        return exit_code(now)
-
-    raise typer.Exit(with_store(follow))
+    now = await wait_for(store, await find_task(store, task), patience, print_events)
+    if as_json:
+        typer.echo(to_json({"of": "end", **describe_end(now)}))
+    elif now["outcome"]:
+        print_end(now)
+        if is_drawn and now["lifecycle"] == "dag":
+            await print_run(store, UUID(now["id"]))
+        elif is_drawn and now["result"] is not None:
+            print_block(format_json(now["result"]), most=longest_result)
+    return exit_code(now)
 
 
-def cancel(task: Id, reason: Reason = None, as_json: Json = False) -> None:
+@asks_store
+async def cancel(store: "Store", task: Id, reason: Reason = None, as_json: Json = False) -> int:
     """Cancel a task.
 
     At once if no worker holds it; otherwise its worker is asked to end it.
     """
-
-    async def send(store: "Store") -> tuple[str, dict[str, Any]]:
-        found = await find_task(store, task)
-        return await store.cancel(found, reason, by=current_user()), await store.read(found)
-
-    effect, now = with_store(send)
+    found = await find_task(store, task)
+    effect = await store.cancel(found, reason, by=current_user())
+    now = await store.read(found)
     if as_json:
         print_json({"task_id": now["id"], "effect": effect, "state": now["state"]})
     elif effect == "cancelled":
@@ -144,7 +150,7 @@ def cancel(task: Id, reason: Reason = None, as_json: Json = False) -> None:
         print_line(f"Requested: worker {now['worker_id']} gets it with its next heartbeat.")
     else:
         print_line("Too late: it is ", format_state(now, err=True), ".", err=True)
-    raise typer.Exit(REFUSED if effect == "too_late" else 0)
+    return REFUSED if effect == "too_late" else 0
 
 
 def retry(

@@ -7,7 +7,6 @@ are asked for again, and what has arrived already is not sent again.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,15 +14,17 @@ from uuid import uuid4
 
 import typer
 
-from holdfast.cli.access import with_server
 from holdfast.cli.files import measure, print_paths, print_sent, rounds_at_most, save_file, send_file, show_sending
-from holdfast.cli.options import Json, Timeout
+from holdfast.cli.options import Json, Patience, asks_server
 from holdfast.cli.printing import print_json, print_line, print_links
 from holdfast.cli.watcher import Watched, exit_code, outcome_of, watch, why_waiting
 from holdfast.errors import HoldfastError, RequestInvalid, UrlRefused
 
 if TYPE_CHECKING:
     from holdfast.remote.server import Server
+
+Described = tuple[Path, dict[str, Any]]
+"""A file, and what is promised of it to the server."""
 
 copying_most = timedelta(minutes=15)
 
@@ -32,7 +33,9 @@ def file_option(text: str) -> Any:
     return typer.Option(help=text, exists=True, dir_okay=False, readable=True)
 
 
-def upload(
+@asks_server
+async def upload(
+    server: "Server",
     file: Annotated[Path, typer.Argument(help="The file to analyse.", exists=True, dir_okay=False, readable=True)],
     tool: Annotated[str, typer.Option(help="The tool to run.")] = "profile-my-data",
     agents: Annotated[str, typer.Option(help="Its agents, with commas between; all that can run, if left out.")] = "",
@@ -42,9 +45,9 @@ def upload(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Wait, and download into this folder.", file_okay=False)
     ] = None,
-    timeout: Timeout = None,
+    patience: Patience = None,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Upload a file and have agents work on it.
 
     Speaks to the server at HOLDFAST_API, by default the one on this machine. With --wait the exit code says how it
@@ -52,27 +55,23 @@ def upload(
     """
     files = {"primary": file, **({"baseline": baseline} if baseline else {})}
     chosen = [name.strip() for name in agents.split(",") if name.strip()]
-
-    async def run(server: "Server") -> int:
-        promised = {role: await asyncio.to_thread(describe, path) for role, path in files.items()}
-        task = await create(server, tool, chosen or await all_agents(server, tool, bool(baseline)))
-        place = f"{server.address}/tasks/{task}"
-        try:
-            await send_all(server, task, promised, params, quiet=as_json)
-            await server.ask("POST", f"/tasks/{task}/process", within=copying_most)
-        except (asyncio.CancelledError, HoldfastError):
-            print_line(f"The task: {place}", err=True)
-            raise
-        if wait or output:
-            return await follow(server, task, timeout, output, as_json=as_json)
-        if as_json:
-            print_json({"task_id": task})
-        else:
-            typer.echo(task)
-            print_line((f"Its status: {place}", "dim"), err=True)
-        return 0
-
-    raise typer.Exit(with_server(run))
+    promised = {role: await asyncio.to_thread(describe, path) for role, path in files.items()}
+    task = await create(server, tool, chosen or await all_agents(server, tool, bool(baseline)))
+    place = f"{server.address}/tasks/{task}"
+    try:
+        await send_all(server, task, promised, params, quiet=as_json)
+        await server.ask("POST", f"/tasks/{task}/process", within=copying_most)
+    except (asyncio.CancelledError, HoldfastError):
+        print_line(f"The task: {place}", err=True)
+        raise
+    if wait or output:
+        return await follow(server, task, patience, output, as_json=as_json)
+    if as_json:
+        print_json({"task_id": task})
+    else:
+        typer.echo(task)
+        print_line((f"Its status: {place}", "dim"), err=True)
+    return 0
 
 
 async def all_agents(server: "Server", tool: str, has_baseline: bool) -> list[str]:
@@ -83,33 +82,21 @@ async def all_agents(server: "Server", tool: str, has_baseline: bool) -> list[st
     return [one["name"] for one in tools[tool] if has_baseline or not one["needs_baseline"]]
 
 
-def size_of(path: Path) -> int:
-    return path.stat().st_size
-
-
 async def create(server: "Server", tool: str, agents: list[str]) -> str:
     made = await server.ask("POST", "/tasks", {"tool_id": tool, "agents": agents}, key=uuid4().hex)
     return str(made["task_id"])
 
 
-@dataclass(frozen=True)
-class Described:
-    """A file as it is promised to the server."""
-
-    path: Path
-    about: dict[str, Any]
-
-
 def describe(path: Path) -> Described:
-    """A file, read once from its start to its end. Raises BadParameter."""
-    return Described(path, {"filename": path.name, **measure(path)})
+    """A file as it is promised to the server, read once from its start to its end. Raises BadParameter."""
+    return path, {"filename": path.name, **measure(path)}
 
 
 async def send_all(
     server: "Server", task: str, files: Mapping[str, Described], params: Path | None, *, quiet: bool
 ) -> None:
     """Send all files. Raises UrlRefused if links run out faster than files can be sent."""
-    body = {"files": {role: one.about for role, one in files.items()}, "has_parameters": params is not None}
+    body = {"files": {role: about for role, (_, about) in files.items()}, "has_parameters": params is not None}
 
     async def ask_links() -> dict[str, Any]:
         return await server.ask("POST", f"/tasks/{task}/upload-urls", body)
@@ -122,14 +109,14 @@ async def send_all(
         links = await ask_links()
         try:
             async with keep_renewing(ask_links, time_left(links)):
-                for role, one in files.items():
+                for role, (path, about) in files.items():
                     if links["uploads"][role]["uploaded"]:
-                        print_sent(one.path.name, one.about["size"], quiet=quiet)
+                        print_sent(path.name, about["size"], quiet=quiet)
                     else:
-                        await send_one(links["uploads"][role], one.path, one.about["size"])
+                        await send_one(links["uploads"][role], path, about["size"])
             if params:
                 links = await ask_links()
-                await send_one(links["uploads"]["parameters"], params, size_of(params))
+                await send_one(links["uploads"]["parameters"], params, (await asyncio.to_thread(params.stat)).st_size)
             return
         except UrlRefused:
             if round_ == rounds_at_most - 1:

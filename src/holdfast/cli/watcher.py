@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.cli.printing import MARKS, Cell, clean, format_cents, format_state, format_took, print_line, shorten_times
+from holdfast.cli.printing import (
+    MARKS,
+    Cell,
+    clean,
+    format_cents,
+    format_state,
+    format_took,
+    print_json,
+    print_line,
+    shorten_times,
+)
 from holdfast.errors import HoldfastError, ServerUnreachable
 
 if TYPE_CHECKING:
@@ -65,6 +75,14 @@ class Watched:
     """What there is to say whenever something has changed."""
     detail: Callable[[Status], str] = lambda status: ""
     rename: Callable[[Status], Status] = lambda status: status
+
+    def print_begun(self, answer: object, *, as_json: bool) -> None:
+        """What the server answered; or for a person the id, and how to follow it."""
+        if as_json:
+            print_json(answer)
+            return
+        print_line(str(self.id))
+        print_line(("Follow it: ", "dim"), (self.follow, "bold"), err=True)
 
     def print_how_to_follow(self) -> None:
         print_line("It goes on. Follow it: ", (self.follow, "bold"), err=True)
@@ -164,10 +182,8 @@ def sentence_of(why: Mapping[str, Any]) -> str:
     return shorten_times(f"{why['sentence']} {why['fix']}").rstrip()
 
 
-async def print_begun(server: "Server", task: "UUID | str", follow: str) -> None:
-    """The id; how to follow it; and why it will not begin, if no worker takes it up."""
-    print_line(str(task))
-    print_line(("Follow it: ", "dim"), (follow, "bold"), err=True)
+async def print_not_taken_up(server: "Server", task: "UUID | str") -> None:
+    """Why it will not begin, if no worker takes it up."""
     why = await server.ask("GET", f"/api/v1/tasks/{task}/why")
     if why["reason"] in NOT_TAKEN_UP:
         print_line(sentence_of(why), err=True)

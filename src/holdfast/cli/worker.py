@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from holdfast.cli.access import with_store
-from holdfast.cli.options import Json
-from holdfast.cli.printing import Cell, format_age, print_json, print_line, print_table
+from holdfast.cli.options import Answer, asks_store
+from holdfast.cli.printing import Cell, format_age, print_table
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
@@ -39,24 +38,18 @@ def greet(serving: "Serving") -> None:
         typer.echo(f"{serves}, but {config.app} has no tasks: is a module not imported? Stop: Ctrl-C.", err=True)
 
 
-def workers(as_json: Json = False) -> None:
+@asks_store
+async def workers(store: "Store") -> Answer:
     """List the workers and what they hold."""
-
-    async def read(store: "Store") -> "tuple[list[Worker], list[dict[str, Any]], datetime]":
-        return await store.workers(), await store.current_leases(), await store.now()
-
-    found, leases, now = with_store(read)
+    found, leases, now = await store.workers(), await store.current_leases(), await store.now()
     held = defaultdict(list)
     for lease in leases:
         held[lease["worker_id"]].append(lease)
-    if as_json:
-        print_json([vars(one) | {"held": held[one.id]} for one in found])
-    elif found:
-        rows = [row_of(one, held[one.id], now) for one in found]
-        heads = ("id", "label", "queues", "slots", "holds", "seen", "")
-        print_table(heads, rows, elastic=("id", "label", "queues", "holds"))
-    else:
-        print_line("No workers. Start one: ", ("holdfast worker --app MODULE:NAME", "bold"), err=True)
+    yield [vars(one) | {"held": held[one.id]} for one in found]
+    rows = [row_of(one, held[one.id], now) for one in found]
+    none = ("No workers. Start one: ", ("holdfast worker --app MODULE:NAME", "bold"))
+    heads = ("id", "label", "queues", "slots", "holds", "seen", "")
+    print_table(heads, rows, elastic=("id", "label", "queues", "holds"), none=none)
 
 
 def row_of(one: "Worker", held: list[dict[str, Any]], now: datetime) -> tuple[Cell, ...]:

@@ -209,7 +209,7 @@ async def test_links_that_ran_out_are_asked_for_anew_and_nothing_is_sent_twice(
             await hf.declare(store)
             slow = SlowServer(settings, http)
             slow.clock, slow.task = database.clock, await create(slow, "count", ["compare"])
-            slow.promised = {"files": {role: one.about for role, one in files.items()}}
+            slow.promised = {"files": {role: about for role, (_, about) in files.items()}}
             await send_all(slow, slow.task, files, None, quiet=True)
-            assert slow.sent == tuple(str(one.about["size"]) for one in files.values())
+            assert slow.sent == tuple(str(about["size"]) for _, about in files.values())
             assert (await slow.ask("POST", f"/tasks/{slow.task}/process"))["status"] == "QUEUED"
