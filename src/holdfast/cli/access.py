@@ -5,7 +5,6 @@ that has it open, such as `holdfast up`; else it runs for as long as the command
 acts on what exists, makes no database where there is none; nor does any command where HOLDFAST_API names a server.
 """
 
-import asyncio
 import contextlib
 import getpass
 import signal
@@ -61,6 +60,8 @@ def with_server(act: "Callable[[Server], Awaitable[T]]") -> T:
 
 
 def run_interruptible(run: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     try:
         return asyncio.run(run)
     except asyncio.CancelledError:
@@ -96,6 +97,8 @@ def cancelled_by_ctrl_c() -> Iterator[None]:
 
     Only for what waits: while the loop is blocked, as by an embedded server that does not start, Ctrl-C has no effect.
     """
+    import asyncio
+
     loop, task, before = asyncio.get_running_loop(), asyncio.current_task(), signal.getsignal(signal.SIGINT)
     assert task is not None  # noqa: S101
     loop.add_signal_handler(signal.SIGINT, task.cancel)

@@ -4,7 +4,6 @@ A folder stands for the files in it and below, by name. What is hidden or does n
 a folder can be named as it is.
 """
 
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -172,6 +171,8 @@ async def send_file(
     server: "Server", link: Mapping[str, Any], path: Path, size: int, advance: Callable[[int], None]
 ) -> None:
     """Send one file by its link, piece by piece. Raises UrlRefused, ServerUnreachable, or what is wrong with it."""
+    import asyncio
+
     with path.open("rb") as stream:
 
         async def pieces() -> AsyncIterator[bytes]:
@@ -204,6 +205,8 @@ async def upload_files(
 
 async def upload_some(server: "Server", files: Sequence[Document], advance: Callable[[int], None]) -> dict[str, str]:
     """Upload these. What did not get through, as its link ran out or the line broke, is sent once more by a new one."""
+    import asyncio
+
     found: dict[str, str] = {}
     slots = asyncio.Semaphore(sent_at_once)
 

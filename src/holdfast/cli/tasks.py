@@ -1,6 +1,5 @@
 """`holdfast start`, `watch`, `cancel` and `retry`: what a person does to tasks."""
 
-import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -206,6 +205,8 @@ async def wait_for(
     store: "Store", task_id: UUID, patience: timedelta | None, on_look: Callable[[Look], None] = lambda look: None
 ) -> dict[str, Any]:
     """The task once it has ended, or as it is when patience has. Where stderr is a terminal, it shows how it goes."""
+    import asyncio
+
     task: dict[str, Any] = {}
     try:
         with Display(quiet=not sys.stderr.isatty()) as display:

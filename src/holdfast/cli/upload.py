@@ -4,7 +4,6 @@ It speaks HTTP, as any client does. A long upload renews its links while it runs
 are asked for again, and what has arrived already is not sent again.
 """
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -53,6 +52,8 @@ async def upload(
     Speaks to the server at HOLDFAST_API, by default the one on this machine. With --wait the exit code says how it
     ended: 0 done, 1 failed, 7 cancelled, 124 not in time.
     """
+    import asyncio
+
     files = {"primary": file, **({"baseline": baseline} if baseline else {})}
     chosen = [name.strip() for name in agents.split(",") if name.strip()]
     promised = {role: await asyncio.to_thread(describe, path) for role, path in files.items()}
@@ -96,6 +97,8 @@ async def send_all(
     server: "Server", task: str, files: Mapping[str, Described], params: Path | None, *, quiet: bool
 ) -> None:
     """Send all files. Raises UrlRefused if links run out faster than files can be sent."""
+    import asyncio
+
     body = {"files": {role: about for role, (_, about) in files.items()}, "has_parameters": params is not None}
 
     async def ask_links() -> dict[str, Any]:
@@ -131,6 +134,7 @@ def time_left(links: Mapping[str, Any]) -> timedelta:
 @contextlib.asynccontextmanager
 async def keep_renewing(ask_links: Callable[[], Any], lasting: timedelta) -> AsyncIterator[None]:
     """While the block runs, ask for more time before it is over. Uploads under way are not disturbed by that."""
+    import asyncio
 
     async def renew() -> None:
         pause = max(lasting.total_seconds() / 2, 1)

@@ -5,7 +5,6 @@ row for each part, a note that says why it waits. Elsewhere each change is a lin
 what failed, links to files) belongs to the command.
 """
 
-import asyncio
 import math
 import sys
 import time
@@ -111,6 +110,7 @@ def format_status(status: Mapping[str, Any], *, actor: str = "worker", err: bool
 
 async def watch(server: "Server", it: Watched, patience: timedelta | None, *, quiet: bool = False) -> Status:
     """Show how it goes until it has ended, or patience has; its status then. Raises what the server answers."""
+    import asyncio
 
     async def look() -> Status:
         found = it.rename(await server.ask("GET", it.path))
@@ -150,6 +150,8 @@ async def poll(
 
     Raises ServerUnreachable for a server that stays away.
     """
+    import asyncio
+
     now = asyncio.get_running_loop().time
     until = math.inf if patience is None else now() + patience.total_seconds()
     before, pause, away_since = None, soonest_seconds, None
