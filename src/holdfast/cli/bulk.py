@@ -1,14 +1,14 @@
 """`holdfast bulk`: many tasks cancelled or retried, after a look at how many that are and a question."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.access import current_user, with_store
 from holdfast.cli.files import progress_bar
-from holdfast.cli.options import PARTLY, REFUSED, DryRun, Json, Reason, Yes, confirm, with_options_of
+from holdfast.cli.options import PARTLY, REFUSED, DryRun, Json, Reason, TaskFilters, Yes, confirm, with_options_of
 from holdfast.cli.printing import print_json, print_line, print_more
 
 if TYPE_CHECKING:
@@ -22,14 +22,9 @@ PAST = {"cancel": "cancelled", "retry": "retried"}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Chosen(TaskFilters):
     """Which tasks, and whether without a question."""
 
-    lifecycle: Annotated[str | None, typer.Option(help="Only of this lifecycle.")] = None
-    state: Annotated[str | None, typer.Option(help="Only in this state.")] = None
-    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None
-    name: Annotated[str | None, typer.Option(help="Only tasks of this name.")] = None
-    tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None
     owner: Annotated[str | None, typer.Option(help="Only of this owner.")] = None
     everything: Annotated[bool, typer.Option("--all", help="Without any filter: every task.")] = False
     dry_run: DryRun = False
@@ -61,8 +56,8 @@ def handle(action: "Action", chosen: Chosen, *, outcome: str | None = None) -> N
     """Look how many fit, ask, and do it page by page."""
     from holdfast.engine.store.bulk import Filters
 
-    names = ("lifecycle", "state", "queue", "name", "tag", "owner")
-    filters = Filters(**{name: getattr(chosen, name) for name in names}, outcome=outcome)
+    given = {one.name: getattr(chosen, one.name) for one in fields(TaskFilters)}
+    filters = Filters(**given, owner=chosen.owner, outcome=outcome)
     if filters.are_none and not chosen.everything:
         raise typer.BadParameter("Say which tasks: --queue, --name, --tag, --state ... or --all for every task.")
     preview = with_store(lambda store: store.bulk.preview(action, filters))

@@ -13,7 +13,7 @@ import typer
 from holdfast.cli.access import database_label
 from holdfast.cli.cost import describe_family, family_as_object
 from holdfast.cli.ids import Id, find_task, shorten
-from holdfast.cli.options import Answer, asks_store
+from holdfast.cli.options import Answer, TaskFilters, asks_store, with_options_of
 from holdfast.cli.printing import (
     Cell,
     format_age,
@@ -43,14 +43,11 @@ longest_value = 2000
 longest_step_result = 60
 
 
+@with_options_of(TaskFilters)
 @asks_store
 async def ls(
     store: "Store",
-    lifecycle: Annotated[str | None, typer.Option(help="Only of this lifecycle.")] = None,
-    state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only tasks of this name.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None,
+    given: TaskFilters,
     live: Annotated[
         bool | None, typer.Option("--live/--finished", help="Only those that go on, or have ended.")
     ] = None,
@@ -58,9 +55,7 @@ async def ls(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most.")] = 20,
 ) -> Answer:
     """List tasks, the newest first."""
-    filters = {"lifecycle": lifecycle, "state": state, "queue": queue, "name": name, "tag": tag, "live": live}
-    if failed:
-        filters["outcome"] = "failed"
+    filters = {**vars(given), "live": live, **({"outcome": "failed"} if failed else {})}
     found, hint = await read_tasks(store, filters, limit)
     yield found
     if found:

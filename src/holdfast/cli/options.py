@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, TypeVar, get_type_hints
@@ -54,6 +54,17 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one.")]
 FromStep = Annotated[str | None, typer.Option(metavar="STEP", help="Do this step and what follows again.")]
 NewPayload = Annotated[str | None, typer.Option(metavar="JSON", help="Another payload; - reads stdin, @FILE a file.")]
+
+
+@dataclass(frozen=True)
+class TaskFilters:
+    """Which tasks, by what they have in common."""
+
+    lifecycle: Annotated[str | None, typer.Option(help="Only of this lifecycle.")] = None
+    state: Annotated[str | None, typer.Option(help="Only in this state.")] = None
+    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None
+    name: Annotated[str | None, typer.Option(help="Only tasks of this name.")] = None
+    tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None
 
 
 def asks_store(command: "Callable[Concatenate[Store, ...], Awaitable[int | None] | Answer]") -> Callable[..., None]:
