@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from holdfast.cli import files as files_module
-from holdfast.cli.files import Document, upload_files
+from holdfast.cli.files import Document, Sources, upload_sources
 from holdfast.cli.ingest import find_documents
 from holdfast.errors import RequestInvalid, UrlRefused
 from holdfast.remote.server import Server
@@ -155,7 +155,7 @@ def test_folders_are_walked_by_name_and_what_is_no_document_is_counted(folder: P
     assert [one.name for one in find_documents(["papers/photo.png", "papers/nothing.txt"]).documents] == [
         "papers/photo.png", "papers/nothing.txt",
     ]  # fmt: skip
-    assert found.files[0] == Document("papers/kelp.md", Path("papers/kelp.md"))
+    assert found.documents[1] == Document("papers/kelp.md", Path("papers/kelp.md"))
 
 
 def test_a_name_that_is_no_text_still_tells_its_file_from_others(folder: Path) -> None:
@@ -204,8 +204,8 @@ async def test_what_did_not_get_through_is_sent_again_and_nothing_else(
     with serving(database) as address:
         async with httpx2.AsyncClient(base_url=address) as http:
             flaky = Flaky(Settings(api=address), http)
-            found = await upload_files(flaky, files, quiet=True)
-    assert set(found) == {one.name for one in files}
-    assert sorted(flaky.sent) == sorted(found)
+            found = await upload_sources(flaky, Sources(files), quiet=True)
+    assert list(found.values()) == [one.name for one in files]
+    assert sorted(flaky.sent) == sorted(found.values())
     assert flaky.asked == 4  # two lists of links, each asked for once more
-    assert len(set(found.values())) == 10
+    assert len(found) == 10

@@ -63,10 +63,6 @@ class Sources:
     documents: list[Document] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
 
-    @property
-    def files(self) -> list[Document]:
-        return [one for one in self.documents if one.path]
-
     def describe_left_out(self) -> str:
         """A line about what was left out; empty if nothing was."""
         if not self.left_out:
@@ -184,23 +180,18 @@ async def send_file(
 
 
 async def upload_sources(server: "Server", sources: Sources, *, noun: str = "file", quiet: bool) -> dict[str, str]:
-    """Upload the files; the name of each document by its address, in the order in which they were named."""
-    uploaded = await upload_files(server, sources.files, noun=noun, quiet=quiet)
-    return {uploaded.get(one.name, one.name): one.name for one in sources.documents}
+    """Upload the files; the name of each document by its address, in the order in which they were named.
 
-
-async def upload_files(
-    server: "Server", files: Sequence[Document], *, noun: str = "file", quiet: bool
-) -> dict[str, str]:
-    """Upload all files; the address of each, by name. Raises what stands in the way."""
-    if not files:
-        return {}
-    total = sum(one.path.stat().st_size for one in files if one.path)
+    Raises what stands in the way.
+    """
+    files = [one for one in sources.documents if one.path]
     found: dict[str, str] = {}
-    with show_sending(count(len(files), noun), total, quiet=quiet) as advance:
-        for first in range(0, len(files), links_at_once):
-            found |= await upload_some(server, files[first : first + links_at_once], advance)
-    return found
+    if files:
+        total = sum(one.path.stat().st_size for one in files if one.path)
+        with show_sending(count(len(files), noun), total, quiet=quiet) as advance:
+            for first in range(0, len(files), links_at_once):
+                found |= await upload_some(server, files[first : first + links_at_once], advance)
+    return {found.get(one.name, one.name): one.name for one in sources.documents}
 
 
 async def upload_some(server: "Server", files: Sequence[Document], advance: Callable[[int], None]) -> dict[str, str]:
