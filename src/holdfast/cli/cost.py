@@ -62,17 +62,6 @@ THEN: dict[str, Any] = {"parser": read_then, "metavar": "7d|DATE"}
 CENTS: dict[str, Any] = {"parser": read_amount, "metavar": "CENTS"}
 
 
-@dataclass(frozen=True)
-class Spent:
-    """The groups, what they add up to, the models without a price, and what ids are called."""
-
-    groups: "list[Cost]"
-    total: "Cost"
-    unpriced: list[str]
-    short: dict[str, str]
-    since: datetime
-
-
 @app.callback()
 def cost(
     context: typer.Context,
@@ -88,27 +77,26 @@ def cost(
     if context.invoked_subcommand:
         return
 
-    async def read(store: "Store") -> Spent:
-        now = await store.now()
-        start = (since or Then(timedelta(days=days_by_default))).at(now)
+    async def show(store: "Store") -> None:
+        start = (since or Then(timedelta(days=days_by_default))).at(now := await store.now())
         end = until.at(now) if until else None
         filters: dict[str, Any] = {"since": start, "until": end, "lifecycle": lifecycle, "name": name}
         groups = await store.costs.totals(by, limit=limit, **filters)
         (total,) = await store.costs.totals("total", **filters)
-        models = await store.costs.totals("model", **filters) if total.unpriced else []
-        ids = await shorten(store, [UUID(one.group) for one in groups] if by == "task" and not as_json else [])
-        short = {str(task): written for task, written in ids.items()}
-        return Spent(groups, total, [one.group for one in models if one.unpriced], short, start)
+        if as_json:
+            items = [{by: one.group, **sums_of(one)} for one in groups]
+            print_json({"by": by, "since": start, "items": items, "total": sums_of(total)})
+        elif groups:
+            ids = await shorten(store, [UUID(one.group) for one in groups] if by == "task" else [])
+            print_groups(groups, total, by, {str(task): short for task, short in ids.items()})
+            models = await store.costs.totals("model", **filters) if total.unpriced else []
+            if unpriced := [one.group for one in models if one.unpriced]:
+                print_unpriced(total, unpriced)
+        else:
+            print_line(f"Nothing was spent since {format_time(start)}. A step reports what it spends: ", err=True)
+            print_line(('  usage("some-model", tokens_in=1200, tokens_out=80)', "bold"), err=True)
 
-    spent = with_store(read)
-    if as_json:
-        items = [{by: one.group, **sums_of(one)} for one in spent.groups]
-        print_json({"by": by, "since": spent.since, "items": items, "total": sums_of(spent.total)})
-    elif spent.groups:
-        print_groups(spent, by)
-    else:
-        print_line(f"Nothing was spent since {format_time(spent.since)}. A step reports what it spends: ", err=True)
-        print_line(('  usage("some-model", tokens_in=1200, tokens_out=80)', "bold"), err=True)
+    with_store(show)
 
 
 @app.command()
@@ -151,21 +139,24 @@ async def set_price(
     print_line((made.model, "bold"), f"{costs}, from {made.since:%Y-%m-%d %H:%M} UTC on.")
 
 
-def print_groups(spent: Spent, by: By) -> None:
+def print_groups(groups: "list[Cost]", total: "Cost", by: By, short: dict[str, str]) -> None:
     """The dearest first, unless time orders them; then what all of them add up to."""
-    groups = spent.groups if by in ("day", "task") else sorted(spent.groups, key=lambda one: -one.cost_cents)
-    rows = [[spent.short.get(one.group, one.group), *figures_of(one)] for one in groups]
-    rows.append(["total", *figures_of(spent.total)])
+    listed = groups if by in ("day", "task") else sorted(groups, key=lambda one: -one.cost_cents)
+    rows = [[short.get(one.group, one.group), *figures_of(one)] for one in listed]
+    rows.append(["total", *figures_of(total)])
     print_aligned((by, "calls", "tokens in", "tokens out", "cents"), rows, right=(1, 2, 3, 4), elastic=(by,))
-    left = spent.total.calls - sum(one.calls for one in spent.groups)
+    left = total.calls - sum(one.calls for one in groups)
     if left:
         print_line((f"{left} calls are in groups that are not shown: --limit shows more.", "dim"), err=True)
-    if spent.unpriced:
-        names = ", ".join([*spent.unpriced[:models_listed], *(["..."] if len(spent.unpriced) > models_listed else [])])
-        print_line(
-            (f"What {spent.total.unpriced} calls cost is not known ({names}). From now on: ", "yellow"),
-            (f"holdfast cost set-price {spent.unpriced[0]} --in CENTS --out CENTS", "bold"), err=True,
-        )  # fmt: skip
+
+
+def print_unpriced(total: "Cost", models: list[str]) -> None:
+    """The models without a price, and how to set one."""
+    names = ", ".join([*models[:models_listed], *(["..."] if len(models) > models_listed else [])])
+    print_line(
+        (f"What {total.unpriced} calls cost is not known ({names}). From now on: ", "yellow"),
+        (f"holdfast cost set-price {models[0]} --in CENTS --out CENTS", "bold"), err=True,
+    )  # fmt: skip
 
 
 def figures_of(one: "Cost") -> list[str]:
