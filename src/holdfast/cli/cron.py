@@ -54,10 +54,12 @@ async def list_all(store: "Store") -> Answer:
 @asks_store
 async def show(store: "Store", name: Name) -> Answer:
     """Show one of them: what it starts and with what, its next due times, its newest runs."""
+    from holdfast.schedules.store import times_of
+
     found, runs = await schedules_of(store).one(name), await schedules_of(store).runs(name, runs_listed)
-    upcoming = upcoming_of(found)
-    yield as_object(found) | {"upcoming": upcoming, "runs": runs}
     now = to_moment(found["now"])
+    upcoming = [] if found["paused_at"] else list(islice(times_of(found).after(now), upcoming_listed))
+    yield as_object(found) | {"upcoming": upcoming, "runs": runs}
     print_facts(
         [
             ("schedule", found["name"]),
@@ -210,11 +212,3 @@ def note_of(one: dict[str, Any]) -> str:
     if not one["live"]:
         notes.append("no live application declares it")
     return "; ".join(notes)
-
-
-def upcoming_of(schedule: dict[str, Any]) -> list[datetime]:
-    from holdfast.schedules.store import times_of
-
-    return [] if schedule["paused_at"] else list(
-        islice(times_of(schedule).after(to_moment(schedule["now"])), upcoming_listed)
-    )  # fmt: skip

