@@ -108,6 +108,12 @@ def test_a_list_fits_the_terminal_and_is_whole_in_a_pipe(database: Database, hol
     assert long in holdfast("ls").out
 
 
+def test_a_list_of_which_nothing_may_be_cut_is_whole_in_a_narrow_terminal(database: Database, stage: Stage) -> None:
+    task = stage(hostile)
+    printed = Terminal(database, "inbox", "retry", "--category", "Fatal", "--dry-run", columns=60).until().printed
+    assert str(task) in printed
+
+
 def test_watch_shows_the_nodes_of_a_run_and_how_each_has_ended(database: Database, stage: Stage) -> None:
     async def half_a_run(store: Store) -> Running:
         run = await Running.of(store, "load -> clean", "slow")

@@ -148,9 +148,10 @@ def print_table(
 
     console = Console()
     widths = [max(cell_len(text) for text, _ in column) for column in zip(*lines, strict=True)]
+    elastic_places = [place for place, head in enumerate(heads) if head in elastic]
     while sum(widths) + 2 * (len(widths) - 1) > console.width:
-        widest = max((place for place, head in enumerate(heads) if head in elastic), key=lambda place: widths[place])
-        if widths[widest] <= narrowest:
+        widest = max(elastic_places, key=widths.__getitem__, default=None)
+        if widest is None or widths[widest] <= narrowest:
             break
         widths[widest] -= 1
     for line in lines:
