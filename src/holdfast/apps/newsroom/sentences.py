@@ -10,10 +10,12 @@ not closed is an apostrophe. An abbreviation that is not listed ends a sentence,
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from holdfast.apps.newsroom.lexicon import word_list
 
 CLOSING = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
+MARK = re.compile(f"[{''.join(CLOSING)}]")
 SINGLE = "'‘"
 ABBREVIATIONS = word_list("abbreviations")
 ENDS_A_SENTENCE = re.compile(r"[.!?…]+[)\]\"”’»']*(?=\s+|$)|\n\s*\n")
@@ -37,16 +39,11 @@ class Quote:
 
 def quotes(text: str) -> Sequence[Quote]:
     """All quotes of a text, in order; those within another are part of it."""
-    found = []
-    at = 0
-    while at < len(text):
-        if text[at] in CLOSING and _opens(text, at):
-            quote = _quote_from(text, at)
-            if quote:
-                found.append(quote)
-                at = quote.end
-                continue
-        at += 1
+    found: list[Quote] = []
+    for mark in MARK.finditer(text):
+        is_within = found and mark.start() < found[-1].end
+        if not is_within and _opens(text, mark.start()) and (quote := _quote_from(text, mark.start())):
+            found.append(quote)
     return tuple(found)
 
 
@@ -74,15 +71,13 @@ def _quote_from(text: str, at: int) -> Quote | None:
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Where each sentence begins and ends; never inside a quote, nor after an abbreviation or an initial."""
     held = [(quote.start, quote.end) for quote in quotes(text)]
-    spans, start = [], 0
-    for mark in ENDS_A_SENTENCE.finditer(text):
-        if not _is_an_end(text, mark, held):
-            continue
-        spans.append((start, mark.end()))
-        start = mark.end()
-    spans.append((start, len(text)))
-    trimmed = [_trim(text, *span) for span in spans]
-    return [(start, end) for start, end in trimmed if start < end]
+    ends = [mark.end() for mark in ENDS_A_SENTENCE.finditer(text) if _is_an_end(text, mark, held)]
+    spans = []
+    for start, end in pairwise([0, *ends, len(text)]):
+        if sentence := text[start:end].strip():
+            first = text.index(sentence, start)
+            spans.append((first, first + len(sentence)))
+    return spans
 
 
 def speaks(text: str) -> bool:
@@ -114,11 +109,3 @@ def is_abbreviation(word: str) -> bool:
     """Whether a full stop behind it belongs to it: "Dr", "U.S", "J"."""
     bare = word.lower().replace(".", "")
     return bare in ABBREVIATIONS or "." in word or (len(word) == 1 and word.isupper() and word != "I")
-
-
-def _trim(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end
