@@ -14,24 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from holdfast.apps.newsroom.article import (
-    Article,
-    Brief,
-    Evaluation,
-    Ingested,
-    Neutral,
-    Sorted,
-    Thresholds,
-)
+from holdfast.apps.newsroom.article import Article, Brief, Evaluation, Ingested, Neutral, Sorted, Thresholds
 from holdfast.apps.newsroom.brief import assemble, summary_of
+from holdfast.apps.newsroom.duplicates import without_duplicates
 from holdfast.apps.newsroom.evaluation import evaluate, improve
-from holdfast.apps.newsroom.feeds import (
-    feed_most_bytes,
-    odd_feed,
-    read_feed,
-    shipped_feeds,
-    without_duplicates,
-)
+from holdfast.apps.newsroom.feeds import feed_most_bytes, odd_feed, read_feed, shipped_feeds
 from holdfast.apps.newsroom.page import as_html, as_markdown
 from holdfast.apps.newsroom.rewriter import open_neutralizer
 from holdfast.apps.newsroom.topics import sort_articles

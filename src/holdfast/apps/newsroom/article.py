@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 TOPICS = ("world", "politics", "business", "technology", "science", "health", "sport", "culture")
 """In the order in which a brief has them."""
@@ -19,6 +19,12 @@ class Article:
     text: str
     link: str | None = None
     published: datetime | None = None
+
+    @property
+    def moment(self) -> datetime:
+        """Comparable, also where a feed left out the time zone; without a date, before all others."""
+        published = self.published or datetime.min
+        return published if published.tzinfo else published.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,12 @@ class Neutral:
     text: str
     changes: Sequence[Change] = ()
 
+    @classmethod
+    def by_article(cls, articles: Sequence[Article], softened: Sequence["Neutral"]) -> dict[str, "Neutral"]:
+        """Each article by its id: softened, or as it came."""
+        came = {article.id: cls(article.id, article.title, article.text) for article in articles}
+        return came | {one.article: one for one in softened}
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -86,6 +98,11 @@ class Brief:
     sections: Sequence[Section]
     date: datetime | None
     sources: Sequence[str]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Those of all sections."""
+        return [entry for section in self.sections for entry in section.entries]
 
 
 @dataclass(frozen=True)

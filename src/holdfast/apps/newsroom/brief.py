@@ -7,15 +7,14 @@ stand in the article, in their order; it is not written again, so a pronoun may 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.apps.newsroom.article import OTHER, TOPICS, Article, Brief, Entry, Neutral, Section, Sorted
+from holdfast.apps.newsroom.duplicates import newest_first
 from holdfast.apps.newsroom.lexicon import word_list
 from holdfast.apps.newsroom.sentences import split_sentences
 
 SHORT_WORDS = 4
-EARLIEST = datetime.min.replace(tzinfo=UTC)
 WORD = re.compile(r"[^\W\d_]{3,}")
 COMMON = word_list("common")
 
@@ -25,16 +24,15 @@ def assemble(
 ) -> Brief:
     """The brief of these articles; one without a topic stands under "other", one without a neutral text as it came."""
     topic_of = {one.article: one.topic or OTHER for one in topics}
-    softened = {one.article: one for one in neutral}
-    under: dict[str, list[Article]] = {}
-    for article in articles:
-        under.setdefault(topic_of.get(article.id, OTHER), []).append(article)
-    sections = tuple(
-        Section(topic, tuple(_entry(article, softened.get(article.id), sentences) for article in _newest(under[topic])))
-        for topic in sorted(under, key=_place)
-    )
-    dates = [article.published for article in articles if article.published]
-    return Brief(sections, max(dates, key=_moment, default=None), tuple(sorted({one.source for one in articles})))
+    neutral_of = Neutral.by_article(articles, neutral)
+    newest = sorted(articles, key=newest_first)
+    under: dict[str, list[Entry]] = {}
+    for article in newest:
+        entry = _entry(article, neutral_of[article.id], sentences)
+        under.setdefault(topic_of.get(article.id, OTHER), []).append(entry)
+    sections = tuple(Section(topic, tuple(under[topic])) for topic in sorted(under, key=_place))
+    date = newest[0].published if newest else None
+    return Brief(sections, date, tuple(sorted({one.source for one in articles})))
 
 
 def summarize(title: str, text: str, sentences: int) -> str:
@@ -54,13 +52,12 @@ def summarize(title: str, text: str, sentences: int) -> str:
 
 def summary_of(brief: Brief) -> dict[str, Any]:
     """What a list of briefs shows of one."""
-    entries = [entry for section in brief.sections for entry in section.entries]
     return {
-        "articles": len(entries),
+        "articles": len(brief.entries),
         "topics": {section.topic: len(section.entries) for section in brief.sections},
         "sources": len(brief.sources),
-        "softened": sum(entry.softened for entry in entries),
-        "headline": _most_shared(entries),
+        "softened": sum(entry.softened for entry in brief.entries),
+        "headline": _most_shared(brief.entries),
     }
 
 
@@ -72,17 +69,16 @@ def _most_shared(entries: Sequence[Entry]) -> str | None:
     return max(entries, key=lambda entry: sum(counts[word] - 1 for word in _words(entry.title))).title
 
 
-def _entry(article: Article, neutral: Neutral | None, sentences: int) -> Entry:
-    title, text = (neutral.title, neutral.text) if neutral else (article.title, article.text)
-    title = " ".join(title.split()) or next(iter(split_sentences(text)), "") or "Without a title"
+def _entry(article: Article, neutral: Neutral, sentences: int) -> Entry:
+    title = " ".join(neutral.title.split()) or next(iter(split_sentences(neutral.text)), "") or "Without a title"
     return Entry(
         article=article.id,
         title=title,
         source=article.source,
-        summary=summarize(title, text, sentences),
+        summary=summarize(title, neutral.text, sentences),
         link=article.link,
         published=article.published,
-        softened=len(neutral.changes) if neutral else 0,
+        softened=len(neutral.changes),
     )
 
 
@@ -90,18 +86,6 @@ def _place(topic: str) -> tuple[int, str]:
     if topic == OTHER:
         return len(TOPICS) + 1, topic
     return (TOPICS.index(topic), topic) if topic in TOPICS else (len(TOPICS), topic)
-
-
-def _newest(articles: Sequence[Article]) -> list[Article]:
-    by_id = sorted(articles, key=lambda article: article.id)
-    return sorted(by_id, key=lambda article: _moment(article.published), reverse=True)
-
-
-def _moment(published: datetime | None) -> datetime:
-    """Comparable, also where a feed left out the time zone."""
-    if published is None:
-        return EARLIEST
-    return published if published.tzinfo else published.replace(tzinfo=UTC)
 
 
 def _words(text: str) -> frozenset[str]:

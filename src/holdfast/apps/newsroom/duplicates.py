@@ -26,14 +26,28 @@ def without_duplicates(articles: Iterable[Article]) -> tuple[list[Article], int]
 
     Of one story the longest text stays, then the earliest. The order in which articles come changes nothing.
     """
-    stories = Stories()
+    kept: list[Article] = []
+    names: set[str] = set()
+    sizes: list[int] = []
+    having: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)  # a run of words: the numbers of those with it
     left_out = 0
     for article in sorted(articles, key=best_first):
-        if stories.knows(article):
+        shingles = shingles_of(article)
+        shared = Counter(number for shingle in shingles for number in having.get(shingle, ()))
+        is_known = len(shingles) >= shingles_least and any(
+            both >= alike_least * (len(shingles) + sizes[number] - both)
+            and near(article.published, kept[number].published)
+            for number, both in shared.items()
+        )
+        if is_known or not names.isdisjoint(names_of(article)):
             left_out += 1
-        else:
-            stories.add(article)
-    return sorted(stories.articles, key=newest_first), left_out
+            continue
+        for shingle in shingles:
+            having[shingle].append(len(kept))
+        kept.append(article)
+        names |= names_of(article)
+        sizes.append(len(shingles))
+    return sorted(kept, key=newest_first), left_out
 
 
 def best_first(article: Article) -> tuple[object, ...]:
@@ -41,46 +55,13 @@ def best_first(article: Article) -> tuple[object, ...]:
     return -len(article.text), published, article.id, article.source, article.title, article.text, article.link or ""
 
 
-def newest_first(article: Article) -> tuple[bool, float, str]:
-    published = article.published
-    return published is None, -published.timestamp() if published else 0.0, article.id
-
-
-class Stories:
-    """The stories that stay, found again by what they have in common with another."""
-
-    def __init__(self) -> None:
-        self.articles: list[Article] = []
-        self._names: set[str] = set()
-        self._sizes: list[int] = []
-        self._with: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-
-    def add(self, article: Article) -> None:
-        number = len(self.articles)
-        shingles = shingles_of(article)
-        self.articles.append(article)
-        self._names |= names_of(article)
-        self._sizes.append(len(shingles))
-        for shingle in shingles:
-            self._with[shingle].append(number)
-
-    def knows(self, article: Article) -> bool:
-        if not self._names.isdisjoint(names_of(article)):
-            return True
-        shingles = shingles_of(article)
-        if len(shingles) < shingles_least:
-            return False
-        shared = Counter(number for shingle in shingles for number in self._with.get(shingle, ()))
-        return any(
-            both >= alike_least * (len(shingles) + self._sizes[number] - both)
-            and near(article.published, self.articles[number].published)
-            for number, both in shared.items()
-        )
+def newest_first(article: Article) -> tuple[float, str]:
+    return -article.moment.timestamp(), article.id
 
 
 def names_of(article: Article) -> set[str]:
     """Its id, and what its link has in common with others to the same article."""
-    link = same_link(article.link) if names_an_article(article.link) else None
+    link = article_link(article.link)
     return {article.id} | ({link} if link else set())
 
 
@@ -125,7 +106,7 @@ def same_link(link: str | None) -> str | None:
     return f"//{place}{parts.path or '/'}" + (f"?{'&'.join(kept)}" if kept else "")
 
 
-def names_an_article(link: str | None) -> bool:
-    """Whether the link is more than that of a front page, which lazy feeds put on every article."""
+def article_link(link: str | None) -> str | None:
+    """The same, but None also for the link of a front page, which lazy feeds put on every article."""
     same = same_link(link)
-    return same is not None and not re.fullmatch(r"//[^/]*/", same)
+    return None if same is None or re.fullmatch(r"//[^/]*/", same) else same

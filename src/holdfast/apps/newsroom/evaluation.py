@@ -27,14 +27,14 @@ highest.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from holdfast.apps.newsroom.article import OTHER, Article, Brief, Entry, Evaluation, Neutral, Sorted, Thresholds
 from holdfast.apps.newsroom.brief import assemble
-from holdfast.apps.newsroom.neutralize import loadedness_of, soften
+from holdfast.apps.newsroom.neutralize import loadedness, soften
 from holdfast.apps.newsroom.sentences import split_sentences
 
 SURENESS, NEUTRALITY, READABILITY, TELLING = 0.45, 0.3, 0.15, 0.1
@@ -52,22 +52,25 @@ def evaluate(
     """The figures of a brief that was made of these."""
     if not articles:
         return EMPTY
-    softened = {one.article: one for one in neutral}
+    neutral_of = Neutral.by_article(articles, neutral)
     before = [part for article in articles for part in (article.title, article.text)]
-    after = [part for article in articles for part in _as_softened(article, softened)]
-    neutrality_before, neutrality_after = 1 - loadedness_of(before), 1 - loadedness_of(after)
-    entries = [entry for section in brief.sections for entry in section.entries]
-    ease, grade = reading_ease(entry.summary for entry in entries)
+    after = [part for article in articles for part in (neutral_of[article.id].title, neutral_of[article.id].text)]
+    neutrality_before, neutrality_after = 1 - loadedness(*before), 1 - loadedness(*after)
+    ease, grade = reading_ease(entry.summary for entry in brief.entries)
     readability = min(max(ease / 100, 0.0), 1.0)
+    under = {entry.article: section.topic for section in brief.sections for entry in section.entries}
+    stand = [(article.id, under[article.id]) for article in articles if article.id in under]
+    coverage = sum(OTHER_COUNTS if topic == OTHER else 1.0 for _, topic in stand) / len(articles)
+    confidence = {one.article: one.confidence for one in topics}
+    sureness = sum(OTHER_COVERS if topic == OTHER else confidence.get(one, 0.0) for one, topic in stand) / len(articles)
     score = (
-        SURENESS * _sureness(articles, topics, brief)
+        SURENESS * sureness
         + NEUTRALITY * neutrality_after
         + READABILITY * readability
-        + TELLING * _share_of_telling(articles, softened, entries)
-        - COST_OF_A_CHANGED_WORD * _changed_per_word(articles, neutral)
-        - COST_OF_A_SENTENCE * _sentences_beyond_the_first(entries)
+        + TELLING * _share_of_telling(neutral_of, brief.entries)
+        - COST_OF_A_CHANGED_WORD * _changed_per_word(before, neutral)
+        - COST_OF_A_SENTENCE * _sentences_beyond_the_first(brief.entries)
     )
-    coverage = _coverage(articles, brief)
     return Evaluation(coverage, neutrality_before, neutrality_after, readability, grade, min(max(score, 0.0), 1.0))
 
 
@@ -97,30 +100,8 @@ def count_syllables(word: str) -> int:
     return max(groups, 1)
 
 
-def _as_softened(article: Article, softened: Mapping[str, Neutral]) -> tuple[str, str]:
-    found = softened.get(article.id)
-    return (found.title, found.text) if found else (article.title, article.text)
-
-
-def _topics_in(brief: Brief) -> dict[str, str]:
-    return {entry.article: section.topic for section in brief.sections for entry in section.entries}
-
-
-def _coverage(articles: Sequence[Article], brief: Brief) -> float:
-    under = _topics_in(brief)
-    stand = [under[article.id] for article in articles if article.id in under]
-    return sum(OTHER_COUNTS if topic == OTHER else 1.0 for topic in stand) / len(articles)
-
-
-def _sureness(articles: Sequence[Article], topics: Sequence[Sorted], brief: Brief) -> float:
-    under = _topics_in(brief)
-    confidence = {one.article: one.confidence for one in topics}
-    stand = [article.id for article in articles if article.id in under]
-    return sum(OTHER_COVERS if under[one] == OTHER else confidence.get(one, 0.0) for one in stand) / len(articles)
-
-
-def _share_of_telling(articles: Sequence[Article], softened: Mapping[str, Neutral], entries: Sequence[Entry]) -> float:
-    words = {article.id: len(WORD.findall(_as_softened(article, softened)[1])) for article in articles}
+def _share_of_telling(neutral_of: Mapping[str, Neutral], entries: Sequence[Entry]) -> float:
+    words = {name: len(WORD.findall(neutral.text)) for name, neutral in neutral_of.items()}
     shares = [
         min(len(WORD.findall(entry.summary)) / words[entry.article], 1.0)
         for entry in entries
@@ -129,8 +110,8 @@ def _share_of_telling(articles: Sequence[Article], softened: Mapping[str, Neutra
     return sum(map(math.sqrt, shares)) / len(shares) if shares else 0.0
 
 
-def _changed_per_word(articles: Sequence[Article], neutral: Sequence[Neutral]) -> float:
-    words = sum(len(WORD.findall(part)) for article in articles for part in (article.title, article.text))
+def _changed_per_word(texts: Sequence[str], neutral: Sequence[Neutral]) -> float:
+    words = sum(len(WORD.findall(text)) for text in texts)
     changed = sum(max(len(change.was.split()), 1) for one in neutral for change in one.changes)
     return changed / words if words else 0.0
 
@@ -157,14 +138,8 @@ def improve(
 
     `sort` gives the topics if an article needs that much confidence.
     """
-
-    @cache
-    def sorted_by(min_confidence: float) -> Sequence[Sorted]:
-        return sort(min_confidence)
-
-    @cache
-    def softened_by(softening: float) -> Sequence[Neutral]:
-        return [soften(article, softening) for article in articles]
+    sorted_by = cache(sort)
+    softened_by = cache(lambda softening: [soften(article, softening) for article in articles])
 
     @cache
     def figures(tried: Thresholds) -> Evaluation:
@@ -183,12 +158,9 @@ def _climb(start: Thresholds, score: Callable[[Thresholds], float]) -> Threshold
     while moved:
         moved = False
         for name, values in TRIED.items():
-            for tried in _nearest_first(best, name, values):
+            around = best
+            for value in sorted(values, key=lambda value: (abs(value - getattr(around, name)), value)):
+                tried = replace(around, **{name: value})
                 if score(tried) > score(best) + ROUNDING:
                     best, moved = tried, True
     return best
-
-
-def _nearest_first(around: Thresholds, name: str, values: Sequence[Any]) -> Iterator[Thresholds]:
-    nearest = sorted(values, key=lambda value: (abs(value - getattr(around, name)), value))
-    return (replace(around, **{name: value}) for value in nearest)

@@ -16,8 +16,7 @@ from time import struct_time
 from typing import Any
 
 from holdfast.apps.newsroom.article import Article
-from holdfast.apps.newsroom.duplicates import names_an_article, same_link, web_link
-from holdfast.apps.newsroom.duplicates import without_duplicates as without_duplicates
+from holdfast.apps.newsroom.duplicates import article_link, web_link
 from holdfast.apps.newsroom.plain import plain_line, plain_text, shorten
 from holdfast.errors import SchemaInvalid
 
@@ -108,8 +107,7 @@ def text_at(entry: Mapping[str, Any], key: str) -> str:
 
 def identity(link: str | None, source: str, title: str) -> str:
     """The same whenever the article is read again, and from wherever it is linked."""
-    same = same_link(link) if names_an_article(link) else None
-    return hashlib.sha256((same or f"{source}\n{title}").encode()).hexdigest()[:16]
+    return hashlib.sha256((article_link(link) or f"{source}\n{title}").encode()).hexdigest()[:16]
 
 
 def publication_time(entry: Mapping[str, Any]) -> datetime | None:

@@ -27,7 +27,6 @@ ENDS_A_CRY = re.compile(r"[!:.…]+(?=\s+[\w\"“‘'])")
 A_CRY = re.compile(r"(?:What an?|How)(?: [a-z][a-z'’-]*+){1,6}!+(?=\s|$)")
 CHAIN = re.compile(r",?\s+(?:(?:and|or)\s+)?", re.I)
 ENDS_A_GAP = re.compile(r"[^\w\s'’.-]|\.\s|\n")
-AN_ADVERB = re.compile(r"[^\W\d_]+ly\b")
 
 SHOUTED_LETTERS = 5
 gap_most_words = 6
@@ -280,8 +279,3 @@ def _belongs_to_a_name(mark: str, before: str, after: str) -> bool:
 def _scare_quotes(reading: Reading) -> Iterator[Find]:
     for quote in reading.scared:
         yield Find(quote.start, quote.end, quote.inside(reading.text), SCARE_QUOTES, STRENGTH[SCARE_QUOTES])
-
-
-def adverb_at(text: str, at: int) -> bool:
-    """Whether a word that ends as an adverb does begins there."""
-    return bool(AN_ADVERB.match(text, at))

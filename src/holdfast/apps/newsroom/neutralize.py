@@ -13,24 +13,18 @@ in ten words makes 0.5, one in a hundred 0.07. A text without words is not loade
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from holdfast.apps.newsroom.article import Article, Change, Neutral
-from holdfast.apps.newsroom.loaded import (
-    PUNCTUATION,
-    SCARE_QUOTES,
-    SHOUTING,
-    Find,
-    adverb_at,
-    spot,
-)
+from holdfast.apps.newsroom.loaded import PUNCTUATION, SCARE_QUOTES, SHOUTING, Find, spot
 from holdfast.apps.newsroom.reading import WORD, Reading, names_in, read
 
 PASSES_MOST = 12
 near_chars = 40
 """How far a comma, a conjunction or an article is looked for: a text of one word repeated must not take minutes."""
 STEEPNESS_PER_WORD = 10.0
+AN_ADVERB = re.compile(r"[^\W\d_]+ly\b")
 ARTICLE = re.compile(r"(?<![\w'’.-])(an?|An?)(\s+)$")
 SOUNDS_LIKE_A_CONSONANT = re.compile(
     r"uni(?:[^mnd]|$)|us[aeiu]|ut[ei]|eu|ew|one\b|one-|once|ubiq|u[krl][aeiou]", re.IGNORECASE
@@ -46,17 +40,7 @@ def soften(article: Article, softening: float) -> Neutral:
     return Neutral(article.id, title, text, tuple(renamed + changed))
 
 
-def loadedness(text: str) -> float:
-    """How loaded a text is, from 0 to 1."""
-    return loadedness_of([text])
-
-
-def neutrality(text: str) -> float:
-    """How neutral a text is, from 0 to 1."""
-    return 1 - loadedness(text)
-
-
-def loadedness_of(texts: Iterable[str]) -> float:
+def loadedness(*texts: str) -> float:
     """How loaded texts are together, from 0 to 1."""
     weight, words = 0.0, 0
     for text in texts:
@@ -137,8 +121,8 @@ def _reach(text: str, find: Find, behind: Find | None, done: int) -> tuple[int, 
         return start, end
     goes_too = behind is not None and not behind.now and behind.kind != PUNCTUATION
     link = re.compile(r",?\s+(?:and|or|but)\s+|,\s+").match(text, end)
-    if link and ((goes_too and behind and behind.start == link.end()) or _joins_adverbs(text, link)):
-        return start, link.end()
+    if link and ((goes_too and behind and behind.start == link.end()) or AN_ADVERB.match(text, link.end())):
+        return start, link.end()  # "brutally and quickly removed", but not "failed utterly and left"
     near = max(0, start - near_chars)
     joined = re.compile(r"ly,?( (?:and|or|but)) $").search(text, near, start)
     if joined and joined.start(1) >= done and re.compile(r"\s+\w").match(text, end):
@@ -155,11 +139,6 @@ def _reach(text: str, find: Find, behind: Find | None, done: int) -> tuple[int, 
     left = text[:start].rstrip(" \t")
     left = left.rstrip(", \t") if comma_before else left
     return (len(left), end) if len(left) >= done else None
-
-
-def _joins_adverbs(text: str, link: re.Match[str]) -> bool:
-    """As in "brutally and quickly removed"; not as in "failed utterly and left"."""
-    return adverb_at(text, link.end())
 
 
 def _with_the_right_article(before: str, rest: str) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.apps.newsroom.article import Article
-from holdfast.apps.newsroom.feeds import without_duplicates
+from holdfast.apps.newsroom.duplicates import without_duplicates
 from tests.lifecycles.pipeline.newsroom.print_shop import NOON, article, shipped_articles
 
 STORY = (

@@ -5,7 +5,7 @@ import pytest
 from holdfast.apps.newsroom.article import Article, Evaluation, Neutral, Sorted
 from holdfast.apps.newsroom.brief import assemble
 from holdfast.apps.newsroom.evaluation import count_syllables, evaluate, reading_ease
-from holdfast.apps.newsroom.neutralize import neutrality, soften
+from holdfast.apps.newsroom.neutralize import loadedness, soften
 
 TEXT = "The mayor slammed a shocking plan. The council met again on the next day. Nobody came. It rained."
 ARTICLES = [Article(f"a{number}", "Courier", "Mayor slams plan", TEXT) for number in range(4)]
@@ -30,7 +30,7 @@ def test_coverage_counts_articles_under_a_topic_whole_and_under_other_half() -> 
 def test_neutrality_is_that_of_titles_and_texts_before_and_after() -> None:
     found = figures(*SURE)
     assert found.neutrality_before < found.neutrality_after == 1.0
-    assert found.neutrality_before == pytest.approx(neutrality(f"Mayor slams plan\n\n{TEXT}"))
+    assert found.neutrality_before == pytest.approx(1 - loadedness(f"Mayor slams plan\n\n{TEXT}"))
     untouched = figures(*SURE, softening=1.0)
     assert untouched.neutrality_before == untouched.neutrality_after == found.neutrality_before
 

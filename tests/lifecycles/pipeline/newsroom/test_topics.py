@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from holdfast.apps.newsroom.article import OTHER, TOPICS, Thresholds
-from holdfast.apps.newsroom.feeds import without_duplicates
+from holdfast.apps.newsroom.duplicates import without_duplicates
 from holdfast.apps.newsroom.topics import guess, learn, samples, sort_articles
 from tests.lifecycles.pipeline.newsroom.print_shop import article, shipped_articles
 
