@@ -5,7 +5,6 @@ make the same brief, to the byte.
 """
 
 import asyncio
-import functools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -19,8 +18,9 @@ from holdfast.apps.newsroom.brief import assemble, summary_of
 from holdfast.apps.newsroom.duplicates import without_duplicates
 from holdfast.apps.newsroom.evaluation import evaluate, improve
 from holdfast.apps.newsroom.feeds import feed_most_bytes, odd_feed, read_feed, shipped_feeds
+from holdfast.apps.newsroom.neutralize import soften
 from holdfast.apps.newsroom.page import as_html, as_markdown
-from holdfast.apps.newsroom.rewriter import open_neutralizer
+from holdfast.apps.newsroom.rewriter import Rewriter
 from holdfast.apps.newsroom.topics import sort_articles
 from holdfast.distribution import install_hint
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, Transient
@@ -128,24 +128,23 @@ class Newsroom:
 
     async def neutralize(self, ingest: Ingested, softening: Share = DEFAULT.softening) -> list[Neutral]:
         """The articles with loaded language softened. One that a model has spoilt stays as it was, and is reported."""
-        settings = self._settings()
-        neutralize = open_neutralizer(settings)
-        if settings.neutralizer == "rules":
-            return [await neutralize(article, softening) for article in ingest.articles]
-        soften = functools.partial(self.rewrite, neutralize, softening)
+        kind, _, model = self._settings().neutralizer.partition(":")
+        if kind == "rules":
+            return [soften(article, softening) for article in ingest.articles]
+        rewriter = Rewriter.of(model)
+
+        async def rewrite(article: Article) -> Neutral | str:
+            try:
+                return await rewriter.rewrite(article, softening)
+            except SchemaInvalid as refusal:
+                return refusal.message
+
         # Each is a step: what was paid for is not asked again.
-        answers = await step.map("NEUTRALIZE", soften, ingest.articles, at_once=asked_at_once)
+        answers = await step.map("NEUTRALIZE", rewrite, ingest.articles, at_once=asked_at_once)
         for article, answer in zip(ingest.articles, answers, strict=True):
             if isinstance(answer, str):
                 problem(f"{article.title}: {answer}")
-        return [Neutral(**one) for one in answers if isinstance(one, dict)]
-
-    async def rewrite(self, neutralize: Any, softening: float, article: Article) -> dict[str, Any] | str:
-        """What a model made of an article; in words, why it cannot be used."""
-        try:
-            return asdict(await neutralize(article, softening))
-        except SchemaInvalid as refusal:
-            return refusal.message
+        return [one for one in answers if isinstance(one, Neutral)]
 
     def brief(
         self,

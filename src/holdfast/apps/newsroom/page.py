@@ -188,9 +188,8 @@ def _source(entry: Entry) -> str:
 
 
 def _figures(brief: Brief) -> str:
-    entries = [entry for section in brief.sections for entry in section.entries]
-    softened = sum(entry.softened for entry in entries)
-    figures = f"{_count_noun(len(entries), 'article')} from {_count_noun(len(brief.sources), 'source')}"
+    softened = sum(entry.softened for entry in brief.entries)
+    figures = f"{_count_noun(len(brief.entries), 'article')} from {_count_noun(len(brief.sources), 'source')}"
     return f"{figures}, {_count_noun(softened, 'expression')} softened" if softened else figures
 
 

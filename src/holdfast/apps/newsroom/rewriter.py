@@ -10,21 +10,16 @@ neither much shorter nor much longer. That cannot tell whether the model changed
 import json
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import SequenceMatcher
 from typing import Any
 
 from holdfast.apps.newsroom.article import Article, Change, Neutral
-from holdfast.apps.newsroom.neutralize import soften
 from holdfast.apps.newsroom.sentences import quotes
 from holdfast.errors import SchemaInvalid
 from holdfast.execution.context import usage
 from holdfast.remote.models import ModelServer
-from holdfast.settings import Settings
-
-Neutralizer = Callable[[Article, float], Awaitable[Neutral]]
 
 answer_within = timedelta(seconds=120)
 QUOTED_WORDS_LEAST = 3
@@ -113,18 +108,6 @@ class Rewriter:
     def _unbelievable(self, why: str, what: list[str]) -> SchemaInvalid:
         named = f": {', '.join(what[:5])}"[:300] if what else ""
         return SchemaInvalid(f"What {self.model} made of an article {why}{named}.", code="rewriter")
-
-
-def open_neutralizer(settings: Settings) -> Neutralizer:
-    """What softens articles, as the settings choose. Raises SettingInvalid."""
-    kind, _, model = settings.neutralizer.partition(":")
-    if kind == "openai":
-        return Rewriter.of(model).rewrite
-
-    async def by_rules(article: Article, softening: float) -> Neutral:
-        return soften(article, softening)
-
-    return by_rules
 
 
 def direct_quotes(text: str) -> list[str]:

@@ -9,9 +9,10 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from holdfast import Holdfast, step
-from holdfast.apps.newsroom.article import Article, Change
+from holdfast.apps.newsroom import Newsroom
+from holdfast.apps.newsroom.article import Article, Change, Ingested
 from holdfast.apps.newsroom.neutralize import soften
-from holdfast.apps.newsroom.rewriter import Rewriter, open_neutralizer
+from holdfast.apps.newsroom.rewriter import Rewriter
 from holdfast.errors import Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
 from holdfast.settings import Settings
 from holdfast.testing import Engine
@@ -136,13 +137,14 @@ def test_what_a_refused_answer_took_is_counted_too(server: ChatServer, holdfast:
 
 
 async def test_the_setting_chooses_rules_or_a_model(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_rules = open_neutralizer(Settings(neutralizer="rules"))
-    assert await by_rules(ARTICLE, 0.5) == soften(ARTICLE, 0.5)
+    ingested = Ingested([ARTICLE], 1, 0)
+    by_rules = Newsroom(lambda: Settings(neutralizer="rules"))
+    assert await by_rules.neutralize(ingested, 0.5) == [soften(ARTICLE, 0.5)]
     assert not server.asked
-    by_model = open_neutralizer(Settings(neutralizer="openai:qwen3:8b"))
-    await by_model(ARTICLE, 0.5)
+    by_model = Newsroom(lambda: Settings(neutralizer="openai:qwen3:8b"))
+    await by_model.neutralize(ingested, 0.5)
     assert [asked["model"] for asked in server.asked] == ["qwen3:8b"]
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(SettingInvalid, match="HOLDFAST_NEUTRALIZER"):
-        open_neutralizer(Settings(neutralizer="openai:qwen3:8b"))
+        await by_model.neutralize(ingested, 0.5)
