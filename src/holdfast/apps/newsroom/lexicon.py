@@ -30,6 +30,12 @@ class Expression:
     verb_only: bool = False
     """Whether it is also a harmless noun, so that only what can be nothing but a verb is meant: "bosses axe jobs"."""
 
+    @property
+    def parts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The words before the gap and behind it. Where there is no gap, all are before it."""
+        at = self.words.index(GAP) if GAP in self.words else len(self.words)
+        return self.words[:at], self.words[at + 1 :]
+
 
 @cache
 def lexicon() -> Mapping[str, Sequence[Expression]]:
@@ -61,14 +67,8 @@ def lexicon() -> Mapping[str, Sequence[Expression]]:
 @cache
 def word_lists() -> dict[str, frozenset[str]]:
     """All lists of data/words.txt by name."""
-    lists: dict[str, frozenset[str]] = {}
-    name = ""
-    for line in (DATA / "words.txt").read_text("utf-8").splitlines():
-        if line.endswith(":"):
-            name = line.removesuffix(":")
-        elif line.strip() and not line.startswith("#"):
-            lists[name] = lists.get(name, frozenset()) | frozenset(line.split())
-    return lists
+    _, *lists = (DATA / "words.txt").read_text("utf-8").split("\n\n")
+    return {name: frozenset(words.split()) for name, _, words in (each.partition(":\n") for each in lists)}
 
 
 def word_list(name: str) -> frozenset[str]:

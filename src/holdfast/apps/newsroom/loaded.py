@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.apps.newsroom.lexicon import GAP, KEPT, Expression, lexicon, word_list
+from holdfast.apps.newsroom.lexicon import KEPT, Expression, lexicon, word_list
 from holdfast.apps.newsroom.reading import (
     POSSESSIVE,
     Reading,
@@ -88,12 +88,10 @@ def _last_of(reading: Reading, index: int, expression: Expression) -> int | None
     """The number of the last word of an expression that begins at `index`; None if it does not stand there."""
     if expression.verb_only and not is_a_verb_here(reading, index):
         return None
-    if GAP not in expression.words:
-        return _end_of(reading, index, expression.words)
-    head, tail = _parts(expression.words)
+    head, tail = expression.parts
     behind = _end_of(reading, index, head)
-    if behind is None:
-        return None
+    if behind is None or not tail:
+        return behind
     for first in range(behind + 2, min(behind + 2 + gap_most_words, len(reading.words))):
         between = reading.text[reading.words[behind].end() : reading.words[first].start()]
         if not between[0].isspace() or ENDS_A_GAP.search(between):
@@ -101,11 +99,6 @@ def _last_of(reading: Reading, index: int, expression: Expression) -> int | None
         if (last := _end_of(reading, first, tail)) is not None:
             return last
     return None
-
-
-def _parts(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    at = words.index(GAP)
-    return words[:at], words[at + 1 :]
 
 
 def _end_of(reading: Reading, index: int, words: tuple[str, ...]) -> int | None:
@@ -124,14 +117,18 @@ def _find(reading: Reading, first: int, last: int, expression: Expression) -> Fi
     around = reading.text[max(0, start - 1) : start] + reading.text[end : end + 1]
     if reading.is_held(start, end) or re.search(r"[\d_@#]", around) or _is_a_name(reading, first, last, expression):
         return None
-    if GAP in expression.words:
-        return _find_around(reading, first, last, expression)
+    instead = _in_the_case_of(reading, reading.words[first][0], expression.instead)
+    head, tail = expression.parts
+    if tail:  # what is in the gap stays to the letter
+        gap = slice(reading.words[first + len(head) - 1].end(), reading.words[last - len(tail) + 1].start())
+        now = instead + reading.text[gap].rstrip()
+        return Find(start, reading.words[last].end(), now, expression.kind, expression.strength)
     if expression.spared and reading.begins_a_sentence(first) and (mark := ENDS_A_CRY.match(reading.text, end)):
         return Find(start, mark.end(), "", expression.kind, expression.strength)
     if expression.kind in DESCRIBING and before_a_number(reading, last):
         article = article_before(reading, first)
         return Find(start if article is None else article, end, "", expression.kind, expression.strength)
-    now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
+    now = instead
     if expression.spared:
         until = _end_of_a_chain(reading, last)
         if before_a_noun(reading, first, until, surely=expression.kind == "verb"):
@@ -139,7 +136,7 @@ def _find(reading: Reading, first: int, last: int, expression: Expression) -> Fi
     if not now and not can_be_left_out(reading, first, start, end):
         if not expression.spared:
             return None
-        now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
+        now = instead
     return Find(start, end, now, expression.kind, expression.strength)
 
 
@@ -164,21 +161,10 @@ def _is_spared(word: str) -> bool:
     return any(one.words == (word,) and one.spared and one.kind != "verb" for one in lexicon().get(word, ()))
 
 
-def _find_around(reading: Reading, first: int, last: int, expression: Expression) -> Find:
-    """What is in the gap stays to the letter."""
-    head, tail = _parts(expression.words)
-    start, end = reading.words[first].start(), reading.words[last].end()
-    gap_from, gap_until = reading.words[first + len(head) - 1].end(), reading.words[last - len(tail) + 1].start()
-    between = reading.text[gap_from:gap_until].rstrip()
-    now = _in_the_case_of(reading, reading.words[first][0], expression.instead)
-    return Find(start, end, now + between, expression.kind, expression.strength)
-
-
 def _is_a_name(reading: Reading, first: int, last: int, expression: Expression) -> bool:
     words = [word[0] for word in reading.words[first : last + 1]]
-    if GAP in expression.words:
-        head, tail = _parts(expression.words)
-        words = words[: len(head)] + words[len(words) - len(tail) :]
+    head, tail = expression.parts
+    words = words[: len(head)] + words[len(words) - len(tail) :]
     if not any(word[0].isupper() for word in words):
         return False
     if any(word.isupper() and len(word) > 1 for word in words) or any(word in reading.names for word in words):

@@ -12,7 +12,7 @@ is taken to stand where it must be replaced, not where it may go.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from holdfast.apps.newsroom.lexicon import lexicon, word_list
 from holdfast.apps.newsroom.sentences import Quote, is_abbreviation, quotes, sentence_spans, speaks
@@ -33,10 +33,9 @@ class Reading:
     names: frozenset[str]
     is_headline: bool
     words: Sequence[re.Match[str]]
-    quotes: Sequence[Quote]
     scared: Sequence[Quote]
     held: Sequence[tuple[int, int]]
-    title_case: bool = field(default=False)
+    title_case: bool
 
     def begins_a_sentence(self, index: int) -> bool:
         """Whether the word of that number is the first of a sentence."""
@@ -65,8 +64,8 @@ def read(text: str, *, names: frozenset[str] = frozenset(), headline: bool = Fal
     held = [(quote.start, quote.end) for quote in found] + [link.span() for link in LINK.finditer(text)]
     words = list(WORD.finditer(text))
     title_case = _is_title_case(text, [word[0] for word in words[1:] if word[0].lower() not in SMALL])
-    reading = Reading(text, names, headline, words, found, scared, held, title_case)
-    return reading if title_case else Reading(text, names | names_in(reading), headline, words, found, scared, held)
+    reading = Reading(text, names, headline, words, scared, held, title_case)
+    return replace(reading, names=names | names_in(reading))
 
 
 def _is_title_case(text: str, words: Sequence[str]) -> bool:
