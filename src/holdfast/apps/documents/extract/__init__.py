@@ -156,7 +156,7 @@ def read_or_refuse(path: Path, name: str, content_type: str | None) -> Extracted
     try:
         return read(path, name, content_type)
     except Unreadable as unreadable:
-        return unreadable.without_frames()
+        return Unreadable(unreadable.code, unreadable.message)  # without its frames, which hold on to the document
 
 
 def read(path: Path, name: str, content_type: str | None) -> Extracted:

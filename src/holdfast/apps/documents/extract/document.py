@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 SUPPORTED = "PDF, Word (.docx), HTML, Markdown and plain text"
 text_most = 20_000_000
+Read = tuple[str, str, tuple[int, ...]]
+"""What a reader finds: a title, a text, and the offsets of its pages."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,6 @@ class Unreadable(Exception):
         super().__init__(code, message)
         self.code = code
         self.message = message
-
-    def without_frames(self) -> "Unreadable":
-        """The same, without the frames that it was raised in: they hold on to the document."""
-        return Unreadable(self.code, self.message)
 
 
 def unsupported_format(what: str) -> Unreadable:

@@ -91,20 +91,15 @@ def zipped_kind(path: Path) -> str:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError) as error:
-        if lacks_its_end(path):
+        if b"PK\x05\x06" not in tail_of(path, 66_000):  # the table of contents, with which a zip archive ends
             raise Unreadable("truncated", "It is a zip archive whose end is missing. Send it again, whole.") from error
         raise Unreadable("corrupt", "It is a damaged zip archive, or a damaged Word document.") from error
-    if "word/document.xml" in names or any(name.startswith("word/") for name in names):
+    if any(name.startswith("word/") for name in names):
         return "docx"
     for sign, what in ZIPPED:
         if any(name.startswith(sign) for name in names):
             raise unsupported_format(what)
     raise unsupported_format("a zip archive")
-
-
-def lacks_its_end(path: Path) -> bool:
-    """Whether the table of contents, with which a zip archive ends, is not there."""
-    return b"PK\x05\x06" not in tail_of(path, 66_000)
 
 
 def old_office(path: Path) -> Unreadable:

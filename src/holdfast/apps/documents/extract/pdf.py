@@ -7,13 +7,12 @@ from pathlib import Path
 from pypdf import PageObject, PasswordType, PdfReader
 from pypdf.errors import LimitReachedError
 
-from holdfast.apps.documents.extract.document import Unreadable, join_pages, one_line
+from holdfast.apps.documents.extract.document import Read, Unreadable, join_pages, one_line
 from holdfast.apps.documents.extract.kinds import tail_of
 
 pages_most = 5_000
 END = re.compile(rb"%%EOF|startxref\s+[0-9]+")
 NO_TITLE = {"", "untitled", "(untitled)", "(anonymous)", "unspecified"}
-Read = tuple[str, str, tuple[int, ...]]
 
 
 def read(path: Path, content_type: str | None) -> Read:

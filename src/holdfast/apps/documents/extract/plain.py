@@ -5,7 +5,7 @@ from pathlib import Path
 
 from charset_normalizer import from_bytes
 
-from holdfast.apps.documents.extract.document import binary, clean, text_most, too_long
+from holdfast.apps.documents.extract.document import Read, binary, clean, text_most, too_long
 from holdfast.apps.documents.extract.kinds import MARKS, controls_most
 
 guessed_by_bytes = 64 * 1024
@@ -21,7 +21,6 @@ FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 ATX = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)")
 CLOSING = re.compile(r"(^|[ \t])#+$")
 UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
-Read = tuple[str, str, tuple[int, ...]]
 
 
 def read_text(path: Path, content_type: str | None) -> Read:

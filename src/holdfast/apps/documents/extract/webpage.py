@@ -11,7 +11,7 @@ from pathlib import Path
 import trafilatura
 from lxml import etree
 
-from holdfast.apps.documents.extract.document import Unreadable, binary, clean, one_line, too_long
+from holdfast.apps.documents.extract.document import Read, Unreadable, binary, clean, one_line, too_long
 from holdfast.apps.documents.extract.plain import declared_encoding, decode_bytes
 
 depth_most = 2_000
@@ -27,12 +27,14 @@ BLOCKS = HEADINGS | {
 }  # fmt: skip
 
 
-def read(path: Path, content_type: str | None) -> tuple[str, str, tuple[int, ...]]:
+def read(path: Path, content_type: str | None) -> Read:
     """Title and text. Raises Unreadable."""
     if path.stat().st_size > page_most_bytes:
         raise too_long()
     page = decode(path.read_bytes(), content_type)
-    seen = Seen.of(page)
+    parser = etree.HTMLParser(target=Seen(), huge_tree=True)
+    parser.feed(page)
+    seen: Seen = parser.close()
     text = main_text(page) if len(page) <= guessed_most else ""
     return seen.title, clean(text) or clean("".join(seen.text)), ()
 
@@ -54,7 +56,7 @@ def main_text(page: str) -> str:
 
 
 class Seen:
-    """What a reader of the page sees, gathered while it is parsed."""
+    """What a reader of the page sees, gathered while it is parsed. Raises Unreadable where that is nested too deep."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -62,15 +64,6 @@ class Seen:
         self._hidden = 0
         self._titles: dict[str, str] = {}
         self._in_title = ""
-
-    @classmethod
-    def of(cls, page: str) -> "Seen":
-        """Raises Unreadable if the page is nested too deep."""
-        seen = cls()
-        parser = etree.HTMLParser(target=seen, huge_tree=True)
-        parser.feed(page)
-        parser.close()
-        return seen
 
     @property
     def title(self) -> str:
@@ -108,8 +101,5 @@ class Seen:
         if not self._hidden:
             self.text.append(re.sub(r"\s+", " ", text))
 
-    def comment(self, text: str) -> None:
-        """Nobody sees it."""
-
-    def close(self) -> None:
-        """All is gathered."""
+    def close(self) -> "Seen":
+        return self

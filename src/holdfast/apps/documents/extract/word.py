@@ -8,7 +8,7 @@ from typing import Any
 import docx
 from docx.oxml.ns import qn
 
-from holdfast.apps.documents.extract.document import Unreadable, join_pages, unsupported_format
+from holdfast.apps.documents.extract.document import Read, Unreadable, clean, unsupported_format
 
 entries_most = 10_000
 unpacked_most_bytes = 256 * 1024 * 1024
@@ -23,12 +23,11 @@ LEFT_OUT = {
 }  # fmt: skip
 
 
-def read(path: Path, content_type: str | None) -> tuple[str, str, tuple[int, ...]]:
+def read(path: Path, content_type: str | None) -> Read:
     """Title and text. Raises Unreadable, and whatever python-docx raises for a damaged file."""
     check_archive(path)
     document = open_document(path)
-    body = document.element.body
-    text, _ = join_pages(["\n\n".join(read_blocks(body))])
+    text = clean("\n\n".join(read_blocks(document.element.body)))
     return document.core_properties.title or find_heading(document), text, ()
 
 
