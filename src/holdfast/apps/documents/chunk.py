@@ -7,7 +7,7 @@ times, or runs of empty lines each longer than the last.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import cast
@@ -62,9 +62,9 @@ def cut_pieces(text: str, words: int) -> Iterator[tuple[int, int]]:
             continue
         _, offsets = semchunk(window, words, size, memoize=False, offsets=True)
         for start, end in cast(list[tuple[int, int]], offsets):
-            piece = window[start:end]
-            lead = len(piece) - len(piece.lstrip())
-            yield window_start + start + lead, window_start + start + len(piece.rstrip())
+            piece = window[start:end].strip()
+            first = window_start + window.index(piece, start)
+            yield first, first + len(piece)
 
 
 def split_windows(text: str, characters: int) -> Iterator[tuple[int, int]]:
@@ -80,21 +80,17 @@ def split_windows(text: str, characters: int) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def join_small_pieces(text: str, pieces: Iterator[tuple[int, int]], words: int) -> Iterator[tuple[int, int]]:
+def join_small_pieces(text: str, pieces: Iterable[tuple[int, int]], words: int) -> list[tuple[int, int]]:
     """The same pieces, but a small one, such as a heading or the end of a long line, stays with its neighbour."""
-    last: tuple[int, int] | None = None
+    joined: list[tuple[int, int]] = []
     for start, end in pieces:
-        if last is None:
-            last = start, end
-            continue
-        small = min(end - start, last[1] - last[0]) * 8 < words * characters_per_word
-        if small and size(text[last[0] : end]) <= words:
-            last = last[0], end
+        first, last = joined[-1] if joined else (0, 0)
+        small = min(end - start, last - first) * 8 < words * characters_per_word
+        if joined and small and size(text[first:end]) <= words:
+            joined[-1] = first, end
         else:
-            yield last
-            last = start, end
-    if last is not None:
-        yield last
+            joined.append((start, end))
+    return joined
 
 
 def overlapping_start(text: str, previous: int, start: int, words: int) -> int:

@@ -8,7 +8,7 @@ No text takes time out of proportion to its length: every rule is bounded, and l
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from functools import cache
@@ -39,7 +39,7 @@ def find_entities(text: str) -> list[Entity]:
     found: list[Entity] = []
     for start, end in split_windows(text, window_characters):
         found += (
-            Entity(each.kind, each.value, each.text, start + each.start, start + each.end)
+            replace(each, start=start + each.start, end=start + each.end)
             for each in keep_longest(text[start:end], candidates(text[start:end]))
         )
         if len(found) >= most_entities:
