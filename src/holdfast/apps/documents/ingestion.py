@@ -7,15 +7,17 @@ before.
 """
 
 import bisect
-import functools
 import json
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
+
+from pydantic import TypeAdapter
 
 from holdfast.apps.documents.chunk import chunk
 from holdfast.apps.documents.embedders import open_embedder
@@ -81,7 +83,7 @@ class Documents:
 
     @property
     def embedder(self) -> Embedder:
-        return embedder_of(self._settings())
+        return open_embedder(self._settings())
 
     @property
     def recipe(self) -> str:
@@ -160,14 +162,12 @@ class Documents:
 
     async def find_entities(self, text: Text) -> Part:
         """Who and what is named in it, each with how often and where first."""
-        found: dict[tuple[str, str], dict[str, Any]] = {}
-        for one in await in_thread(find_entities, (await self.text_of(text)).text):
-            known = found.setdefault(
-                (one.kind, one.value), {"kind": one.kind, "value": one.value, "times": 0, "starts": one.start}
-            )
-            known["times"] += 1
+        found = await in_thread(find_entities, (await self.text_of(text)).text)
+        times = Counter((one.kind, one.value) for one in found)
+        first = {(one.kind, one.value): one.start for one in reversed(found)}
+        most = [{"kind": kind, "value": value, "times": times[kind, value], "starts": first[kind, value]}
+                for kind, value in list(times)[:entities_at_most]]  # fmt: skip
         with scratch() as folder:
-            most = list(found.values())[:entities_at_most]
             return Part(await self.keep_json(folder, "entities", most), len(most))
 
     async def persist(self, name: str, raw: Raw, text: Text, chunks: Part, vectors: Part, entities: Part) -> UUID:
@@ -229,8 +229,7 @@ class Documents:
         return json.loads(await self.bytes_of(key))
 
     async def text_of(self, text: Text) -> Extracted:
-        found = await self.json_of(text.key)
-        return Extracted(**{**found, "pages": tuple(found["pages"])})
+        return TypeAdapter(Extracted).validate_python(await self.json_of(text.key))
 
     async def passages_of(self, chunks: Part) -> list[Passage]:
         return [Passage(**one) for one in await self.json_of(chunks.key)]
@@ -248,9 +247,3 @@ def filename(uri: str, name: str) -> str:
 def page_of(text: Extracted, at: int) -> int | None:
     """The number of the page that a place in the text is on."""
     return bisect.bisect_right(text.pages, at) or None if text.pages else None
-
-
-@functools.lru_cache(maxsize=8)
-def embedder_of(settings: Settings) -> Embedder:
-    """The embedder that these settings name, loaded once. Raises SettingInvalid."""
-    return open_embedder(settings)
