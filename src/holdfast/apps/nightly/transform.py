@@ -15,18 +15,13 @@ least_kept = 0.9
 
 def read_landings(papers: Iterable[tuple[date, Path]]) -> pl.DataFrame:
     """The lots that came ashore: each once, with a species in small letters and a weight. Raises SchemaInvalid."""
-    found = [read_paper(path, day, LANDINGS) for day, path in papers]
-    clean = [
-        legible(one.with_columns(pl.col("species").str.strip_chars().str.to_lowercase()), ("boat", "species", "kg"))
-        for one in found
-    ]
-    return pl.concat(clean).select("day", "lot", "boat", "species", "kg").sort("day", "lot")
+    species = pl.col("species").str.strip_chars().str.to_lowercase()
+    return read_papers(papers, LANDINGS).with_columns(species)
 
 
 def read_auctions(papers: Iterable[tuple[date, Path]]) -> pl.DataFrame:
     """The lots that were sold: each once, with a weight and a price. Raises SchemaInvalid."""
-    clean = [legible(read_paper(path, day, AUCTIONS), ("buyer", "kg", "cents_per_kg")) for day, path in papers]
-    return pl.concat(clean).select("day", "lot", "buyer", "kg", "cents_per_kg").sort("day", "lot")
+    return read_papers(papers, AUCTIONS)
 
 
 def prices_of(landings: pl.DataFrame, auctions: pl.DataFrame, *, with_share: bool = False) -> pl.DataFrame:
@@ -73,8 +68,13 @@ def check(prices: pl.DataFrame, boats: pl.DataFrame) -> dict[str, float]:
     }  # fmt: skip
 
 
+def read_papers(papers: Iterable[tuple[date, Path]], columns: tuple[str, ...]) -> pl.DataFrame:
+    """The lots of all papers, each with its day. Raises SchemaInvalid."""
+    return pl.concat([read_paper(path, day, columns) for day, path in papers]).sort("day", "lot")
+
+
 def read_paper(path: Path, day: date, columns: tuple[str, ...]) -> pl.DataFrame:
-    """A paper as it was written, with its day. Raises SchemaInvalid for one that is something else."""
+    """Each lot once, without those that miss something. Raises SchemaInvalid if these are too many, or all is amiss."""
     kinds = {"lot": pl.Int64, "kg": pl.Float64, "cents_per_kg": pl.Int64}
     try:
         paper = pl.read_csv(path, schema_overrides={name: kinds[name] for name in columns if name in kinds})
@@ -82,15 +82,9 @@ def read_paper(path: Path, day: date, columns: tuple[str, ...]) -> pl.DataFrame:
         raise SchemaInvalid(f"The paper of {day} cannot be read: {error}", code="paper") from error
     if missing := [name for name in columns if name not in paper.columns]:
         raise SchemaInvalid(f"The paper of {day} has no column {', '.join(missing)}.", code="paper")
-    return paper.with_columns(pl.lit(day).alias("day"))
-
-
-def legible(paper: pl.DataFrame, needed: tuple[str, ...]) -> pl.DataFrame:
-    """Each lot once, without those that miss something. Raises SchemaInvalid if that is too many."""
-    kept = paper.unique("lot", keep="first", maintain_order=True).drop_nulls(needed).filter(pl.col("kg") > 0)
+    kept = paper.unique("lot", keep="first", maintain_order=True).drop_nulls(columns[1:]).filter(pl.col("kg") > 0)
     if kept.height < least_kept * paper.height:
-        day = paper["day"][0] if paper.height else "?"
         raise SchemaInvalid(
             f"Of the {paper.height} lines of {day}, only {kept.height} are legible.", code="illegible"
         )  # fmt: skip
-    return kept
+    return kept.select(pl.lit(day).alias("day"), *columns)
