@@ -25,7 +25,7 @@ def test_calls_are_transcribed_and_one_that_is_cut_off_is_reported(holdfast: Eng
 
 
 def test_the_questions_are_short_and_others_the_next_time(tmp_path: Path) -> None:
-    found = [read_prompts(samples.write_questions(tmp_path / "q.jsonl", number), "q.jsonl", 0)[0] for number in (1, 2)]
+    found = [read_prompts(samples.write_questions(tmp_path, number)[0], "q.jsonl", 0)[0] for number in (1, 2)]
     assert [len(each) for each in found] == [2, 2]
     assert found[0] != found[1]
     assert all(one.body["max_tokens"] == samples.answer_tokens for each in found for one in each)

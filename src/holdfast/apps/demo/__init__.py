@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -47,17 +46,8 @@ hf.providers()
 
 round_every = timedelta(seconds=10)
 pages_per_round = 4
-analysed_every = 6
-ingested_every = 6
-torn_every = 30
-briefed_every = 6
-odd_every = 12
-called_every = 6
-cut_off_every = 18
-asked_every = 30
-published_every = 30
-can_analyse = find_spec("polars") is not None
-can_publish = can_make_tables()
+rounds_per_minute = timedelta(minutes=1) // round_every
+published_minutes = 5
 
 TEXTS = (
     "A holdfast is the root-like part by which kelp clings to the rock while the sea pulls at it from every side.",
@@ -131,9 +121,8 @@ async def analyse_orders(round: int) -> str:  # noqa: A002
 @hf.task(queue="demo")
 async def ingest_papers(round: int, torn: bool = False) -> str:  # noqa: A002
     """A run over the papers of a library. Where they were brought is kept in steps: a crash brings no second set."""
-    place = await step("place", samples.open_place, samples.LIBRARY)
-    items = await step("brought", samples.upload_papers, objects_of(hf.settings), place, round, torn=torn)
-    return await samples.start_ingestion(items, key=f"demo-{current().task_id}")
+    papers = await bring(samples.LIBRARY, samples.write_papers, round, torn=torn)
+    return await samples.start_ingestion(papers, key=f"demo-{current().task_id}")
 
 
 @hf.task(queue="demo")
@@ -141,27 +130,27 @@ async def transcribe_calls(round: int, cut_off: bool = False) -> str:  # noqa: A
     """A batch of recordings for the model on this machine; one that is cut off makes it partly complete."""
     urls = [path.as_uri() for path in samples.recordings(round)]
     if cut_off:
-        urls.append(await bring("cut-off.wav", "audio/wav", samples.write_damaged, round))
+        urls += await bring(samples.LOCAL_OWNER, samples.write_damaged, round)
     return await samples.start_batch("transcription", urls, key=f"demo-{current().task_id}")
 
 
 @hf.task(queue="demo")
 async def answer_questions(round: int) -> str:  # noqa: A002
     """A batch of prompts for the small model on this machine."""
-    uri = await bring("questions.jsonl", "application/x-ndjson", samples.write_questions, round)
-    return await samples.start_batch("completion", [uri], key=f"demo-{current().task_id}")
+    urls = await bring(samples.LOCAL_OWNER, samples.write_questions, round)
+    return await samples.start_batch("completion", urls, key=f"demo-{current().task_id}")
 
 
-async def bring(name: str, content_type: str, write: Callable[[Path, int], Path], round_: int) -> str:
-    """Upload a file in two steps: after a crash it is not uploaded to a second place."""
-    place = await step("place", samples.open_place, samples.LOCAL_OWNER)
-    return await step("brought", samples.upload, objects_of(hf.settings), place, name, content_type, write, round_)
+async def bring(owner: str, write: Callable[..., list[Path]], round_: int, **more: Any) -> list[str]:
+    """Upload files in two steps: after a crash they are not uploaded to a second place."""
+    place = await step("place", samples.open_place, owner)
+    return await step("brought", samples.upload, objects_of(hf.settings), place, write, round_, **more)
 
 
 @hf.task(queue="demo")
 async def publish_prices(round: int) -> str:  # noqa: A002
     """A run of the nightly graph; every other one has a column more, which makes a generation of another schema."""
-    with_share = round // published_every % 2 == 1
+    with_share = round // (published_minutes * rounds_per_minute) % 2 == 1
     run = await nightly.opts(key=f"demo-{round}-prices", tags=["demo"]).astart(days=3, with_share=with_share)
     return str(run.id)
 
@@ -208,23 +197,23 @@ async def keep_moving(round: int) -> int:  # noqa: A002
 def occasional_work(round_: int, *, is_first: bool = False) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """What a round starts now and then: a name, the task, and what it takes. The first has all of it."""
 
-    def is_due(every: int) -> bool:
-        return is_first or round_ % every == 0
+    def is_due(minutes: int) -> bool:
+        return is_first or round_ % (minutes * rounds_per_minute) == 0
 
-    if can_analyse and is_due(analysed_every):
+    if can_make_tables() and is_due(1):
         yield "orders-task", analyse_orders, {"round": round_}
-    if samples.can_ingest and is_due(ingested_every):
-        yield "papers", ingest_papers, {"round": round_, "torn": is_due(torn_every)}
-    if is_installed() and is_due(briefed_every):
-        feeds = [*shipped_feeds(), *([odd_feed()] if round_ % odd_every == 0 and not is_first else [])]
+    if samples.can_ingest and is_due(1):
+        yield "papers", ingest_papers, {"round": round_, "torn": is_due(5)}
+    if is_installed() and is_due(1):
+        feeds = [*shipped_feeds(), *([odd_feed()] if is_due(2) and not is_first else [])]
         yield "brief", night_newsroom, {"feeds": feeds, "enable_evaluation": True, "enable_auto_optimize": is_first}
-    if samples.can_transcribe and is_due(called_every):
-        yield "calls", transcribe_calls, {"round": round_, "cut_off": is_due(cut_off_every)}
-    if samples.can_complete and is_due(asked_every):
+    if samples.can_transcribe and is_due(1):
+        yield "calls", transcribe_calls, {"round": round_, "cut_off": is_due(3)}
+    if samples.can_complete and is_due(5):
         yield "questions", answer_questions, {"round": round_}
-    if can_publish and is_due(published_every):
+    if can_make_tables() and is_due(published_minutes):
         yield "prices-task", publish_prices, {"round": round_}
-    if is_due(published_every):
+    if is_due(published_minutes):
         yield "beacon", light_beacon, {"round": round_}
 
 

@@ -36,6 +36,7 @@ COUNTRIES = ("DE", "FR", "US", "NL", "de", "")
 GOODS = ("net", "lantern", "rope", "compass", "buoy")
 SHIPS = ("Petrel", "Fulmar", "Gannet", "Shearwater", "Kittiwake")
 QUESTIONS = ("When is high water?", "What does a buoy do?", "Why do boats have keels?", "What is a knot?")
+CONTENT_TYPES = {".wav": "audio/wav", ".jsonl": "application/x-ndjson"}
 rows_each = 2_000
 calls_each = 3
 damaged_bytes = 30
@@ -92,17 +93,19 @@ def recordings(round_: int) -> list[Path]:
     return [paths[(round_ + number) % len(paths)] for number in range(calls_each)]
 
 
-def write_damaged(path: Path, round_: int) -> Path:
+def write_damaged(folder: Path, round_: int) -> list[Path]:
     """A recording of which only the beginning has arrived: too little to be one."""
+    path = folder / "cut-off.wav"
     path.write_bytes(recordings(round_)[0].read_bytes()[:damaged_bytes])
-    return path
+    return [path]
 
 
-def write_questions(path: Path, round_: int) -> Path:
+def write_questions(folder: Path, round_: int) -> list[Path]:
     """Two questions, as a file of prompts."""
+    path = folder / "questions.jsonl"
     asked = [QUESTIONS[(round_ + number) % len(QUESTIONS)] for number in range(2)]
     path.write_text("".join(json.dumps({"prompt": one, "max_tokens": answer_tokens}) + "\n" for one in asked))
-    return path
+    return [path]
 
 
 async def open_place(owner: str) -> str:
@@ -110,31 +113,23 @@ async def open_place(owner: str) -> str:
     return (await get_service(Library).open_uploads(owner))[0]
 
 
-async def upload_papers(objects: Objects, place: str, round_: int, *, torn: bool) -> list[dict[str, str]]:
-    """Put the papers of a round there; each as the input of an item."""
-    items = []
+async def upload(objects: Objects, place: str, write: Callable[..., list[Path]], round_: int, **more: Any) -> list[str]:
+    """Put the files of a round there that `write` writes into a folder; their addresses."""
+    addresses = []
     with scratch() as folder:
-        for number, paper in enumerate(write_papers(folder, round_, torn=torn)):
-            kept = await objects.put(f"{place}/{number}", paper, content_type="application/octet-stream")
-            items.append({"uri": f"object:{kept.key}", "name": f"library/{paper.name}"})
-    return items
+        for path in write(folder, round_, **more):
+            content_type = CONTENT_TYPES.get(path.suffix, "application/octet-stream")
+            kept = await objects.put(f"{place}/{path.name}", path, content_type=content_type)
+            addresses.append(f"object:{kept.key}")
+    return addresses
 
 
-async def upload(
-    objects: Objects, place: str, name: str, content_type: str, write: Callable[[Path, int], Path], round_: int
-) -> str:
-    """Put a file there that `write` writes; its address."""
-    with scratch() as folder:
-        write(folder / name, round_)
-        kept = await objects.put(f"{place}/{name}", folder / name, content_type=content_type)
-    return f"object:{kept.key}"
-
-
-async def start_ingestion(papers: Sequence[dict[str, str]], *, key: str) -> str:
-    """A run over these papers; one for each key."""
+async def start_ingestion(papers: Sequence[str], *, key: str) -> str:
+    """A run over the papers at these addresses; one for each key."""
     given: dict[str, Any] = {"owner": LIBRARY, "tags": ["demo"]}
     run = Submission("documents", {}, INGEST.name, key=key, **given)
-    items = [Submission("documents", one, INGEST_ITEM.name, parent=0, **given) for one in papers]
+    inputs = [{"uri": uri, "name": f"library/{uri.rpartition('/')[2]}"} for uri in papers]
+    items = [Submission("documents", one, INGEST_ITEM.name, parent=0, **given) for one in inputs]
     return str((await get_service(Store).submit(run, *items))[0].id)
 
 
