@@ -8,7 +8,7 @@ import pytest
 from fastapi import Response
 
 from holdfast import Holdfast, step
-from holdfast.apps.documents.embedders import is_installed, open_embedder, openai
+from holdfast.apps.documents.embedders import embedder_at_hand, open_embedder, openai
 from holdfast.errors import Failure, Fatal, RateLimited, SchemaInvalid, SettingInvalid, Transient
 from holdfast.lifecycles.ingest.store import Embedder
 from holdfast.settings import Settings
@@ -221,7 +221,7 @@ def test_vectors_that_can_be_compared_have_the_same_name(
 ) -> None:
     embedder = opened(setting)
     assert (embedder.name, embedder.dimensions) == (name, dimensions)
-    assert is_installed(Settings(embedder=setting))
+    assert embedder_at_hand(Settings(embedder=setting))
 
 
 def test_what_cannot_be_known_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,12 +36,8 @@ def open_embedder(settings: Settings) -> Embedder:
 
 def embedder_at_hand(settings: Settings) -> Embedder | None:
     """The chosen embedder, if this process has its package. Raises SettingInvalid."""
-    return open_embedder(settings) if is_installed(settings) else None
-
-
-def is_installed(settings: Settings) -> bool:
-    """Whether this process has the package of the chosen embedder."""
-    return settings.embedder != "wordllama" or find_spec("wordllama") is not None
+    is_installed = settings.embedder != "wordllama" or find_spec("wordllama")
+    return open_embedder(settings) if is_installed else None
 
 
 class WordLlama:
