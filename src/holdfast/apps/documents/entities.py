@@ -170,12 +170,12 @@ def day(found: re.Match[str]) -> str | None:
 def money(found: re.Match[str]) -> str:
     """The code of the currency and the amount: EUR 1250000."""
     scale = SCALES[found["scale"]] if found["scale"] else 0
-    return f"{CURRENCIES[found['currency']]} {plain(amount(found['number']).scaleb(scale))}"
+    return f"{CURRENCIES[found['currency']]} {amount(found['number']).scaleb(scale).normalize():f}"
 
 
 def share(found: re.Match[str]) -> str:
     number = found["number"].replace(",", ".").replace("\u2212", "-")
-    return f"{plain(Decimal(number))}%"
+    return f"{Decimal(number).normalize():f}%"
 
 
 def amount(written: str) -> Decimal:
@@ -186,11 +186,6 @@ def amount(written: str) -> Decimal:
         whole, _, part = digits.rpartition(marks[-1])
         return Decimal(re.sub(r"[,.]", "", whole) + "." + part)
     return Decimal(re.sub(r"[,.]", "", digits))
-
-
-def plain(number: Decimal) -> str:
-    text = format(number, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def trim_url(url: str) -> str:

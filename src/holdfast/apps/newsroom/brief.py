@@ -82,10 +82,8 @@ def _entry(article: Article, neutral: Neutral, sentences: int) -> Entry:
     )
 
 
-def _place(topic: str) -> tuple[int, str]:
-    if topic == OTHER:
-        return len(TOPICS) + 1, topic
-    return (TOPICS.index(topic), topic) if topic in TOPICS else (len(TOPICS), topic)
+def _place(topic: str) -> tuple[bool, int, str]:
+    return topic == OTHER, TOPICS.index(topic) if topic in TOPICS else len(TOPICS), topic
 
 
 def _words(text: str) -> frozenset[str]:

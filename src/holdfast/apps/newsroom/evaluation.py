@@ -121,12 +121,11 @@ def _sentences_beyond_the_first(entries: Sequence[Entry]) -> float:
     return sum(max(length - 1, 0) for length in lengths) / len(lengths) if lengths else 0.0
 
 
-MIN_CONFIDENCE = (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6)
-SOFTENING = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-SENTENCES = (1, 2, 3, 4)
 TRIED: Mapping[str, Sequence[Any]] = {
-    "min_confidence": MIN_CONFIDENCE, "softening": SOFTENING, "sentences": SENTENCES,
-}  # fmt: skip
+    "min_confidence": (0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6),
+    "softening": (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+    "sentences": (1, 2, 3, 4),
+}
 GAIN_LEAST = 0.005
 ROUNDING = 1e-9
 

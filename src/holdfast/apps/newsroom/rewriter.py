@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import SequenceMatcher
+from itertools import count
 from typing import Any
 
 from holdfast.apps.newsroom.article import Article, Change, Neutral
@@ -47,15 +48,11 @@ class Rewriter:
         """The rewriter of a model. Raises SettingInvalid."""
         return cls(model, ModelServer.named_by("HOLDFAST_NEUTRALIZER"))
 
-    @property
-    def budget(self) -> str:
-        """What all share who ask this model to rewrite."""
-        return f"neutralizer:{self.model}"
-
     async def rewrite(self, article: Article, softening: float = 0.5) -> Neutral:
         """The article in the model's words. Raises SchemaInvalid if they cannot be believed, or another Failure."""
+        budget = f"neutralizer:{self.model}"  # what all share who ask this model to rewrite
         async with self.server.client(answer_within) as http:
-            answer = await self.server.ask(http, "chat/completions", self._ask(article, softening), budget=self.budget)
+            answer = await self.server.ask(http, "chat/completions", self._ask(article, softening), budget=budget)
         title, text = self._read(answer)
         self._check(article, title, text)
         return Neutral(article.id, title, text, changes_between(article, title, text))
@@ -129,10 +126,8 @@ def changes_between(article: Article, title: str, text: str) -> tuple[Change, ..
 
 def seal_for(article: Article) -> str:
     """A word that the article does not contain, so that it cannot close its own brackets."""
-    number = 1
-    while f"article-{number}" in article.title + article.text:
-        number += 1
-    return str(number)
+    text = article.title + article.text
+    return str(next(number for number in count(1) if f"article-{number}" not in text))
 
 
 def _plain(text: str) -> str:

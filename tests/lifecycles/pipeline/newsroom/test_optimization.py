@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.apps.newsroom.article import Article, Evaluation, Sorted, Thresholds
 from holdfast.apps.newsroom.brief import assemble
-from holdfast.apps.newsroom.evaluation import MIN_CONFIDENCE, SENTENCES, SOFTENING, evaluate, improve
+from holdfast.apps.newsroom.evaluation import TRIED, evaluate, improve
 from holdfast.apps.newsroom.neutralize import soften
 
 CONFIDENCES = [0.95, 0.8, 0.55, 0.42, 0.34, 0.27, 0.24, 0.22]
@@ -47,9 +47,7 @@ def test_thresholds_that_are_far_off_are_improved_and_then_stay(now: Thresholds)
 
 def test_the_best_lies_inside_and_not_at_an_end_of_what_is_tried() -> None:
     better, found = improved(Thresholds(0.6, 0.8, 4))
-    assert MIN_CONFIDENCE[0] < better.min_confidence < MIN_CONFIDENCE[-1]
-    assert SOFTENING[0] < better.softening < SOFTENING[-1]
-    assert SENTENCES[0] < better.sentences < SENTENCES[-1]
+    assert all(values[0] < getattr(better, name) < values[-1] for name, values in TRIED.items())
     for value in (0.2, 0.6):
         assert figures(Thresholds(value, better.softening, better.sentences)).score < found.score
     assert figures(Thresholds(better.min_confidence, 0.2, better.sentences)).score <= found.score

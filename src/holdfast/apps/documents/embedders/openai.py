@@ -53,17 +53,13 @@ class OpenAI:
     def name(self) -> str:
         return f"openai:{self.model}:{self.dimensions}"
 
-    @property
-    def budget(self) -> str:
-        """What all share who ask for vectors of this model."""
-        return f"embedder:{self.model}"
-
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """As Embedder says, in as many requests as it takes: after a failure in one, all are to be asked again."""
         vectors: list[list[float]] = []
+        budget = f"embedder:{self.model}"  # what all share who ask for vectors of this model
         async with self.server.client(answer_within) as http:
             for batch in batches(texts):
-                answer = await self.server.ask(http, "embeddings", self._ask(batch), budget=self.budget)
+                answer = await self.server.ask(http, "embeddings", self._ask(batch), budget=budget)
                 vectors += self._read(answer, len(batch))
         return vectors
 
