@@ -11,6 +11,7 @@ from datetime import datetime
 from urllib.parse import quote, urlsplit
 
 from holdfast.apps.newsroom.article import Brief, Entry, Section
+from holdfast.apps.newsroom.duplicates import same_link
 from holdfast.apps.newsroom.sentences import quotes
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -241,9 +242,5 @@ def _mark(text: str) -> str:
 
 def _web(link: str | None) -> str | None:
     """The address if it is one of the web, with nothing in it that could end it early."""
-    try:
-        parts = urlsplit((link or "").strip())
-        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        return None
-    return quote(parts.geturl(), safe="/:?#[]@!$&'()*+,;=%~-._") if is_web else None
+    link = (link or "").strip()
+    return quote(urlsplit(link).geturl(), safe="/:?#[]@!$&'()*+,;=%~-._") if same_link(link) else None
