@@ -173,9 +173,8 @@ def open_delimited(path: Path, name: str, options: ReadingOptions, scratch: Path
         with contextlib.suppress(pl.exceptions.PolarsError):
             learned = learn(shape, path, target, chosen, options.dates, {}, counts)
     if learned is None or not learned.whole:
-        delimited.refuse_malformed(path, name, shape)
         source = scratch / "rewritten.csv"
-        delimited.rewrite(path, shape, source)
+        delimited.rewrite(path, name, shape, source)
         learned = learn(shape, source, target, chosen, options.dates, {})
     if not learned.rows:
         raise wrong_format(f"{name} has a header and no rows.")

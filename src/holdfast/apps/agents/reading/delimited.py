@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import polars as pl
@@ -56,30 +57,23 @@ def sniff(path: Path, filename: str) -> str:
     by_name = "\t" if filename.lower().removesuffix(".gz").endswith((".tsv", ".tab")) else ","
 
     def evenness(delimiter: str) -> tuple[float, int, bool]:
-        rows = []
+        rows = filter(None, csv.reader(io.StringIO(whole, newline=""), delimiter=delimiter))
         try:
-            for row in csv.reader(io.StringIO(whole, newline=""), delimiter=delimiter):
-                if row:
-                    rows.append(len(row))
-                if len(rows) == sniffed_rows:
-                    break
+            widths = [len(row) for row in islice(rows, sniffed_rows)]
         except csv.Error:
             return 0.0, 0, False
-        if not rows or rows[0] < 2:
+        if not widths or widths[0] < 2:
             return 0.0, 0, delimiter == by_name
-        return round(rows.count(rows[0]) / len(rows), 1), rows[0], delimiter == by_name
+        return round(widths.count(widths[0]) / len(widths), 1), widths[0], delimiter == by_name
 
     return max(DELIMITERS, key=evenness)
 
 
 def lay_out(path: Path, name: str, delimiter: str, header: bool, null_values: Sequence[str]) -> tuple[Shape, list[str]]:
     """The shape of a file, with what its reader should know. Raises SchemaInvalid for a header that is none."""
-    first = next(records(path, delimiter), None)
-    if first is None:
+    _, fields = next(records(path, name, delimiter), (0, []))
+    if not fields:
         raise wrong_format(f"{name} has no rows: all its lines are blank.")
-    if isinstance(first, Problem):
-        raise wrong_format(f"{name}: line {first.line}: {first.text}.")
-    fields = first[1]
     if len(fields) > columns_most:
         raise wrong_format(f"{name} has {len(fields):,} columns; at most {columns_most:,} can be read.")
     if header:
@@ -138,34 +132,22 @@ def not_taken(name: str, taken: set[str]) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong, and in which line it begins."""
+def records(path: Path, name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows with the line each begins in, without blank lines. Raises SchemaInvalid, naming the line, for wrong quotes.
 
-    line: int
-    text: str
-
-
-def records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]] | Problem]:
-    """Rows with the line each begins in, without blank lines; a problem with the quotes is the last.
-
-    A field that is longer than a line may be ends it too, so that a quote that is never closed costs no memory.
+    A field that is longer than a line may be is refused too, so that a quote that is never closed costs no memory.
     """
     csv.field_size_limit(line_most_bytes)
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         line = 1
-        while True:
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield Problem(line, quote_problem(str(error), delimiter))
-                return
-            if row:
-                yield line, row
-            line = reader.line_num + 1
+        try:
+            for row in reader:
+                if row:
+                    yield line, row
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise wrong_format(f"{name}: line {line}: {quote_problem(str(error), delimiter)}.") from None
 
 
 def quote_problem(message: str, delimiter: str) -> str:
@@ -175,16 +157,19 @@ def quote_problem(message: str, delimiter: str) -> str:
     return "a quote is opened and never closed"
 
 
-def refuse_malformed(path: Path, name: str, shape: Shape) -> None:
-    """Walk the rows. Raises SchemaInvalid with the line of the first that is wrong and how many are."""
+def rewrite(path: Path, name: str, shape: Shape, target: Path) -> None:
+    """The same rows without blank lines, with all quotes as Polars wants them.
+
+    Raises SchemaInvalid with the line of the first that is wrong and how many are.
+    """
     width, wrong, first = len(shape.names), 0, None
-    for record in records(path, shape.delimiter):
-        if isinstance(record, Problem):
-            raise wrong_format(f"{name}: line {record.line}: {record.text}.")
-        line, row = record
-        if len(row) != width:
-            wrong += 1
-            first = first or (line, len(row))
+    with target.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=shape.delimiter, lineterminator="\n")
+        for line, row in records(path, name, shape.delimiter):
+            writer.writerow(row)
+            if len(row) != width:
+                wrong += 1
+                first = first or (line, len(row))
     if first is None:
         return
     line, fields = first
@@ -194,15 +179,6 @@ def refuse_malformed(path: Path, name: str, shape: Shape) -> None:
         f"{name}: line {line} has {fields} field{'s' if fields != 1 else ''}, but {what} {width}.{others} "
         "Is a field with a delimiter in it not quoted?"
     )
-
-
-def rewrite(path: Path, shape: Shape, target: Path) -> None:
-    """The same rows without blank lines, with all quotes as Polars wants them."""
-    with target.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=shape.delimiter, lineterminator="\n")
-        for record in records(path, shape.delimiter):
-            if not isinstance(record, Problem):
-                writer.writerow(record[1])
 
 
 def delimiters_inside(shape: Shape, counts: Counts) -> pl.Expr:
