@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 from holdfast.apps.agents.reading.delimited import check_names, columns_most
 from holdfast.lifecycles.analysis.tools import wrong_format
 
-NUMBERS = ("integer", "decimal")
-ALLOWED = {bool: ("boolean",), int: NUMBERS, float: ("decimal",), str: ("date", "datetime")}
+ALLOWED = {bool: ("boolean",), int: ("integer", "decimal"), float: ("decimal",), str: ("date", "datetime")}
 
 
 def looks_like_lines(start: bytes) -> bool:
@@ -80,14 +79,9 @@ def refuse_constant(constant: str) -> NoReturn:
 
 def field(value: Any) -> str:
     """A value as a quoted field, so that an empty text is not a missing one."""
-    if isinstance(value, str):
-        text = value
-    elif isinstance(value, bool):
-        return "true" if value else "false"
-    elif isinstance(value, int | float):
-        return repr(value)
-    else:
-        text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, int | float):
+        return str(value).lower()
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return '"' + clean(text).replace('"', '""') + '"'
 
 
@@ -100,7 +94,4 @@ def allowed_types(types: set[type]) -> tuple[str, ...]:
     """What a column may be: digits in quotes were meant as a text."""
     if not types:
         return ()
-    kinds = [set(ALLOWED.get(kind, ())) for kind in types]
-    if types == {int, float}:
-        return ("decimal",)
-    return tuple(set.intersection(*kinds))
+    return tuple(set.intersection(*(set(ALLOWED.get(kind, ())) for kind in types)))
