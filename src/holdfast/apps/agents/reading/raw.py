@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from holdfast.errors import SchemaInvalid
 from holdfast.lifecycles.analysis.tools import cannot_read, wrong_format
 
 MIB = 1024 * 1024
@@ -155,7 +156,6 @@ def check_text(path: Path, name: str, delimiter: str = ",") -> Counts:
     counts, since_newline = Counts(), 0
     separator = delimiter.encode()
     decoder = codecs.getincrementaldecoder("utf-8")()
-    pending = b""
     with path.open("rb") as file:
         for piece, last in pieces(file):
             if (at := piece.find(b"\0")) >= 0:
@@ -163,8 +163,10 @@ def check_text(path: Path, name: str, delimiter: str = ",") -> Counts:
                     f"{name}: line {counts.newlines + piece.count(10, 0, at) + 1} holds a NUL byte, as no text does. "
                     'If it is UTF-16, say so in parameters.json: {"reading": {"encoding": "utf-16"}}.'
                 )
-            if not piece.isascii() or pending:
-                pending = refuse_undecodable(decoder, pending, piece, last, counts.newlines, name)
+            try:
+                decoder.decode(piece, final=last)
+            except UnicodeDecodeError as error:
+                raise not_utf8(error, counts.newlines, name) from None
             first = piece.find(b"\n")
             since_newline += len(piece) if first < 0 else first
             if since_newline > line_most_bytes:
@@ -180,21 +182,14 @@ def check_text(path: Path, name: str, delimiter: str = ",") -> Counts:
     return counts
 
 
-def refuse_undecodable(
-    decoder: codecs.IncrementalDecoder, pending: bytes, piece: bytes, last: bool, lines: int, name: str
-) -> bytes:
-    """What is left of a character at the end of this piece. Raises SchemaInvalid if anything else is not UTF-8."""
-    try:
-        decoder.decode(piece, final=last)
-    except UnicodeDecodeError as error:
-        seen = pending + piece
-        line = lines + seen.count(b"\n", 0, error.start) + 1
-        in_line = error.start - (seen.rfind(b"\n", 0, error.start) + 1) + 1
-        raise wrong_format(
-            f"{name} is not UTF-8: line {line} holds the byte 0x{seen[error.start]:02X} at its byte {in_line:,}. Save "
-            'it as UTF-8, or say what it is in parameters.json: {"reading": {"encoding": "latin-1"}}.'
-        ) from None
-    return bytes(decoder.getstate()[0])
+def not_utf8(error: UnicodeDecodeError, lines: int, name: str) -> SchemaInvalid:
+    """The failure of a text in which something else stands after so many lines of UTF-8."""
+    seen, at = error.object, error.start
+    line, in_line = lines + seen.count(b"\n", 0, at) + 1, at - seen.rfind(b"\n", 0, at)
+    return wrong_format(
+        f"{name} is not UTF-8: line {line} holds the byte 0x{seen[at]:02X} at its byte {in_line:,}. Save "
+        'it as UTF-8, or say what it is in parameters.json: {"reading": {"encoding": "latin-1"}}.'
+    )
 
 
 def pieces(file: BinaryIO) -> Iterator[tuple[bytes, bool]]:
