@@ -11,7 +11,7 @@ again, by every kind, and the table is written again.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -154,6 +154,11 @@ def says_something(name: str) -> pl.Expr:
     return (text.is_not_null() & ~text.is_in(MISSING_TEXTS)).sum()
 
 
+def numbered(questions: Iterable[pl.Expr]) -> list[pl.Expr]:
+    """The same expressions with names that differ."""
+    return [one.alias(str(number)) for number, one in enumerate(questions)]
+
+
 def worth_trying(sample: pl.DataFrame, dates: Dates, allowed: Mapping[str, Sequence[str]]) -> dict[str, list[Kind]]:
     """For each column, the kinds that most of its sample is of, the likeliest first."""
     every = kinds(dates)
@@ -177,13 +182,10 @@ def conceivable(texts: pl.Series, every: Sequence[Kind]) -> list[Kind]:
     """The kinds that one of the first texts may be of, by a look that costs next to nothing; it rules most out."""
     first = [text for text in texts.head(glance_rows).to_list() if text and text.strip() not in MISSING_TEXTS]
     some = [text.strip() for text in first[:looked_at]]
-    possible = {
-        "boolean": any(text.lower() in (*YES, *NO) for text in some),
-        "integer": any(number_like.match(text) for text in some),
-        "decimal": any(number_like.match(text) for text in some),
-        "date": any(date_like.match(text) for text in some),
-        "datetime": any(date_like.match(text) for text in some),
-    }
+    numbers = any(number_like.match(text) for text in some)
+    dates = any(date_like.match(text) for text in some)
+    booleans = any(text.lower() in (*YES, *NO) for text in some)
+    possible = {"boolean": booleans, "integer": numbers, "decimal": numbers, "date": dates, "datetime": dates}
     return [kind for kind in every if possible[kind.name] or not some]
 
 
@@ -191,7 +193,7 @@ def most_fitting(sample: pl.DataFrame, possible: Mapping[str, Sequence[Kind]]) -
     asked = []
     for name, some in possible.items():
         asked += [says_something(name), *(misfits(name, kind) for kind in some)]
-    answers = iter(sample.select(one.alias(str(number)) for number, one in enumerate(asked)).row(0))
+    answers = iter(sample.select(numbered(asked)).row(0))
     found = {}
     for name, some in possible.items():
         texts, wrong = next(answers), {kind: next(answers) for kind in some}
@@ -203,49 +205,37 @@ def most_fitting(sample: pl.DataFrame, possible: Mapping[str, Sequence[Kind]]) -
 
 
 def guess(possible: Sequence[Kind]) -> Found:
-    """What a column is by its sample; nothing yet, where two kinds are equally likely."""
-    first = likeliest(possible)
+    """What a column is by its sample; nothing yet, if the likeliest kind also has day and month the other way round."""
+    first = possible[:1]
+    if first and first[0].order:
+        same = (first[0].name, first[0].loosely)
+        first = [kind for kind in possible if kind.order and (kind.name, kind.loosely) == same]
     return Found(first[0] if len(first) == 1 else None, undecided=len(first) > 1)
 
 
-def confirmations(guessed: Mapping[str, Found]) -> list[pl.Expr]:
-    """What to ask of all rows beside how many values each column has when it is read as guessed."""
-    asked = []
-    for number, (name, found) in enumerate(guessed.items()):
-        if kind := found.kind:
-            asked.append((says_something(name) if kind.loosely else pl.col(name).count()).alias(f"texts {number}"))
-            if kind.refuse:
-                asked.append(kind.refuse(kind.read(name)).sum().alias(f"refused {number}"))
-    return asked
+def expected_values(name: str, kind: Kind) -> pl.Expr:
+    """How many values the column has if every text is of this kind; more than it can have, if one is refused."""
+    texts = says_something(name) if kind.loosely else pl.col(name).count()
+    return texts + kind.refuse(kind.read(name)).sum() if kind.refuse else texts
 
 
-def doubtful(guessed: Mapping[str, Found], counts: Mapping[str, int], values_read: Mapping[str, int]) -> list[str]:
-    """The columns of which the guess was not right for all rows."""
-    doubted = []
-    for number, (name, found) in enumerate(guessed.items()):
-        values = 0 if found.kind is NOTHING else values_read[name]
-        wrong = found.kind and (counts[f"texts {number}"] != values or counts.get(f"refused {number}", 0))
-        if found.undecided or wrong:
-            doubted.append(name)
-    return doubted
+def doubtful(guessed: Mapping[str, Found], expected: Mapping[str, int], target: Path) -> list[str]:
+    """The columns of which the guess was not right for all rows, by how many values were written."""
+    there = pl.scan_parquet(target, glob=False).select(pl.col(list(guessed)).count())
+    written = there.collect(engine="streaming").row(0, named=True)
+    written |= {name: 0 for name, found in guessed.items() if found.kind is NOTHING}
+    wrong = {name for name, values in expected.items() if values != written[name]}
+    return [name for name, found in guessed.items() if found.undecided or name in wrong]
 
 
-def decide(tried: Mapping[str, Sequence[Kind]], ask: Callable[[list[pl.Expr]], Mapping[str, int]]) -> dict[str, Found]:
-    """What each column is, by what `ask` finds out over all rows: of every kind, how many values do not fit it."""
+def decide(tried: Mapping[str, Sequence[Kind]], scan: pl.LazyFrame) -> dict[str, Found]:
+    """What each column is, by how many of all its values do not fit each kind."""
     pairs = [(name, kind) for name, possible in tried.items() for kind in possible]
-    answers = ask([misfits(name, kind).alias(f"misfits {number}") for number, (name, kind) in enumerate(pairs)])
-    wrong = {pair: answers[f"misfits {number}"] for number, pair in enumerate(pairs)}
+    asked = scan.select(numbered(misfits(*pair) for pair in pairs))
+    wrong = dict(zip(pairs, asked.collect(engine="streaming").row(0), strict=True))
     return {
         name: decide_one(name, [(kind, wrong[name, kind]) for kind in possible]) for name, possible in tried.items()
     }
-
-
-def likeliest(possible: Sequence[Kind]) -> list[Kind]:
-    """The first, and the one that has day and month the other way round."""
-    if not possible or not possible[0].order:
-        return list(possible[:1])
-    first = possible[0]
-    return [kind for kind in possible if kind.order and (kind.name, kind.loosely) == (first.name, first.loosely)]
 
 
 def decide_one(name: str, asked: Sequence[tuple[Kind, int]]) -> Found:
@@ -299,26 +289,17 @@ def learn(
     tried = worth_trying(sample, dates, may_be)
     found = {name: guess(possible) for name, possible in tried.items()}
     inside = delimited.delimiters_inside(shape, counts) if counts else pl.lit(0)
-    asked = [pl.len().alias("rows"), inside.alias("inside"), *confirmations(found)]
-    answers, _ = pl.collect_all([scan.select(asked), sink(scan, found, target)], engine="streaming")
-    counted = answers.row(0, named=True)
-    whole = counts is None or delimited.is_whole(shape, counts, counted["rows"], counted["inside"])
-    if whole and (doubted := doubtful(found, counted, count_values(found, target))):
-
-        def ask(questions: list[pl.Expr]) -> Mapping[str, int]:
-            return scan.select(questions).collect(engine="streaming").row(0, named=True)
-
-        found |= decide({name: tried[name] for name in doubted}, ask)
+    guessed = {name: what.kind for name, what in found.items() if what.kind}
+    asked = [pl.len(), inside, *(expected_values(name, kind) for name, kind in guessed.items())]
+    answers, _ = pl.collect_all([scan.select(numbered(asked)), sink(scan, found, target)], engine="streaming")
+    rows, delimiters, *expected = answers.row(0)
+    whole = counts is None or delimited.is_whole(shape, counts, rows, delimiters)
+    if whole and (doubted := doubtful(found, dict(zip(guessed, expected, strict=True)), target)):
+        found |= decide({name: tried[name] for name in doubted}, scan)
         sink(scan, found, target).collect(engine="streaming")
-    return Learned(target, counted["rows"], whole, found)
+    return Learned(target, rows, whole, found)
 
 
 def sink(scan: pl.LazyFrame, found: Mapping[str, Found], target: Path) -> pl.LazyFrame:
     columns = [understood(name, what) for name, what in found.items()]
     return scan.select(columns).sink_parquet(target, compression="lz4", statistics=False, lazy=True)
-
-
-def count_values(found: Mapping[str, Found], target: Path) -> Mapping[str, int]:
-    """How many values of each column are there."""
-    there = pl.scan_parquet(target, glob=False).select(pl.col(list(found)).count())
-    return there.collect(engine="streaming").row(0, named=True)
