@@ -3,7 +3,7 @@ import random
 import polars as pl
 import pytest
 
-from holdfast.apps.agents.personal import KINDS, curtain_for, find_personal, mask, redact
+from holdfast.apps.agents.personal import curtain_for, find_personal, mask, redact
 from holdfast.apps.agents.personal.checksums import (
     is_address_of_a_machine,
     is_card,
@@ -188,9 +188,3 @@ def test_a_curtain_masks_the_column_and_redacts_the_others() -> None:
     assert curtain.show("full_name", "Ada Lovelace") == "A*** L***"
     assert curtain.show("note", "write to ada@example.org") == "write to a***@example.org"
     assert len(curtain.show("other", "x" * 1000)) <= 60
-
-
-def test_only_the_kinds_that_are_asked_for_are_found() -> None:
-    frame = pl.DataFrame({"x": TRUE["email"] * 5, "y": TRUE["phone"][:2] * 5})
-    assert [seen.kind for seen in find_personal(frame, ["phone"])] == ["phone"]
-    assert {seen.kind for seen in find_personal(frame, list(KINDS))} == {"email", "phone"}

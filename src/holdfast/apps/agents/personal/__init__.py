@@ -4,7 +4,7 @@ Findings are reported only masked (`kinds.py`). They go by shape, check digit an
 nothing proves nothing: a name in a column called `x` passes unseen if it is not a common one.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -57,9 +57,9 @@ class Seen:
     examples: tuple[str, ...]
 
 
-def find_personal(frame: pl.DataFrame, kinds: Collection[KindName] = tuple(KINDS)) -> list[Seen]:
+def find_personal(frame: pl.DataFrame) -> list[Seen]:
     """What is personal in each column of a sample, the gravest first; at most one kind by name for each column."""
-    found = [seen for column in frame.iter_columns() for seen in _in_column(column, kinds)]
+    found = [seen for column in frame.iter_columns() for seen in _in_column(column)]
     return sorted(found, key=lambda seen: (-KINDS[seen.kind].severity, -seen.share, seen.column))
 
 
@@ -68,15 +68,15 @@ def curtain_for(seen: Sequence[Seen]) -> Curtain:
     return Curtain({one.column: one.kind for one in reversed(seen) if not one.within})
 
 
-def _in_column(column: pl.Series, kinds: Collection[KindName]) -> Iterator[Seen]:
+def _in_column(column: pl.Series) -> Iterator[Seen]:
     values = column.drop_nulls()
     if values.is_empty():
         return
     texts = _as_texts(values)
-    shaped = list(_by_shape(column.name, texts, kinds)) if texts is not None else []
+    shaped = list(_by_shape(column.name, texts)) if texts is not None else []
     yield from shaped
     if not any(not seen.within for seen in shaped):
-        yield from _by_name(column.name, values, texts, kinds)
+        yield from _by_name(column.name, values, texts)
 
 
 def _as_texts(values: pl.Series) -> pl.Series | None:
@@ -89,21 +89,19 @@ def _as_texts(values: pl.Series) -> pl.Series | None:
     return None
 
 
-def _by_shape(name: str, texts: pl.Series, kinds: Collection[KindName]) -> Iterator[Seen]:
-    taken = pl.Series([False]).new_from_index(0, len(texts)) if len(texts) else pl.Series([], dtype=pl.Boolean)
+def _by_shape(name: str, texts: pl.Series) -> Iterator[Seen]:
+    taken = pl.repeat(value=False, n=len(texts), eager=True)
     for kind_name, kind in KINDS.items():
-        if not kind.shape or kind_name not in kinds:
+        if not (shape := kind.shape):
             continue
-        shape = (
-            rf"^\+?[0-9][0-9 ().\-/]{{5,20}}[0-9]$|{kind.shape}"
-            if kind_name == "phone" and kind.is_hinted(name)
-            else kind.shape
-        )
+        if kind_name == "phone" and kind.is_hinted(name):
+            shape = rf"^\+?[0-9][0-9 ().\-/]{{5,20}}[0-9]$|{shape}"
         candidates = texts.str.contains(shape) & ~taken
         if not candidates.any():
             continue
         hits = candidates & _prove(texts, candidates, shape, kind)
-        if not _enough(int(hits.sum()), int(candidates.sum()), kind, name):
+        enough = kind.sure or kind.is_hinted(name) or hits.sum() >= candidates.sum() / 2
+        if not hits.any() or not enough:
             continue
         taken = taken | hits
         yield _make_seen(name, kind_name, texts, hits, shape)
@@ -115,10 +113,6 @@ def _prove(texts: pl.Series, candidates: pl.Series, shape: str, kind: Kind) -> p
     matches = distinct.str.extract_all(shape).to_list()
     passing = [text for text, found in zip(distinct, matches, strict=True) if any(kind.proof(one) for one in found)]
     return texts.is_in(pl.Series(passing, dtype=pl.String).implode())
-
-
-def _enough(hits: int, candidates: int, kind: Kind, name: str) -> bool:
-    return hits > 0 and (kind.sure or kind.is_hinted(name) or hits >= candidates / 2)
 
 
 def _make_seen(name: str, kind: KindName, texts: pl.Series, hits: pl.Series, shape: str) -> Seen:
@@ -142,9 +136,9 @@ def _describe_proof(kind: KindName, matches: list[str]) -> str:
     return ""
 
 
-def _by_name(name: str, values: pl.Series, texts: pl.Series | None, kinds: Collection[KindName]) -> Iterator[Seen]:
+def _by_name(name: str, values: pl.Series, texts: pl.Series | None) -> Iterator[Seen]:
     for kind in ("special_category", "birth_date", "name", "postal_address", "location", "national_id", "secret"):
-        if kind in kinds and (share := _fits(kind, name, values, texts)):
+        if share := _fits(kind, name, values, texts):
             first = [str(value) for value in values.unique(maintain_order=True).head(examples_most)]
             why = f"the column's name, and {share:.0%} of its values fit"
             examples = tuple(mask(kind, text) for text in first)
