@@ -78,7 +78,6 @@ def _ch_ahv(text: str) -> bool:
     return (10 - sum(n * (3 if i % 2 else 1) for i, n in enumerate(numbers[:12])) % 10) % 10 == numbers[12]
 
 
-_alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _on_odd_places = (
     1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10,
     22, 25, 24, 23,
@@ -86,9 +85,8 @@ _on_odd_places = (
 
 
 def _it_codice_fiscale(text: str) -> bool:
-    upper = text.upper()
-    even = sum(int(c) if c.isdigit() else ord(c) - 65 for c in upper[1:15:2])
-    return chr(65 + (even + sum(_on_odd_places[_alphabet.index(c)] for c in upper[0:15:2])) % 26) == upper[15]
+    even = sum(int(c) if c.isdigit() else int(c, 36) - 10 for c in text[1:15:2])
+    return (even + sum(_on_odd_places[int(c, 36)] for c in text[0:15:2])) % 26 == int(text[15], 36) - 10
 
 
 # What each looks like, and whether one that looks so can exist.
