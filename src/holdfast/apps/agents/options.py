@@ -1,7 +1,7 @@
 """What parameters.json may say to each agent."""
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -81,16 +81,11 @@ SuggestionKind = Literal[
     "split", "drop_empty", "drop_constant", "drop_duplicates",
 ]  # fmt: skip
 
-ALL_KINDS: tuple[SuggestionKind, ...] = (
-    "trim", "missing_markers", "unify_categories", "near_equal_categories", "parse_numbers", "parse_dates", "outliers",
-    "split", "drop_empty", "drop_constant", "drop_duplicates",
-)  # fmt: skip
-
 
 class CleaningOptions(Options):
     """The section suggest-cleaning."""
 
-    kinds: tuple[SuggestionKind, ...] = ALL_KINDS
+    kinds: tuple[SuggestionKind, ...] = get_args(SuggestionKind)
     min_share: float = Field(default=0.0, ge=0, le=1)
     parse_share: float = Field(default=0.9, gt=0.5, le=1)
     outliers: Literal["flag", "cap"] = "flag"
