@@ -7,7 +7,8 @@ sorted once, and everything that follows is read off the sorted values.
 import math
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import fields
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -52,7 +53,7 @@ def profile_column(
     runs = values.rle().struct.unnest() if len(values) else pl.DataFrame({"len": [], "value": []})
     count = totals["count"]
     different = distinct if distinct is not None else runs.height
-    numbers = numbers_of(column, totals, values) if column.dtype.is_numeric() and count else None
+    numbers = numbers_of(totals, values) if column.dtype.is_numeric() and count else None
     dates = dates_of(column, totals, values, options.as_of) if column.dtype.is_temporal() and count else None
     return ColumnProfile(
         name=column.name,
@@ -62,7 +63,7 @@ def profile_column(
         distinct=Distinct(different, share(different, count), exact=distinct is None),
         numbers=numbers,
         dates=dates,
-        text=text_of(totals) if column.dtype == pl.String and count else None,
+        text=Text(*(totals[one.name] for one in fields(Text))) if column.dtype == pl.String and count else None,
         histogram=histogram_of(column, values, options.histogram_bins),
         top_values=top_of(sample, column, runs, len(values), options.top_values),
         examples=examples_of(start[column.name], options.examples),
@@ -97,9 +98,9 @@ def missing_of(table: Table, column: Column, totals: Mapping[str, Any], sample: 
     return Missing(count, share(count, table.rows), texts)
 
 
-def numbers_of(column: Column, totals: Mapping[str, Any], values: pl.Series) -> Numbers | None:
+def numbers_of(totals: Mapping[str, Any], values: pl.Series) -> Numbers:
     """Statistics of numbers. What is exact over all rows is from the totals."""
-    at = {name: quantile(values, part) for name, part in QUANTILES.items()}
+    at = {name: float(values.quantile(part, "linear") or 0) for name, part in QUANTILES.items()}
     std = totals["std"] if totals["std"] is not None and math.isfinite(totals["std"]) else None
     skew = values.skew() if len(values) > 2 and std else None
     width = at["p75"] - at["p25"]
@@ -119,39 +120,19 @@ def numbers_of(column: Column, totals: Mapping[str, Any], values: pl.Series) -> 
     )
 
 
-def quantile(values: pl.Series, part: float) -> float:
-    """A quantile of sorted values, between its two neighbours by their distance."""
-    place = part * (len(values) - 1)
-    low, high = values[math.floor(place)], values[math.ceil(place)]
-    return float(low + (high - low) * (place - math.floor(place)))
-
-
 def dates_of(column: Column, totals: Mapping[str, Any], values: pl.Series, as_of: date | None) -> Dates:
     future = None
     if as_of is not None:
-        after = as_of + timedelta(days=1)
-        edge = moment(after) if column.dtype == pl.Date else moment(after) * 86_400_000_000
-        future = int(len(values) - values.search_sorted(edge, side="left"))
+        after = pl.Series([as_of + timedelta(days=1)]).cast(column.dtype).cast(pl.Int64).item()
+        future = int(len(values) - values.search_sorted(after, side="left"))
     middle = values[len(values) // 2] if len(values) else None
     median = as_date(column, middle)
     return Dates(min=totals["min"].isoformat(), median=str(median), max=totals["max"].isoformat(), future=future)
 
 
-def moment(day: date) -> int:
-    return (day - date(1970, 1, 1)).days
-
-
 def as_date(column: Column, number: float | None) -> str | None:
     """What a number of days or microseconds means, in ISO 8601."""
-    if number is None:
-        return None
-    if column.dtype == pl.Date:
-        return (date(1970, 1, 1) + timedelta(days=round(number))).isoformat()
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(number))).replace(tzinfo=None).isoformat()
-
-
-def text_of(totals: Mapping[str, Any]) -> Text:
-    return Text(totals["shortest"], totals["longest"], totals["mean_length"], totals["padded"])
+    return None if number is None else str(pl.Series([round(number)]).cast(column.dtype).item().isoformat())
 
 
 def histogram_of(column: Column, values: pl.Series, bins: int) -> Histogram | None:
@@ -194,8 +175,8 @@ def top_of(sample: Sample, column: Column, runs: pl.DataFrame, count: int, most:
     if found.is_empty():
         return ()
     values_of = look_up(sample, column, found["value"])
-    rows = [(values_of.get(value), amount) for amount, value in found.select("len", "value").rows()]
-    return tuple(Top(value, amount, share(amount, count)) for value, amount in rows)
+    rows = found.select("len", "value").rows()
+    return tuple(Top(values_of.get(value), amount, share(amount, count)) for amount, value in rows)
 
 
 def look_up(sample: Sample, column: Column, held_values: pl.Series) -> Mapping[Any, Value]:

@@ -32,7 +32,8 @@ def correlate(table: Table, columns: Sequence[ColumnProfile], most: int) -> Corr
     numbers, categories = numeric[:most], sorted_[:most]
     sample = sample_of(table, rows_most)
     rows = sample.frame.select(
-        *(as_number(table, name) for name in numbers), *(pl.col(name) for name in categories if name not in numbers)
+        *(finite(pl.col(name).cast(pl.Float64)).alias(name) for name in numbers),
+        *(pl.col(name) for name in categories if name not in numbers),
     ).collect(engine="streaming")
     ranked = {name: rows[name].rank() for name in numbers if not rows[name].null_count()}
 
@@ -58,11 +59,6 @@ def correlate(table: Table, columns: Sequence[ColumnProfile], most: int) -> Corr
         strongest=strongest(numbers, by_pearson, by_rank, categories, by_category),
         left_out=(*numeric[most:], *sorted_[most:]),
     )
-
-
-def as_number(table: Table, name: str) -> pl.Expr:
-    dtype = next(column.dtype for column in table.columns if column.name == name)
-    return finite(pl.col(name)).alias(name) if dtype == pl.Float64 else pl.col(name).cast(pl.Float64)
 
 
 def square(names: Sequence[str], measure: Callable[[str, str], float | None]) -> Matrix:
