@@ -4,11 +4,9 @@ Both files are looked at in samples if they are large, and the output says so. T
 the columns that made it. It says that the data differ, not why, and not whether that is bad.
 """
 
-from collections.abc import Sequence
-
 import polars as pl
 
-from holdfast.apps.agents.drift.columns import ColumnDrift, Comparison, Level, family
+from holdfast.apps.agents.drift.columns import LEVELS, ColumnDrift, Comparison, Level, family
 from holdfast.apps.agents.drift.page import render
 from holdfast.apps.agents.options import DriftOptions
 from holdfast.apps.agents.personal import Curtain, curtain_for, find_personal
@@ -18,7 +16,6 @@ from holdfast.apps.agents.sampling import take_sample
 from holdfast.lifecycles.analysis.tools import Job, cannot_read, wrong_format
 
 SECTION = "detect-drift"
-ORDER: Sequence[Level] = ("strong", "some", "none")
 
 
 def detect_drift(job: Job) -> None:
@@ -38,7 +35,7 @@ def detect_drift(job: Job) -> None:
     # Among a hundred columns, one that only one in a hundred moves so far is not a surprise.
     fair = options.model_copy(update={"significance": options.significance / len(names)})
     found = [_drift(name, before.frame, now.frame, fair, curtain) for name in names]
-    found.sort(key=lambda one: (ORDER.index(one.level), -one.figures.get("psi", 0.0)))
+    found.sort(key=lambda one: (-LEVELS.index(one.level), -one.figures.get("psi", 0.0)))
     verdict: Level = found[0].level if found else "none"
     report = {
         "agent": SECTION,
@@ -49,7 +46,7 @@ def detect_drift(job: Job) -> None:
         "rows": {"now": now.describe(), "baseline": before.describe()},
         "columns": [one.as_json() for one in found],
         "notes": [*table.notes, *baseline.notes],
-        "options": options.model_dump(mode="json"),
+        "options": options,
     }
     write_report(job.folder, "drift", report, render)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import polars as pl
 
@@ -72,18 +72,14 @@ def _labels(low: float, width: float, bars: int, whole: bool, dates: bool) -> tu
 def of_categories(counts: pl.DataFrame, before: int, now: int, show: Callable[[str], str]) -> Histogram:
     """The most frequent values, and the rest as one; `counts` has value, before and now, the most frequent first."""
     top, rest = counts.head(categories_most), counts.slice(categories_most)
-    rows = [(show(value), b / before, n / now) for value, b, n in top.iter_rows()]
+    rows = [(show(value), b, n) for value, b, n in top.iter_rows()]
     if rest.height:
-        label = f"{rest.height:,} others"
-        rows.append((label, int(rest["before"].sum()) / before, int(rest["now"].sum()) / now))
-    return Histogram(
-        tuple(label for label, _, _ in rows),
-        tuple(round(b, 6) for _, b, _ in rows),
-        tuple(round(n, 6) for *_, n in rows),
-    )
+        rows.append((f"{rest.height:,} others", int(rest["before"].sum()), int(rest["now"].sum())))
+    return Histogram(*zip(*((label, round(b / before, 6), round(n / now, 6)) for label, b, n in rows), strict=True))
 
 
 Level = Literal["none", "some", "strong"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 Kind = Literal["number", "category", "date", "text", "identifier", "other"]
 
 expected_least = 5
@@ -103,13 +99,12 @@ class ColumnDrift:
 
     def raise_to(self, level: Level, reason: str) -> None:
         """At least this level, for this reason."""
-        order: list[Level] = ["none", "some", "strong"]
-        self.level = max(self.level, level, key=order.index)
+        self.level = max(self.level, level, key=LEVELS.index)
         self.reasons.append(reason)
 
     def as_json(self) -> dict[str, Any]:
         fields = {"column": self.column, "kind": self.kind, "level": self.level, "reasons": self.reasons}
-        return {**fields, **self.figures, "histogram": vars(self.histogram) if self.histogram else None}
+        return {**fields, **self.figures, "histogram": self.histogram}
 
 
 def family(dtype: pl.DataType) -> str:

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic_core import to_jsonable_python
+
 clip_characters = 80
 
 # Control characters as the symbols that Unicode has for them; halves of characters as the replacement character.
@@ -463,18 +465,9 @@ def page(
     return f'<!doctype html>\n<html lang="en">\n{tag("head", *head)}\n{tag("body", body)}\n</html>\n'
 
 
-def finite(found: Any) -> Any:
-    """The same lists and objects, with null for numbers that JSON cannot write."""
-    if isinstance(found, float):
-        return found if math.isfinite(found) else None
-    if isinstance(found, dict):
-        return {key: finite(one) for key, one in found.items()}
-    return [finite(one) for one in found] if isinstance(found, list | tuple) else found
-
-
 def write_report(folder: Path, name: str, found: Mapping[str, Any], render: Callable[[Mapping[str, Any]], str]) -> None:
     """The same findings as name.json and name.html; a number that is not finite is null in both."""
-    found = finite(found)
+    found = to_jsonable_python(found, inf_nan_mode="null")
     write_json(folder / f"{name}.json", found)
     (folder / f"{name}.html").write_text(render(found), encoding="utf-8")
 
