@@ -285,13 +285,10 @@ def _mostly_unique(values: pl.Series) -> bool:
     return values.n_unique() > max(50, 0.5 * len(values))
 
 
-def count_in_bins(before: pl.Series, now: pl.Series, bins: int) -> tuple[list[int], list[int]]:
+def count_in_bins(before: pl.Series, now: pl.Series, bins: int) -> list[list[int]]:
     """Counts of both in bins that hold equal parts of the baseline."""
     edges = pl.Series(
         sorted({float(before.quantile(i / bins, "linear") or 0) for i in range(1, bins)}), dtype=pl.Float64
     )
-    return _counts(edges, before), _counts(edges, now)
-
-
-def _counts(edges: pl.Series, values: pl.Series) -> list[int]:
-    return tally(edges.search_sorted(values.cast(pl.Float64), side="left"), len(edges) + 1)
+    places = [edges.search_sorted(values.cast(pl.Float64), side="left") for values in (before, now)]
+    return [tally(one, len(edges) + 1) for one in places]
