@@ -11,8 +11,6 @@ from math import exp, log
 
 import polars as pl
 
-from holdfast.apps.agents.signs import exactly
-
 deviations_per_mad = 1.4826  # of a normal distribution
 quartile_distances = 3.0
 distinct_least = 10
@@ -30,9 +28,9 @@ class Fences:
     scale: float  # one robust standard deviation, on the scale that was used
     logarithmic: bool
 
-    def beyond(self) -> pl.Expr:
+    def beyond(self, value: pl.Expr) -> pl.Expr:
         """Whether a value is an outlier."""
-        return (exactly(self.column) < self.low) | (exactly(self.column) > self.high)
+        return (value < self.low) | (value > self.high)
 
     def distance(self, value: float) -> float:
         """How many robust standard deviations a value is from the median."""

@@ -32,34 +32,28 @@ def suggest_cleaning(job: Job) -> None:
         typed = take_sample(table.frame, options.sample_rows, table.rows).frame
         curtain = curtain_for(find_personal(typed))
         suggester = Suggester(sample.frame, {one.name: one.dtype for one in table.columns}, options, curtain)
-        looked = {name: suggester.look(name) for name in table.names if name not in options.ignore_columns}
-        found = [step for one in looked.values() for step in one.steps if step.kind in options.kinds]
-        if "drop_duplicates" in options.kinds:
-            found.append(_duplicates(table.names))
-        readings = [one.reading for one in looked.values() if one.reading is not None]
-        counted, readings = _count(table.texts, found, readings)
+        found = [step for name in table.names if name not in options.ignore_columns for step in suggester.look(name)]
+        why = "They repeat an earlier row in every column. After the other steps there may be more."
+        code = "table = table.unique(maintain_order=True)"
+        found.append(Step("drop_duplicates", None, why, code, row_hash(table.names)))
+        wanted = [step for step in found if step.kind in options.kinds]
+        counted, readings = _count(table.texts, wanted, suggester.readings)
         kept = [step for step in counted if step.rows and step.rows >= options.min_share * table.rows]
         kept = _that_can_run(kept, readings, table.texts)
-        suggested = [with_examples(step, sample.frame, curtain) for step in _by_gain(kept, table.rows)]
+        kept.sort(key=lambda step: (-_gain(step, table.rows), step.kind, step.column or ""))
+        suggested = [with_examples(step, sample.frame, curtain) for step in kept]
         report = {
             "agent": SECTION,
             "file": table.filename,
             "rows": sample.describe(),
             "columns": len(table.columns),
-            "notes": list(table.notes),
+            "notes": table.notes,
             "suggestions": [_as_json(step, table.rows) for step in suggested],
-            "options": options.model_dump(mode="json"),
+            "options": options,
         }
         script = write_script(table, job.options(ReadingOptions, "reading"), suggested, readings, suggester.markers)
     write_report(job.folder, "cleaning", report, render)
     (job.folder / "clean.py").write_text(script, encoding="utf-8")
-
-
-def _duplicates(names: Sequence[str]) -> Step:
-    return Step(
-        "drop_duplicates", None, "They repeat an earlier row in every column. After the other steps there may be more.",
-        "table = table.unique(maintain_order=True)", row_hash(names),
-    )  # fmt: skip
 
 
 def _count(table: pl.LazyFrame, found: Sequence[Step], readings: Sequence[Reading]) -> tuple[list[Step], list[Reading]]:
@@ -97,12 +91,8 @@ def _that_can_run(found: Sequence[Step], readings: Sequence[Reading], table: pl.
     return [replace(step, sure=step.sure and parsed[step.column]) if step.kind == "outliers" else step for step in kept]
 
 
-def _by_gain(found: Sequence[Step], rows: int) -> list[Step]:
-    return sorted(found, key=lambda step: (-_gain(step, rows), step.kind, step.column or ""))
-
-
 def _gain(step: Step, rows: int) -> float:
-    return WORTH[step.kind] * (step.rows / rows if rows else 0.0) * (1.0 if step.sure else 0.5)
+    return WORTH[step.kind] * (step.rows / rows) * (1.0 if step.sure else 0.5)
 
 
 def _as_json(step: Step, rows: int) -> dict[str, Any]:
@@ -117,5 +107,5 @@ def _as_json(step: Step, rows: int) -> dict[str, Any]:
         "sure": step.sure,
         "examples": [{"before": before, "after": after} for before, after in step.examples],
         "code": step.code,
-        "evidence": dict(step.evidence),
+        "evidence": step.evidence,
     }

@@ -1,7 +1,7 @@
 """Finds what to clean, column by column, in a sample; how many rows each step changes is counted over all of them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import replace
 
 import polars as pl
 
@@ -29,16 +29,8 @@ WORTH = {
 never_numbers = {"phone", "card", "iban", "national_id", "postal_address", "ip_address", "secret"}
 
 
-@dataclass(frozen=True)
-class Looked:
-    """What was found in a column: steps to suggest, and how its texts are read."""
-
-    steps: tuple[Step, ...] = ()
-    reading: Reading | None = None
-
-
 class Suggester:
-    """Looks at the columns of one sample with the same options."""
+    """Looks at the columns of one sample with the same options; `readings` says how the texts of some are read."""
 
     def __init__(
         self, sample: pl.DataFrame, types: Mapping[str, pl.DataType], options: CleaningOptions, curtain: Curtain
@@ -49,40 +41,35 @@ class Suggester:
         self.curtain = curtain
         self.markers = [*MISSING_MARKERS, *(marker.strip().lower() for marker in options.missing_markers)]
         self.taken = set(sample.columns)
+        self.readings: list[Reading] = []
 
-    def look(self, name: str) -> Looked:
+    def look(self, name: str) -> Iterator[Step]:
         """Everything to do with one column."""
         column = self.sample[name]
+        values = column.drop_nulls()
         if column.dtype == pl.String:
-            return self._look_at_texts(name, column)
-        bare = list(self._bare(name, column.drop_nulls()))
-        return Looked(tuple(bare or self._suggest_for_outliers(name, column, exactly(name))))
-
-    def _look_at_texts(self, name: str, column: pl.Series) -> Looked:
-        values = present(column)
-        values = values.filter(~values.str.to_lowercase().is_in(self.markers))
-        found = list(self._bare(name, values))
-        if found:
-            return Looked(tuple(found))
-        found += self._trim(name, column)
-        found += self._suggest_for_missing(name, column)
-        parsed, reading = self._parse(name, values)
-        found += parsed
-        if reading is not None:
-            numbers = self.sample.select(reading.value.alias(name)).to_series()
-            if not numbers.dtype.is_temporal():
-                found += self._suggest_for_outliers(name, numbers, reading.value)
-            return Looked(tuple(found), reading)
-        found += self._unify(name, values)
-        found += self._split(name, values)
-        return Looked(tuple(found))
-
-    def _bare(self, name: str, values: pl.Series) -> Iterator[Step]:
+            values = present(column)
+            values = values.filter(~values.str.to_lowercase().is_in(self.markers))
         drop = f"table = table.drop(cs.by_name({name!r}))"
         if values.is_empty():
             yield Step("drop_empty", name, "It holds nothing in any row that was looked at.", drop, pl.lit(True))
         elif len(values) == self.sample.height > 1 and values.n_unique() == 1:
             yield Step("drop_constant", name, "Every row that was looked at has the same value.", drop, pl.lit(True))
+        elif column.dtype == pl.String:
+            yield from self._look_at_texts(name, column, values)
+        else:
+            yield from self._suggest_for_outliers(name, column, exactly(name))
+
+    def _look_at_texts(self, name: str, column: pl.Series, values: pl.Series) -> Iterator[Step]:
+        yield from self._trim(name, column)
+        yield from self._suggest_for_missing(name, column)
+        if reading := (yield from self._parse(name, values)):
+            self.readings.append(reading)
+            numbers = self.sample.select(reading.value.alias(name)).to_series()
+            yield from self._suggest_for_outliers(name, numbers, reading.value)
+        else:
+            yield from self._unify(name, values)
+            yield from self._split(name, values)
 
     def _trim(self, name: str, column: pl.Series) -> Iterator[Step]:
         if column.str.contains(r"^\s|\s$|\s\s").any():
@@ -102,10 +89,10 @@ class Suggester:
                 pl.when(~is_marker).then(exactly(name)), evidence={"markers": used},
             )  # fmt: skip
 
-    def _parse(self, name: str, values: pl.Series) -> tuple[list[Step], Reading | None]:
+    def _parse(self, name: str, values: pl.Series) -> Generator[Step, None, Reading | None]:
         """How the texts are read as dates or numbers; a step of its own if that is not obvious to every program."""
         if self.curtain.columns.get(name) in never_numbers:
-            return [], None
+            return None
         kind: SuggestionKind
         if (dates := date_format(values, self.options.parse_share)) is not None:
             kind, form = "parse_dates", dates[0]
@@ -123,28 +110,24 @@ class Suggester:
             plain, sure = writing.describe() == "plain", True
             evidence = {"format": writing.describe()}
         else:
-            return [], None
+            return None
         text = exactly(name).str.strip_chars()
         lost = value.is_null() & text.is_not_null() & ~text.str.to_lowercase().is_in(self.markers)
         misfits = self.sample.select(text.filter(lost).unique(maintain_order=True)).to_series()
         plain = plain and misfits.is_empty() and self.types.get(name) != pl.String
-        reading = Reading(name, value, code, lost, plain)
-        if plain:
-            return [], reading
         if not misfits.is_empty():
             examples = ", ".join(repr(one) for one in self.curtain.show_all(name, misfits.head(3)))
             why, sure = f"{why} What cannot be read is cleared, such as {examples}.", False
-        changed = text.is_not_null() & (text != "")
-        return [Step(kind, name, why, script.assign(code), changed, value, lost, sure, evidence=evidence)], reading
+        if not plain:
+            changed = text.is_not_null() & (text != "")
+            yield Step(kind, name, why, script.assign(code), changed, value, lost, sure, evidence=evidence)
+        return Reading(name, value, code, lost, plain)
 
     def _suggest_for_outliers(self, name: str, numbers: pl.Series, value: pl.Expr) -> Iterator[Step]:
         if not numbers.dtype.is_numeric() or name in self.curtain.columns or names_rows(numbers.drop_nulls()):
             return
         found = fences(numbers.alias(name), self.options.outlier_distance)
-        if found is None:
-            return
-        beyond = (value < found.low) | (value > found.high)
-        if not self.sample.select(beyond.any()).item():
+        if found is None or not self.sample.select(found.beyond(value).any()).item():
             return
         between = f"{number(found.low)} to {number(found.high)}"
         column = script.column_code(name)
@@ -157,7 +140,7 @@ class Suggester:
             code = f"(({column} < {found.low!r}) | ({column} > {found.high!r})).alias({flag!r})"
             after = pl.lit("marked")
         evidence: dict[str, object] = {"low": found.low, "high": found.high, "median": found.median}
-        yield Step("outliers", name, why, script.assign(code), beyond, after, evidence=evidence)
+        yield Step("outliers", name, why, script.assign(code), found.beyond(value), after, evidence=evidence)
 
     def _unify(self, name: str, values: pl.Series) -> Iterator[Step]:
         if name in self.curtain.columns:

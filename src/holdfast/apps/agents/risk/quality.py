@@ -32,28 +32,21 @@ class Facts:
     duplicates: int
     counted: Sequence[int]
 
-    def missing_share(self, column: str) -> float:
-        """The share of rows that have nothing in this column."""
-        return self.missing[column] / self.rows if self.rows else 0.0
-
 
 def gather(table: pl.LazyFrame, schema: Mapping[str, pl.DataType], also: Sequence[pl.Expr] = ()) -> Facts:
     """Count what is missing and repeated, and how often each condition in `also` holds."""
     texts = [name for name, dtype in schema.items() if dtype == pl.String]
     asked = [pl.len().alias("rows"), row_hash(schema).n_unique().alias("distinct")]
-    asked += [_missing_count(name, dtype).alias(f"m{i}") for i, (name, dtype) in enumerate(schema.items())]
+    for i, (name, dtype) in enumerate(schema.items()):
+        there = exactly(name).fill_nan(None) if dtype.is_float() else exactly(name)
+        asked.append(there.null_count().alias(f"m{i}"))
     asked += [is_marker(exactly(name)).sum().alias(f"t{i}") for i, name in enumerate(texts)]
     asked += [condition.sum().alias(f"a{i}") for i, condition in enumerate(also)]
     row = table.select(asked).collect(engine="streaming").row(0, named=True)
-    markers = {name: row[f"t{i}"] or 0 for i, name in enumerate(texts)}
-    missing = {name: (row[f"m{i}"] or 0) + markers.get(name, 0) for i, name in enumerate(schema)}
-    counted = [row[f"a{i}"] or 0 for i in range(len(also))]
-    return Facts(row["rows"], missing, markers, row["rows"] - row["distinct"] if schema else 0, counted)
-
-
-def _missing_count(name: str, dtype: pl.DataType) -> pl.Expr:
-    nothing = exactly(name).is_null()
-    return (nothing | exactly(name).is_nan()).sum() if dtype.is_float() else nothing.sum()
+    markers = {name: row[f"t{i}"] for i, name in enumerate(texts)}
+    missing = {name: row[f"m{i}"] + markers.get(name, 0) for i, name in enumerate(schema)}
+    counted = [row[f"a{i}"] for i in range(len(also))]
+    return Facts(row["rows"], missing, markers, row["rows"] - row["distinct"], counted)
 
 
 categories_most = 1_000
@@ -138,7 +131,7 @@ def findings(
 
 
 def _duplicates(facts: Facts, limits: Thresholds) -> Iterator[Finding]:
-    share = facts.duplicates / facts.rows if facts.rows else 0.0
+    share = facts.duplicates / facts.rows
     if facts.duplicates and share >= limits.duplicate_share:
         yield Finding(
             "duplicates", None, min(0.5, 0.05 + 2 * share),
@@ -149,7 +142,8 @@ def _duplicates(facts: Facts, limits: Thresholds) -> Iterator[Finding]:
 
 
 def _find_missing(name: str, facts: Facts, limits: Thresholds) -> Iterator[Finding]:
-    count, share = facts.missing[name], facts.missing_share(name)
+    count = facts.missing[name]
+    share = count / facts.rows
     if not count or share < limits.missing_share:
         return
     written = facts.markers.get(name, 0)
@@ -237,15 +231,19 @@ def far_values(
     table: pl.LazyFrame, rows: int, found: Sequence[Fences], least_share: float, curtain: Curtain
 ) -> Iterator[Finding]:
     """Count what is beyond the fences, over all rows."""
-    if not found or not rows:
+    if not found:
         return
     asked = []
     for i, one in enumerate(found):
-        asked += [one.beyond().sum().alias(f"n{i}"), (exactly(one.column) > one.high).sum().alias(f"h{i}")]
+        asked += [
+            one.beyond(exactly(one.column)).sum().alias(f"n{i}"),
+            (exactly(one.column) > one.high).sum().alias(f"h{i}"),
+        ]
         asked += [exactly(one.column).min().alias(f"l{i}"), exactly(one.column).max().alias(f"u{i}")]
     row = table.select(asked).collect(engine="streaming").row(0, named=True)
     for i, one in enumerate(found):
-        count, share = row[f"n{i}"] or 0, (row[f"n{i}"] or 0) / rows
+        count, over = row[f"n{i}"], row[f"h{i}"]
+        share = count / rows
         if not count or share < least_share:
             continue
         ends = [float(end) for end in (row[f"l{i}"], row[f"u{i}"]) if end < one.low or end > one.high]
@@ -259,8 +257,8 @@ def far_values(
             advice="Look at the farthest ones: a wrong unit, a slip of the decimal point or a code such as 999999 is "
             "to be mended at the source; what is true but rare, cap or keep apart before averaging.",
             evidence={
-                "rows": count, "share": round(share, 6), "below": count - (row[f"h{i}"] or 0),
-                "above": row[f"h{i}"] or 0, "low_fence": one.low, "high_fence": one.high, "median": one.median,
+                "rows": count, "share": round(share, 6), "below": count - over,
+                "above": over, "low_fence": one.low, "high_fence": one.high, "median": one.median,
                 "scale": "log" if one.logarithmic else "linear", "farthest_deviations": round(farthest, 1),
             },
             examples=curtain.show_all(one.column, (number(end) for end in ends)),
