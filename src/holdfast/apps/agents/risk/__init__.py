@@ -77,7 +77,7 @@ class Scorer:
             "level": level(score, limits.moderate, limits.high, limits.critical),
             "target": self.target,
             "parts": [one.as_json() for one in parts],
-            "options": self.options.model_dump(mode="json"),
+            "options": self.options,
         }
 
     def parts(self) -> list[Part]:
@@ -106,7 +106,8 @@ class Scorer:
         if self.job.baseline is not None:
             baseline = open_table(self.job, self.job.baseline, self.scratch)
             shared = {one.name: one.dtype for one in baseline.columns if self.schema.get(one.name) == one.dtype}
-            yield from leakage.overlap(self.rows, baseline.frame, shared, facts.rows)
+            if len(shared) > 1:
+                yield from leakage.overlap(self.rows, baseline.frame, shared, facts.rows)
 
     def _leakage_note(self) -> str:
         if self.target is None:

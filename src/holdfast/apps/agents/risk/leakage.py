@@ -7,13 +7,14 @@ equal parts first. All of it is measured on the sample, except rows in both file
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from itertools import combinations
 
 import polars as pl
 
 from holdfast.apps.agents.options import Thresholds
 from holdfast.apps.agents.personal.kinds import normalized_name
 from holdfast.apps.agents.risk.scoring import Finding
-from holdfast.apps.agents.sampling import row_hash
+from holdfast.apps.agents.sampling import count_rows, row_hash
 
 parts_of_numbers = 20
 classes_most = 50
@@ -140,7 +141,7 @@ def _same(sample: pl.DataFrame, names: Collection[str], least: float) -> Iterato
     """Pairs of columns of numbers that say the same."""
     numbers = [name for name in names if sample[name].dtype.is_numeric()][:pairs_most]
     frame = sample.select(pl.Series(str(i), sample[name].cast(pl.Float64)) for i, name in enumerate(numbers))
-    pairs = [(i, j) for i in range(len(numbers)) for j in range(i + 1, len(numbers))]
+    pairs = list(combinations(range(len(numbers)), 2))
     if not pairs or frame.height < 20:
         return
     row = frame.select(pl.corr(str(i), str(j)).abs().alias(f"{i}-{j}") for i, j in pairs).row(0)
@@ -152,19 +153,12 @@ def _same(sample: pl.DataFrame, names: Collection[str], least: float) -> Iterato
             )  # fmt: skip
 
 
-def shared_rows(primary: pl.LazyFrame, baseline: pl.LazyFrame, columns: Mapping[str, pl.DataType]) -> int:
-    """How many rows of the primary file are in the baseline too, in all of these columns."""
-    known = baseline.select(row_hash(columns).alias("row")).unique()
-    rows = primary.select(row_hash(columns).alias("row"))
-    return int(rows.join(known, on="row", how="semi").select(pl.len()).collect(engine="streaming").item())
-
-
 def overlap(
     primary: pl.LazyFrame, baseline: pl.LazyFrame, columns: Mapping[str, pl.DataType], rows: int
 ) -> Iterator[Finding]:
-    """Rows that are in both files, as test rows must never be in the training data."""
-    shared = shared_rows(primary, baseline, columns) if len(columns) > 1 and rows else 0
-    if shared:
+    """Rows that are in both files, in all of these columns, as test rows must never be in the training data."""
+    own, known = (file.select(row_hash(columns).alias("row")) for file in (primary, baseline))
+    if shared := count_rows(own.join(known.unique(), on="row", how="semi")):
         share = shared / rows
         yield Finding(
             "rows_in_both", None, min(0.8, 0.2 + share),

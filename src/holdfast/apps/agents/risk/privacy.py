@@ -22,7 +22,7 @@ def findings(sample: pl.DataFrame, seen: Sequence[Seen]) -> Iterator[Finding]:
             code=one.kind,
             column=one.column,
             severity=kind.severity * (0.5 + 0.5 * min(1.0, 10 * one.share)),
-            sentence=f"{_capital(kind.label)} {place} {one.column}: {one.why}.",
+            sentence=f"{kind.label[0].upper()}{kind.label[1:]} {place} {one.column}: {one.why}.",
             advice=kind.advice,
             evidence={"rows": one.rows, "share": round(one.share, 4), "within_text": one.within},
             examples=one.examples,
@@ -48,7 +48,3 @@ def _singled_out(sample: pl.DataFrame, seen: Sequence[Seen]) -> Iterator[Finding
             advice="Coarsen one of them (year instead of date, region instead of postal code) before sharing.",
             evidence={"columns": columns, "rows": alone, "share": round(share, 4)},
         )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
