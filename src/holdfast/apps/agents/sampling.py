@@ -12,6 +12,7 @@ import polars as pl
 from holdfast.apps.agents.signs import exactly
 
 _spread, _span = 2_654_435_761, 2**32
+_place = " row "  # no column is called so: their names are read without space around them
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,8 @@ class Sample:
         return {"total": self.total_rows, "looked_at": self.frame.height, "sampled": not self.whole}
 
 
-def take_sample(table: pl.LazyFrame, rows: int, total_rows: int | None = None) -> Sample:
-    """At most about `rows` rows of the table; `total_rows` saves counting it."""
-    total = count_rows(table) if total_rows is None else total_rows
+def take_sample(table: pl.LazyFrame, rows: int, total: int) -> Sample:
+    """At most about `rows` of the table's `total` rows."""
     return Sample(choose_rows(table, rows, total).collect(engine="streaming"), total)
 
 
@@ -41,9 +41,8 @@ def choose_rows(table: pl.LazyFrame, rows: int, total: int) -> pl.LazyFrame:
     """About `rows` of the table's `total` rows; all if there are no more."""
     if total <= rows:
         return table
-    number = _free_name(table.collect_schema().names())
-    place = pl.col(number).cast(pl.UInt64) * _spread % _span
-    return table.with_row_index(number).filter(place < _span * rows // total).drop(number)
+    place = pl.col(_place).cast(pl.UInt64) * _spread % _span
+    return table.with_row_index(_place).filter(place < _span * rows // total).drop(_place)
 
 
 def count_rows(table: pl.LazyFrame) -> int:
@@ -54,10 +53,3 @@ def count_rows(table: pl.LazyFrame) -> int:
 def row_hash(names: Mapping[str, pl.DataType] | Sequence[str]) -> pl.Expr:
     """A 64-bit number that equal rows share, so that rows are compared without being kept."""
     return pl.struct(exactly(name) for name in names).hash(seed=7) if names else pl.lit(0, dtype=pl.UInt64)
-
-
-def _free_name(taken: list[str]) -> str:
-    name = "row"
-    while name in taken:
-        name += "_"
-    return name

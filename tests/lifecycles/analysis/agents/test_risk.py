@@ -261,7 +261,7 @@ def test_names_that_polars_takes_for_patterns_are_only_names() -> None:
     facts = gather(frame.lazy(), frame.schema, [exactly("*") == "b"])
     assert (facts.missing, facts.duplicates, facts.counted) == ({"^.*$": 1, "*": 1, "row": 0}, 0, [1])
     many = pl.concat([frame] * 200)
-    sample = take_sample(many.lazy(), 100)
+    sample = take_sample(many.lazy(), 100, many.height)
     assert sample.frame.columns == ["^.*$", "*", "row"]
     assert 80 <= sample.frame.height <= 120
 

@@ -5,7 +5,7 @@ coefficient by less than 0.01. Columns beyond the limit are left out, in the ord
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import polars as pl
@@ -19,6 +19,8 @@ pairs_least = 10
 listed_most = 20
 listed_from = 0.3
 categories_most = 50
+
+Measures = Mapping[tuple[str, str], float | None]
 
 
 def correlate(table: Table, columns: Sequence[ColumnProfile], most: int) -> Correlations:
@@ -47,23 +49,23 @@ def correlate(table: Table, columns: Sequence[ColumnProfile], most: int) -> Corr
         both = rows.select(first, second).drop_nulls()
         return pearson_of(both[first], both[second])
 
-    by_pearson, by_rank = square(numbers, pearson), square(numbers, spearman)
-    by_category = square(categories, lambda first, second: cramers_v(rows, first, second))
+    by_pearson = {pair: pearson(*pair) for pair in combinations(numbers, 2)}
+    by_rank = {pair: spearman(*pair) for pair in by_pearson}
+    by_category = {pair: cramers_v(rows, *pair) for pair in combinations(categories, 2)}
     return Correlations(
         rows=rows.height,
         numbers=tuple(numbers),
-        pearson=by_pearson,
-        spearman=by_rank,
+        pearson=square(numbers, by_pearson),
+        spearman=square(numbers, by_rank),
         categories=tuple(categories),
-        cramers_v=by_category,
-        strongest=strongest(numbers, by_pearson, by_rank, categories, by_category),
+        cramers_v=square(categories, by_category),
+        strongest=strongest(by_pearson, by_rank, by_category),
         left_out=(*numeric[most:], *sorted_[most:]),
     )
 
 
-def square(names: Sequence[str], measure: Callable[[str, str], float | None]) -> Matrix:
+def square(names: Sequence[str], found: Measures) -> Matrix:
     """The measure of every pair, with ones on the diagonal."""
-    found = {pair: measure(*pair) for pair in combinations(names, 2)}
     return tuple(tuple(1.0 if a == b else found.get((a, b), found.get((b, a))) for b in names) for a in names)
 
 
@@ -91,18 +93,12 @@ def cramers_v(rows: pl.DataFrame, first: str, second: str) -> float | None:
     return math.sqrt(max(0.0, min(1.0, (float(squares.item()) - 1) / smaller)))
 
 
-def strongest(
-    numbers: Sequence[str], by_pearson: Matrix, by_rank: Matrix, categories: Sequence[str], by_category: Matrix
-) -> tuple[Pair, ...]:
+def strongest(by_pearson: Measures, by_rank: Measures, by_category: Measures) -> tuple[Pair, ...]:
     """The pairs that go together most; of two numbers, by the measure that shows it better."""
     pairs = []
-    for (row, first), (column, second) in combinations(enumerate(numbers), 2):
-        linear, ranked = by_pearson[row][column] or 0.0, by_rank[row][column] or 0.0
-        if abs(ranked) > abs(linear) + 0.05:
-            pairs.append(Pair(first, second, "spearman", ranked))
-        else:
-            pairs.append(Pair(first, second, "pearson", linear))
-    for (row, first), (column, second) in combinations(enumerate(categories), 2):
-        pairs.append(Pair(first, second, "cramers_v", by_category[row][column] or 0.0))
+    for pair, linear in by_pearson.items():
+        better = abs(by_rank[pair] or 0.0) > abs(linear or 0.0) + 0.05
+        pairs.append(Pair(*pair, "spearman", by_rank[pair] or 0.0) if better else Pair(*pair, "pearson", linear or 0.0))
+    pairs += [Pair(*pair, "cramers_v", amount or 0.0) for pair, amount in by_category.items()]
     listed = sorted(pairs, key=lambda pair: -abs(pair.value))
     return tuple(pair for pair in listed[:listed_most] if abs(pair.value) >= listed_from)
