@@ -203,18 +203,13 @@ def write_script(
     markers: Sequence[str],
 ) -> str:
     """The whole script."""
-    order = {kind: place for place, kind in enumerate(get_args(SuggestionKind))}
-    ordered = sorted(suggested, key=lambda step: order[step.kind])
     parsed = {step.column for step in suggested if step.kind in {"parse_numbers", "parse_dates"}}
     plain = [reading for reading in readings if reading.plain and reading.column not in parsed]
     body = ["def clean(table, guesses=False):"]
-    early = [step for step in ordered if order[step.kind] < order["parse_numbers"]]
-    late = [step for step in ordered if order[step.kind] >= order["parse_numbers"]]
-    for step in early:
-        body += _lines(step)
-    body += [f"    table = table.with_columns({reading.code})" for reading in plain]
-    for step in late:
-        body += _lines(step)
+    for kind in get_args(SuggestionKind):
+        if kind == "parse_numbers":
+            body += [f"    {assign(reading.code)}" for reading in plain]
+        body += [line for step in suggested if step.kind == kind for line in _lines(step)]
     body.append("    return table")
     missing = f"\nMISSING = {list(markers)!r}\n\n"
     return _head + missing.rstrip("\n") + _write_reader(table, options) + _column + "\n".join(body) + "\n\n" + _main

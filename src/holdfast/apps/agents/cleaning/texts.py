@@ -1,6 +1,7 @@
 """Texts that can be written better: categories in several spellings, and columns that hold two things in one text."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -30,10 +31,9 @@ def spellings(values: pl.Series) -> dict[str, str]:
 
 def slips(values: pl.Series, unified: Mapping[str, str]) -> dict[str, str]:
     """Rare spellings that are one letter away from a much more frequent one. A guess: Lima is not Lime."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for spelling, count in _count_spellings(values).items():
-        meant = unified.get(spelling, spelling)
-        counts[meant] = counts.get(meant, 0) + count
+        counts[unified.get(spelling, spelling)] += count
     known = [one for one in counts if len(one) >= slip_least_letters and not re.search(r"\d", one)]
     changed = {}
     for rare in known:
