@@ -25,10 +25,6 @@ KindName = Literal[
 ]  # fmt: skip
 
 
-def _always(text: str) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class Kind:
     """One kind: `shape` finds candidates in a text, `proof` drops those that cannot be, `hint` is met by column names.
@@ -42,7 +38,7 @@ class Kind:
     advice: str
     hint: str = ""
     shape: str = ""
-    proof: Callable[[str], bool] = _always
+    proof: Callable[[str], bool] = bool  # of any text that has the shape
     sure: bool = True
 
     def is_hinted(self, column: str) -> bool:
