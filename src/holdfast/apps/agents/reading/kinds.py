@@ -39,6 +39,7 @@ MISSING_TEXTS = (
 )  # fmt: skip
 YES, NO = ("true", "yes", "t", "y"), ("false", "no", "f", "n")
 TIMES = ("%H:%M:%S", "%H:%M", "%H:%M:%S%.f")
+MOMENT, ZONED = pl.Datetime("us"), pl.Datetime("us", "UTC")
 digits_kept = 15
 
 
@@ -99,17 +100,9 @@ def boolean(text: pl.Expr) -> pl.Expr:
     return pl.when(lower.is_in(YES)).then(True).when(lower.is_in(NO)).then(False)
 
 
-def date(form: str, text: pl.Expr) -> pl.Expr:
-    return text.str.to_date(form, strict=False)
-
-
-def datetime(form: str, text: pl.Expr) -> pl.Expr:
-    return text.str.to_datetime(form, strict=False, time_unit="us")
-
-
-def datetime_zoned(form: str, text: pl.Expr) -> pl.Expr:
-    zoned = text.str.to_datetime(form, strict=False, time_unit="us", time_zone="UTC")
-    return zoned.dt.replace_time_zone(None)
+def dated(dtype: pl.Date | pl.Datetime, form: str, text: pl.Expr) -> pl.Expr:
+    found = text.str.strptime(dtype, form, strict=False)
+    return found.dt.replace_time_zone(None) if dtype == ZONED else found
 
 
 def kinds(dates: Dates) -> list[Kind]:
@@ -128,12 +121,11 @@ def kinds(dates: Dates) -> list[Kind]:
     if dates != "day-first":
         days.append(("%m/%d/%Y", "month"))
     for day, order in days:
-        plain.append(Kind("date", partial(date, day), order=order))
-        plain += [Kind("datetime", partial(datetime, f"{day} {time}"), order=order) for time in TIMES]
-    plain += [Kind("datetime", partial(datetime, f"%Y-%m-%dT{time}")) for time in TIMES]
-    plain.append(Kind("datetime", partial(datetime_zoned, "%Y-%m-%dT%H:%M:%S%.f%#z")))
-    plain.append(Kind("datetime", partial(datetime_zoned, "%Y-%m-%d %H:%M:%S%.f%#z")))
-    return plain
+        plain.append(Kind("date", partial(dated, pl.Date(), day), order=order))
+        plain += [Kind("datetime", partial(dated, MOMENT, f"{day} {time}"), order=order) for time in TIMES]
+    plain += [Kind("datetime", partial(dated, MOMENT, f"%Y-%m-%dT{time}")) for time in TIMES]
+    zoned = [f"%Y-%m-%d{between}%H:%M:%S%.f%#z" for between in ("T", " ")]
+    return plain + [Kind("datetime", partial(dated, ZONED, form)) for form in zoned]
 
 
 NOTHING = Kind("nothing", lambda text: pl.when(False).then(text))
