@@ -20,7 +20,7 @@ tell apart.
 import html
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -194,27 +194,23 @@ def notices(given: Sequence[Notice], nothing: str = "Nothing stands out.") -> Ht
 
 
 def table(
-    head: Sequence[object], rows: Iterable[Sequence[object]], numeric: Iterable[int] = (), caption: object = ""
+    head: Sequence[object], rows: Iterable[Sequence[object]], numeric: Collection[int] = (), caption: object = ""
 ) -> Html:
     """A table, scrolled by itself when it is too wide. `numeric`: the places of columns aligned to the right."""
-    right = set(numeric)
+    kinds = ["number" if place in numeric else None for place in range(len(head))]
+    names = (tag("th", name, scope="col", class_=kind) for name, kind in zip(head, kinds, strict=True))
 
-    def cells(row: Sequence[object]) -> Html:
-        return join(
-            tag("th", cell, scope="row") if place == 0 else tag("td", cell, class_="number" if place in right else None)
-            for place, cell in enumerate(row)
-        )
+    def cells(row: Sequence[object]) -> Iterator[Html]:
+        yield tag("th", row[0], scope="row")
+        yield from (tag("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True))
 
-    names = (
-        tag("th", name, scope="col", class_="number" if place in right else None) for place, name in enumerate(head)
-    )
     return tag(
         "div",
         tag(
             "table",
             tag("caption", caption) if caption else "",
             tag("thead", tag("tr", *names)),
-            tag("tbody", *(tag("tr", cells(row)) for row in rows)),
+            tag("tbody", *(tag("tr", *cells(row)) for row in rows)),
         ),
         class_="wide",
         tabindex="0",
