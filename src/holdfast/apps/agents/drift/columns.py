@@ -47,13 +47,12 @@ def of_numbers(before: pl.Series, now: pl.Series, dates: bool = False) -> Histog
     whole = not dates and all(s.dtype.is_integer() for s in (before, now)) and high - low < bars_most
     bars = int(high - low) + 1 if whole else bars_most
     width = (high - low + 1) / bars if whole else (high - low) / bars
-    counted = [_in_bars(s, low, width, bars) for s in (before, now)]
-    return Histogram(_labels(low, width, bars, whole, dates), counted[0], counted[1])
 
+    def in_bars(values: pl.Series) -> tuple[float, ...]:
+        place = ((values.cast(pl.Float64) - low) / width).floor().clip(0, bars - 1).cast(pl.Int32)
+        return tuple(round(count / len(values), 6) for count in tally(place, bars))
 
-def _in_bars(values: pl.Series, low: float, width: float, bars: int) -> tuple[float, ...]:
-    place = ((values.cast(pl.Float64) - low) / width).floor().clip(0, bars - 1).cast(pl.Int32)
-    return tuple(round(count / len(values), 6) for count in tally(place, bars))
+    return Histogram(_labels(low, width, bars, whole, dates), in_bars(before), in_bars(now))
 
 
 def tally(places: pl.Series, number_of_places: int) -> list[int]:

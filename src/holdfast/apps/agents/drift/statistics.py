@@ -20,7 +20,7 @@ def psi(expected: Sequence[float], actual: Sequence[float]) -> float:
 
 def _shares(counts: Sequence[float]) -> list[float]:
     total = sum(counts)
-    return [max(count / total, least_share) if total else least_share for count in counts]
+    return [max(count / total, least_share) for count in counts]
 
 
 def jensen_shannon(expected: Sequence[float], actual: Sequence[float]) -> float:
@@ -36,8 +36,6 @@ def jensen_shannon(expected: Sequence[float], actual: Sequence[float]) -> float:
 def kolmogorov_smirnov(expected: pl.Series, actual: pl.Series) -> tuple[float, float]:
     """The largest distance between two cumulative distributions, and how probable one as large is by chance."""
     n, m = len(expected), len(actual)
-    if not n or not m:
-        return 0.0, 1.0
     both = pl.concat([
         pl.DataFrame({"value": expected.cast(pl.Float64), "step": pl.Series([1 / n]).new_from_index(0, n)}),
         pl.DataFrame({"value": actual.cast(pl.Float64), "step": pl.Series([-1 / m]).new_from_index(0, m)}),
@@ -102,8 +100,6 @@ def chi_square_p(statistic: float, freedom: int) -> float:
 
 def proportions_p(first: int, of_first: int, second: int, of_second: int) -> float:
     """How probable a difference as large between two proportions is by chance."""
-    if not of_first or not of_second:
-        return 1.0
     together = (first + second) / (of_first + of_second)
     spread = together * (1 - together) * (1 / of_first + 1 / of_second)
     if spread == 0:

@@ -194,6 +194,3 @@ class Profile:
     warnings: tuple[Warned, ...]
     version: int = 1
     agent: str = "unified-profiler"
-
-    def column(self, name: str) -> ColumnProfile:
-        return next(one for one in self.columns if one.name == name)
