@@ -100,7 +100,8 @@ def missing_of(table: Table, column: Column, totals: Mapping[str, Any], sample: 
 
 def numbers_of(totals: Mapping[str, Any], values: pl.Series) -> Numbers:
     """Statistics of numbers. What is exact over all rows is from the totals."""
-    at = {name: float(values.quantile(part, "linear") or 0) for name, part in QUANTILES.items()}
+    # Adding zero makes minus zero plain.
+    at = {name: float(values.quantile(part, "linear")) + 0.0 for name, part in QUANTILES.items()}  # type: ignore[arg-type]
     std = totals["std"] if totals["std"] is not None and math.isfinite(totals["std"]) else None
     skew = values.skew() if len(values) > 2 and std else None
     width = at["p75"] - at["p25"]
