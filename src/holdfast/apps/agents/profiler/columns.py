@@ -49,9 +49,11 @@ def profile_column(
 
     `start`: the first rows, from which examples are taken.
     """
-    values = sort_values(sample, column)
+    values, count = sort_values(sample, column), totals["count"]
+    if count and not len(values):  # the sample has missed them all, so there are few
+        sample = Sample(table.frame, table.rows, whole=True)
+        values = sort_values(sample, column)
     runs = values.rle().struct.unnest() if len(values) else pl.DataFrame({"len": [], "value": []})
-    count = totals["count"]
     different = distinct if distinct is not None else runs.height
     numbers = numbers_of(totals, values) if column.dtype.is_numeric() and count else None
     dates = dates_of(column, totals, values, options.as_of) if column.dtype.is_temporal() and count else None
@@ -126,14 +128,13 @@ def dates_of(column: Column, totals: Mapping[str, Any], values: pl.Series, as_of
     if as_of is not None:
         after = pl.Series([as_of + timedelta(days=1)]).cast(column.dtype).cast(pl.Int64).item()
         future = int(len(values) - values.search_sorted(after, side="left"))
-    middle = values[len(values) // 2] if len(values) else None
-    median = as_date(column, middle)
-    return Dates(min=totals["min"].isoformat(), median=str(median), max=totals["max"].isoformat(), future=future)
+    median = as_date(column, values[len(values) // 2])
+    return Dates(min=totals["min"].isoformat(), median=median, max=totals["max"].isoformat(), future=future)
 
 
-def as_date(column: Column, number: float | None) -> str | None:
+def as_date(column: Column, number: float) -> str:
     """What a number of days or microseconds means, in ISO 8601."""
-    return None if number is None else str(pl.Series([round(number)]).cast(column.dtype).item().isoformat())
+    return str(pl.Series([round(number)]).cast(column.dtype).item().isoformat())
 
 
 def histogram_of(column: Column, values: pl.Series, bins: int) -> Histogram | None:
