@@ -215,6 +215,12 @@ def test_quotes_in_the_middle_of_a_field_are_read(read: Read) -> None:
         ("after.csv", 'a,b\n1,"2"3\n', "line 2: after a closing quote"),
         ("nul.csv", "a,b\n1,2\n1,\0\n", "line 3 holds a NUL byte"),
         ("bytes.csv", b"a,b\n1,2\n1,caf\xe9\n", "line 3 holds the byte 0xE9 at its byte 6"),
+        ("far.csv", b"a,b\n1," + b"x" * (1 << 20) + b"\xe9\n", "line 2 holds the byte 0xE9 at its byte 1,048,579"),
+        (
+            "split.csv",
+            b"a,b\n1," + b"x" * ((1 << 20) - 7) + b"\xc3\n",
+            "line 2 holds the byte 0xC3 at its byte 1,048,572",
+        ),
         ("cut.csv", "a,b\n1,é".encode()[:-1], "line 2 holds the byte 0xC3"),
         ("empty.csv", "", "is empty"),
         ("blank.csv", "\n \n", "is empty"),

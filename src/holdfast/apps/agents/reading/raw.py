@@ -166,7 +166,8 @@ def check_text(path: Path, name: str, delimiter: str = ",") -> Counts:
             try:
                 decoder.decode(piece, final=last)
             except UnicodeDecodeError as error:
-                raise not_utf8(error, counts.newlines, name) from None
+                left_over = len(error.object) - len(piece)  # of a character that the piece before has begun
+                raise not_utf8(error, counts.newlines, since_newline - left_over, name) from None
             first = piece.find(b"\n")
             since_newline += len(piece) if first < 0 else first
             if since_newline > line_most_bytes:
@@ -182,10 +183,11 @@ def check_text(path: Path, name: str, delimiter: str = ",") -> Counts:
     return counts
 
 
-def not_utf8(error: UnicodeDecodeError, lines: int, name: str) -> SchemaInvalid:
-    """The failure of a text in which something else stands after so many lines of UTF-8."""
+def not_utf8(error: UnicodeDecodeError, lines: int, before: int, name: str) -> SchemaInvalid:
+    """The failure of a text in which something else stands after so many lines of UTF-8, and bytes of the next one."""
     seen, at = error.object, error.start
-    line, in_line = lines + seen.count(b"\n", 0, at) + 1, at - seen.rfind(b"\n", 0, at)
+    newline = seen.rfind(b"\n", 0, at)
+    line, in_line = lines + seen.count(b"\n", 0, at) + 1, at - newline + (before if newline < 0 else 0)
     return wrong_format(
         f"{name} is not UTF-8: line {line} holds the byte 0x{seen[at]:02X} at its byte {in_line:,}. Save "
         'it as UTF-8, or say what it is in parameters.json: {"reading": {"encoding": "latin-1"}}.'
