@@ -86,6 +86,8 @@ async def test_what_is_not_a_table_is_refused() -> None:
 async def test_writing_needs_a_task() -> None:
     with pytest.raises(StepInvalid, match="outside of a task"):
         await write_table(FRAME)
+    with pytest.raises(StepInvalid, match=r"write_table\.sync was called outside of a task"):
+        write_table.sync(FRAME)
 
 
 def test_a_name_that_leads_elsewhere_is_refused(hf: Holdfast, holdfast: Engine) -> None:

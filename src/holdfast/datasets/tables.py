@@ -60,7 +60,8 @@ class Writing:
 
     def sync(self, frame: "polars.DataFrame", name: str = "table") -> Table:
         """The same in a task that is a plain `def`."""
-        return run_in_loop_of(self(frame, name), current_attempt("write_table.sync"))
+        attempt = current_attempt("write_table.sync")
+        return run_in_loop_of(self(frame, name), attempt)
 
 
 class Reading:
