@@ -264,6 +264,7 @@ def table(lifecycle: Lifecycle) -> dict[str, Row | tuple[str, int | None]]:
 
 @each_lifecycle
 def test_they_say_what_their_tables_say(lifecycle: Lifecycle) -> None:
+    assert lifecycle.name in TABLES, "Write its table in TABLES, as the promise says it and not as it is declared."
     start, queue, rows = TABLES[lifecycle.name]
     assert (lifecycle.start, lifecycle.queue, lifecycle.version) == (start, queue, 1)
     expected = {

@@ -110,7 +110,8 @@ def unwanted_in(path: str) -> set[str]:
 def test_names_say_what_they_mean(folder: str) -> None:
     paths = [path for path in tracked if path.startswith(f"{folder}/") and (ROOT / path).exists()]
     assert paths
-    assert {path: sorted(found) for path in paths if (found := unwanted_in(path))} == {}
+    found = [f"{path}: {name}" for path in paths for name in sorted(unwanted_in(path))]
+    assert not found, "\n".join(["These names have a word of DIALECT in them; take a plainer one.", *found])
 
 
 @in_a_clone

@@ -252,11 +252,11 @@ def test_a_sample_is_used_for_what_needs_memory_and_is_reported(run: Run) -> Non
 
 def test_a_column_whose_few_values_the_sample_has_missed_is_described_by_all_of_them(run: Run) -> None:
     gap = [""] * 2999
-    content = as_csv(x=range(3000), rare=[*gap, 3.5], day=[*gap, "2024-05-06"], word=[*gap, "once"])
+    content = as_csv(x=range(3000), rare=[*gap, 3.5], day=[*gap, "2024-05-06"], text=[*gap, "once"])
     found = run(content, sample_rows=100)
     assert column(found, "rare")["numbers"]["quantiles"]["p50"] == 3.5
     assert column(found, "day")["dates"]["median"] == "2024-05-06"
-    assert column(found, "word")["distinct"]["count"] == 1
+    assert column(found, "text")["distinct"]["count"] == 1
 
 
 def test_correlations_look_at_a_bounded_number_of_rows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
