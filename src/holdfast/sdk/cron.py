@@ -93,7 +93,7 @@ class Cron:
         except (TypeError, HoldfastError) as error:
             detail = error.detail if isinstance(error, HoldfastError) else str(error)
             raise self._wrong(detail, "Pass what the task takes; at= names what gets the due time.") from error
-        refused = [name for name in NOT_FOR_CRON if getattr(target.options, name)]
+        refused = [name for name in NOT_FOR_CRON if target.options.get(name)]
         if refused:
             raise self._wrong(f"its runs cannot share {' and '.join(refused)}.", "Leave it out of opts(...).")
         if len(made.tags) > tags_at_most:

@@ -36,40 +36,21 @@ R = TypeVar("R")
 OUTCOMES = get_args(Outcome)
 
 
-@dataclass(frozen=True)
-class Options:
-    """How one start differs from another."""
-
-    key: str | None = None
-    delay: Duration | None = None
-    run_at: datetime | None = None
-    priority: int | None = None
-    queue: str | None = None
-    tags: Sequence[str] = ()
-    after: "After" = ()
-    on_failure: Policy = "cancel"
-    limit_key: str | None = None
-    limit_to: int | None = None
-    time_limit: Duration | None = None
-    owner: str = ""
-    on: Any = None
-
-
 class Prepared(Generic[P, R]):
-    """A task with options, to be started."""
+    """A task with options, to be started: those that `opts` takes. One that is left out is as a `Submission` has it."""
 
-    def __init__(self, task: "Task[P, R]", options: Options) -> None:
+    def __init__(self, task: "Task[P, R]", **options: Any) -> None:
         self.app = task.app
         self.task = task
         self.options = options
 
     def start(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
         """Make the task and return at once. Raises a RequestInvalid, and then nothing was made."""
-        return self.app.start(self.task, self.submission(*args, **kwargs), self.options.on)
+        return self.app.start(self.task, self.submission(*args, **kwargs), self.options.get("on"))
 
     async def astart(self, *args: P.args, **kwargs: P.kwargs) -> "Handle[R]":
         """The same in async code."""
-        return await self.app.astart(self.task, self.submission(*args, **kwargs), self.options.on)
+        return await self.app.astart(self.task, self.submission(*args, **kwargs), self.options.get("on"))
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The task as it would be made; `Holdfast.submit` makes many at once. Raises PayloadInvalid."""
@@ -81,18 +62,17 @@ class Prepared(Generic[P, R]):
     def _form(self) -> dict[str, Any]:
         """What the options say. Raises RequestInvalid."""
         task, given = self.task, self.options
-        delay, limit = (None if one is None else parse_duration(one) for one in (given.delay, given.time_limit))
-        form = {name: value for name, value in vars(given).items() if name != "on"} | {
+        times = {name: parse_duration(given[name]) for name in ("delay", "time_limit") if given.get(name) is not None}
+        form = {name: value for name, value in given.items() if name != "on"} | {
             "name": task.name,
             "lifecycle": task.lifecycle,
-            "queue": given.queue or task.queue,
-            "priority": task.priority if given.priority is None else given.priority,
-            "delay": delay,
-            "run_at": read_moment(given.run_at),
+            "queue": given.get("queue") or task.queue,
+            "priority": task.priority if given.get("priority") is None else given["priority"],
+            "run_at": read_moment(given.get("run_at")),
             "max_attempts": None if task.retries is None else task.retries + 1,
-            "after": read_after(given.after),
-            "time_limit": limit,
-            "tags": read_tags(given.tags),
+            "after": read_after(given.get("after", ())),
+            "tags": read_tags(given.get("tags", ())),
+            **times,
         }
         return vars(Submission(**form))
 
@@ -121,7 +101,7 @@ class Task(Prepared[P, R]):
         own = dict(vars(self))
         functools.update_wrapper(cast(Callable[..., Any], self), self.function)
         vars(self).update(own)  # a function may have attributes of these names
-        super().__init__(self, Options())
+        super().__init__(self)
         self.signature = inspect.signature(self.function)
 
     def __repr__(self) -> str:
@@ -168,8 +148,7 @@ class Task(Prepared[P, R]):
         follows if one ends badly. limit_key, limit_to: so many with this key at once. on: a connection of yours, in
         whose transaction the task is made.
         """
-        given = {name: value for name, value in locals().items() if name != "self"}
-        return Prepared(self, Options(**given))
+        return Prepared(self, **{name: value for name, value in locals().items() if name != "self"})
 
     def payload(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Json]:
         """A call as JSON, argument by argument. Raises TypeError as the call would, or PayloadInvalid."""

@@ -9,7 +9,7 @@ from holdfast.errors import AppInvalid, ObjectsUnreachable, Transient
 from holdfast.lifecycles.batch.declaration import BATCH, BATCH_STOP
 from holdfast.lifecycles.batch.handlers import run_batch, run_stop
 from holdfast.lifecycles.batch.provider import Provider
-from holdfast.sdk.task import AsyncTask, Options, Prepared, check_task
+from holdfast.sdk.task import AsyncTask, Prepared, check_task
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
@@ -43,7 +43,7 @@ class Batch(Prepared[..., Report]):
         if task_type not in provider.task_types:
             raise AppInvalid(f"{provider.name} does no {task_type}.", fix=f"It does: {', '.join(provider.task_types)}.")
         check_task(self.name, self._run, app.tasks, retries=2, limit=self.limit, priority=0, errors=None)
-        super().__init__(self._register(self.name, self._run, BATCH.name), Options(time_limit=self.limit))
+        super().__init__(self._register(self.name, self._run, BATCH.name), time_limit=self.limit)
         stop = f"stop.{provider.name.lower()}"
         if stop not in app.tasks:
             self._register(stop, self._stop, BATCH_STOP.name)

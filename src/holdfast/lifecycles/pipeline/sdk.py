@@ -21,7 +21,7 @@ from holdfast.execution.classify import Errors
 from holdfast.lifecycles.pipeline.declaration import PIPELINE
 from holdfast.lifecycles.pipeline.handlers import run_job
 from holdfast.remote.places import objects_of
-from holdfast.sdk.task import AsyncTask, Options, Prepared, check_task
+from holdfast.sdk.task import AsyncTask, Prepared, check_task
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
@@ -80,7 +80,7 @@ class Pipeline(Prepared[..., Report]):
         self.errors: Errors = dict(errors)
         self.stages: list[Stage] = []
         check_task(name, self._run, app.tasks, retries=retries, limit=limit, priority=priority, errors=errors)
-        super().__init__(self._register(), Options(time_limit=limit))
+        super().__init__(self._register(), time_limit=limit)
 
     def __repr__(self) -> str:
         return f"<pipeline {self.name}: {', '.join(one.name for one in self.stages) or 'no stages yet'}>"
