@@ -64,15 +64,12 @@ class Node:
     priority: int
 
 
-@dataclass(frozen=True)
 class Start:
-    """How one run of a graph is started."""
+    """A graph with options, to be started: those that `opts` takes."""
 
-    dag: "Dag"
-    key: str | None = None
-    tags: Sequence[str] = ()
-    owner: str = ""
-    priority: int | None = None
+    def __init__(self, dag: "Dag", **options: Any) -> None:
+        self.dag = dag
+        self.options = options
 
     def start(self, **params: Any) -> Handle[dict[str, int]]:
         """Make a run and return at once. Raises a RequestInvalid, and then nothing was made."""
@@ -104,27 +101,27 @@ class Start:
         return given
 
     async def _begin(self, params: Mapping[str, Json]) -> Handle[dict[str, int]]:
-        dag, trace, tags = self.dag, traceparent(), read_tags(self.tags)
+        dag, options = self.dag, {"key": None, "tags": (), **self.options, "trace": traceparent()}
+        options["tags"] = read_tags(options["tags"])
         backend = await dag.app.open_backend()
         if isinstance(backend, Store):
-            run, _ = await Dags.over(backend).start(
-                dag.name, params, owner=self.owner, key=self.key, tags=tags, priority=self.priority, trace=trace
-            )
+            run, _ = await Dags.over(backend).start(dag.name, params, **options)
             return Handle(dag.app, run, dict[str, int])
         from holdfast.remote.client_backend import RemoteClient  # imported only where HTTP is used
 
         assert isinstance(backend, RemoteClient)  # noqa: S101
-        if self.owner or self.priority is not None:
+        owner, priority = options.pop("owner", ""), options.pop("priority", None)
+        if owner or priority is not None:
             raise RequestInvalid(
                 f"{dag.name}: over HTTP a run belongs to the owner of the key, and has no priority of its own.",
                 fix="Leave out owner and priority, or set HOLDFAST_URL.",
             )
-        run = await backend.start_dag(dag.name, params, key=self.key, tags=tags, trace=trace)
+        run = await backend.start_dag(dag.name, params, **options)
         return Handle(dag.app, run, dict[str, int])
 
 
-class Dag:
-    """A graph of an application. Made by `Holdfast.dag`.
+class Dag(Start):
+    """A graph of an application, to be started without options. Made by `Holdfast.dag`.
 
     `nightly.start(day="2026-11-18")` makes a run, which is given by name what its nodes take; its result says how
     many of them ended how.
@@ -138,6 +135,7 @@ class Dag:
             raise AppInvalid(f"{name!r} is not the name of a graph.", fix='Give it one: hf.dag("nightly").')
         if cutover not in get_args(Cutover):
             raise AppInvalid(f"{name}: cutover={cutover!r}.", fix='It is "auto", or "manual": a person decides.')
+        super().__init__(self)
         self.app = app
         self.name = name
         self.title = title
@@ -207,15 +205,7 @@ class Dag:
         self, *, key: str | None = None, tags: Sequence[str] = (), owner: str = "", priority: int | None = None
     ) -> Start:
         """A run with options: the same key gives the same run; tags and priority are those of all its nodes."""
-        return Start(self, key, tags, owner, priority)
-
-    def start(self, **params: Any) -> Handle[dict[str, int]]:
-        """Make a run and return at once. Raises a RequestInvalid, and then nothing was made."""
-        return Start(self).start(**params)
-
-    async def astart(self, **params: Any) -> Handle[dict[str, int]]:
-        """The same in async code."""
-        return await Start(self).astart(**params)
+        return Start(self, key=key, tags=tags, owner=owner, priority=priority)
 
     # Running
 
