@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from pydantic import ValidationError
@@ -257,26 +258,16 @@ class Dag(Start):
         before = dict(self.nodes)
         self.nodes[node.name] = node
         try:
-            if circle := self._find_circle(node.name):
-                raise self._wrong(f"its nodes wait for each other: {' -> '.join(circle)}.", "Take an edge away.")
+            # Any circle goes through this node, which comes first here and so in the circle that is found.
+            TopologicalSorter({one.name: self.upstream(one) for one in (node, *self.nodes.values())}).prepare()
             self.params()
+        except CycleError as error:
+            self.nodes = before
+            circle = " -> ".join(error.args[1])
+            raise self._wrong(f"its nodes wait for each other: {circle}.", "Take an edge away.") from None
         except AppInvalid:
             self.nodes = before
             raise
-
-    def _find_circle(self, start: str) -> list[str] | None:
-        """The way from a node back to itself, if there is one: each comes before the next."""
-        ways = {start: [start]}
-        left = [start]
-        while left:
-            at = left.pop()
-            for name in self.upstream(self.nodes[at]):
-                if name == start:
-                    return [start, *ways[at]]
-                if name in self.nodes and name not in ways:
-                    ways[name] = [name, *ways[at]]
-                    left.append(name)
-        return None
 
     def _check(self, node: Node) -> None:
         """Raise AppInvalid. A name that is taken stays with the same function, defined again in a notebook."""
