@@ -112,18 +112,7 @@ def routes(store: Store, objects: Objects) -> APIRouter:
     """The routes of batches over this store of objects."""
     router = make_router("/batch", "batch", guard=GuardedLong)
     batches = Batches.over(store)
-    add_batches(router, store, batches)
-    add_endings(router, store, batches, objects)
 
-    @router.get("/providers")
-    async def providers(caller: UserOrOperator) -> Items[ProviderOffer]:
-        """Who does what here: what is set up, whether a worker is there for it, and how its open jobs fare."""
-        return Items(items=await batches.providers())
-
-    return router
-
-
-def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
     @router.post("/tasks", status_code=201)
     async def create(asked: NewBatch, caller: User, new: Creating) -> Batch:
         """Make a batch. The same `Idempotency-Key` makes it once; with other inputs it is refused."""
@@ -148,8 +137,6 @@ def add_batches(router: APIRouter, store: Store, batches: Batches) -> None:
         """Where it is, job by job, and when to ask again."""
         return render_batch(await batches.batch(task_id, owned_by(caller)))
 
-
-def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Objects) -> None:
     @router.post("/tasks/{task_id}/cancel", status_code=202)
     async def cancel(task_id: UUID, caller: UserOrOperator, asked: Cancel | None = None) -> Effect:
         """Cancel it. What its provider is at work on is stopped, or reported to a person where it cannot be."""
@@ -206,6 +193,13 @@ def add_endings(router: APIRouter, store: Store, batches: Batches, objects: Obje
                 )  # fmt: skip
                 links.append(Link(name=name, **vars(link)))
         return Downloads(task_id=task_id, status=found.status, downloads=links)
+
+    @router.get("/providers")
+    async def providers(caller: UserOrOperator) -> Items[ProviderOffer]:
+        """Who does what here: what is set up, whether a worker is there for it, and how its open jobs fare."""
+        return Items(items=await batches.providers())
+
+    return router
 
 
 def render_batch(batch: BatchRecord) -> Batch:
