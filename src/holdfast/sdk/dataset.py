@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from holdfast.datasets.store import Datasets
@@ -12,8 +12,6 @@ from holdfast.errors import DatasetNotFound
 
 if TYPE_CHECKING:
     from holdfast.sdk.client import Holdfast
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,11 +91,8 @@ class Dataset:
         """The same in async code."""
         return await self.app.acall(self._rollback(version, by))
 
-    async def _datasets(self) -> Datasets:
-        return Datasets.over(await self.app.open_store())
-
     async def _read(self, version: int | None) -> Snapshot:
-        datasets = await self._datasets()
+        datasets = Datasets.over(await self.app.open_store())
         found = await datasets.read("", name=self.name, version=version)
         if not found["version"]:
             raise DatasetNotFound(f"{self.name} has no generation to read yet.", fix="Wait until its run is done.")
@@ -114,20 +109,22 @@ class Dataset:
         )
 
     async def _generations(self) -> list[dict[str, Any]]:
-        datasets = await self._datasets()
-        return await datasets.generations(await self._id(datasets))
+        datasets, own = await self._find()
+        return await datasets.generations(own)
 
     async def _cutover(self, version: int, by: str) -> None:
-        datasets = await self._datasets()
-        await datasets.cutover(await self._id(datasets), version, by)
+        datasets, own = await self._find()
+        await datasets.cutover(own, version, by)
 
     async def _rollback(self, version: int | None, by: str) -> int:
-        datasets = await self._datasets()
-        rolled = await datasets.rollback(await self._id(datasets), version, by)
+        datasets, own = await self._find()
+        rolled = await datasets.rollback(own, version, by)
         return int(rolled["current_version"])
 
-    async def _id(self, datasets: Datasets) -> UUID:
+    async def _find(self) -> tuple[Datasets, UUID]:
+        """The store of datasets, and the id of this one there. Raises DatasetNotFound."""
+        datasets = Datasets.over(await self.app.open_store())
         found = await datasets.find("", name=self.name, limit=1)
         if not found:
             raise DatasetNotFound(f"There is none called {self.name!r}.", fix="List them: holdfast dataset ls")
-        return UUID(found[0]["dataset_id"])
+        return datasets, UUID(found[0]["dataset_id"])
