@@ -1,5 +1,6 @@
 """`hf.cron(...)`: a task, a pipeline or a graph that the clock starts. What cannot run is refused when it is loaded."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from holdfast.schedules.store import Missed
 from holdfast.schedules.times import Times
 from holdfast.sdk.task import Prepared
 
-longest_name = 80
+NAME = re.compile(r"[\w.:-]{1,80}")
 tags_at_most = 19
 NOT_FOR_CRON = ("key", "delay", "run_at", "after", "on")
 
@@ -37,11 +38,14 @@ class Cron:
     place: tuple[CodeType, int]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not 1 <= len(self.name) <= longest_name or not is_name(self.name):
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
             raise self._wrong("it cannot be called so.", "Take up to 80 letters, digits and _ . : - for name=...")
         if self.missed not in get_args(Missed):
             raise self._wrong(f"missed={self.missed!r}.", 'It is "latest", "all" or "skip".')
-        self.times = self._times()
+        try:
+            self.times = Times(self.cron, self.timezone)
+        except RequestInvalid as error:
+            raise self._wrong(error.detail, error.fix) from None
         self.published(set())
 
     def __repr__(self) -> str:
@@ -75,12 +79,6 @@ class Cron:
         own = made.queue if made.queue in queues else None
         return schedule | {"starts": "task", "target": target, "owner": made.owner, "own_queue": own}
 
-    def _times(self) -> Times:
-        try:
-            return Times(self.cron, self.timezone)
-        except RequestInvalid as error:
-            raise self._wrong(error.detail, error.fix) from None
-
     def _submission(self, target: Prepared[..., Any]) -> Submission:
         """A run as it would be made, at some due time. Raises AppInvalid where the arguments do not fit."""
         given = dict(self.kwargs)
@@ -110,7 +108,3 @@ class Cron:
 
     def _wrong(self, problem: str, fix: str) -> AppInvalid:
         return AppInvalid(f"Schedule {self.name!r}: {problem}", fix=fix)
-
-
-def is_name(text: str) -> bool:
-    return all(sign.isalnum() or sign in "_.:-" for sign in text)
