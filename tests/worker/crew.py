@@ -1,11 +1,13 @@
 """Workers as processes, and what can be done to them."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,7 +32,7 @@ class Worker:
         self.log = crew.folder / f"worker-{len(crew.workers)}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.worker.start", config.dump(), str(processes)],
+                [sys.executable, "-m", "tests.worker.start", json.dumps(asdict(config)), str(processes)],
                 cwd=ROOT, env={**os.environ, **crew.environment}, stdout=subprocess.PIPE, stderr=log,
             )  # fmt: skip
         assert self.process.stdout

@@ -1,5 +1,6 @@
 """A worker with times of a test's choosing: `python -m tests.worker.start PLAN PROCESSES`, the config as JSON."""
 
+import json
 import sys
 
 from holdfast.engine.logs import configure_logs
@@ -14,4 +15,4 @@ def say_ready(serving: Serving) -> None:
 
 if __name__ == "__main__":
     configure_logs()
-    run_worker(WorkerConfig.load(sys.argv[1]), processes=int(sys.argv[2]), on_ready=say_ready)
+    run_worker(WorkerConfig(**json.loads(sys.argv[1])), processes=int(sys.argv[2]), on_ready=say_ready)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -88,7 +88,7 @@ class RunnerHandle:
         os.set_blocking(to_runner[1], False)  # a runner that does not read must not hold us up
         self._channel = Channel(from_runner[0], to_runner[1])
         assert self.process.stdin is not None  # noqa: S101
-        given = {"config": self.config.dump(), "worker": self.worker, "isolated": self.isolated}
+        given = {"config": asdict(self.config), "worker": self.worker, "isolated": self.isolated}
         with contextlib.suppress(ConnectionError):
             self.process.stdin.write(json.dumps(given).encode())
             await self.process.stdin.drain()

@@ -272,7 +272,7 @@ def main() -> None:
     configure_logs()
     read_fd, write_fd, heartbeat_fd = map(int, sys.argv[1:4])
     given = json.loads(sys.stdin.read())
-    config, channel = WorkerConfig.load(given["config"]), Channel(read_fd, write_fd)
+    config, channel = WorkerConfig(**given["config"]), Channel(read_fd, write_fd)
     # If memory runs out, this process goes, and not the one that keeps the leases.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
@@ -301,7 +301,7 @@ def main() -> None:
     )
     gc.collect()
     gc.freeze()  # what was loaded stays: no need to look through it again and again
-    config = config if config.queues else replace(config, queues=tuple(app.queues))
+    config = config if config.queues else replace(config, queues=app.queues)
     isolated = encode.from_json(Lease, given["isolated"]) if given.get("isolated") else None
     heartbeat = SharedHeartbeat(heartbeat_fd)
 

@@ -126,7 +126,7 @@ class Supervisor:
     async def _prepare(self, opened: OpenBackend, loaded: dict[str, Any]) -> None:
         self._tasks = loaded["tasks"]
         self._schedules = [one["name"] for one in loaded["published"].get("schedules", ())]
-        queues = self.config.queues or tuple(loaded["queues"])
+        queues = self.config.queues or loaded["queues"]
         self.config = replace(self.config, queues=queues)
         await opened.declare(loaded["lifecycles"], loaded["published"], queues)
 
