@@ -65,13 +65,8 @@ class SharedHeartbeat:
     layout = struct.Struct("dd")
 
     def __init__(self, fd: int) -> None:
+        os.ftruncate(fd, self.layout.size)  # for the second to map it this changes nothing
         self._memory = mmap.mmap(fd, self.layout.size)
-
-    @classmethod
-    def create(cls, fd: int) -> "SharedHeartbeat":
-        """A new one in an empty file."""
-        os.ftruncate(fd, cls.layout.size)
-        return cls(fd)
 
     def write(self, sent: float, until: float) -> None:
         if not self._memory.closed:

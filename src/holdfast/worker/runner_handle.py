@@ -69,7 +69,7 @@ class RunnerHandle:
         """Start the process. Raises OSError where there is no room for another."""
         to_runner, from_runner = os.pipe(), os.pipe()
         memory = tempfile.TemporaryFile()  # noqa: SIM115 - both map it, and then it may go
-        self._heartbeat = SharedHeartbeat.create(memory.fileno())
+        self._heartbeat = SharedHeartbeat(memory.fileno())
         ends = (to_runner[0], from_runner[1], memory.fileno())
         try:
             self.process = await asyncio.create_subprocess_exec(
