@@ -74,10 +74,6 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until it is to leave. Raises AppInvalid, or what stands in the way of opening the database."""
-        with contextlib.suppress(LeftEarly):
-            await self._run()
-
-    async def _run(self) -> None:
         try:
             first = await self._spawn()
             loaded = await self._wait_until_loaded(first)
@@ -85,6 +81,8 @@ class Supervisor:
                 self.backend = opened.backend
                 await self._prepare(opened, loaded)
                 await self._supervise(first, opened)
+        except LeftEarly:
+            return
         finally:
             for runner in self._spawned:
                 runner.kill()
