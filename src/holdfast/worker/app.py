@@ -29,16 +29,15 @@ def load_app(name: str) -> Holdfast:
             kind = "not there" if found is None else f"a {type(found).__name__}"
             raise AppInvalid(f"{name}: {attribute} is {kind}.", fix="Name the Holdfast(...) of your application.")
         return found
-    apps = {id(one): name for name, one in reversed(vars(module).items()) if isinstance(one, Holdfast)}
+    apps = {id(one): (name, one) for name, one in reversed(vars(module).items()) if isinstance(one, Holdfast)}
     if len(apps) != 1:
-        names = " or ".join(sorted(f"{place}:{one}" for one in apps.values()))
+        names = " or ".join(sorted(f"{place}:{one}" for one, _ in apps.values()))
         raise AppInvalid(
             f"{place} has {len(apps) or 'no'} Holdfast applications.",
             fix=f"Name one: {names}" if apps else "Make one: hf = Holdfast()",
         )
-    found = vars(module)[next(iter(apps.values()))]
-    assert isinstance(found, Holdfast)  # noqa: S101
-    return found
+    ((_, app),) = apps.values()
+    return app
 
 
 def load_module(place: str) -> ModuleType:
