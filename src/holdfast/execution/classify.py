@@ -17,7 +17,7 @@ from holdfast.errors import (
     RateLimited,
     RequestInvalid,
 )
-from holdfast.execution.suspend import Suspend, SuspendHandler
+from holdfast.execution.suspend import SuspendHandler
 
 log = logging.getLogger("holdfast.task")
 
@@ -40,7 +40,7 @@ def classify(
         error = error.exceptions[0]
     if isinstance(error, LeaseLost):
         return None
-    if isinstance(error, Suspend | SuspendHandler):
+    if isinstance(error, SuspendHandler):
         return error.outcome
     step = step_of(error)
     if not isinstance(error, Failure):

@@ -6,17 +6,13 @@ CANCELLED = Cancelled()
 RELEASED = Later(kind="released")
 
 
-class Suspend(Exception):
-    """Raised below a handler: the attempt ends with this outcome."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(f"The task leaves its worker: {outcome}.")
-        self.outcome = outcome
-
-
 class SuspendHandler(BaseException):
-    """The same out of the midst of a handler's own code, which must not take it for a failure and catch it."""
+    """The attempt ends with this outcome. Raised in a handler's own code, which must not catch it as a failure."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(f"The task leaves its worker: {outcome}.")
         self.outcome = outcome
+
+
+class Suspend(SuspendHandler, Exception):
+    """The same, raised below a handler: the code there may see it as any other exception."""
