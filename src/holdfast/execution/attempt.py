@@ -12,6 +12,7 @@ import concurrent.futures
 import contextlib
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -163,7 +164,7 @@ class Attempt:
         self._at = at
         token = ATTEMPT.set(self)
         try:
-            with attempt_thread:
+            with AttemptThread():
                 outcome = await self._run_within(self.handler.timeout)
         except asyncio.CancelledError as error:
             outcome = self._interrupted
@@ -415,7 +416,7 @@ async def clear_cancellation(at: asyncio.Task[Any]) -> None:
 ATTEMPT: ContextVar[Attempt | None] = ContextVar("holdfast_attempt", default=None)
 STEP_USAGE: ContextVar[list[Json] | None] = ContextVar("holdfast_step_usage", default=None)
 """What the step that runs has spent; None outside of steps."""
-ATTEMPT_THREADS: dict[int, int] = {}
+ATTEMPT_THREADS: Counter[int] = Counter()
 """The threads whose loops run attempts, with how many."""
 
 
@@ -423,15 +424,10 @@ class AttemptThread:
     """Held while an attempt runs in this thread's loop. Threads that a handler starts itself are then known as such."""
 
     def __enter__(self) -> None:
-        here = threading.get_ident()
-        ATTEMPT_THREADS[here] = ATTEMPT_THREADS.get(here, 0) + 1
+        ATTEMPT_THREADS[threading.get_ident()] += 1
 
     def __exit__(self, *_: object) -> None:
         here = threading.get_ident()
-        if ATTEMPT_THREADS[here] > 1:
-            ATTEMPT_THREADS[here] -= 1
-        else:
+        ATTEMPT_THREADS[here] -= 1
+        if not ATTEMPT_THREADS[here]:
             del ATTEMPT_THREADS[here]
-
-
-attempt_thread = AttemptThread()
