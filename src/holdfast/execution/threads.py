@@ -74,16 +74,13 @@ class Call(threading.Thread):
 
     def run(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):  # an interruption that came when all was done
-            self._run()
-
-    def _run(self) -> None:
-        function, args, kwargs = self._call
-        try:
-            value = self._context.run(function, *args, **kwargs)
-        except BaseException as error:
-            self._hand_over(self.answer.set_exception, as_exception(error))
-        else:
-            self._hand_over(self.answer.set_result, value)
+            function, args, kwargs = self._call
+            try:
+                value = self._context.run(function, *args, **kwargs)
+            except BaseException as error:
+                self._hand_over(self.answer.set_exception, as_exception(error))
+            else:
+                self._hand_over(self.answer.set_result, value)
 
     def interrupt(self) -> None:
         with self._ending:
