@@ -37,9 +37,9 @@ class Dags(Calls):
         shape = [encode.dump(one) for one in (list(nodes), list(edges), dict(params), dict(writes))]
         await self._call("declare_dag", name, title, *shape, cutover)
 
-    async def list_declared(self, name: str | None = None) -> list[dict[str, Any]]:
+    async def list_declared(self) -> list[dict[str, Any]]:
         """What there is to run, and whether workers are there that know all its nodes."""
-        return await self._documents("dags", encode.text(name))
+        return await self._documents("dags")
 
     async def start(
         self,

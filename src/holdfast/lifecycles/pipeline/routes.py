@@ -104,9 +104,8 @@ def routes(store: Store, objects: Objects, *, under: str = "") -> APIRouter:
     @router.post("/jobs", status_code=201)
     async def create(asked: NewJob, caller: Operator, new: Creating) -> Job:
         """Make a job. The same `Idempotency-Key` makes it once; with other parameters it is refused."""
-        job, created = await jobs.make(
-            asked.pipeline, params_of(asked), owner=caller.owner, key=new.key, trace=new.trace
-        )
+        params = params_of(asked)
+        job, created = await jobs.make(asked.pipeline, params, owner=caller.owner, key=new.key, trace=new.trace)
         new.mark_repeated(not created)
         return render(await jobs.job(job))
 
@@ -170,8 +169,7 @@ def routes(store: Store, objects: Objects, *, under: str = "") -> APIRouter:
 
 def params_of(asked: NewJob) -> dict[str, Any]:
     """The parameters with the flags. Raises RequestInvalid where both name one, and do not agree."""
-    given = {"enable_evaluation": asked.enable_evaluation, "enable_auto_optimize": asked.enable_auto_optimize}
-    flags = {name: value for name, value in given.items() if value is not None}
+    flags = asked.model_dump(include={"enable_evaluation", "enable_auto_optimize"}, exclude_none=True)
     for name, value in flags.items():
         if name in asked.params and asked.params[name] is not value:
             raise RequestInvalid(

@@ -146,29 +146,21 @@ class Jobs(Calls):
         return await self._documents("pipelines", encode.text(name))
 
     async def make(
-        self,
-        pipeline: str,
-        params: Mapping[str, Json],
-        *,
-        owner: str,
-        key: str | None = None,
-        limit: timedelta | None = None,
-        tags: Sequence[str] = (),
-        trace: str | None = None,
+        self, pipeline: str, params: Mapping[str, Json], *, owner: str, key: str | None = None, trace: str | None = None
     ) -> tuple[UUID, bool]:
         """A job, and whether this call made it. Raises RequestInvalid or KeyConflict."""
-        given = (encode.text(pipeline), encode.dump(dict(params)), owner, encode.text(key), trace, limit, list(tags))
+        given = (encode.text(pipeline), encode.dump(dict(params)), owner, encode.text(key), trace)
         row = (await self._table("make_job", *given, repeatable=key is not None))[0]
         return row["job"], row["created"]
 
-    async def read(self, jobs: Sequence[UUID], owner: str | None = None) -> list[JobRecord]:
-        """These jobs, without those that are not `owner`'s."""
-        return [JobRecord.model_validate(one) for one in await self._documents("read_jobs", list(jobs), owner)]
+    async def read(self, jobs: Sequence[UUID]) -> list[JobRecord]:
+        """These jobs."""
+        return [JobRecord.model_validate(one) for one in await self._documents("read_jobs", list(jobs))]
 
-    async def job(self, job: UUID, owner: str | None = None) -> JobRecord:
+    async def job(self, job: UUID) -> JobRecord:
         """One of them. Raises TaskNotFound."""
         missing = TaskNotFound(f"No job has the id {job}.", fix="GET /pipeline/jobs lists them.")
-        return require_one(await self.read([job], owner), missing)
+        return require_one(await self.read([job]), missing)
 
     async def outputs(self, job: UUID) -> tuple[list[Output], datetime | None, datetime]:
         """The files that a job has made, until when they are kept (None: it runs), and the time."""
