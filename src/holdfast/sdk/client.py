@@ -289,25 +289,23 @@ class Holdfast:
 
     def submit(self, submissions: Iterable[Submission]) -> list[Handle[Any]]:
         """Make many tasks in one statement, all or none: `hf.submit(send.submission(n) for n in orders)`."""
-        made = list(submissions)
-        return [self.handle(task_id) for task_id in self.call(self._submit_all(made))]
+        return self.call(self._submit_all(list(submissions)))
 
     async def asubmit(self, submissions: Iterable[Submission]) -> list[Handle[Any]]:
         """The same in async code."""
-        made = list(submissions)
-        return [self.handle(task_id) for task_id in await self.acall(self._submit_all(made))]
+        return await self.acall(self._submit_all(list(submissions)))
 
     def handle(self, task_id: UUID | str) -> Handle[Any]:
         """A handle on any task. Raises RequestInvalid for what is not an id."""
         return Handle(self, encode.task_id(task_id))
 
     async def _submit(self, submission: Submission) -> UUID:
-        return (await self._submit_all([submission]))[0]
+        return (await self._submit_all([submission]))[0].id
 
-    async def _submit_all(self, submissions: Sequence[Submission]) -> list[UUID]:
+    async def _submit_all(self, submissions: Sequence[Submission]) -> list[Handle[Any]]:
         session = await self._open()
         await session.make_queues({one.queue for one in submissions if one.queue in self._known_queues()})
-        return [one.id for one in await session.backend.submit(*submissions) if one.id]
+        return [Handle(self, one.id) for one in await session.backend.submit(*submissions) if one.id]
 
     def _known_queues(self) -> set[str | None]:
         return {task.queue for task in self.tasks.values()}
