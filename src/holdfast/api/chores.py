@@ -5,6 +5,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from holdfast.approvals.store import Questions
@@ -13,7 +14,7 @@ from holdfast.datasets.store import Datasets
 from holdfast.engine.store.commands import Store
 from holdfast.engine.sweeper import sweep_on
 from holdfast.objects import Objects
-from holdfast.objects.cleaner import Cleanups, clean_on
+from holdfast.objects.cleaner import Cleanups, clean, clean_every
 from holdfast.remote.fetch.guard import Guard
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
@@ -33,11 +34,9 @@ async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIte
     work: list[Coroutine[Any, Any, None]] = [
         sweep_on(store),
         tick_on(store),
-        clean_on(Cleanups.over(store), objects),
+        repeat(partial(clean, Cleanups.over(store), objects), clean_every, "cleaning"),
         deliver_on(Webhooks.over(store), Guard(settings.fetch_networks)),
-        forget_on(Datasets.over(store).forget),
-        forget_on(Questions.over(store).forget),
-        forget_on(Webhooks.over(store).forget),
+        *(repeat(one.over(store).forget, forget_every, "forgetting") for one in (Datasets, Questions, Webhooks)),
         *(chore() for chore in publish),
     ]
     beside = [asyncio.create_task(one) for one in work]
@@ -49,12 +48,12 @@ async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIte
         await asyncio.gather(*beside, return_exceptions=True)
 
 
-async def forget_on(forget: Callable[[], Awaitable[int]]) -> None:
-    """Forget what has had its time, until cancelled. A database that is away is asked again; nothing else stops it."""
+async def repeat(chore: Callable[[], Awaitable[int]], every: timedelta, name: str) -> None:
+    """Do this until cancelled, at once again where there may be more. Nothing else stops it: a database may be away."""
     while True:
         more = False
         try:
-            more = await forget() > 0
+            more = await chore() > 0
         except Exception as error:
-            log.warning("forgetting failed", extra={"error": str(error)})
-        await asyncio.sleep(0 if more else jitter(forget_every.total_seconds()))
+            log.warning(f"{name} failed", extra={"error": str(error)})
+        await asyncio.sleep(0 if more else jitter(every.total_seconds()))

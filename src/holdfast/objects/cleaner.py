@@ -4,13 +4,11 @@ A due cleanup is a row that one process takes for five minutes. A store that fai
 due again later; deleting twice does no harm.
 """
 
-import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from holdfast.backoff import jitter
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.errors import HoldfastError
@@ -55,14 +53,3 @@ async def clean(cleanups: Cleanups, objects: Objects) -> int:
             log.warning("files not deleted", extra={"task_id": str(one.task_id), "error": message})
         await cleanups.end(one, number, message)
     return len(taken)
-
-
-async def clean_on(cleanups: Cleanups, objects: Objects) -> None:
-    """Delete until cancelled. A database that is away is asked again; nothing else stops it."""
-    while True:
-        try:
-            more = await clean(cleanups, objects) > 0
-        except Exception as error:
-            log.warning("cleaning failed", extra={"error": str(error)})
-            more = False
-        await asyncio.sleep(0 if more else jitter(clean_every.total_seconds()))
