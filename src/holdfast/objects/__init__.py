@@ -74,44 +74,35 @@ class Objects(Protocol):
 
     async def sign_upload(self, upload: UploadSpec, *, now: datetime, lasting: timedelta, server: str) -> Upload:
         """A link that takes this object, of this size if it is known. Raises UploadTooLarge."""
-        ...
 
     async def sign_download(
         self, key: str, *, filename: str, content_type: str, now: datetime, lasting: timedelta, server: str
     ) -> Download:
         """A link that gives this object, to be saved under this name."""
-        ...
 
     async def find(self, key: str) -> Found | None:
         """The object, if it is there."""
-        ...
 
     async def sha256(self, key: str) -> str:
         """The checksum of what is there now, in hex. Raises ObjectMissing."""
-        ...
 
     async def copy(self, source: str, target: str) -> None:
         """Keep what `source` is now as `target`; later writes to `source` do not show there. Raises ObjectMissing."""
-        ...
 
     async def fetch(self, key: str, path: Path) -> None:
         """Write the object into a file, whatever its size. Raises ObjectMissing, and then there is no file."""
-        ...
 
     async def put(self, key: str, path: Path, *, content_type: str) -> Found:
         """Keep a file under this key, in the place of what was there; whole or not at all.
 
         Raises UploadTooLarge where it goes through a server to a place that takes no file of that size by a link.
         """
-        ...
 
     async def delete(self, prefix: str) -> int:
         """Remove everything below `prefix/`; how many there were."""
-        ...
 
     async def keys(self, prefix: str) -> list[Found]:
         """Everything below `prefix/`, in the order of the keys."""
-        ...
 
 
 def check_key(key: str) -> str:

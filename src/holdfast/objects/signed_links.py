@@ -30,7 +30,6 @@ ASK_AGAIN = {
     "PUT": "Ask for a new URL, where this one came from: POST /tasks/{id}/upload-urls, or POST /ingest/uploads.",
     "GET": "Ask for a new URL, where this one came from.",
 }
-SEND_AGAIN = "Send it again, by the same URL."
 
 Method = Literal["PUT", "GET"]
 
@@ -72,7 +71,7 @@ class FolderLink:
     def check_least(self, received: int) -> None:
         """Raise UploadIncomplete for fewer bytes than promised."""
         if self.size is not None and received < self.size:
-            raise UploadIncomplete(f"{received} of {self.size} bytes.", fix=SEND_AGAIN)
+            raise UploadIncomplete(f"{received} of {self.size} bytes.", fix="Send it again, by the same URL.")
 
     def check_sha256(self, found: str) -> None:
         """Raise UploadIncomplete for other bytes than promised."""
