@@ -342,7 +342,7 @@ class Holdfast:
     @property
     def has_waiters(self) -> bool:
         """Whether something here waits for a task to end."""
-        return self._session is not None and self._session.has_waiters
+        return bool(self._session and self._session.waiting)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:

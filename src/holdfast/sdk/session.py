@@ -42,7 +42,7 @@ class Session:
         self._opening = asyncio.Lock()
         self._is_open = False
         self._queues: set[str] = set()
-        self._waiting: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
+        self.waiting: defaultdict[UUID, set[asyncio.Future[Ended]]] = defaultdict(set)
         self._polling: asyncio.Task[None] | None = None
         self._added = asyncio.Event()
 
@@ -52,11 +52,6 @@ class Session:
         if not isinstance(self.backend, Store):
             raise no_database()
         return self.backend
-
-    @property
-    def has_waiters(self) -> bool:
-        """Whether something here waits for a task to end."""
-        return bool(self._waiting)
 
     async def open(
         self, settings: Settings, declare: Callable[[Store], Awaitable[None]], store: Store | None = None
@@ -109,7 +104,7 @@ class Session:
                 return ended
             raise await self._timed_out(task_id, "") if ended is PENDING else missing_error(task_id)
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-        self._waiting[task_id].add(future)
+        self.waiting[task_id].add(future)
         self._added.set()
         if self._polling is None or self._polling.done():
             self._polling = asyncio.create_task(self._poll())
@@ -119,9 +114,9 @@ class Session:
         except TimeoutError:
             raise await self._timed_out(task_id, f" within {timeout} s; it goes on") from None
         finally:
-            self._waiting[task_id].discard(future)
-            if not self._waiting[task_id]:
-                del self._waiting[task_id]
+            self.waiting[task_id].discard(future)
+            if not self.waiting[task_id]:
+                del self.waiting[task_id]
 
     async def _timed_out(self, task_id: UUID, when: str) -> TimeoutError:
         """The error for a task that has not ended, with the reason, if it can be learned soon."""
@@ -132,7 +127,7 @@ class Session:
         return TimeoutError(f"Task {task_id} has not ended{when}.{why}")
 
     def _fail_waiting(self, error: Exception) -> None:
-        for futures in self._waiting.values():
+        for futures in self.waiting.values():
             for future in futures:
                 if not future.done():
                     future.set_exception(error)
@@ -140,17 +135,17 @@ class Session:
     async def _poll(self) -> None:
         """Ask often at first, then ever more slowly; a task that is added is asked about at once."""
         pause = first_pause_seconds
-        while self._waiting:
+        while self.waiting:
             self._added.clear()
             try:
-                outcomes = await self.backend.outcomes(list(self._waiting))
+                outcomes = await self.backend.outcomes(list(self.waiting))
             except DatabaseUnreachable:
                 outcomes = {}  # the database is away for a moment; the tasks are not lost
             except Exception as error:
                 self._fail_waiting(error)
                 return
             for task_id, ended in outcomes.items():
-                for future in self._waiting.get(task_id, ()):
+                for future in self.waiting.get(task_id, ()):
                     if not future.done() and ended is None:
                         future.set_exception(missing_error(task_id))
                     elif not future.done() and ended is not None:
