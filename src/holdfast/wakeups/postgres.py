@@ -10,6 +10,7 @@ wakes all workers once, for what they missed. Behind a transaction pooler nothin
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -31,13 +32,12 @@ forgotten_after_seconds = 60.0
 
 @dataclass
 class Subscriber:
-    """A worker: whether it was notified, and when it last asked."""
+    """A worker: whether it was notified, and until when it asks to be."""
 
     woken: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: float = field(default_factory=time.monotonic)
+    until: float = math.inf
     channel: str | None = None
     """On which it listens; None if it does not, or not yet."""
-    is_kept: bool = False
 
     def notify(self, _: asyncpg.Connection, __: int, ___: str, ____: Any) -> None:
         self.woken.set()
@@ -49,9 +49,8 @@ class PostgresListener:
     def __init__(self, address: Address, pool: asyncpg.Pool) -> None:
         self._address = address
         self._pool = pool
-        self._own = uuid4().hex
         self._echo = Subscriber()
-        self._subscribers: dict[str, Subscriber] = {}
+        self._subscribers = {uuid4().hex: self._echo}
         self._connection: asyncpg.Connection | None = None
         self._lock = asyncio.Lock()
         self.is_listening = False
@@ -60,20 +59,21 @@ class PostgresListener:
 
     def subscribe(self, worker: str) -> None:
         """Hear for this worker until it is all closed, whether or not it asks."""
-        self._subscribers[worker] = Subscriber(is_kept=True)
+        self._subscribers[worker] = Subscriber()
         self._start()
 
     async def wait(self, worker: str, seconds: float) -> bool:
         """Whether there may be work for it, at the latest after so many seconds. Who is new is woken once."""
         if self._is_closed:
             return False
+        until = time.monotonic() + seconds
         subscriber = self._subscribers.get(worker)
         if subscriber is None:
-            subscriber = self._subscribers[worker] = Subscriber()
+            subscriber = self._subscribers[worker] = Subscriber(until=until)
             self._start()
             with contextlib.suppress(*DRIVER_ERRORS):  # otherwise it listens with the next connection
                 await self._listen_for(worker, subscriber)
-        subscriber.asked = time.monotonic() + seconds
+        subscriber.until = max(subscriber.until, until)
         try:
             async with asyncio.timeout(seconds):
                 await subscriber.woken.wait()
@@ -124,8 +124,6 @@ class PostgresListener:
             cut = asyncio.Event()
             connection.add_termination_listener(lambda _: cut.set())
             self._connection = connection
-            self._echo.channel = None
-            await self._listen_for(self._own, self._echo)
             for worker, subscriber in list(self._subscribers.items()):
                 subscriber.channel = None
                 await self._listen_for(worker, subscriber)
@@ -162,7 +160,7 @@ class PostgresListener:
         """Listen no more for those who have not asked for long."""
         long_ago = time.monotonic() - forgotten_after_seconds
         for worker, subscriber in list(self._subscribers.items()):
-            if not subscriber.is_kept and subscriber.asked < long_ago:
+            if subscriber.until < long_ago:
                 del self._subscribers[worker]
                 async with self._lock:
                     if self._connection and subscriber.channel:
