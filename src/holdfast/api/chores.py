@@ -18,7 +18,7 @@ from holdfast.objects.cleaner import Cleanups, clean, clean_every
 from holdfast.remote.fetch.guard import Guard
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
-from holdfast.wakeups.opening import publishers
+from holdfast.wakeups.publishing import publishers
 from holdfast.webhooks.delivering import deliver_on
 from holdfast.webhooks.store import Webhooks
 

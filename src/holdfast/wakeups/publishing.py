@@ -10,13 +10,15 @@ long been taken would pile up behind their backs.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from holdfast.backoff import backoff, jitter
 from holdfast.engine.store.calls import Calls
-from holdfast.wakeups.queue import Queue, describe
+from holdfast.settings import Settings
+from holdfast.wakeups.queue import Queue, describe, queue_named
 
 log = logging.getLogger("holdfast.wakeups")
 
@@ -83,6 +85,12 @@ class Publisher:
         if self._counted is None or now - self._counted >= counted_every_seconds:
             self._free = self._waiting_at_most - await self._queue.depth()
             self._counted = now
+
+
+def publishers(settings: Settings, calls: Calls) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """What a process has to do so that workers are woken: nothing, where Postgres does it. Raises SettingInvalid."""
+    queue = queue_named(settings)
+    return [lambda: publish_on(PendingWakeups.over(calls), queue)] if queue else []
 
 
 async def publish_on(pending: PendingWakeups, queue: Queue, every: timedelta = publish_every) -> None:

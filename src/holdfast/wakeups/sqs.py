@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from holdfast.backoff import backoff, jitter, pause_after
-from holdfast.wakeups.queue import Message, Queue, describe, longest_poll_seconds
+from holdfast.settings import Settings
+from holdfast.wakeups.queue import Message, Queue, describe, longest_poll_seconds, queue_named
 
 log = logging.getLogger("holdfast.wakeups")
 
@@ -223,6 +224,15 @@ class SqsWakeups:
         left = [task for task, one in self._hand.items() if not one.was_held and task not in self._held]
         await self._queue.delete(self._drop(over))
         await self._queue.hide([(message, 0.0) for message in self._drop(left)])
+
+
+def open_queue_wakeups(settings: Settings, which_wait: WhichWait) -> SqsWakeups | None:
+    """Wake-ups through the queue that these settings name, if they do.
+
+    Raises SettingInvalid where what it needs is not installed.
+    """
+    queue = queue_named(settings)
+    return SqsWakeups(queue, which_wait) if queue else None
 
 
 def hidden_for(message: Message) -> float:

@@ -18,9 +18,9 @@ from holdfast.lifecycles import declare_all
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
 from holdfast.wakeups import Wakeups
-from holdfast.wakeups.opening import open_queue_wakeups, publishers
 from holdfast.wakeups.postgres import PostgresWakeups
-from holdfast.wakeups.publishing import PendingWakeups
+from holdfast.wakeups.publishing import PendingWakeups, publishers
+from holdfast.wakeups.sqs import open_queue_wakeups
 
 report_schedules_seconds = 10.0
 
