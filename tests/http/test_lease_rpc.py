@@ -8,12 +8,12 @@ from uuid import uuid4
 import httpx2
 import pytest
 
-from holdfast.engine.codec import dump_proof
 from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Json, Lease, Submission
 from holdfast.lifecycles import services
 from holdfast.lifecycles.pipeline.store import Jobs
+from holdfast.remote.lease_rpc import dump_proof
 
 NONSENSE: tuple[Json, ...] = (None, -1, 2**70, "\0", "\ud800", [], {}, [[]], [{}], str(uuid4()))
 

@@ -17,9 +17,9 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from holdfast.api.leases import MANY, Held, LeaseSeconds, Output, lease_seconds_by_default
 from holdfast.api.published import TOO_MANY, Published
-from holdfast.engine.codec import dump_lease
 from holdfast.engine.lease_rpc import rpcs_of
 from holdfast.engine.lifecycle.model import Lifecycle
+from holdfast.engine.store import encode
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.keys import Principal
 from holdfast.engine.task import (
@@ -210,7 +210,7 @@ def routes(store: Store, listener: PostgresListener | None) -> APIRouter:
             lasting=timedelta(seconds=asked.lease_seconds), names=asked.names, since=asked.since,
         )  # fmt: skip
         by_task = {str(task): status for task, status in refused.items()}
-        return JSONResponse({"refused": by_task, "leases": [dump_lease(lease) for lease in leases]})
+        return JSONResponse({"refused": by_task, "leases": [encode.dump_lease(lease) for lease in leases]})
 
     @router.post("/settle")
     async def settle(asked: Annotated[list[Settling], MANY]) -> list[Settled]:

@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, Protocol, TypeVar, cast
 
-from holdfast.engine.codec import dump_proof
 from holdfast.engine.lease_rpc import LEASE, LeaseRpc, rpcs_of
 from holdfast.engine.store.calls import Calls
-from holdfast.engine.task import Json
+from holdfast.engine.task import Json, Proof
 from holdfast.errors import StepInvalid
 from holdfast.execution.context import current
 
@@ -28,6 +27,11 @@ class RemoteService(Calls):
 
     async def _rows(self, query: str, *arguments: Any, repeatable: bool = True, patience: float | None = 1) -> Any:
         raise StepInvalid("This worker speaks to a server and has no database.", fix="Set HOLDFAST_URL where it runs.")
+
+
+def dump_proof(proof: Proof) -> dict[str, Json]:
+    """What proves a lease, as the routes for workers take it."""
+    return {"task_id": proof.task_id.hex, "attempt": proof.attempt, "lease_token": proof.token.hex}
 
 
 def remote_service(kind: type[C], send: Send) -> C:

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
-from holdfast.engine.codec import dump_outcome, dump_proof
 from holdfast.engine.store import encode
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.task import (
@@ -22,9 +21,11 @@ from holdfast.engine.task import (
     Checkpointed,
     Claiming,
     Completion,
+    Failed,
     Grant,
     Greeting,
     Json,
+    Later,
     Lease,
     Proof,
     Settled,
@@ -33,7 +34,7 @@ from holdfast.engine.task import (
     Upstream,
 )
 from holdfast.errors import AccessError, DatabaseError, KeyRefused, WorkerRefused
-from holdfast.remote.lease_rpc import remote_service
+from holdfast.remote.lease_rpc import dump_proof, remote_service
 from holdfast.remote.server import Server, open_server
 from holdfast.settings import Settings
 
@@ -224,8 +225,14 @@ def worker_refused(place: str, error: AccessError) -> WorkerRefused:
 
 
 def dump_settlement(settlement: Settlement) -> dict[str, Json]:
+    """A lease, and how it ended, under that name. A failure must be settled, whatever its message holds."""
     proof, outcome = settlement
-    return {**dump_proof(proof), **dump_outcome(outcome)}
+    found = dict(vars(outcome))
+    if isinstance(outcome, (Failed, Later)):
+        for name in ("message", "code", "budget"):
+            if found.get(name):
+                found[name] = encode.readable(found[name])
+    return {**dump_proof(proof), type(outcome).__name__.lower(): found}
 
 
 def in_parts(items: Sequence[Json]) -> Iterable[Sequence[Json]]:

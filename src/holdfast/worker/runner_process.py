@@ -25,7 +25,6 @@ from uuid import UUID
 import uvloop
 
 from holdfast.engine import values
-from holdfast.engine.codec import dump_lease
 from holdfast.engine.logs import configure_logs
 from holdfast.engine.store import encode
 from holdfast.engine.task import Checkpoint, Checkpointed, Json, Lease, Outcome
@@ -119,7 +118,7 @@ class Runner:
         apart_ids = {lease.task_id for lease in apart}
         self._isolated |= apart_ids
         for lease in apart:
-            self.channel.send("isolate", dump_lease(lease))
+            self.channel.send("isolate", encode.dump_lease(lease))
         now = time.monotonic()
         mine = [lease for lease in leases if lease.task_id not in apart_ids]
         if mine:

@@ -1,4 +1,8 @@
-"""How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE."""
+"""How values are written for the database and read back: parallel arrays, JSON as text, errors by SQLSTATE.
+
+Records as JSON, for a server or another process, have the names of their fields, so that one more on either side does
+no harm.
+"""
 
 import functools
 import json
@@ -259,6 +263,15 @@ def leases(rows: Sequence[asyncpg.Record]) -> list[Lease]:
         lease = object.__new__(Lease)
         object.__setattr__(lease, "__dict__", fields)
         found.append(lease)
+    return found
+
+
+def dump_lease(lease: Lease) -> dict[str, Any]:
+    """A lease as JSON carries it; `from_json` reads it."""
+    found = dict(vars(lease))
+    found["task_id"], found["token"] = lease.task_id.hex, lease.token.hex
+    for name in ("expires_at", "due_at", "deadline"):
+        found[name] = found[name] and found[name].isoformat()
     return found
 
 
