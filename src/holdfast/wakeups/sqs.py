@@ -69,7 +69,6 @@ class SqsWakeups:
         self._woken = asyncio.Event()
         self._wanted = asyncio.Event()
         self.is_listening = False
-        self._outage_reported = False
         self._stranger_reported = False
         self._task = asyncio.create_task(self._run())
 
@@ -105,7 +104,7 @@ class SqsWakeups:
                         await self._release()
 
     async def _listen(self) -> None:
-        pauses = backoff(*reconnect_seconds)
+        pauses, is_reported = backoff(*reconnect_seconds), False
         while True:
             try:
                 # A receiving that was begun is not broken off: what it would have brought were hidden from everybody.
@@ -115,21 +114,18 @@ class SqsWakeups:
                     visibility_seconds=self._visibility_seconds,
                     poll_seconds=self._poll_seconds if self.is_listening else 0,
                 )
+                if is_reported:
+                    log.info("wake-ups arrive again")
+                    self._woken.set()  # for what was missed
                 if not self.is_listening:
-                    self._report_recovery()
                     pauses = backoff(*reconnect_seconds)
+                self.is_listening, is_reported = True, False
                 await self._take_in(messages)
             except Exception as error:  # whatever it is, the next call may do better
-                if not self._outage_reported:
+                if not is_reported:
                     log.warning("wake-ups do not arrive; polling goes on", extra={"error": describe(error)})
-                self.is_listening, self._outage_reported = False, True
+                self.is_listening, is_reported = False, True
                 await asyncio.sleep(next(pauses))
-
-    def _report_recovery(self) -> None:
-        if self._outage_reported:
-            log.info("wake-ups arrive again")
-            self._woken.set()  # for what was missed
-        self.is_listening, self._outage_reported = True, False
 
     # What was heard
 
@@ -140,7 +136,9 @@ class SqsWakeups:
         fresh: list[UUID] = []
         for message in messages:
             if message.task_id is None:
-                self._report_stranger(message)
+                if not self._stranger_reported:
+                    log.warning("a message that is not ours was deleted, as others will be", extra={"id": message.id})
+                self._stranger_reported = True
                 useless.append(message)
                 continue
             known = self._hand.get(message.task_id)
@@ -167,11 +165,6 @@ class SqsWakeups:
         except Exception as error:
             log.debug("a message could not be looked into", extra={"error": describe(error)})
             return tasks
-
-    def _report_stranger(self, message: Message) -> None:
-        if not self._stranger_reported:
-            log.warning("a message that is not ours was deleted, as others will be", extra={"id": message.id})
-        self._stranger_reported = True
 
     def _drop(self, tasks: Sequence[UUID]) -> list[Message]:
         return [self._hand.pop(task).message for task in tasks if task in self._hand]
