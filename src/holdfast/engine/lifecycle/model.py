@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
 from holdfast.engine.lifecycle import validate
+from holdfast.errors import DeclarationInvalid
 
 Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
 Outcome = Literal["done", "partial", "failed", "cancelled"]
@@ -230,7 +231,10 @@ def after(
     message: str | None = None,
 ) -> Limit:
     """A limit that moves the task `to` another state, or wakes a worker. Raises DeclarationInvalid unless it is one."""
-    validate.check_limit_target(to=to, wake=wake)
+    if wake == bool(to):
+        raise DeclarationInvalid(
+            "A limit needs one place to lead to.", fix="Write after(..., to='STATE'), or after(..., wake=True)."
+        )
     lasting = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     return Limit(lasting, to, renewed_up_to, per_task, message)
 

@@ -51,14 +51,6 @@ def find_wrong_names(lifecycle: "Lifecycle") -> Problems:
         seen.add(state.name)
 
 
-def check_limit_target(*, to: str | None, wake: bool) -> None:
-    """A limit either moves the task or wakes a worker."""
-    if wake == bool(to):
-        raise DeclarationInvalid(
-            "A limit needs one place to lead to.", fix="Write after(..., to='STATE'), or after(..., wake=True)."
-        )
-
-
 def check_list(state: str, what: str, given: object) -> None:
     """One name where a list of them belongs would be read letter by letter."""
     if isinstance(given, str) or not isinstance(given, Iterable):
