@@ -36,7 +36,10 @@ def load(value: Json, kind: object = Any) -> Any:
     """JSON as an annotation reads it. Raises ValidationError."""
     if is_itself(value, kind):
         return value
-    reader = adapter(kind) if _is_hashable(kind) else None
+    try:
+        reader = adapter(kind)
+    except TypeError:  # an annotation that cannot be hashed
+        return value
     return reader.validate_json(json.dumps(value)) if reader else value
 
 
@@ -161,14 +164,6 @@ def _closure_values(function: Callable[..., Any]) -> dict[str, Any]:
         with contextlib.suppress(ValueError):  # not bound yet
             found[name] = cell.cell_contents
     return found
-
-
-def _is_hashable(kind: object) -> bool:
-    try:
-        hash(kind)
-    except TypeError:
-        return False
-    return True
 
 
 def exact(cost_cents: float | Decimal) -> Json:
