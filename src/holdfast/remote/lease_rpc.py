@@ -2,15 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol
 
 from holdfast.engine.lease_rpc import LEASE, LeaseRpc, rpcs_of
 from holdfast.engine.store.calls import Calls
 from holdfast.engine.task import Json, Proof
 from holdfast.errors import StepInvalid
 from holdfast.execution.context import current
-
-C = TypeVar("C", bound=Calls)
 
 
 class Send(Protocol):
@@ -34,13 +32,9 @@ def dump_proof(proof: Proof) -> dict[str, Json]:
     return {"task_id": proof.task_id.hex, "attempt": proof.attempt, "lease_token": proof.token.hex}
 
 
-def remote_service(kind: type[C], send: Send) -> C:
-    """A service, over this server."""
-    return cast(C, remote_kind(cast(Any, kind))(send))
-
-
 @cache
 def remote_kind(kind: Any) -> Callable[[Send], Any]:
+    """A kind of service, to be made over a server."""
     methods = {name: remote(kind, rpc) for name, rpc in rpcs_of(kind).items()}
     return type(f"Remote{kind.__name__}", (RemoteService, kind), methods)
 

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 from uuid import UUID
 
 from holdfast.engine.store import encode
@@ -34,7 +34,7 @@ from holdfast.engine.task import (
     Upstream,
 )
 from holdfast.errors import AccessError, DatabaseError, KeyRefused, WorkerRefused
-from holdfast.remote.lease_rpc import dump_proof, remote_service
+from holdfast.remote.lease_rpc import dump_proof, remote_kind
 from holdfast.remote.server import Server, open_server
 from holdfast.settings import Settings
 
@@ -166,7 +166,7 @@ class RemoteWorker:
         await self._send("block-budget", {"budget": name, "until": until})
 
     def service(self, kind: type[C]) -> C:
-        return remote_service(kind, self._send)
+        return cast(C, remote_kind(cast(Any, kind))(self._send))
 
     async def _records(self, kind: type[T], path: str, items: Sequence[Json], **how: int) -> list[T]:
         """The same, as records."""
