@@ -217,7 +217,6 @@ async def test_whoever_sleeps_at_a_server_is_woken(database: Database, store: St
             assert not sleeping.done()
             await submit(store)
             assert await sleeping
-            assert wakeups.is_listening
 
 
 async def test_where_nobody_hears_the_time_is_slept_through(backend: RemoteWorker) -> None:

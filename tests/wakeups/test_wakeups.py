@@ -17,7 +17,6 @@ from holdfast.engine.store.commands import Store
 from holdfast.engine.task import Done, Failed, Later, Submission
 from holdfast.postgres.connections import Address, connect, open_pool
 from holdfast.testing import Database, Ground
-from holdfast.wakeups import Wakeups
 from holdfast.wakeups import postgres as by_postgres
 from holdfast.wakeups.postgres import PostgresWakeups
 from holdfast.wakeups.publishing import PendingWakeups, publish_on
@@ -32,6 +31,9 @@ SOON = 20.0
 """Nothing here takes so long, unless it does not happen."""
 
 BRIEFLY = 0.2
+
+
+Wakeups = PostgresWakeups | SqsWakeups
 
 
 class Subscriber:

@@ -24,8 +24,6 @@ from tests.promises.stage import declare_polled, state_of, submit
 class Polling:
     """Wake-ups that never come: looking is all there is."""
 
-    is_listening = False
-
     def watch_held(self, held: Container[UUID]) -> None:
         """No wake-up is about them."""
 

@@ -194,7 +194,6 @@ class RemoteWakeups:
     def __init__(self, backend: RemoteWorker, worker: str) -> None:
         self._backend = backend
         self._worker = worker
-        self.is_listening = False
 
     def watch_held(self, held: Container[UUID]) -> None:
         """A wake-up is gone once it was received: nothing to keep."""
@@ -203,9 +202,8 @@ class RemoteWakeups:
         over = time.monotonic() + seconds
         try:
             woken = await self._backend.sleep(self._worker, seconds)
-            self.is_listening = True
         except DatabaseError:
-            woken = self.is_listening = False
+            woken = False
         if not woken:  # a server that does not listen answers at once
             await asyncio.sleep(max(over - time.monotonic(), 0))
         return woken

@@ -17,9 +17,5 @@ class Wakeups(Protocol):
     async def wait(self, seconds: float) -> bool:
         """Return when there may be work, and True; or after so many seconds, and False."""
 
-    @property
-    def is_listening(self) -> bool:
-        """Whether hints arrive, as far as is known."""
-
     async def close(self) -> None:
         """Stop listening."""
