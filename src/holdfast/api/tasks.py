@@ -1,12 +1,13 @@
 """Tasks of every lifecycle in one shape: lists, one task with its history, and the two things anybody may do to it."""
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field, StrictBool, model_validator
 
+from holdfast.engine.lifecycle.model import Actor, Outcome
 from holdfast.engine.store.bulk import Action, Filters, Sample, Undone
 from holdfast.engine.store.commands import Store
 from holdfast.engine.store.records import Attempt, CountedPage, Link
@@ -14,9 +15,6 @@ from holdfast.engine.task import Ended, Event, Explanation, Step, StepEvent
 from holdfast.http.access import UserOrOperator, VisibleTask, make_router, owned_by
 from holdfast.http.fields import Body, Cancel, Name, Text, Whole
 from holdfast.http.shapes import CancelEffect, Items, Limit, cancel_task
-
-Actor = Literal["owner", "tasks", "worker", "clock", "nobody"]
-Outcome = Literal["done", "partial", "failed", "cancelled"]
 
 
 class Events(Items[Event]):
