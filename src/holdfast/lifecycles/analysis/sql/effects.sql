@@ -13,24 +13,21 @@ begin
   where w.owner = any (array(select n.owner from unnest(p_moved) n where n.verb not in ('submit', 'upload_urls', 'claim', 'later')))
   order by w.owner for update;
   foreach m in array p_moved loop
-    case
-      when m.from_state = '' then
-        insert into holdfast.analysis (task_id, owner, prices) values (m.task_id, m.owner, holdfast.prices_of(m.task_id, m.name));
-      when m.verb = 'upload_urls' and m.data ? 'files' then
-        perform holdfast.promise_files(m.task_id, m.data -> 'files');
-      when m.verb = 'process' then
-        perform holdfast.freeze_files(m.task_id, m.data -> 'inputs');
-        perform holdfast.book_credits('reserve', m.task_id, m.owner, holdfast.check_credits_for(m.task_id));
-      when m.verb = 'files_missing' and exists (
-        select from holdfast.analysis_file f where f.task_id = m.task_id and not m.data -> 'looked_at' ? f.upload_key) then
-        -- The places where files were found missing must be those where they are to be now.
-        perform holdfast.refuse('TK002', 'New links were asked for meanwhile.', 'Upload by them, then process.');
-      when m.verb = 'step' then
-        perform holdfast.book_credits('charge', m.task_id, m.owner, (a.prices ->> m.step)::bigint, m.step)
-        from holdfast.analysis a where a.task_id = m.task_id;
-      else
-        null;
-    end case;
+    if m.from_state = '' then
+      insert into holdfast.analysis (task_id, owner, prices) values (m.task_id, m.owner, holdfast.prices_of(m.task_id, m.name));
+    elsif m.verb = 'upload_urls' and m.data ? 'files' then
+      perform holdfast.promise_files(m.task_id, m.data -> 'files');
+    elsif m.verb = 'process' then
+      perform holdfast.freeze_files(m.task_id, m.data -> 'inputs');
+      perform holdfast.book_credits('reserve', m.task_id, m.owner, holdfast.check_credits_for(m.task_id));
+    elsif m.verb = 'files_missing' and exists (
+      select from holdfast.analysis_file f where f.task_id = m.task_id and not m.data -> 'looked_at' ? f.upload_key) then
+      -- The places where files were found missing must be those where they are to be now.
+      perform holdfast.refuse('TK002', 'New links were asked for meanwhile.', 'Upload by them, then process.');
+    elsif m.verb = 'step' then
+      perform holdfast.book_credits('charge', m.task_id, m.owner, (a.prices ->> m.step)::bigint, m.step)
+      from holdfast.analysis a where a.task_id = m.task_id;
+    end if;
     if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
       perform holdfast.book_credits('release', m.task_id, m.owner, a.reserved)
       from holdfast.analysis a where a.task_id = m.task_id;

@@ -8,26 +8,23 @@ declare
   m holdfast.moved;
 begin
   foreach m in array p_moved loop
-    case
-      when m.from_state = '' then
-        perform holdfast.record_batch(m.task_id, m.name, m.owner);
-      when m.verb = 'retried' and m.lifecycle = 'batch_stop' then
-        update holdfast.batch_stop s set task_id = m.task_id
-        from holdfast.input i where i.id = m.task_id and s.task_id = i.retry_of;
-      when m.lifecycle = 'batch_stop' and m.verb = 'cancel' then
-        perform holdfast.report_left_running(m.task_id);
-      when m.lifecycle = 'batch_stop' then
-        null;
-      when m.verb = 'retried' then
-        perform holdfast.copy_inputs(m.task_id);
-      when m.verb in ('done', 'partial') then
-        perform holdfast.check_batch_verdict(m.task_id, m.to_state);
-      when m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state
-           and not exists (select from holdfast.batch_job j where j.task_id = m.task_id) then
-        perform holdfast.refuse('TK002', 'A batch without jobs is not in progress.', 'Plan its jobs first.');
-      else
-        null;
-    end case;
+    if m.from_state = '' then
+      perform holdfast.record_batch(m.task_id, m.name, m.owner);
+    elsif m.verb = 'retried' and m.lifecycle = 'batch_stop' then
+      update holdfast.batch_stop s set task_id = m.task_id
+      from holdfast.input i where i.id = m.task_id and s.task_id = i.retry_of;
+    elsif m.lifecycle = 'batch_stop' and m.verb = 'cancel' then
+      perform holdfast.report_left_running(m.task_id);
+    elsif m.lifecycle = 'batch_stop' then
+      null;
+    elsif m.verb = 'retried' then
+      perform holdfast.copy_inputs(m.task_id);
+    elsif m.verb in ('done', 'partial') then
+      perform holdfast.check_batch_verdict(m.task_id, m.to_state);
+    elsif m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state
+         and not exists (select from holdfast.batch_job j where j.task_id = m.task_id) then
+      perform holdfast.refuse('TK002', 'A batch without jobs is not in progress.', 'Plan its jobs first.');
+    end if;
     if m.lifecycle = 'batch' and m.verb <> 'retried' and (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then
       perform holdfast.close_batch(m.task_id, m.to_state);
     end if;

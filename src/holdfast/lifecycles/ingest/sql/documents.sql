@@ -12,22 +12,19 @@ begin
   perform holdfast.publish_versions(array(
     select n.task_id from unnest(p_moved) n where n.verb = 'step' and n.step = 'INDEXED'));
   foreach m in array p_moved loop
-    case
-      when m.from_state = '' and m.lifecycle = 'ingest' then
-        perform holdfast.open_run(m.task_id);
-      when m.from_state = '' then
-        -- Whatever way an item is made, also by a retry with another payload: files of the server are for the local owner,
-        -- objects for the owner who uploaded them.
-        perform holdfast.check_addresses(
-          array[case when jsonb_typeof(i.payload) = 'object' then i.payload ->> 'uri' end], m.owner)
-        from holdfast.input i where i.id = m.task_id;
-      when m.verb = 'step' and m.step = 'PERSISTED' then
-        perform holdfast.check_steps_done(m.task_id);
-      when m.to_state = 'OVER_BUDGET' and m.from_state <> m.to_state then
-        perform holdfast.resume_if_affordable(m.task_id);
-      else
-        null;
-    end case;
+    if m.from_state = '' and m.lifecycle = 'ingest' then
+      perform holdfast.open_run(m.task_id);
+    elsif m.from_state = '' then
+      -- Whatever way an item is made, also by a retry with another payload: files of the server are for the local owner,
+      -- objects for the owner who uploaded them.
+      perform holdfast.check_addresses(
+        array[case when jsonb_typeof(i.payload) = 'object' then i.payload ->> 'uri' end], m.owner)
+      from holdfast.input i where i.id = m.task_id;
+    elsif m.verb = 'step' and m.step = 'PERSISTED' then
+      perform holdfast.check_steps_done(m.task_id);
+    elsif m.to_state = 'OVER_BUDGET' and m.from_state <> m.to_state then
+      perform holdfast.resume_if_affordable(m.task_id);
+    end if;
     if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
       if m.lifecycle = 'ingest' then
         perform holdfast.add_step_event(m.task_id, '', 'run_completed', m.attempt, holdfast.run_counts(m.task_id)

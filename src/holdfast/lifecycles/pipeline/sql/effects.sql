@@ -14,18 +14,15 @@ begin
   where p.name = any (array(select n.name from unnest(p_moved) n where n.verb = 'step' and n.data ? 'settings'))
   order by p.name for update;
   foreach m in array p_moved loop
-    case
-      when m.from_state = '' then
-        perform holdfast.open_job(m.task_id, m.name);
-      when m.verb = 'retried' then
-        perform holdfast.inherit_stages(m.task_id, m.data ->> 'from_step');
-      when m.verb = 'step' then
-        perform holdfast.save_stage(m.task_id, m.name, m.step, m.data, m.attempt);
-      when m.verb in ('done', 'partial') then
-        perform holdfast.check_verdict(m.task_id, m.to_state);
-      else
-        null;
-    end case;
+    if m.from_state = '' then
+      perform holdfast.open_job(m.task_id, m.name);
+    elsif m.verb = 'retried' then
+      perform holdfast.inherit_stages(m.task_id, m.data ->> 'from_step');
+    elsif m.verb = 'step' then
+      perform holdfast.save_stage(m.task_id, m.name, m.step, m.data, m.attempt);
+    elsif m.verb in ('done', 'partial') then
+      perform holdfast.check_verdict(m.task_id, m.to_state);
+    end if;
     if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
       perform holdfast.close_job(m.task_id, m.to_state);
     end if;
