@@ -163,74 +163,56 @@ as $$
 declare
   v record;
   v_id uuid[];
-  v_writes jsonb := '[]';
-  v_dataset record;
 begin
   if p_key is not null then  -- what is deployed meanwhile makes no other run of the same request
     select k.task_id, false into run, created from holdfast.key k where k.owner = coalesce(p_owner, '') and k.key = p_key;
-    if found then
-      perform holdfast.check_same_run(run, p_key, p_hash);
-      return;
-    end if;
   end if;
-  select count(*)::int as number, array_agg(n.value ->> 'task' order by n.place) as task,
-         array_agg(n.value -> 'payload' order by n.place) as payload, array_agg(n.value ->> 'queue' order by n.place) as queue,
-         array_agg((n.value ->> 'priority')::int order by n.place) as priority,
-         array_agg((n.value ->> 'max_attempts')::int order by n.place) as max_attempts,
-         array_agg(n.value ->> 'name' order by n.place) as name
-    into v
-  from jsonb_array_elements(p_nodes) with ordinality n(value, place);
-  select array_agg(s.id order by s.place), bool_or(s.created) filter (where s.place = 1) into v_id, created
-  from holdfast.submit_many(
-    'dag'::text || array_fill('dispatch'::text, array[v.number]), p_name || v.task, p_params || v.payload,
-    p_queue => null::text || v.queue, p_priority => null::int || v.priority, p_max_attempts => null::int || v.max_attempts,
-    p_key => case when p_key is not null then p_key || array_fill(null::text, array[v.number]) end,
-    p_owner => array_fill(coalesce(p_owner, ''), array[v.number + 1]),
-    p_parent_place => null::int || array_fill(1, array[v.number]),
-    p_waits_place => (select array_agg((e ->> 1)::int + 1) from jsonb_array_elements(p_edges) e),
-    p_waits_for_place => (select array_agg((e ->> 0)::int + 1) from jsonb_array_elements(p_edges) e),
-    p_waits_policy => (select array_agg(e ->> 2) from jsonb_array_elements(p_edges) e),
-    p_tags => case when cardinality(p_tags) > 0 then array_fill(to_jsonb(p_tags), array[v.number + 1]) end,
-    p_trace => case when p_trace is not null then array_fill(p_trace, array[v.number + 1]) end) s;
-  run := v_id[1];
+  if run is null then
+    select count(*)::int as number, array_agg(n.value ->> 'task' order by n.place) as task,
+           array_agg(n.value -> 'payload' order by n.place) as payload, array_agg(n.value ->> 'queue' order by n.place) as queue,
+           array_agg((n.value ->> 'priority')::int order by n.place) as priority,
+           array_agg((n.value ->> 'max_attempts')::int order by n.place) as max_attempts,
+           array_agg(n.value ->> 'name' order by n.place) as name
+      into v
+    from jsonb_array_elements(p_nodes) with ordinality n(value, place);
+    select array_agg(s.id order by s.place), bool_or(s.created) filter (where s.place = 1) into v_id, created
+    from holdfast.submit_many(
+      'dag'::text || array_fill('dispatch'::text, array[v.number]), p_name || v.task, p_params || v.payload,
+      p_queue => null::text || v.queue, p_priority => null::int || v.priority, p_max_attempts => null::int || v.max_attempts,
+      p_key => case when p_key is not null then p_key || array_fill(null::text, array[v.number]) end,
+      p_owner => array_fill(coalesce(p_owner, ''), array[v.number + 1]),
+      p_parent_place => null::int || array_fill(1, array[v.number]),
+      p_waits_place => (select array_agg((e ->> 1)::int + 1) from jsonb_array_elements(p_edges) e),
+      p_waits_for_place => (select array_agg((e ->> 0)::int + 1) from jsonb_array_elements(p_edges) e),
+      p_waits_policy => (select array_agg(e ->> 2) from jsonb_array_elements(p_edges) e),
+      p_tags => case when cardinality(p_tags) > 0 then array_fill(to_jsonb(p_tags), array[v.number + 1]) end,
+      p_trace => case when p_trace is not null then array_fill(p_trace, array[v.number + 1]) end) s;
+    run := v_id[1];
+  end if;
   if not created then
-    perform holdfast.check_same_run(run, p_key, p_hash);
+    if (select r.body_hash from holdfast.dag_run r where r.task_id = run) is distinct from p_hash then
+      perform holdfast.refuse('TK019', format('Key %L: another task was submitted with it.', p_key),
+                              'Use a new key for a new request; the same key only for exactly the same one.');
+    end if;
     return;
   end if;
-  for v_dataset in select w.key as name, w.value #>> '{}' as mode from jsonb_each(p_writes) w order by w.key loop
-    v_writes := v_writes || (
-      select jsonb_build_object('dataset', v_dataset.name, 'mode', v_dataset.mode, 'dataset_id', g.dataset_id, 'version', g.version)
-      from holdfast.open_generation(coalesce(p_owner, ''), v_dataset.name, run, v_dataset.mode = 'extends', p_cutover, coalesce(p_by, '')) g);
-  end loop;
   insert into holdfast.dag_run (task_id, declared, body_hash, params, edges, writes, cutover)
-  values (run, p_declared, p_hash, p_params, p_edges, v_writes, p_cutover);
+  select run, p_declared, p_hash, p_params, p_edges, coalesce(jsonb_agg(jsonb_build_object(
+           'dataset', w.key, 'mode', w.value, 'dataset_id', g.dataset_id, 'version', g.version) order by w.key), '[]'), p_cutover
+  from (select * from jsonb_each_text(p_writes) w order by w.key) w
+  cross join lateral holdfast.open_generation(
+    coalesce(p_owner, ''), w.key, run, w.value = 'extends', p_cutover, coalesce(p_by, '')) g;
   insert into holdfast.dag_node (run, number, name, task_id)
   select open_dag.run, n.number, n.name, v_id[n.number + 1] from unnest(v.name) with ordinality n(name, number);
 end $$;
 
-create or replace function holdfast.check_same_run(p_run uuid, p_key text, p_hash bytea) returns void
-language plpgsql
-as $$
-begin
-  if (select r.body_hash from holdfast.dag_run r where r.task_id = p_run) is distinct from p_hash then
-    perform holdfast.refuse('TK019', format('Key %L: another task was submitted with it.', p_key),
-                            'Use a new key for a new request; the same key only for exactly the same one.');
-  end if;
-end $$;
-
 -- What a move of a run writes beside it: its end is that of the generations it was building.
 create or replace function holdfast.dag_effects(p_moved holdfast.moved[]) returns void
-language plpgsql
+language sql
 as $$
-declare
-  v record;
-begin
-  for v in
+  select holdfast.finish_generations(r.id, r.outcome::text) from (
     select d.id, d.outcome from unnest(p_moved) m
     cross join lateral (select d.id, d.outcome from holdfast.task_done d where d.id = m.task_id offset 0) d
     join holdfast.dag_run r on r.task_id = d.id and r.writes <> '[]'
-    order by d.id
-  loop
-    perform holdfast.finish_generations(v.id, v.outcome::text);
-  end loop;
-end $$;
+    order by d.id) r
+$$;
