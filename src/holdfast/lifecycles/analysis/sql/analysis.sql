@@ -49,8 +49,7 @@ begin
   end if;
   select s.id, s.created into v_id, v_created from holdfast.submit_many(
     array['analysis'], array[p_tool], array[jsonb_build_object('tool_id', p_tool, 'agents', coalesce(p_agents, '{}'))],
-    p_key => case when p_key is not null then array[p_key] end, p_owner => array[p_owner],
-    p_trace => case when p_trace is not null then array[p_trace] end) s;
+    p_key => array[p_key], p_owner => array[p_owner], p_trace => array[p_trace]) s;
   return query
   select v_id, v_created, e.at, e.at + (
     select s.time_limit from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle

@@ -80,10 +80,8 @@ begin
     'urls_sha256', case when not v_few then encode(sha256(convert_to(v_urls::text, 'UTF8')), 'hex') end));
   select s.id, s.created into task, created from holdfast.submit_many(
     array['batch'], array[v_offer.name], array[v_payload], p_queue => array[v_offer.queue], p_owner => array[p_owner],
-    p_key => case when p_key is not null then array[p_key] end,
-    p_time_limit => array[make_interval(secs => (v_offer.offer ->> 'limit_seconds')::float8)],
-    p_tags => case when cardinality(p_tags) > 0 then array[to_jsonb(p_tags)] end,
-    p_trace => case when p_trace is not null then array[p_trace] end) s;
+    p_key => array[p_key], p_time_limit => array[make_interval(secs => (v_offer.offer ->> 'limit_seconds')::float8)],
+    p_tags => array[nullif(to_jsonb(p_tags), '[]')], p_trace => array[p_trace]) s;
   if created then
     update holdfast.batch b set urls = v_urls where b.task_id = task and not v_few;
     update holdfast.input i set retry_of = p_again_of where i.id = task and p_again_of is not null;

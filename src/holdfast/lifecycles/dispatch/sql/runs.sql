@@ -3,28 +3,10 @@
 create or replace function holdfast.dags(p_name text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-  select jsonb_build_object(
-    'name', d.name, 'title', d.title, 'nodes', d.nodes, 'edges', d.edges, 'params', d.params, 'writes', d.writes,
-    'cutover', d.cutover, 'declared_at', d.declared_at,
-    'ready', not exists (
-      select from jsonb_array_elements(d.nodes) n where not exists (
-        select from holdfast.worker w where n ->> 'task' = any (w.names) and holdfast.is_live(w))))
+  select to_jsonb(d) || jsonb_build_object('ready', not exists (
+    select from jsonb_array_elements(d.nodes) n where not exists (
+      select from holdfast.worker w where n ->> 'task' = any (w.names) and holdfast.is_live(w))))
   from holdfast.dag d where p_name is null or d.name = p_name order by d.name
-$$;
-
--- The nodes of a run, where each of them is.
-create or replace function holdfast.dag_nodes(p_run uuid)
-returns table (number int, name text, task_id uuid, task text, state text, actor text, outcome text, attempt int, max_attempts int,
-               due_at timestamptz, started_at timestamptz, finished_at timestamptz, error text, progress jsonb)
-language sql stable set enable_seqscan = off
-as $$
-  select n.number, n.name, n.task_id, t.name, t.state, t.actor::text, t.outcome::text, t.attempt, t.max_attempts,
-         case when t.finished_at is null then t.due_at end, t.started_at, t.finished_at,
-         coalesce(t.note ->> 'message', t.note ->> 'reason'), b.progress
-  from holdfast.dag_node n
-  cross join lateral holdfast.find_task(n.task_id) t
-  left join lateral (select b.progress from holdfast.beat b where b.task_id = n.task_id and b.token = t.lease_token offset 0) b on true
-  where n.run = p_run order by n.number
 $$;
 
 -- Runs; with their nodes and edges, if that is asked for. One that is not there, or not this owner's, is left out.
@@ -50,7 +32,15 @@ as $$
         'failed', count(*) filter (where n.outcome = 'failed'), 'canceled', count(*) filter (where n.outcome = 'cancelled')) as progress,
       case when p_nodes then jsonb_agg(to_jsonb(n) - '{number,actor}'::text[] order by n.number) end as nodes,
       array_agg(n.name order by n.number) as names
-    from holdfast.dag_nodes(t.id) n) n
+    from (
+      select n.number, n.name, n.task_id, d.name as task, d.state, d.actor, d.outcome, d.attempt, d.max_attempts,
+             case when d.finished_at is null then d.due_at end as due_at, d.started_at, d.finished_at,
+             coalesce(d.note ->> 'message', d.note ->> 'reason') as error, b.progress
+      from holdfast.dag_node n
+      cross join lateral holdfast.find_task(n.task_id) d
+      left join lateral (
+        select b.progress from holdfast.beat b where b.task_id = n.task_id and b.token = d.lease_token offset 0) b on true
+      where n.run = t.id) n) n
   cross join lateral (
     select case when p_nodes then coalesce(jsonb_agg(jsonb_build_object(
       'from', n.names[(e.value ->> 0)::int], 'to', n.names[(e.value ->> 1)::int], 'on_failure', e.value ->> 2) order by e.place), '[]') end as edges

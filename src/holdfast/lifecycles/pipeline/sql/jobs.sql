@@ -33,10 +33,8 @@ $$;
 create or replace function holdfast.pipelines(p_name text default null) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-  select jsonb_build_object(
-    'name', p.name, 'title', p.title, 'stages', p.stages, 'params', p.params, 'settings', p.settings,
-    'settings_number', p.settings_number, 'settings_by', p.settings_by, 'settings_at', p.settings_at,
-    'limit_seconds', extract(epoch from p.time_limit), 'declared_at', p.declared_at,
+  select to_jsonb(p) - '{queue,max_attempts,time_limit}'::text[] || jsonb_build_object(
+    'limit_seconds', extract(epoch from p.time_limit),
     'ready', exists (select from holdfast.worker w where p.name = any (w.names) and holdfast.is_live(w)))
   from holdfast.pipeline p where p_name is null or p.name = p_name order by p.name
 $$;
@@ -67,11 +65,9 @@ begin
   v_pipeline := holdfast.find_pipeline(p_pipeline);
   select s.id, s.created into job, created from holdfast.submit_many(
     array['pipeline'], array[p_pipeline], array[p_params], p_queue => array[v_pipeline.queue],
-    p_max_attempts => array[v_pipeline.max_attempts], p_owner => array[p_owner],
-    p_key => case when p_key is not null then array[p_key] end,
-    p_time_limit => array[coalesce(p_time_limit, v_pipeline.time_limit)],
-    p_tags => case when cardinality(p_tags) > 0 then array[to_jsonb(p_tags)] end,
-    p_trace => case when p_trace is not null then array[p_trace] end) s;
+    p_max_attempts => array[v_pipeline.max_attempts], p_owner => array[p_owner], p_key => array[p_key],
+    p_time_limit => array[coalesce(p_time_limit, v_pipeline.time_limit)], p_tags => array[nullif(to_jsonb(p_tags), '[]')],
+    p_trace => array[p_trace]) s;
 end $$;
 
 -- Jobs with their stages. One that is not there, or not this owner's, is left out.
