@@ -22,9 +22,6 @@ create or replace function holdfast.open_generation(
 language plpgsql
 as $$
 begin
-  if coalesce(p_cutover, '') not in ('auto', 'manual') then
-    perform holdfast.refuse('TK010', format('%L is not a way to cut over.', p_cutover), 'Write auto or manual.');
-  end if;
   select v.dataset_id, v.version into dataset_id, version from holdfast.dataset_version v
   join holdfast.dataset d on d.id = v.dataset_id where v.run = p_run and d.owner = p_owner and d.name = p_dataset;
   if found then
@@ -52,11 +49,9 @@ begin
     perform from holdfast.dataset_version v
     where v.dataset_id = v_one.dataset_id and v.version = v_one.version and v.state = 'building' for no key update;
     continue when not found;
-    v_reason := case p_outcome when 'done' then null when 'cancelled' then 'Its run was cancelled.'
+    v_reason := case p_outcome when 'done' then holdfast.complete_generation(v_one.dataset_id, v_one.version)
+                               when 'cancelled' then 'Its run was cancelled.'
                                when 'partial' then 'Some tasks of its run failed.' else 'Its run failed.' end;
-    if p_outcome = 'done' then
-      v_reason := holdfast.complete_generation(v_one.dataset_id, v_one.version);
-    end if;
     if v_reason is not null then
       perform holdfast.end_generation(v_one.dataset_id, v_one.version,
                                       case p_outcome when 'cancelled' then 'rolled_back' else 'failed' end, v_reason);
@@ -78,18 +73,14 @@ end $$;
 
 -- A retried run goes on with what the old one has built: failed, or rolled back before it was complete.
 create or replace function holdfast.adopt_generations(p_old_run uuid, p_new_run uuid) returns void
-language plpgsql
+language sql
 as $$
-declare
-  v_id uuid;
-begin
-  for v_id in select v.dataset_id from holdfast.dataset_version v where v.run = p_old_run order by v.dataset_id loop
-    perform from holdfast.dataset d where d.id = v_id for no key update;
-    update holdfast.dataset_version v set state = 'building', run = p_new_run, runs = v.runs || p_new_run, reason = null,
-      ended_at = null, kept_until = null
-    where v.dataset_id = v_id and v.run = p_old_run and v.completed_at is null and v.state in ('failed', 'rolled_back');
-  end loop;
-end $$;
+  select from holdfast.dataset d where d.id in (select v.dataset_id from holdfast.dataset_version v where v.run = p_old_run)
+  order by d.id for no key update;
+  update holdfast.dataset_version v set state = 'building', run = p_new_run, runs = v.runs || p_new_run, reason = null,
+    ended_at = null, kept_until = null
+  where v.run = p_old_run and v.completed_at is null and v.state in ('failed', 'rolled_back')
+$$;
 
 -- All of it is written: bring in what it extends, number the files, count. From here on it never changes. The caller has locked
 -- the dataset. Answers why it cannot be read like that; then nothing was changed.
