@@ -156,33 +156,25 @@ begin
     end if;
     select * into v_job from holdfast.batch_job j
     where j.task_id = p_task and j.number = (v_event ->> 'job')::int for update;
-    perform holdfast.apply_job_event(v_job, v_event, p_holder, p_attempt);
-    return query select v_status, to_jsonb(j) - 'result' from holdfast.batch_job j
-    where j.task_id = p_task and j.number = v_job.number;
+    v_job := holdfast.apply_job_event(v_job, v_event, p_holder, p_attempt);
+    return query select v_status, to_jsonb(v_job) - 'result';
   end loop;
   if not found or v_status = 'cancel' then
     return query select v_status, null::jsonb;
   end if;
   if jsonb_path_exists(p_events, '$[*] ? (@.verb == "accept" || @.verb == "poll" || @.verb == "end")') then
-    perform holdfast.note_answer(p_task);
+    update holdfast.batch_provider p set answered_at = holdfast.now()  -- once a minute, unless another is noting it
+    where (p.task_type, p.provider) in (
+      select o.task_type, o.provider from holdfast.batch b
+      join holdfast.batch_provider o on o.task_type = b.task_type and o.provider = b.provider
+      where b.task_id = p_task and (o.answered_at > holdfast.now() - interval '1 minute') is not true
+      for update of o skip locked);
   end if;
 end $$;
 
--- The provider of a batch has answered: noted once a minute, unless another transaction is noting it.
-create or replace function holdfast.note_answer(p_task uuid) returns void
-language sql
-as $$
-  update holdfast.batch_provider p set answered_at = holdfast.now()
-  where (p.task_type, p.provider) in (
-    select o.task_type, o.provider from holdfast.batch b
-    join holdfast.batch_provider o on o.task_type = b.task_type and o.provider = b.provider
-    where b.task_id = p_task and (o.answered_at > holdfast.now() - interval '1 minute') is not true
-    for update of o skip locked)
-$$;
-
 -- A job after an event. Raises TK002 for an event that the job's status does not allow.
 create or replace function holdfast.apply_job_event(p_job holdfast.batch_job, p_event jsonb, p_holder uuid, p_attempt int)
-returns void
+returns holdfast.batch_job
 language plpgsql
 as $$
 declare
@@ -313,15 +305,13 @@ begin
   if v_job.status in ('COMPLETED', 'PARTIAL_COMPLETE', 'FAILED', 'CANCELLED') then
     v_job.finished_at := coalesce(p_job.finished_at, v_now);
   end if;
-  update holdfast.batch_job j set
-    (status, running, external_id, memo, provider_status, outcome, has_results, due_at, tries, transient_failures, waiting_since,
-     intended_at, tried_at, missed_at, submitted_at, polled_at, cancelled_at, ended_at, finished_at, done, ok, result, output_key,
-     cost_micros, error, category)
-    = (v_job.status, v_job.running, v_job.external_id, v_job.memo, v_job.provider_status, v_job.outcome, v_job.has_results,
-       v_job.due_at, v_job.tries, v_job.transient_failures, v_job.waiting_since, v_job.intended_at, v_job.tried_at, v_job.missed_at,
-       v_job.submitted_at, v_job.polled_at, v_job.cancelled_at, v_job.ended_at, v_job.finished_at, v_job.done, v_job.ok,
-       v_job.result, v_job.output_key, v_job.cost_micros, v_job.error, v_job.category)
+  update holdfast.batch_job j set  -- all columns, in the order of the table
+    (task_id, number, token, account, model, inputs, source, filename, inputs_key, status, running, external_id, memo,
+     provider_status, outcome, has_results, due_at, tries, transient_failures, waiting_since, intended_at, tried_at, missed_at,
+     submitted_at, polled_at, cancelled_at, ended_at, finished_at, done, ok, result, output_key, cost_micros, error, category)
+    = row(v_job.*)
   where j.task_id = p_job.task_id and j.number = p_job.number;
+  return v_job;
 end $$;
 
 -- The cost of a job, kept once: in the transaction that keeps its results, or that it was stopped. It stands in the log of the
