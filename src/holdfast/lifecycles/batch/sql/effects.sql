@@ -18,7 +18,11 @@ begin
     elsif m.lifecycle = 'batch_stop' then
       null;
     elsif m.verb = 'retried' then
-      perform holdfast.copy_inputs(m.task_id);
+      -- A retry of the whole takes all inputs again, also those that were too many for a payload.
+      update holdfast.batch b set urls = o.urls, datasets = o.datasets, again_of = o.again_of
+      from holdfast.input i join holdfast.batch o on o.task_id = i.retry_of
+      where b.task_id = m.task_id and i.id = m.task_id
+        and i.payload = (select q.payload from holdfast.input q where q.id = i.retry_of);  -- not if it was edited
     elsif m.verb in ('done', 'partial') then
       perform holdfast.check_batch_verdict(m.task_id, m.to_state);
     elsif m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state
@@ -92,16 +96,6 @@ begin
   return v_found;
 end $$;
 
--- A retry of the whole takes all inputs again, also those that were too many for a payload.
-create or replace function holdfast.copy_inputs(p_task uuid) returns void
-language sql
-as $$
-  update holdfast.batch b set urls = o.urls, datasets = o.datasets, again_of = o.again_of
-  from holdfast.input i join holdfast.batch o on o.task_id = i.retry_of
-  where b.task_id = p_task and i.id = p_task
-    and i.payload = (select q.payload from holdfast.input q where q.id = i.retry_of)  -- not if it was edited
-$$;
-
 -- The task that was to stop what a batch has left running was cancelled: a person is to know of it.
 create or replace function holdfast.report_left_running(p_stop uuid) returns void
 language sql
@@ -147,7 +141,6 @@ language plpgsql
 as $$
 declare
   v_batch holdfast.batch;
-  v_stop uuid;
 begin
   select * into v_batch from holdfast.batch b where b.task_id = p_task;
   if not found then
@@ -160,11 +153,10 @@ begin
   where j.task_id = p_task and j.finished_at is null and not j.running;
   if exists (select from holdfast.batch_job j where j.task_id = p_task and j.running)
      and not exists (select from holdfast.batch_stop s where s.batch_id = p_task) then
-    v_stop := holdfast.submit(
-      'stop.' || lower(v_batch.provider), jsonb_build_object('batch', p_task, 'provider', v_batch.provider), 'batch_stop',
-      queue => (select t.queue from holdfast.task_done t where t.id = p_task),
-      owner => (select t.owner from holdfast.task_done t where t.id = p_task));
-    insert into holdfast.batch_stop (task_id, batch_id) values (v_stop, p_task);
+    insert into holdfast.batch_stop (task_id, batch_id)
+    select holdfast.submit('stop.' || lower(v_batch.provider), jsonb_build_object('batch', t.id, 'provider', v_batch.provider),
+                           'batch_stop', queue => t.queue, owner => t.owner), t.id
+    from holdfast.task_done t where t.id = p_task;
   end if;
   update holdfast.inbox n set resolved_at = holdfast.now(), resolution = 'resolved', note = format('The batch was %s.', p_state)
   where n.task_id = p_task and n.resolved_at is null and n.error ->> 'kind' = 'job_parked';
