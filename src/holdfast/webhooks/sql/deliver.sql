@@ -115,18 +115,15 @@ create or replace function holdfast.deliveries(
   p_webhook uuid, p_state text default null, p_before uuid default null, p_limit int default 50)
 returns table (id uuid, webhook_id uuid, task_id uuid, version int, kind text, state text, tries int, due_at timestamptz,
                status int, error text, made_at timestamptz, ended_at timestamptz)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-#variable_conflict use_column
-begin
-  perform holdfast.check_webhook(p_webhook);
-  return query
+  select holdfast.check_webhook(p_webhook);
   select d.id, d.webhook_id, d.task_id, d.version, d.kind, d.state, d.tries, d.due_at, d.status, d.error, d.made_at,
          d.ended_at
   from holdfast.webhook_delivery d
   where d.webhook_id = p_webhook and (p_state is null or d.state = p_state) and (p_before is null or d.id < p_before)
-  order by d.id desc limit least(p_limit, 1000);
-end $$;
+  order by d.id desc limit least(p_limit, 1000)
+$$;
 
 -- Deliveries that were made long ago, whatever became of them.
 create or replace function holdfast.forget_deliveries(p_older interval default interval '30 days', p_n int default 1000)

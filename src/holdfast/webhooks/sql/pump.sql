@@ -13,9 +13,6 @@ declare
   v_cursor text;
   v_more bool;
   v_missed timestamptz;
-  v_task uuid[];
-  v_version int[];
-  v_kind text[];
   v_body jsonb[];
 begin
   made := 0;
@@ -39,15 +36,13 @@ begin
                                       else o.outcome::text end as kind) k
       where m.task_id is not null and k.kind = any (w.kinds) and (w.task_name is null or m.name = w.task_name)
     )
-    select l.cursor, l.more, t.task, t.version, t.kind, t.body into v_cursor, v_more, v_task, v_version, v_kind, v_body
-    from (select m.cursor, m.more from moves m order by m.place desc limit 1) l
-    cross join (
-      select array_agg(t.task_id order by t.at, t.place) as task, array_agg(t.version order by t.at, t.place) as version,
-             array_agg(t.kind order by t.at, t.place) as kind,
-             array_agg(jsonb_build_object('type', t.kind, 'timestamp', t.at, 'data', jsonb_build_object(
-               'task_id', t.task_id, 'lifecycle', t.lifecycle, 'name', t.name, 'state', t.to_state, 'outcome', t.outcome,
-               'owner', t.owner, 'attempt', t.attempt, 'version', t.version)) order by t.at, t.place) as body
-      from report t) t;
+    select l.cursor, l.more, array(
+        select jsonb_build_object('type', t.kind, 'timestamp', t.at, 'data', jsonb_build_object(
+          'task_id', t.task_id, 'lifecycle', t.lifecycle, 'name', t.name, 'state', t.to_state, 'outcome', t.outcome,
+          'owner', t.owner, 'attempt', t.attempt, 'version', t.version))
+        from report t order by t.at, t.place)
+      into v_cursor, v_more, v_body
+    from (select m.cursor, m.more from moves m order by m.place desc limit 1) l;
   exception when sqlstate 'TK024' then  -- what lies between is gone, and the webhook says so: it goes on from here
     select f.cursor, false, holdfast.now() into v_cursor, v_more, v_missed from holdfast.feed() f limit 1;
   end;
@@ -58,7 +53,7 @@ begin
       return;
     end if;
     insert into holdfast.webhook_delivery (webhook_id, task_id, version, kind, body)
-    select p_id, d.* from unnest(v_task, v_version, v_kind, v_body) d
+    select p_id, (b #>> '{data,task_id}')::uuid, (b #>> '{data,version}')::int, b ->> 'type', b from unnest(v_body) b
     on conflict (webhook_id, task_id, version) do nothing;
     get diagnostics made = row_count;
   end if;

@@ -45,13 +45,12 @@ returns table (id uuid, name text, url text, kinds text[], lifecycle text, task_
 language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
   select w.id, w.name, w.url, w.kinds, w.lifecycle, w.task_name, w.owner, w.paused_at, w.disabled_at, w.disabled_why,
-         w.missed_at, w.created_at, w.created_by, n.waiting, n.failed
+         w.missed_at, w.created_at, w.created_by,
+         (select count(*) from (select from holdfast.webhook_delivery d
+                                where d.webhook_id = w.id and d.state = 'pending' limit 1000) d)::int,
+         (select count(*) from (select from holdfast.webhook_delivery d
+                                where d.webhook_id = w.id and d.state = 'failed' limit 1000) d)::int
   from holdfast.webhook w
-  cross join lateral (
-    select (select count(*) from (select from holdfast.webhook_delivery d
-                                  where d.webhook_id = w.id and d.state = 'pending' limit 1000) d)::int as waiting,
-           (select count(*) from (select from holdfast.webhook_delivery d
-                                  where d.webhook_id = w.id and d.state = 'failed' limit 1000) d)::int as failed) n
   where p_id is null or w.id = p_id
   order by w.name, w.id
 $$;
@@ -66,16 +65,13 @@ $$;
 
 -- Send again. One that was disabled hears of what happens from now on.
 create or replace function holdfast.resume_webhook(p_id uuid) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_now text := (select f.cursor from holdfast.feed() f limit 1);
-begin
-  perform holdfast.check_webhook(p_id);
+  select holdfast.check_webhook(p_id);
   update holdfast.webhook w set paused_at = null, disabled_at = null, disabled_why = null,
-    cursor = case when w.disabled_at is null then w.cursor else v_now end
-  where w.id = p_id;
-end $$;
+    cursor = case when w.disabled_at is null then w.cursor else (select f.cursor from holdfast.feed() f limit 1) end
+  where w.id = p_id
+$$;
 
 -- Remove it, and all that was to be sent.
 create or replace function holdfast.remove_webhook(p_id uuid) returns void
