@@ -22,9 +22,7 @@ begin
     perform holdfast.refuse('TK010', 'An answer is a JSON value.', 'Say null as JSON, if that is the answer.');
   end if;
   q := holdfast.find_question(p_hash, p_task, p_step, p_owner);
-  select t.lifecycle, t.name, t.state, t.actor, t.lease_token, t.due_at, t.cancel_requested, t.note, l.name as machine,
-         l.effects
-    into v_task
+  select t.*, l.name as machine, l.effects into v_task
   from holdfast.task t join holdfast.lifecycle l on l.id = t.lifecycle where t.id = q.task_id for update of t;
   v_lives := found and not v_task.cancel_requested;
   select * into q from holdfast.question o where o.id = q.id for update;  -- as it is, now that nobody else decides
@@ -52,9 +50,8 @@ begin
     perform holdfast.refuse('TK071', format('The task has a step %s that was done otherwise.', quote_literal(q.step)),
                             'Give the question a name of its own.');
   end if;
-  insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
-  select q.task_id, holdfast.last_step_event(q.task_id) + e.place, q.step, e.kind, q.attempt, e.data
-  from (values (1, 'question_answered', jsonb_build_object('by', p_by)), (2, 'step_completed', null)) e(place, kind, data);
+  perform holdfast.add_step_event(q.task_id, q.step, 'question_answered', q.attempt, jsonb_build_object('by', p_by));
+  perform holdfast.add_step_event(q.task_id, q.step, 'step_completed', q.attempt);
   if v_task.effects is not null then
     perform holdfast.run_effects(array[v_task.effects], array[(
       q.task_id, v_task.machine, v_task.name, q.owner, 'step', q.step, v_task.state, v_task.state, q.attempt, q.token,

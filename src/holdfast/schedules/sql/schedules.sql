@@ -72,13 +72,12 @@ $$;
 
 -- Let nothing of it be started by the clock.
 create or replace function holdfast.pause_schedule(p_name text, p_by text default '') returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-  perform holdfast.lock_schedule(p_name);
+  select holdfast.lock_schedule(p_name);
   update holdfast.schedule s set paused_at = holdfast.now(), paused_by = coalesce(p_by, '')
-  where s.name = p_name and s.paused_at is null;
-end $$;
+  where s.name = p_name and s.paused_at is null
+$$;
 
 -- Let the clock start it again, from its next time on: what fell due meanwhile is not run. False if it is another than the
 -- caller has seen, so that the next time is to be computed again.
@@ -99,13 +98,10 @@ end $$;
 
 -- One run at once, paused or not; its next time stays. The task.
 create or replace function holdfast.run_schedule(p_name text, p_local_time text, p_by text default '') returns uuid
-language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
+language sql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-declare
-  v_schedule holdfast.schedule := holdfast.lock_schedule(p_name);
-begin
-  return (holdfast.start_runs(v_schedule, array[holdfast.now()], array[p_local_time], 'now', p_by))[1];
-end $$;
+  select (holdfast.start_runs(holdfast.lock_schedule(p_name), array[holdfast.now()], array[p_local_time], 'now', p_by))[1]
+$$;
 
 -- A run for each of these due times that has none, the oldest first. A dry run only tells which. Nothing is answered if
 -- the schedule is another than the caller has seen. The next time stays.
@@ -136,12 +132,11 @@ end $$;
 
 -- Forget a schedule, but not its runs. One that an application declares is there again at its next start.
 create or replace function holdfast.remove_schedule(p_name text) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-begin
-  perform holdfast.lock_schedule(p_name);
-  delete from holdfast.schedule s where s.name = p_name;
-end $$;
+  select holdfast.lock_schedule(p_name);
+  delete from holdfast.schedule s where s.name = p_name
+$$;
 
 -- The schedule, which nobody else changes until the caller commits. Raises TK074.
 create or replace function holdfast.lock_schedule(p_name text) returns holdfast.schedule
