@@ -19,17 +19,17 @@ begin
       perform holdfast.promise_files(m.task_id, m.data -> 'files');
     elsif m.verb = 'process' then
       perform holdfast.freeze_files(m.task_id, m.data -> 'inputs');
-      perform holdfast.book_credits('reserve', m.task_id, m.owner, holdfast.check_credits_for(m.task_id));
+      perform holdfast.transfer('reserve', m.owner, holdfast.check_credits_for(m.task_id), m.task_id);
     elsif m.verb = 'files_missing' and exists (
       select from holdfast.analysis_file f where f.task_id = m.task_id and not m.data -> 'looked_at' ? f.upload_key) then
       -- The places where files were found missing must be those where they are to be now.
       perform holdfast.refuse('TK002', 'New links were asked for meanwhile.', 'Upload by them, then process.');
     elsif m.verb = 'step' then
-      perform holdfast.book_credits('charge', m.task_id, m.owner, (a.prices ->> m.step)::bigint, m.step)
+      perform holdfast.transfer('charge', m.owner, (a.prices ->> m.step)::bigint, m.task_id, m.step)
       from holdfast.analysis a where a.task_id = m.task_id;
     end if;
     if (select d.id from holdfast.task_done d where d.id = m.task_id) is not null then  -- it has ended
-      perform holdfast.book_credits('release', m.task_id, m.owner, a.reserved)
+      perform holdfast.transfer('release', m.owner, a.reserved, m.task_id)
       from holdfast.analysis a where a.task_id = m.task_id;
       -- How long files are kept. A link may still be used for a while after a task has expired, so its folder is deleted twice.
       perform holdfast.delete_later(m.task_id, holdfast.analysis_folder(m.owner, m.task_id) || k.part, k.after)
@@ -145,24 +145,6 @@ begin
                             'Add credits, then process it again; it waits where it is until its links expire.');
   end if;
   return v_price;
-end $$;
-
--- Credits of a task: reserved when it is queued, charged agent by agent, released however it ends. The wallet is locked.
--- An agent's step is written once, and so is its charge.
-create or replace function holdfast.book_credits(
-  p_kind text, p_task uuid, p_owner text, p_credits bigint, p_agent text default null) returns void
-language plpgsql
-as $$
-begin
-  if p_credits > 0 then
-    update holdfast.analysis a
-    set reserved = a.reserved + p_credits * (case when p_kind = 'reserve' then 1 else -1 end),
-        charged = a.charged + p_credits * (p_kind = 'charge')::int
-    where a.task_id = p_task;
-    perform holdfast.transfer(
-      p_kind, p_owner, case when p_kind = 'reserve' then 'balance' else 'reserved' end,
-      case p_kind when 'reserve' then 'reserved' when 'charge' then 'spent' else 'balance' end, p_credits, p_task, p_agent);
-  end if;
 end $$;
 
 -- Where the files of a task are.

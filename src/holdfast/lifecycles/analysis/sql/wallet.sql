@@ -1,24 +1,32 @@
 -- wallet.sql: credits. A wallet is the sum of its ledger; a transfer that would make it negative is refused.
 -- Called by the effects of tasks, in the transaction of their transition, and for operators. Locks the wallet's row.
 
--- Move credits between two accounts of one owner, or in from outside (`issued`). Answers the id of the transfer.
+-- Move credits between two accounts of one owner: in from outside (top_up), or those of a task, which are reserved when it is
+-- queued, charged agent by agent, and released however it ends. An agent's step is written once, and so is its charge. The
+-- wallet is locked. Answers the id of the transfer; null if there is nothing to move.
 create or replace function holdfast.transfer(
-  p_kind text, p_owner text, p_from text, p_to text, p_credits bigint, p_task uuid default null, p_agent text default null,
-  p_by text default null)
+  p_kind text, p_owner text, p_credits bigint, p_task uuid default null, p_agent text default null, p_by text default null)
 returns uuid
 language plpgsql
 as $$
 declare
   v_transfer uuid := holdfast.uuid7();
+  v_from text := case p_kind when 'top_up' then 'issued' when 'reserve' then 'balance' else 'reserved' end;
+  v_to text := case p_kind when 'reserve' then 'reserved' when 'charge' then 'spent' else 'balance' end;
+  v_reserved bigint := p_credits * ((v_to = 'reserved')::int - (v_from = 'reserved')::int);
+  v_spent bigint := p_credits * (v_to = 'spent')::int;
 begin
+  if p_credits > 0 is not true then
+    return null;
+  end if;
+  update holdfast.analysis a set reserved = a.reserved + v_reserved, charged = a.charged + v_spent where a.task_id = p_task;
   update holdfast.wallet w
-  set balance = w.balance + p_credits * ((p_to = 'balance')::int - (p_from = 'balance')::int),
-      reserved = w.reserved + p_credits * ((p_to = 'reserved')::int - (p_from = 'reserved')::int),
-      spent = w.spent + p_credits * (p_to = 'spent')::int
+  set balance = w.balance + p_credits * ((v_to = 'balance')::int - (v_from = 'balance')::int),
+      reserved = w.reserved + v_reserved, spent = w.spent + v_spent
   where w.owner = p_owner;
   insert into holdfast.ledger (transfer, kind, owner, account, credits, task_id, agent, by)
-  values (v_transfer, p_kind, p_owner, p_from, -p_credits, p_task, p_agent, p_by),
-         (v_transfer, p_kind, p_owner, p_to, p_credits, p_task, p_agent, p_by);
+  values (v_transfer, p_kind, p_owner, v_from, -p_credits, p_task, p_agent, p_by),
+         (v_transfer, p_kind, p_owner, v_to, p_credits, p_task, p_agent, p_by);
   return v_transfer;
 end $$;
 
@@ -49,7 +57,7 @@ begin
   perform holdfast.check_credits(p_owner, p_credits);
   insert into holdfast.wallet (owner) values (p_owner) on conflict do nothing;
   if found then
-    perform holdfast.transfer('top_up', p_owner, 'issued', 'balance', p_credits, p_by => p_by);
+    perform holdfast.transfer('top_up', p_owner, p_credits, p_by => p_by);
   end if;
 end $$;
 
@@ -76,7 +84,7 @@ begin
     end if;
     return false;
   end if;
-  v_transfer := holdfast.transfer('top_up', p_owner, 'issued', 'balance', p_credits, p_by => p_by);
+  v_transfer := holdfast.transfer('top_up', p_owner, p_credits, p_by => p_by);
   if p_key is not null then
     insert into holdfast.top_up_key (owner, key, credits, transfer) values (p_owner, p_key, p_credits, v_transfer);
   end if;
