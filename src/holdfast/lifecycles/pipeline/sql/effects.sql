@@ -55,7 +55,6 @@ language plpgsql
 as $$
 declare
   v_stage holdfast.pipeline_stage;
-  v_job holdfast.pipeline_job;
   v_early text;
   v_changed bool;
 begin
@@ -82,15 +81,13 @@ begin
   if p_kept ? 'settings' then
     perform holdfast.check_params(p_name, p.params, p_kept -> 'settings', p.params)  -- none is missing
     from holdfast.pipeline p where p.name = p_name;
-    select * into v_job from holdfast.pipeline_job j where j.task_id = p_job;
     -- Only over the settings that this job began with: what another job has found meanwhile stays.
     update holdfast.pipeline p set settings = p.settings || (p_kept -> 'settings'), settings_number = p.settings_number + 1,
       settings_by = format('%s %s', p_stage, p_job), settings_at = holdfast.now()
-    where p.name = p_name and p.settings_number = v_job.settings_number;
+    where p.name = p_name and p.settings_number = (select j.settings_number from holdfast.pipeline_job j where j.task_id = p_job);
     v_changed := found;
-    if v_changed then  -- what this job has changed itself does not keep its later stages from changing more
-      update holdfast.pipeline_job j set settings_number = j.settings_number + 1 where j.task_id = p_job;
-    end if;
+    -- What this job has changed itself does not keep its later stages from changing more.
+    update holdfast.pipeline_job j set settings_number = j.settings_number + 1 where j.task_id = p_job and v_changed;
     perform holdfast.add_step_event(
       p_job, p_stage, case when v_changed then 'settings_changed' else 'settings_not_changed' end, p_attempt, p_kept -> 'settings');
   end if;
@@ -138,10 +135,8 @@ begin
                   when s.status = 'pending' then 'The job failed before it.' end,
     finished_at = holdfast.now()
   where s.task_id = p_job and s.finished_at is null;
-  if exists (select from holdfast.pipeline_job j where j.task_id = p_job) then
-    perform holdfast.keep_files(p_job);
-    perform holdfast.delete_later(p_job, 'pipelines/' || p_job, interval '30 days');
-  end if;
+  perform holdfast.keep_files(p_job), holdfast.delete_later(p_job, 'pipelines/' || p_job, interval '30 days')
+  from holdfast.pipeline_job j where j.task_id = p_job;
 end $$;
 
 -- A retry begins with the first stage that is not as it should be: before it everything is inherited, within it the steps
@@ -152,7 +147,7 @@ language plpgsql
 as $$
 declare
   v_old uuid := (select i.retry_of from holdfast.input i where i.id = p_job);
-  v_first holdfast.pipeline_stage;
+  v_first int;
   v_until int;
 begin
   if exists (select from holdfast.cleanup c where c.task_id = v_old and c.kept_until <= holdfast.now()) then
@@ -160,18 +155,15 @@ begin
     return;
   end if;
   if p_from is null then
-    select * into v_first from holdfast.pipeline_stage s
-    where s.task_id = v_old and s.status <> 'completed' and (s.status <> 'skipped' or s.declared ->> 'when' is null)
-    order by s.number limit 1;
-    if found then
-      v_until := (select min(e.number) from holdfast.pipeline_stage o join holdfast.step_event e
-                    on e.task_id = v_old and e.step = o.name
-                  where o.task_id = v_old and o.number > v_first.number);
-      delete from holdfast.step s where s.task_id = p_job and (
-        s.name in (select o.name from holdfast.pipeline_stage o where o.task_id = v_old and o.number >= v_first.number)
-        or v_until < (select max(e.number) from holdfast.step_event e
-                      where e.task_id = v_old and e.step = s.name and e.kind in ('step_completed', 'step_inherited')));
-    end if;
+    select min(s.number) into v_first from holdfast.pipeline_stage s
+    where s.task_id = v_old and s.status <> 'completed' and (s.status <> 'skipped' or s.declared ->> 'when' is null);
+    v_until := (select min(e.number) from holdfast.pipeline_stage o join holdfast.step_event e
+                  on e.task_id = v_old and e.step = o.name
+                where o.task_id = v_old and o.number > v_first);
+    delete from holdfast.step s where s.task_id = p_job and (
+      s.name in (select o.name from holdfast.pipeline_stage o where o.task_id = v_old and o.number >= v_first)
+      or v_until < (select max(e.number) from holdfast.step_event e
+                    where e.task_id = v_old and e.step = s.name and e.kind in ('step_completed', 'step_inherited')));
   end if;
   -- What is a stage by now and was none, or comes after one that has not run, is done again: a release has come between.
   delete from holdfast.step t using holdfast.pipeline_stage s

@@ -57,18 +57,14 @@ end $$;
 create or replace function holdfast.make_job(
   p_pipeline text, p_params jsonb, p_owner text, p_key text default null, p_trace text default null,
   p_time_limit interval default null, p_tags text[] default '{}', out job uuid, out created bool)
-language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
+language sql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
-declare
-  v_pipeline holdfast.pipeline;
-begin
-  v_pipeline := holdfast.find_pipeline(p_pipeline);
-  select s.id, s.created into job, created from holdfast.submit_many(
-    array['pipeline'], array[p_pipeline], array[p_params], p_queue => array[v_pipeline.queue],
-    p_max_attempts => array[v_pipeline.max_attempts], p_owner => array[p_owner], p_key => array[p_key],
-    p_time_limit => array[coalesce(p_time_limit, v_pipeline.time_limit)], p_tags => array[nullif(to_jsonb(p_tags), '[]')],
-    p_trace => array[p_trace]) s;
-end $$;
+  select s.id, s.created from holdfast.find_pipeline(p_pipeline) p
+  cross join lateral holdfast.submit_many(
+    array['pipeline'], array[p.name], array[p_params], p_queue => array[p.queue], p_max_attempts => array[p.max_attempts],
+    p_owner => array[p_owner], p_key => array[p_key], p_time_limit => array[coalesce(p_time_limit, p.time_limit)],
+    p_tags => array[nullif(to_jsonb(p_tags), '[]')], p_trace => array[p_trace]) s
+$$;
 
 -- Jobs with their stages. One that is not there, or not this owner's, is left out.
 create or replace function holdfast.read_jobs(p_jobs uuid[], p_owner text default null) returns setof jsonb
