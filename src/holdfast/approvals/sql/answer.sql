@@ -99,19 +99,15 @@ end $$;
 create or replace function holdfast.read_question(p_hash bytea)
 returns table (id uuid, task_id uuid, name text, step text, question text, state text, asked_at timestamptz,
                until timestamptz, answered_at timestamptz)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 as $$
-#variable_conflict use_column
-declare
-  q holdfast.question := holdfast.find_question(p_hash, null, null, null);
-begin
-  return query
   select q.id, q.task_id, t.name, q.step, q.question,
          case when q.answered_at is not null then 'answered' when t.id is null or t.cancel_requested then 'closed'
               when q.until <= holdfast.now() then 'late' else 'open' end,
          q.asked_at, q.until, q.answered_at
-  from (select) one left join lateral (select * from holdfast.task t where t.id = q.task_id offset 0) t on true;
-end $$;
+  from holdfast.find_question(p_hash, null, null, null) q
+  left join lateral (select * from holdfast.task t where t.id = q.task_id offset 0) t on true
+$$;
 
 -- Questions that somebody waits for, the oldest first: of one owner, or of all. No secret is among it.
 create or replace function holdfast.questions(

@@ -350,9 +350,8 @@ as $$
 declare
   v_status text := holdfast.holds_batch(p_holder, p_attempt, p_token, p_holder);
 begin
-  if v_status <> 'lost' then
-    update holdfast.batch b set result_key = p_result_key, manifest_key = p_manifest_key where b.task_id = p_holder;
-  end if;
+  update holdfast.batch b set result_key = p_result_key, manifest_key = p_manifest_key
+  where b.task_id = p_holder and v_status <> 'lost';
   return v_status;
 end $$;
 

@@ -213,12 +213,11 @@ declare
 begin
   select d.current into v_current from holdfast.document d
   where d.owner = v_owner and md5(d.name) = md5(p_name) and d.name = p_name for no key update;
-  if exists (select from holdfast.document_version n
-             where n.task_id = v_current and n.sha256 = p_sha256 and n.recipe = p_recipe) then
-    update holdfast.document d set fresh_at = greatest(d.fresh_at, holdfast.fetched_at(p_id)) where d.current = v_current;
-    return v_current;
-  end if;
-  return null;
+  update holdfast.document d set fresh_at = greatest(d.fresh_at, holdfast.fetched_at(p_id))
+  where d.current = (select n.task_id from holdfast.document_version n
+                     where n.task_id = v_current and n.sha256 = p_sha256 and n.recipe = p_recipe)
+  returning d.current into v_current;
+  return v_current;
 end $$;
 
 -- Documents that can be searched, the newest first, from one on.
