@@ -85,9 +85,6 @@ as $$
 declare
   v record;
 begin
-  if cardinality(p_items) = 0 then
-    return;
-  end if;
   for v in
     select d.id, n.task_id, n.chunks, n.fetched_at, d.current, d.fresh_at from holdfast.document_version n
     join holdfast.document d on d.id = n.document

@@ -48,7 +48,11 @@ begin
     perform holdfast.refuse('TK010', format('%s is not a way to search.', quote_nullable(p_mode)), 'There are text, vector and hybrid.');
   end if;
   perform holdfast.check_limit(p_limit, 100, 'chunks cannot be shown');
-  perform holdfast.widen_index_scan();
+  begin  -- go on through the index until enough have passed the filter (pgvector 0.8); for this transaction
+    perform set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '100', true);
+  exception when others then
+    null;
+  end;
   return query
   with by_text as materialized (
     select m.version, m.number, m.share, row_number() over (order by m.score desc, m.version, m.number)::int as place
@@ -123,16 +127,6 @@ begin
   perform pg_advisory_xact_lock(hashtextextended('holdfast.index_vectors', 0));
   execute format('create index if not exists %I on holdfast.chunk using hnsw ((vector::%I.vector(%s)) %2$I.vector_cosine_ops)'
                  ' where dimensions = %3$s', v_index, v_schema, p_dimensions);
-end $$;
-
--- Go on through the index until enough have passed the filter (pgvector 0.8). For this transaction.
-create or replace function holdfast.widen_index_scan() returns void
-language plpgsql
-as $$
-begin
-  perform set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', '100', true);
-exception when others then
-  null;
 end $$;
 
 -- Whether searchers see this version.
