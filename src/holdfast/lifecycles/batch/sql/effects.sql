@@ -10,20 +10,17 @@ begin
   foreach m in array p_moved loop
     if m.from_state = '' then
       perform holdfast.record_batch(m.task_id, m.name, m.owner);
-    elsif m.verb = 'retried' and m.lifecycle = 'batch_stop' then
+    elsif m.verb = 'retried' then
       update holdfast.batch_stop s set task_id = m.task_id
       from holdfast.input i where i.id = m.task_id and s.task_id = i.retry_of;
-    elsif m.lifecycle = 'batch_stop' and m.verb = 'cancel' then
-      perform holdfast.report_left_running(m.task_id);
-    elsif m.lifecycle = 'batch_stop' then
-      null;
-    elsif m.verb = 'retried' then
       -- A retry of the whole takes all inputs again, also those that were too many for a payload.
       update holdfast.batch b set urls = o.urls, datasets = o.datasets, again_of = o.again_of
       from holdfast.input i join holdfast.batch o on o.task_id = i.retry_of
       where b.task_id = m.task_id and i.id = m.task_id
         and i.payload = (select q.payload from holdfast.input q where q.id = i.retry_of);  -- not if it was edited
-    elsif m.verb in ('done', 'partial') then
+    elsif m.lifecycle = 'batch_stop' and m.verb = 'cancel' then
+      perform holdfast.report_left_running(m.task_id);
+    elsif m.lifecycle = 'batch' and m.verb in ('done', 'partial') then
       perform holdfast.check_batch_verdict(m.task_id, m.to_state);
     elsif m.to_state = 'IN_PROGRESS' and m.from_state <> m.to_state
          and not exists (select from holdfast.batch_job j where j.task_id = m.task_id) then

@@ -183,9 +183,8 @@ declare
   v_at_most constant int := 3;
   v_error text := left(p_event ->> 'error', 2000);
   v_job holdfast.batch_job := p_job;
-  v_possible bool;
 begin
-  v_possible := (p_job.finished_at is null or v_verb in ('missed', 'stop')) and case
+  if ((p_job.finished_at is null or v_verb in ('missed', 'stop')) and case
     when v_verb = 'intend' then p_job.status = 'PLANNED'
     when v_verb in ('accept', 'absent') then p_job.status = 'INTENDED'
     when v_verb in ('poll', 'end', 'cancel') then p_job.status = 'SUBMITTED'
@@ -193,8 +192,7 @@ begin
     when v_verb = 'missed' then p_job.running and p_job.external_id is null
     when v_verb = 'stop' then p_job.running
     when v_verb = 'stumble' then p_job.transient_failures = (p_event ->> 'failures')::int  -- reported twice, it counts once
-    else v_verb in ('wait', 'remember', 'fail', 'park') end;
-  if v_possible is not true then
+    else v_verb in ('wait', 'remember', 'fail', 'park') end) is not true then
     perform holdfast.refuse('TK002', format('Job %s is %s: %s is not possible.', p_event ->> 'job',
       coalesce(p_job.status, 'not there'), v_verb), 'Read it again: another attempt may have brought it on.');
   end if;
