@@ -82,19 +82,14 @@ $$;
 -- Let the clock start it again, from its next time on: what fell due meanwhile is not run. False if it is another than the
 -- caller has seen, so that the next time is to be computed again.
 create or replace function holdfast.resume_schedule(p_name text, p_definition bytea, p_next_at timestamptz) returns bool
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language sql security definer set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_schedule holdfast.schedule := holdfast.lock_schedule(p_name);
-begin
-  if v_schedule.definition <> p_definition then
-    return false;
-  end if;
+  select holdfast.lock_schedule(p_name);
   update holdfast.schedule s set paused_at = null, paused_by = null, next_at = p_next_at, set_at = holdfast.now(),
     error = null, error_at = null, failures = 0, try_at = null
-  where s.name = p_name and s.paused_at is not null;
-  return true;
-end $$;
+  where s.name = p_name and s.definition = p_definition and s.paused_at is not null;
+  select s.definition = p_definition from holdfast.schedule s where s.name = p_name
+$$;
 
 -- One run at once, paused or not; its next time stays. The task.
 create or replace function holdfast.run_schedule(p_name text, p_local_time text, p_by text default '') returns uuid

@@ -137,22 +137,19 @@ create or replace function holdfast.start_graph(
   p_name text, p_nodes jsonb, p_edges jsonb default '[]', p_writes jsonb default '{}', p_cutover text default 'auto',
   p_owner text default '', p_key text default null, p_by text default '', p_tags text[] default '{}',
   p_trace text default null, out run uuid, out created bool)
-language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set jit = off
+language sql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC' set jit = off
 as $$
-declare
-  v_graph record;
-begin
-  perform holdfast.check_writes(p_writes, p_cutover);
-  v_graph := holdfast.sorted_graph(p_name, p_nodes, p_edges);
-  select o.run, o.created into run, created from holdfast.open_dag(
+  select holdfast.check_writes(p_writes, p_cutover);
+  select o.run, o.created from holdfast.sorted_graph(p_name, p_nodes, p_edges) g
+  cross join lateral holdfast.open_dag(
     p_name, false, holdfast.body_hash(jsonb_build_array('graph', p_name, p_nodes, p_edges, p_writes, p_cutover)), '{}', (
       select jsonb_agg(coalesce(k.known, '{}') || jsonb_strip_nulls(n.value - 'payload')
                        || jsonb_build_object('payload', coalesce(n.value -> 'payload', '{}')) order by n.place)
-      from jsonb_array_elements(v_graph.nodes) with ordinality n(value, place)
+      from jsonb_array_elements(g.nodes) with ordinality n(value, place)
       left join (select t.name, holdfast.known_task(t.name) as known
                  from (select distinct n ->> 'task' as name from jsonb_array_elements(p_nodes) n) t) k on k.name = n.value ->> 'task'),
-    v_graph.edges, p_writes, p_cutover, p_owner, p_key, p_by, p_tags, p_trace) o;
-end $$;
+    g.edges, p_writes, p_cutover, p_owner, p_key, p_by, p_tags, p_trace) o
+$$;
 
 -- The run with its nodes, which come in order, as one call; its generations; and what is remembered of it.
 create or replace function holdfast.open_dag(
