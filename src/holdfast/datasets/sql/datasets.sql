@@ -28,9 +28,7 @@ begin
     perform holdfast.refuse('TK010', 'Each file of a dataset has a uri.', 'Write [{"uri": "https://..."}].');
   end if;
   perform holdfast.check_addresses(array(select f ->> 'uri' from jsonb_array_elements(p_files) f), p_owner);
-  select n.dataset_id, n.version into dataset_id, version from holdfast.next_version(p_owner, p_name) n;
-  insert into holdfast.dataset_version (dataset_id, version, made_by)
-  values (make_dataset.dataset_id, make_dataset.version, coalesce(p_by, ''));
+  select n.dataset_id, n.version into dataset_id, version from holdfast.begin_generation(p_owner, p_name, 'upload', p_by) n;
   insert into holdfast.dataset_file (dataset_id, version, number, uri, name)
   select make_dataset.dataset_id, make_dataset.version, f.number, f.one ->> 'uri', coalesce(f.one ->> 'name', f.one ->> 'uri')
   from jsonb_array_elements(p_files) with ordinality f(one, number);

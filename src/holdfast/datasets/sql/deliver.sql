@@ -268,8 +268,7 @@ declare
 begin
   for v_dataset in select o.owner, o.dataset, array_agg(o order by o.place) as outputs from unnest(p_outputs) o
                    group by o.owner, o.dataset order by o.owner, o.dataset loop
-    select * into v_made from holdfast.next_version(v_dataset.owner, v_dataset.dataset);
-    insert into holdfast.dataset_version (dataset_id, version, origin, extends) values (v_made.dataset_id, v_made.version, 'task', true);
+    select * into v_made from holdfast.begin_generation(v_dataset.owner, v_dataset.dataset, 'task', p_extends => true);
     perform holdfast.write_output(v_made.dataset_id, v_made.version, o)
     from (select unnest(v_dataset.outputs) as o) o;
     v_reason := holdfast.complete_generation(v_made.dataset_id, v_made.version);

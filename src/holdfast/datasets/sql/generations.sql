@@ -2,8 +2,10 @@
 -- Called by deliver, and by the graphs that write datasets. Locks the dataset's row, after all tasks; never against those who
 -- refer to it (no key update), since a writer of a generation may still have to lock the run's task.
 
--- The next number of a dataset, which is made if it is not there. Locks its row.
-create or replace function holdfast.next_version(p_owner text, p_name text, out dataset_id uuid, out version int)
+-- The next generation of a dataset, which is made if it is not there. Locks its row.
+create or replace function holdfast.begin_generation(
+  p_owner text, p_name text, p_origin text, p_by text default '', p_run uuid default null, p_extends bool default false,
+  p_cutover text default 'auto', out dataset_id uuid, out version int)
 language plpgsql
 as $$
 begin
@@ -13,6 +15,9 @@ begin
   insert into holdfast.dataset as d (owner, name, version, newest) values (p_owner, p_name, 0, 1)
   on conflict (owner, name) do update set newest = d.newest + 1
   returning d.id, d.newest into dataset_id, version;
+  insert into holdfast.dataset_version (dataset_id, version, origin, run, runs, extends, cutover, made_by)
+  values (begin_generation.dataset_id, begin_generation.version, p_origin, p_run, array_remove(array[p_run], null),
+          coalesce(p_extends, false), p_cutover, coalesce(p_by, ''));
 end $$;
 
 -- A generation that the tasks of a run are to build. Called in the transaction that starts the run; the same again is the same.
@@ -24,13 +29,10 @@ as $$
 begin
   select v.dataset_id, v.version into dataset_id, version from holdfast.dataset_version v
   join holdfast.dataset d on d.id = v.dataset_id where v.run = p_run and d.owner = p_owner and d.name = p_dataset;
-  if found then
-    return;
+  if not found then
+    select n.dataset_id, n.version into dataset_id, version
+    from holdfast.begin_generation(p_owner, p_dataset, 'run', p_by, p_run, p_extends, p_cutover) n;
   end if;
-  select n.dataset_id, n.version into dataset_id, version from holdfast.next_version(p_owner, p_dataset) n;
-  insert into holdfast.dataset_version (dataset_id, version, origin, run, runs, extends, cutover, made_by)
-  values (open_generation.dataset_id, open_generation.version, 'run', p_run, array[p_run], coalesce(p_extends, false), p_cutover,
-          coalesce(p_by, ''));
 end $$;
 
 -- The run has ended. done: its generations are current, or ready where a person is to decide; one that was begun before what is
