@@ -74,12 +74,19 @@ def is_server(pid: int, data: Path) -> bool:
 def try_lock(path: Path, kind: int) -> int | None:
     """A file descriptor that holds the flock, or None if another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if take_lock(descriptor, kind):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def take_lock(descriptor: int, kind: int) -> bool:
+    """Take the flock, unless another process holds it."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+        return False
+    return True
 
 
 def is_watched(home: Path) -> bool:

@@ -31,6 +31,7 @@ from holdfast.postgres.embedded.folder import (
     Postmaster,
     is_watched,
     read_postmaster,
+    take_lock,
     try_lock,
 )
 
@@ -107,12 +108,9 @@ class Embedded:
         if descriptor is None:  # a watchdog holds it alone and is stopping the server
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return not take_lock(descriptor, fcntl.LOCK_EX)
         finally:
             os.close(descriptor)
-        return False
 
     def url(self, role: str = APPLICATION, database: str = DATABASE, *, by_socket: bool = False) -> str:
         """The server's address: on the loopback port, or on its socket where there is one."""

@@ -1,7 +1,7 @@
 """The watchdog: the one process that starts, revives and stops an embedded Postgres server.
 
 Who uses the server holds a shared flock on `holders.lock`. The kernel takes a flock away from a process that dies,
-however it dies, so nobody has to be counted. The watchdog waits for the exclusive flock on the same file: when it gets
+however it dies, so nobody has to be counted. The watchdog tries for the exclusive flock on the same file: when it gets
 it, no holder is left, and it stops the server. Another that comes meanwhile waits for that flock, then starts it again.
 
 Only the process with the exclusive flock on `watchdog.lock` may start or stop the server, so five processes that start
@@ -16,11 +16,9 @@ all of `postgres/embedded`, and for `holdfast/__init__.py`, which it passes thro
 import fcntl
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -41,9 +39,10 @@ from holdfast.postgres.embedded.cluster import (
     server_user,
     setpriv,
 )
-from holdfast.postgres.embedded.folder import Plan, is_server, read_postmaster, try_lock
+from holdfast.postgres.embedded.folder import Plan, is_server, read_postmaster, take_lock, try_lock
 
 READY = "ready"
+look_every_seconds = 0.1
 
 
 def main() -> None:
@@ -92,78 +91,49 @@ def detach(log: Path) -> None:
 def watch(plan: Plan, ready: Callable[[], None]) -> None:
     """Keep the server alive while there are holders; stop it when there are none."""
     home = Path(plan.home)
-    if not take_watch(home):  # another watchdog is at work
+    for _ in range(20):  # holders who ask `is_watched` hold the lock for a moment
+        if try_lock(home / "watchdog.lock", fcntl.LOCK_EX) is not None:  # held until the process ends
+            break
+        time.sleep(0.01)
+    else:  # another watchdog is at work
         ready()
         return
     running = read_postmaster(home)
-    server = Server(running.pid, plan.data) if running else launch(plan)
+    pid = running.pid if running else launch(plan)
     while not (running := read_postmaster(home)) or not running.ready:
-        if server.is_gone():
-            server = launch(plan)
+        if is_gone(pid, plan):
+            pid = launch(plan)
         time.sleep(0.02)
     ready()
-
-    happenings: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def report(name: str, wait: Callable[[], None]) -> None:
-        def wait_and_report() -> None:
-            wait()
-            happenings.put(name)
-
-        threading.Thread(target=wait_and_report, daemon=True).start()
-
-    report("no holder is left", lambda: wait_until_alone(home))
-    report("server died", server.wait)
-    while happenings.get() == "server died":
-        server = launch(plan, port=running.port)
-        report("server died", server.wait)
-    server.stop()
+    holders = os.open(home / "holders.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    while not take_lock(holders, fcntl.LOCK_EX):
+        if is_gone(pid, plan):
+            pid = launch(plan, port=running.port)
+        time.sleep(look_every_seconds)
+    stop(pid, plan)
     clear_away(plan)
 
 
-def take_watch(home: Path) -> bool:
-    """Become the watchdog. The flock is held until the process ends."""
-    for _ in range(20):  # holders who ask `is_watched` hold the lock for a moment
-        if try_lock(home / "watchdog.lock", fcntl.LOCK_EX) is not None:
-            return True
-        time.sleep(0.01)
-    return False
+def is_gone(pid: int, plan: Plan) -> bool:
+    """Whether the server has ended: our child, or one left by a watchdog that was killed."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return not is_server(pid, plan.data)
 
 
-def wait_until_alone(home: Path) -> None:
-    fcntl.flock(os.open(home / "holders.lock", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+def stop(pid: int, plan: Plan) -> None:
+    """Fast shutdown; the harder ways only for a server that does not obey."""
+    for number, patience_seconds in ((signal.SIGINT, 60), (signal.SIGQUIT, 10), (signal.SIGKILL, 5)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + patience_seconds
+        while time.monotonic() < deadline:
+            if is_gone(pid, plan):
+                return
+            time.sleep(0.02)
 
 
-class Server:
-    """A postmaster: our child, or one left by a watchdog that was killed."""
-
-    def __init__(self, pid: int, data: Path, child: subprocess.Popen[bytes] | None = None) -> None:
-        self.pid = pid
-        self.data = data
-        self.child = child
-
-    def is_gone(self) -> bool:
-        return self.child.poll() is not None if self.child else not is_server(self.pid, self.data)
-
-    def wait(self) -> None:
-        if self.child:
-            self.child.wait()
-        while not self.is_gone():
-            time.sleep(0.2)
-
-    def stop(self) -> None:
-        """Fast shutdown; the harder ways only for a server that does not obey."""
-        for number, patience_seconds in ((signal.SIGINT, 60), (signal.SIGQUIT, 10), (signal.SIGKILL, 5)):
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-            deadline = time.monotonic() + patience_seconds
-            while time.monotonic() < deadline:
-                if self.is_gone():
-                    return
-                time.sleep(0.02)
-
-
-def launch(plan: Plan, port: int | None = None) -> Server:
+def launch(plan: Plan, port: int | None = None) -> int:
     """Start the server and wait until it is ready, however long its crash recovery takes.
 
     Right after a crash the dead server's children may still be leaving, and somebody may take the port between the
@@ -189,7 +159,7 @@ def launch(plan: Plan, port: int | None = None) -> Server:
         while child.poll() is None:
             running = read_postmaster(Path(plan.home))
             if running and running.pid == child.pid and running.ready:
-                return Server(child.pid, plan.data, child)
+                return child.pid
             time.sleep(0.02)
         if time.monotonic() > deadline or not (crashed or not is_free(chosen)):
             raise Failure(f"Postgres said:\n{last_output(plan)}")
