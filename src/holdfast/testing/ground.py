@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
@@ -51,12 +52,6 @@ connections_kept = 10
 KEPT = {"application_name": "kept for the next test"}
 """Marks the connections that stay open, unlike those a test opens."""
 restore_within_seconds = 20
-
-
-CONNECTION_LOST = (
-    OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError,
-    asyncpg.AdminShutdownError,
-)  # fmt: skip
 
 
 class Ground:
@@ -123,7 +118,7 @@ class Ground:
 
     def _ask(self, statement: str, *arguments: object) -> Any:
         """Ask as the owner. A test may end all sessions of the server, so it is asked once more."""
-        with contextlib.suppress(*CONNECTION_LOST):
+        with contextlib.suppress(*DRIVER_ERRORS):
             return self._postgres.ask_owner(statement, *arguments)
         self.background.call(self._postgres.close())
         return self._postgres.ask_owner(statement, *arguments)
@@ -238,10 +233,10 @@ class Database:
 
     def bridge(self) -> asyncpg.Pool:
         """The application's connections, which stay open for later tests; any event loop may call it like a pool."""
-        self._bridges.append(Bridge(self.ground.background, self._connections))
+        self._bridges.append(Bridge(self))
         return cast(asyncpg.Pool, self._bridges[-1])
 
-    async def _connections(self) -> asyncpg.Pool:
+    async def connections(self) -> asyncpg.Pool:
         async with self._opening:
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
@@ -273,7 +268,7 @@ class Database:
         await owner.execute(f"update holdfast.test_clock set run = '{self.ground.run}'")
         self._snapshot = snapshot or await Snapshot.of(owner)
         self._fingerprint = await owner.fetchval(self._snapshot.fingerprint)
-        async with (await self._connections()).acquire() as connection:
+        async with (await self.connections()).acquire() as connection:
             self._at_login = await connection.fetchval(AT_LOGIN)
         return self._snapshot
 
@@ -311,25 +306,21 @@ class Database:
 
 
 class Bridge:
-    """Passes queries to connections that live in the event loop of another thread."""
+    """Passes queries to a database's connections, which live in the event loop of another thread."""
 
-    def __init__(self, background: LoopThread, pool: Callable[[], Coroutine[Any, Any, asyncpg.Pool]]) -> None:
-        self._background = background
-        self._pool = pool
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self.is_closed = False
 
-    async def fetch(self, query: str, *arguments: Any) -> list[asyncpg.Record]:
-        rows: list[asyncpg.Record] = await self._background.acall(self._ask("fetch", query, *arguments))
-        return rows
+    async def _pass(self, method: str, query: str, *arguments: Any) -> Any:
+        return await self._database.ground.background.acall(self._ask(method, query, *arguments))
 
-    async def fetchrow(self, query: str, *arguments: Any) -> asyncpg.Record | None:
-        return await self._background.acall(self._ask("fetchrow", query, *arguments))
-
-    async def execute(self, query: str, *arguments: Any) -> str:
-        return str(await self._background.acall(self._ask("execute", query, *arguments)))
+    fetch = partialmethod(_pass, "fetch")
+    fetchrow = partialmethod(_pass, "fetchrow")
+    execute = partialmethod(_pass, "execute")
 
     async def _ask(self, method: str, query: str, *arguments: Any) -> Any:
-        async with (await self._pool()).acquire() as connection:
+        async with (await self._database.connections()).acquire() as connection:
             if self.is_closed:  # opening a connection takes a while, and the test may have ended meanwhile
                 raise DatabaseUnreachable(
                     "The test that opened it is over.", fix="End what a test starts before it ends."
