@@ -22,9 +22,10 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import httpx2
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from holdfast.testing.providers.faults import Answer, Faults, answer_of
+from holdfast.testing.providers.faults import Faults, answer_of, headers_of, replace_body
 from holdfast.testing.providers.serving import Forward, Server, launch
 from holdfast.testing.providers.standin import append, read_lines
 
@@ -144,7 +145,7 @@ class Amazon:
         return list(read_lines(self._ledger))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        target = dict(scope.get("headers", ())).get(b"x-amz-target", b"").decode("latin-1")
+        target = headers_of(scope).get("x-amz-target", "")
         if scope["type"] != "http" or not target:
             await self._forward(scope, receive, send)
             return
@@ -156,13 +157,13 @@ class Amazon:
             return message
 
         answer = await answer_of(self._forward, scope, record_body)
-        if answer.status == 200:
+        if answer.status_code == 200:
             match target.rpartition(".")[2]:
                 case "StartTranscriptionJob":
                     self._note(json.loads(b"".join(asked)))
                 case "GetTranscriptionJob":
-                    answer = self._end(answer)
-        await answer.send(send)
+                    self._end(answer)
+        await answer(scope, receive, send)
 
     def _note(self, asked: dict[str, Any]) -> None:
         job = {
@@ -174,17 +175,18 @@ class Amazon:
         with self._lock:
             append(self._ledger, job)
 
-    def _end(self, answer: Answer) -> Answer:
+    def _end(self, answer: Response) -> None:
         """A job that is completed has failed, if it is to; otherwise its transcript is where it was wanted."""
-        body = json.loads(answer.body)
+        body = json.loads(bytes(answer.body))
         job = body["TranscriptionJob"]
         if job.get("TranscriptionJobStatus") != "COMPLETED":
-            return answer
+            return
         name, uri = job["TranscriptionJobName"], job["Media"]["MediaFileUri"]
         if (reason := self._reasons.get(uri)) is not None:
             job.pop("Transcript", None)
             job |= {"TranscriptionJobStatus": "FAILED", "FailureReason": reason}
-            return Answer(answer.status, answer.headers, json.dumps(body).encode())
+            replace_body(answer, json.dumps(body).encode())
+            return
         with self._lock:
             first = name not in self._written
             self._written.add(name)
@@ -193,7 +195,6 @@ class Amazon:
             text = self._texts.get(uri) or text_in(uri)
             transcript = transcript_of(name, text, job.get("LanguageCode") or "en-US")
             self.put(f"s3://{wanted['bucket']}/{wanted['key']}", json.dumps(transcript).encode())
-        return answer
 
 
 def text_in(uri: str) -> str:

@@ -188,7 +188,7 @@ class Faults:
         if scope["type"] != "http" or scope["path"].startswith("/_"):  # between a test and its stand-in
             await self.app(scope, receive, send)
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         with self._lock:
             met = [rule for rule in self._rules if rule.meets(scope["method"], scope["path"], headers)]
         fault = met[0].fault if met else None
@@ -202,10 +202,10 @@ class Faults:
             await self.app(scope, receive, record_message)
         elif fault.kind in ("dropped", "status"):
             self._write(scope, headers, None, fault)
-            await (drop(scope, receive) if fault.kind == "dropped" else made_up_answer(fault).send(send))
+            await (drop(scope, receive) if fault.kind == "dropped" else made_up_answer(fault)(scope, receive, send))
         else:
             answer = await answer_of(self.app, scope, receive)
-            self._write(scope, headers, answer.status, fault)
+            self._write(scope, headers, answer.status_code, fault)
             await go_wrong(fault, answer, scope, receive, send)
 
     def _write(self, scope: Scope, headers: Mapping[str, str], status: int | None, fault: Fault | None) -> None:
@@ -234,31 +234,13 @@ class Faults:
         return JSONResponse(rules)
 
 
-@dataclass(frozen=True)
-class Answer:
-    """An answer before it is sent."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    async def start(self, send: Send, **headers: str) -> None:
-        named = {**self.headers, "content-length": str(len(self.body)), **headers}
-        listed = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
-        await send({"type": "http.response.start", "status": self.status, "headers": listed})
-
-    async def send(self, send: Send) -> None:
-        await self.start(send)
-        await send({"type": "http.response.body", "body": self.body})
-
-
-def made_up_answer(fault: Fault) -> Answer:
+def made_up_answer(fault: Fault) -> Response:
     text = fault.body if isinstance(fault.body, str) else json.dumps(fault.body)
     headers = {name.lower(): value for name, value in fault.headers.items()}
-    return Answer(fault.status, {"content-type": "application/json", **headers}, text.encode())
+    return Response(text, fault.status, {"content-type": "application/json", **headers})
 
 
-async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer:
+async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Response:
     """Let the app do its work, and keep its answer."""
     messages: list[Message] = []
 
@@ -266,43 +248,56 @@ async def answer_of(app: ASGIApp, scope: Scope, receive: Receive) -> Answer:
         messages.append(message)
 
     await app(scope, receive, keep)
-    headers = {
-        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in messages[0].get("headers", ())
-    }
-    return Answer(messages[0]["status"], headers, b"".join(message.get("body", b"") for message in messages[1:]))
+    headers = headers_of(messages[0])
+    headers.pop("content-length", None)
+    return Response(b"".join(message.get("body", b"") for message in messages[1:]), messages[0]["status"], headers)
 
 
-async def go_wrong(fault: Fault, answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
+def headers_of(message: Mapping[str, Any]) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in message.get("headers", ())}
+
+
+def replace_body(answer: Response, body: bytes) -> None:
+    answer.body = body
+    answer.headers["content-length"] = str(len(body))
+
+
+async def go_wrong(fault: Fault, answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
     """Send what the fault makes of the answer."""
+    start = {"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers}
+    body = bytes(answer.body)
     match fault.kind:
         case "lost_answer":
             await drop(scope, receive)
+            return
         case "delay":
-            if not await has_disconnected(receive, fault.seconds):
-                await answer.send(send)
+            if await has_disconnected(receive, fault.seconds):
+                return
         case "drip":
-            await answer.start(send)
-            for at in range(len(answer.body)):
+            await send(start)
+            for at in range(len(body)):
                 if await has_disconnected(receive, fault.seconds):
                     return
-                last = at == len(answer.body) - 1
-                await send({"type": "http.response.body", "body": answer.body[at : at + 1], "more_body": not last})
+                last = at == len(body) - 1
+                await send({"type": "http.response.body", "body": body[at : at + 1], "more_body": not last})
+            return
         case "truncated":
-            await answer.start(send)
-            whole = int(len(answer.body) * fault.part)
-            await send({"type": "http.response.body", "body": answer.body[:whole], "more_body": True})
+            await send(start)
+            await send({"type": "http.response.body", "body": body[: int(len(body) * fault.part)], "more_body": True})
             await drop(scope, receive, at_once=False)
+            return
         case "gzip":
-            packed = {**answer.headers, "content-encoding": "gzip"}
-            await Answer(answer.status, packed, gzip.compress(answer.body)).send(send)
+            answer.headers["content-encoding"] = "gzip"
+            replace_body(answer, gzip.compress(body))
         case _:
-            body = json.loads(answer.body)
+            value = json.loads(body)
             if fault.rewrite:
-                body = fault.rewrite(body)
+                value = fault.rewrite(value)
             else:
-                changed = {**body, **fault.body}
-                body = {name: value for name, value in changed.items() if name not in fault.remove}
-            await Answer(answer.status, answer.headers, json.dumps(body).encode()).send(send)
+                changed = {**value, **fault.body}
+                value = {name: one for name, one in changed.items() if name not in fault.remove}
+            replace_body(answer, json.dumps(value).encode())
+    await answer(scope, receive, send)
 
 
 async def drop(scope: Scope, receive: Receive, *, at_once: bool = True) -> None:
