@@ -21,7 +21,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from holdfast.testing.providers.faults import DROP
 
 OF_A_CONNECTION = (b"transfer-encoding", b"connection", b"keep-alive")
-starting_most_seconds = 30.0
 
 
 class Droppable(HttpToolsProtocol):
@@ -47,11 +46,9 @@ def listen(port: int = 0) -> socket.socket:
     return listener
 
 
-class Started(uvicorn.Server):
-    """uvicorn, which signals when it listens."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        config = uvicorn.Config(
+def make_server(app: ASGIApp) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
             app,
             interface="asgi3",
             http=Droppable,
@@ -60,12 +57,7 @@ class Started(uvicorn.Server):
             access_log=False,
             timeout_graceful_shutdown=1,
         )
-        super().__init__(config)
-        self.listens = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listens.set()
+    )
 
 
 class Server:
@@ -77,21 +69,19 @@ class Server:
     def __init__(self, app: ASGIApp, *, port: int = 0) -> None:
         self.app = app
         self.port = port
-        self._running: tuple[Started, threading.Thread, socket.socket] | None = None
+        self._running: tuple[uvicorn.Server, threading.Thread, socket.socket] | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> Self:
-        """Listen; on the same port as before if it was started before."""
+        """Listen; on the same port as before if it was started before. A client that is too early waits."""
         listener = listen(self.port)
         self.port = listener.getsockname()[1]
-        server = Started(lambda scope, receive, send: self.app(scope, receive, send))
+        server = make_server(lambda scope, receive, send: self.app(scope, receive, send))
         thread = threading.Thread(target=server.run, args=([listener],), name="stand-in", daemon=True)
         thread.start()
-        if not server.listens.wait(starting_most_seconds):
-            raise RuntimeError("The server did not start.")
         self._running = server, thread, listener
         return self
 
