@@ -6,6 +6,7 @@ if they end, or if code changes. One that cannot start would not start the next 
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import ctypes
 import errno
@@ -17,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import typer
 import uvicorn
@@ -59,16 +60,14 @@ class Fleet:
         self._workers = workers
         self._reload = reload
         self._leaving = False
-        self._running: set[asyncio.subprocess.Process] = set()
-        self._stopped: set[asyncio.subprocess.Process] = set()
+        self._running: dict[asyncio.subprocess.Process, bool] = {}  # whether it was asked to end
         self._changed = asyncio.Event()
         self.cannot_start = False
         """Whether the workers cannot start as the code is."""
-        self.on_cannot_start: Callable[[], None] = lambda: None
 
-    async def run(self) -> None:
-        """Keep them going until cancelled; then let them leave."""
-        tasks = [asyncio.create_task(self._keep_one()) for _ in range(self._workers)]
+    async def run(self, stop: Callable[[], None]) -> None:
+        """Keep them going until cancelled; then let them leave. Calls `stop` if they cannot start."""
+        tasks = [asyncio.create_task(self._keep_one(stop)) for _ in range(self._workers)]
         try:
             if self._reload:
                 await self._watch(self._reload)
@@ -87,7 +86,7 @@ class Fleet:
         self._changed.set()
         self._signal(signal.SIGTERM)
 
-    async def _keep_one(self) -> None:
+    async def _keep_one(self, stop: Callable[[], None]) -> None:
         pauses, longest = backoff(*restart_seconds), restart_seconds[1]
         loop = asyncio.get_running_loop()
         first = True
@@ -104,7 +103,7 @@ class Fleet:
                     continue
                 if first:
                     self.cannot_start = True
-                    self.on_cannot_start()
+                    stop()
                     return
             first = False
             if code == 0 or was_stopped or loop.time() - begun > longest:
@@ -121,13 +120,12 @@ class Fleet:
             start_new_session=True,
             preexec_fn=leave_with_parent,
         )
-        self._running.add(process)
+        self._running[process] = False
         try:
             code = await process.wait()
-            return code, process in self._stopped
+            return code, self._running[process]
         finally:
-            self._running.discard(process)
-            self._stopped.discard(process)
+            del self._running[process]
 
     async def _watch(self, folder: Path) -> None:
         """Start the workers again whenever code in this folder changes."""
@@ -139,8 +137,8 @@ class Fleet:
             self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        for process in list(self._running):
-            self._stopped.add(process)
+        for process in self._running:
+            self._running[process] = True
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
 
@@ -189,7 +187,11 @@ def run_dev(settings: Settings, file: Path, slots: int) -> None:
 
 async def serve(settings: Settings, fleet: Fleet | None, workers_label: str, first: Sequence[Submission]) -> None:
     listening = bind(settings.host, settings.port)
-    with listening, stoppable() as on_stop, contextlib.ExitStack() as stack:
+    serving = asyncio.current_task()
+    assert serving is not None  # noqa: S101
+    with listening, contextlib.ExitStack() as stack:
+        stack.callback(set_stop, None)
+        set_stop(serving.cancel)
         address = await abandonable(lambda: stack.enter_context(locate(settings)))
         for name in await bring_up_to_date(address):
             log.info("schema changed", extra={"applied": name})
@@ -217,15 +219,14 @@ async def serve(settings: Settings, fleet: Fleet | None, workers_label: str, fir
                 if fleet:
                     fleet.leave()
 
-            on_stop(stop)
+            set_stop(stop)
             async with chores(store, objects, settings):
                 for task in first:
                     await store.make_queue(task.queue or "default")
                     await store.submit(task)
                 workers: asyncio.Task[None] | None = None
                 if fleet:
-                    fleet.on_cannot_start = stop
-                    workers = asyncio.create_task(fleet.run())
+                    workers = asyncio.create_task(fleet.run(stop))
                 try:
                     await server.serve(sockets=[listening])
                 finally:
@@ -236,24 +237,17 @@ async def serve(settings: Settings, fleet: Fleet | None, workers_label: str, fir
 
 async def abandonable(function: Callable[[], T]) -> T:
     """What `function` returns, from a thread that does not keep the process from ending after a Ctrl-C."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def settle(set_answer: Callable[[Any], None], value: object) -> None:
-        if not answer.done():
-            set_answer(value)
+    answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+    answer.set_running_or_notify_cancel()
 
     def run() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            try:
-                value = function()
-            except Exception as error:
-                loop.call_soon_threadsafe(settle, answer.set_exception, error)
-            else:
-                loop.call_soon_threadsafe(settle, answer.set_result, value)
+        try:
+            answer.set_result(function())
+        except Exception as error:
+            answer.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await answer
+    return await asyncio.wrap_future(answer)
 
 
 class Server(uvicorn.Server):
@@ -276,23 +270,13 @@ class Server(uvicorn.Server):
         self.force_exit, self.should_exit = self.should_exit, True
 
 
-@contextlib.contextmanager
-def stoppable() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Turn SIGINT and SIGTERM into the cancellation of this task, or into what the caller names once it can."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None  # noqa: S101
-    react: Callable[[], object] = task.cancel
-
-    def set_reaction(reaction: Callable[[], None]) -> None:
-        nonlocal react
-        react = reaction
-
+def set_stop(reaction: Callable[[], object] | None) -> None:
+    """What SIGINT and SIGTERM do from now on; None for what they do by themselves."""
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, lambda: react())
-    try:
-        yield set_reaction
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        if reaction:
+            loop.add_signal_handler(number, reaction)
+        else:
             loop.remove_signal_handler(number)
 
 
