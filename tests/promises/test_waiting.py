@@ -22,7 +22,7 @@ def waiting(store: Store) -> Attention:
 
 
 async def kept_waiting(waiting: Attention, owner: str | None = None) -> list[AttentionItem]:
-    return list((await waiting.list_waiting(owner)).items)
+    return await waiting.list_waiting(owner)
 
 
 async def ask(store: Store, step: str = "publish", owner: str = "ada") -> UUID:
@@ -139,9 +139,9 @@ async def test_each_sees_their_own_and_pages_join(store: Store, waiting: Attenti
     assert await kept_waiting(waiting, "eve") == []
     seen: list[AttentionItem] = []
     cursor = None
-    while (page := await waiting.list_waiting(cursor=cursor, limit=1)).items:
-        seen += page.items
-        cursor = page.next
+    while page := await waiting.list_waiting(cursor=cursor, limit=1):
+        seen += page
+        cursor = page[-1].id
     assert seen == whole
     for wrong in ("", "nobody", "question:x", "webhook:", "task:1"):
         with pytest.raises(RequestInvalid, match="not a place in this list"):

@@ -18,7 +18,7 @@ from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, 
 from holdfast.engine.store.records import CountedPage
 from holdfast.http.access import Operator, UserOrOperator, make_router, needs, owned_by
 from holdfast.http.fields import Body, Moment, Name, Text, Whole
-from holdfast.http.shapes import Filter, Limit, Page
+from holdfast.http.shapes import Filter, Limit, Page, page
 
 Signature = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\u0000]+$")]
 
@@ -109,7 +109,7 @@ def routes(store: Store) -> APIRouter:
         beside = None
         if cursor is None:
             all_kinds = which == EntryFilter(owner=which.owner) and handled != "handled"
-            beside = list((await waiting.list_waiting(which.owner, limit=waiting_listed)).items) if all_kinds else []
+            beside = await waiting.list_waiting(which.owner, limit=waiting_listed) if all_kinds else []
         return InboxPage(groups=groups, waiting=beside, **vars(page))
 
     @router.get("/waiting")
@@ -120,7 +120,8 @@ def routes(store: Store) -> APIRouter:
         limit: Limit = 50,
     ) -> Page[AttentionItem, str]:
         """Open questions, schedules whose start is refused, webhooks that do not arrive; for a user, their own."""
-        return Page(**vars(await waiting.list_waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)))
+        found = await waiting.list_waiting(owned_by(caller) or owner, cursor=cursor, limit=limit)
+        return page(found, limit, lambda last: last.id)
 
     @router.get("/{entry_id:uuid}", dependencies=[needs("operator")])
     async def entry(entry_id: UUID) -> WholeEntry:

@@ -3,7 +3,6 @@
 Nothing is kept of it and nothing is handled here: an entry is there for as long as its reason is, and says what to do.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -30,20 +29,14 @@ class AttentionItem:
     command: str
 
 
-@dataclass(frozen=True)
-class AttentionPage:
-    """A page: questions, then schedules, then webhooks."""
-
-    items: Sequence[AttentionItem]
-    next: str | None
-
-
 class Attention(Calls):
     """What waits for a person."""
 
     async def list_waiting(
         self, owner: str | None = None, *, cursor: str | None = None, limit: int = 50
-    ) -> AttentionPage:
-        """What waits now, of one owner or of all; `cursor` is the `next` of the page before. Raises RequestInvalid."""
-        items = await self._records(AttentionItem, "waiting", owner, encode.text(cursor), limit)
-        return AttentionPage(items, items[-1].id if len(items) == limit else None)
+    ) -> list[AttentionItem]:
+        """What waits now, of one owner or of all: questions, then schedules, then webhooks.
+
+        `cursor` is the id of the last one before. Raises RequestInvalid.
+        """
+        return await self._records(AttentionItem, "waiting", owner, encode.text(cursor), limit)

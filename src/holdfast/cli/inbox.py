@@ -114,7 +114,7 @@ async def list_all(
     limit: Limit = 20,
 ) -> Answer:
     """List what waits for a person: failures that are alike as one, the newest first; then all else that waits."""
-    from holdfast.attention.store import Attention, AttentionPage
+    from holdfast.attention.store import Attention
 
     which = await choose(store, filters)
     groups: list[Group] = []
@@ -126,10 +126,8 @@ async def list_all(
     else:
         groups = await store.inbox.groups(which, limit=limit)
     is_narrowed = any(value for name, value in vars(filters).items() if name != "owner")
-    others = (
-        AttentionPage((), None) if is_narrowed else await Attention.over(store).list_waiting(filters.owner, limit=limit)
-    )
-    yield [*({"kind": "failure", **vars(one)} for one in groups or entries), *others.items]
+    others = [] if is_narrowed else await Attention.over(store).list_waiting(filters.owner, limit=limit)
+    yield [*({"kind": "failure", **vars(one)} for one in groups or entries), *others]
     now = await store.now()
     if groups:
         print_groups(groups, await shorten_entries(store, [one.newest for one in groups]), now)
@@ -137,13 +135,13 @@ async def list_all(
             print_line(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
     elif entries:
         print_entries(entries, await shorten_entries(store, [one.id for one in entries]), now)
-    if (groups or entries) and others.items:
+    if (groups or entries) and others:
         print_line("")
-    if others.items:
-        print_waits(others.items, await shorten(store, [one.task_id for one in others.items if one.task_id]), now)
-    if has_more or others.next:
+    if others:
+        print_waits(others, await shorten(store, [one.task_id for one in others if one.task_id]), now)
+    if has_more or len(others) == limit:
         print_line((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
-    if groups or entries or others.items:
+    if groups or entries or others:
         return
     if any(vars(filters).values()):
         print_line("No entry fits. Leave a filter out, or see them all: ", ("holdfast inbox ls", "bold"), err=True)
