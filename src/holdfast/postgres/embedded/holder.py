@@ -186,8 +186,8 @@ class Embedded:
         command = [sys.executable, "-I", "-S", "-c", START_WATCHDOG, str(SOURCE), json.dumps(plan)]
         with contextlib.suppress(subprocess.TimeoutExpired):
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience_seconds)
-            if done.returncode == 1:
-                raise ServerFailed(done.stderr.strip())
+            if done.stdout or done.returncode == 1:
+                raise ServerFailed((done.stdout or done.stderr).strip())
 
     def _guard(self) -> None:
         """Start another watchdog if this one was killed. It in turn revives the server."""

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,39 +40,24 @@ from holdfast.postgres.embedded.cluster import (
 )
 from holdfast.postgres.embedded.folder import Plan, is_server, read_postmaster, take_lock, try_lock
 
-READY = "ready"
 look_every_seconds = 0.1
 
 
 def main() -> None:
-    """Fork the watchdog off, wait until it reports, pass its report on, and leave it to itself.
+    """Fork the watchdog off. It closes the stdout of its caller once the server is ready, or writes why it will not be.
 
-    Exit code 0: the server is ready. 1: it will not be, for the reason on stderr. 2: the watchdog was killed meanwhile.
+    A watchdog that is killed meanwhile has written nothing.
     """
     plan = Plan(*json.loads(sys.argv[2]))
-    heard, says = os.pipe()
     if os.fork():
-        os.close(says)
-        with os.fdopen(heard) as pipe:
-            report = pipe.read()
-        sys.stderr.write(report.removeprefix(READY))
-        sys.stderr.flush()
-        os._exit(0 if report == READY else 1 if report else 2)
-    os.close(heard)
-    with os.fdopen(says, "w") as caller:
-
-        def ready() -> None:
-            caller.write(READY)
-            caller.close()
-
-        try:
-            detach(Path(plan.home, "watchdog.log"))
-            watch(plan, ready)
-        except Exception as error:
-            traceback.print_exc()
-            if not caller.closed:
-                caller.write(str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}")
-            sys.exit(1)
+        os._exit(0)
+    try:
+        detach(Path(plan.home, "watchdog.log"))
+        watch(plan)
+    except Exception as error:
+        traceback.print_exc()
+        sys.stdout.write(str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}")
+        sys.exit(1)
 
 
 def detach(log: Path) -> None:
@@ -84,27 +68,26 @@ def detach(log: Path) -> None:
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for target, source in ((0, null), (1, output), (2, output)):
-        os.dup2(source, target)
+    os.dup2(null, 0)
+    os.dup2(output, 2)
 
 
-def watch(plan: Plan, ready: Callable[[], None]) -> None:
+def watch(plan: Plan) -> None:
     """Keep the server alive while there are holders; stop it when there are none."""
     home = Path(plan.home)
     for _ in range(20):  # holders who ask `is_watched` hold the lock for a moment
         if try_lock(home / "watchdog.lock", fcntl.LOCK_EX) is not None:  # held until the process ends
             break
         time.sleep(0.01)
-    else:  # another watchdog is at work
-        ready()
-        return
+    else:
+        return  # another watchdog is at work
     running = read_postmaster(home)
     pid = running.pid if running else launch(plan)
     while not (running := read_postmaster(home)) or not running.ready:
         if is_gone(pid, plan):
             pid = launch(plan)
         time.sleep(0.02)
-    ready()
+    os.dup2(2, 1)  # let go of the caller, who reads stdout to its end
     holders = os.open(home / "holders.lock", os.O_RDWR | os.O_CREAT, 0o600)
     while not take_lock(holders, fcntl.LOCK_EX):
         if is_gone(pid, plan):
