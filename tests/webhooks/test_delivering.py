@@ -195,7 +195,8 @@ async def test_a_slow_endpoint_holds_up_nobody_but_itself(
         await server.send_due()
         await asyncio.sleep(0.01)
     assert len(receiver.ids("/slow")) <= delivering.in_flight_each
-    server.stop()
+    for task in server.in_flight:
+        task.cancel()
 
 
 async def test_an_endpoint_that_never_answers_is_given_up_on(

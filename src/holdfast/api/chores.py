@@ -19,7 +19,7 @@ from holdfast.remote.fetch.guard import Guard
 from holdfast.schedules.ticker import tick_on
 from holdfast.settings import Settings
 from holdfast.wakeups.publishing import publishers
-from holdfast.webhooks.delivering import deliver_on
+from holdfast.webhooks.delivering import Deliverer
 from holdfast.webhooks.store import Webhooks
 
 log = logging.getLogger("holdfast.chores")
@@ -35,7 +35,7 @@ async def chores(store: Store, objects: Objects, settings: Settings) -> AsyncIte
         sweep_on(store),
         tick_on(store),
         repeat(partial(clean, Cleanups.over(store), objects), clean_every, "cleaning"),
-        deliver_on(Webhooks.over(store), Guard(settings.fetch_networks)),
+        Deliverer(Webhooks.over(store), Guard(settings.fetch_networks)).run(),
         *(repeat(one.over(store).forget, forget_every, "forgetting") for one in (Datasets, Questions, Webhooks)),
         *(chore() for chore in publish),
     ]

@@ -27,6 +27,30 @@ class Deliverer:
         self.guard = guard
         self.in_flight: set[asyncio.Task[None]] = set()
 
+    async def run(self) -> None:
+        """Deliver until cancelled; what is in flight then is sent again, by another process.
+
+        A database that is away is asked again; nothing else stops it.
+        """
+        quiet = True
+        try:
+            while True:
+                try:
+                    await self.send_due()
+                    quiet = True
+                except Exception as error:
+                    if quiet:
+                        log.warning("webhooks wait", extra={"error": str(error)})
+                    quiet = False
+                pause = jitter(look_every.total_seconds())
+                if self.in_flight:  # one that has landed leaves room for the next
+                    await asyncio.wait(self.in_flight, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                else:
+                    await asyncio.sleep(pause)
+        finally:
+            for task in self.in_flight:
+                task.cancel()
+
     async def send_due(self) -> int:
         """Pump, and begin to send what is due; how many deliveries that is."""
         await self.webhooks.pump()
@@ -51,34 +75,3 @@ class Deliverer:
             return
         if state == "failed":
             log.warning("a delivery has failed for good", extra={**about, "error": sent.error})
-
-    async def pause(self, pause: timedelta) -> None:
-        """Wait a while, or until something that was in flight has landed."""
-        seconds = jitter(pause.total_seconds())
-        if self.in_flight:
-            await asyncio.wait(self.in_flight, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        else:
-            await asyncio.sleep(seconds)
-
-    def stop(self) -> None:
-        """Break off; what is in flight is sent again, by another process."""
-        for task in self.in_flight:
-            task.cancel()
-
-
-async def deliver_on(webhooks: Webhooks, guard: Guard) -> None:
-    """Deliver until cancelled. A database that is away is asked again; nothing else stops it."""
-    deliverer = Deliverer(webhooks, guard)
-    quiet = True
-    try:
-        while True:
-            try:
-                await deliverer.send_due()
-                quiet = True
-            except Exception as error:
-                if quiet:
-                    log.warning("webhooks wait", extra={"error": str(error)})
-                quiet = False
-            await deliverer.pause(look_every)
-    finally:
-        deliverer.stop()
