@@ -15,7 +15,6 @@ stand-in is stopped; `amazon.server.stop()` only cuts the line, and loses nothin
 import json
 import subprocess
 import sys
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -63,7 +62,6 @@ class Amazon:
         self._texts: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
         self._written: set[str] = set()
-        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -110,7 +108,8 @@ class Amazon:
 
     def begun(self, uri: str | None = None) -> list[str]:
         """The names of all jobs that were ever begun (on this recording), as often as they were."""
-        return [job["name"] for job in self._jobs() if uri in (None, job["uri"])]
+        jobs = read_lines(self._ledger)
+        return [job["TranscriptionJobName"] for job in jobs if uri in (None, job["Media"]["MediaFileUri"])]
 
     def start(self) -> Self:
         if not find_spec("moto") or not find_spec("flask"):
@@ -141,9 +140,6 @@ class Amazon:
     def __exit__(self, *exception: object) -> None:
         self.stop()
 
-    def _jobs(self) -> list[dict[str, Any]]:
-        return list(read_lines(self._ledger))
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         target = headers_of(scope).get("x-amz-target", "")
         if scope["type"] != "http" or not target:
@@ -160,20 +156,10 @@ class Amazon:
         if answer.status_code == 200:
             match target.rpartition(".")[2]:
                 case "StartTranscriptionJob":
-                    self._note(json.loads(b"".join(asked)))
+                    append(self._ledger, json.loads(b"".join(asked)))
                 case "GetTranscriptionJob":
                     self._end(answer)
         await answer(scope, receive, send)
-
-    def _note(self, asked: dict[str, Any]) -> None:
-        job = {
-            "name": asked["TranscriptionJobName"],
-            "uri": asked["Media"]["MediaFileUri"],
-            "bucket": asked.get("OutputBucketName"),
-            "key": asked.get("OutputKey"),
-        }
-        with self._lock:
-            append(self._ledger, job)
 
     def _end(self, answer: Response) -> None:
         """A job that is completed has failed, if it is to; otherwise its transcript is where it was wanted."""
@@ -187,14 +173,13 @@ class Amazon:
             job |= {"TranscriptionJobStatus": "FAILED", "FailureReason": reason}
             replace_body(answer, json.dumps(body).encode())
             return
-        with self._lock:
-            first = name not in self._written
+        asked = next((one for one in read_lines(self._ledger) if one["TranscriptionJobName"] == name), {})
+        bucket, key = asked.get("OutputBucketName"), asked.get("OutputKey")
+        if bucket and key and name not in self._written:
             self._written.add(name)
-        wanted = next((one for one in self._jobs() if one["name"] == name and one["bucket"] and one["key"]), None)
-        if first and wanted:
             text = self._texts.get(uri) or text_in(uri)
             transcript = transcript_of(name, text, job.get("LanguageCode") or "en-US")
-            self.put(f"s3://{wanted['bucket']}/{wanted['key']}", json.dumps(transcript).encode())
+            self.put(f"s3://{bucket}/{key}", json.dumps(transcript).encode())
 
 
 def text_in(uri: str) -> str:
