@@ -128,7 +128,8 @@ async def tell_once(attempt: Attempt, name: str, tell: Tell | None, asked: Asked
         known, _ = await attempt.find_step(step)
     if not known:
         with attempt.track_step(step) as spent:
-            await call_function(tell, (link(attempt, asked),), {})
+            # At the server that HOLDFAST_API names, by default the one on this machine.
+            await call_function(tell, (f"{attempt.settings.server}/answers/{asked.secret}",), {})
             await attempt.save_step(step, cast(Json, mark), spent)
 
 
@@ -143,8 +144,3 @@ async def suspend_for_answers(attempt: Attempt, name: str, question: str, asked:
     raise SuspendHandler(
         Later(at=first.until, kind="question", message=message, steps=[wait.step for wait in attempt.waits])
     )  # fmt: skip
-
-
-def link(attempt: Attempt, asked: Asked) -> str:
-    """Where a person answers: at the server that HOLDFAST_API names, by default the one on this machine."""
-    return f"{attempt.settings.server}/answers/{asked.secret}"

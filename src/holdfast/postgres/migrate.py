@@ -83,10 +83,6 @@ class Migration:
     def sha256(self) -> str:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
-    @property
-    def in_transaction(self) -> bool:
-        return not self.sql.startswith("-- no transaction")
-
 
 @dataclass(frozen=True)
 class Package:
@@ -192,10 +188,10 @@ async def apply(connection: asyncpg.Connection, url: str, step: Migration | None
         await replace_functions(connection, packages)
         return
     with name_the_failure(name_of(step), step.sql):
-        if step.in_transaction:
-            await connection.execute(step.sql)
-        else:
+        if step.sql.startswith("-- no transaction"):
             await apply_outside(connection, url, step)
+        else:
+            await connection.execute(step.sql)
     await connection.execute(
         "insert into holdfast.migration (room, number, name, sha256) values ($1, $2, $3, $4)",
         step.name_in_ledger, step.number, step.name, step.sha256,

@@ -84,7 +84,9 @@ class OpenAIStandIn(StandIn[Script]):
 
     def answer(self, request: Request, body: bytes) -> Response | Json:
         method, path, script = request.method, request.url.path, self.script
-        self._let_in(request, script)
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if script.key is not None and key != script.key:
+            raise refusal(401, f"Incorrect API key provided: {key}.", "invalid_api_key")
         parts = path.removeprefix("/v1").strip("/").split("/")
         if parts[0] in ("files", "batches") and not script.has_batches:
             raise refusal(404, "File Not Found", "not_found_error")
@@ -109,19 +111,14 @@ class OpenAIStandIn(StandIn[Script]):
                 (self.folder / "files" / file).unlink()
                 return {"id": file, "object": "file", "deleted": True}
             case "POST", ["batches"]:
-                return public_fields(self._begin(as_object(body)))
+                return self._begin(as_object(body))
             case "GET", ["batches"]:
                 return self._list(request.query_params.get("after"), request.query_params.get("limit"))
             case "GET", ["batches", batch]:
-                return public_fields(self._poll(self._batch(batch), script))
+                return self._poll(self._batch(batch), script)
             case "POST", ["batches", batch, "cancel"]:
-                return public_fields(self._cancel(self._batch(batch), script))
+                return self._cancel(self._batch(batch), script)
         raise refusal(404, f"Invalid URL ({method} {path})", "unknown_url")
-
-    def _let_in(self, request: Request, script: Script) -> None:
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if script.key is not None and key != script.key:
-            raise refusal(401, f"Incorrect API key provided: {key}.", "invalid_api_key")
 
     def _chat(self, body: dict[str, Any]) -> Json:
         if body.get("stream"):
@@ -192,8 +189,7 @@ class OpenAIStandIn(StandIn[Script]):
             "metadata": metadata,
             "_": {"number": number, "began": now, "polls": 0, "lists": 0},
         }
-        self._save(batch)
-        return batch
+        return self._save(batch)
 
     def _batches(self) -> list[Batch]:
         """All of them, oldest first."""
@@ -205,8 +201,10 @@ class OpenAIStandIn(StandIn[Script]):
             raise refusal(404, f"No batch found with id '{batch}'.")
         return as_object(path.read_bytes())
 
-    def _save(self, batch: Batch) -> None:
+    def _save(self, batch: Batch) -> Batch:
+        """Keep it; the fields of it that are shown."""
         write(self.folder / "batches" / f"{batch['id']}.json", json.dumps(batch).encode())
+        return public_fields(batch)
 
     def _list(self, after: str | None, limit: str | None) -> dict[str, Any]:
         script = self.script
@@ -247,8 +245,7 @@ class OpenAIStandIn(StandIn[Script]):
             elif STAGES[stage] != status:
                 batch |= {"status": STAGES[stage], f"{STAGES[stage]}_at": int(time.time())}
                 batch["request_counts"]["total"] = len(list(self._requests(batch)))
-        self._save(batch)
-        return batch
+        return self._save(batch)
 
     def _cancel(self, batch: Batch, script: Script) -> Batch:
         if script.cancel == "refused" or batch["status"] not in (*STAGES, "cancelling"):
@@ -257,8 +254,7 @@ class OpenAIStandIn(StandIn[Script]):
             self._end(batch, "completed", script)
         else:
             batch |= {"status": "cancelling", "cancelling_at": int(time.time())}
-        self._save(batch)
-        return batch
+        return self._save(batch)
 
     def _requests(self, batch: Batch) -> Iterator[dict[str, Any]]:
         yield from read_lines(self.folder / "files" / batch["input_file_id"])
