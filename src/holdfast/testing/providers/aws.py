@@ -25,8 +25,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from holdfast.testing.providers.faults import Faults, answer_of, headers_of, replace_body
+from holdfast.testing.providers.ledger import append, read_lines
 from holdfast.testing.providers.serving import Forward, Server, launch
-from holdfast.testing.providers.standin import append, read_lines
 
 START = {"x-amz-target": r"\.StartTranscriptionJob$"}
 GET = {"x-amz-target": r"\.GetTranscriptionJob$"}

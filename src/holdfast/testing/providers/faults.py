@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from holdfast.testing.providers.standin import read_lines
+from holdfast.testing.providers.ledger import read_lines
 
 Kind = Literal["lost_answer", "dropped", "status", "delay", "drip", "truncated", "gzip", "rewrite", "change"]
 DROP = "holdfast.drop"

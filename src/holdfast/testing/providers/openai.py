@@ -1,7 +1,8 @@
 """A fake server of OpenAI: files, batches, chat completions, models.
 
 `ledger` is the witness: every batch that was ever begun, in the order they were; `completions` has every prompt that
-was answered in a chat.
+was answered in a chat. One in another process answers them at GET /_ledger and /_completions; POST /_script with fields
+of its script changes how it behaves.
 """
 
 import json
@@ -10,17 +11,18 @@ import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any, Literal
 from zlib import crc32
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from holdfast.engine.task import Json
-from holdfast.testing.providers.standin import Refused, StandIn, append, as_object, read_lines, write
+from holdfast.testing.providers.ledger import append, as_object, read_lines, write
 
 STAGES = ("validating", "in_progress", "finalizing")
 ENDPOINTS = ("/v1/chat/completions", "/v1/responses", "/v1/embeddings", "/v1/completions", "/v1/moderations")
@@ -63,16 +65,33 @@ class Script:
     """Batches that existed, and are unknown now."""
 
 
-class OpenAIStandIn(StandIn[Script]):
-    """Files, batches, chat completions and models."""
+class Refused(Exception):
+    """An answer with another status than 200."""
 
-    kind = Script
-    witnesses = ("ledger", "completions")
+    def __init__(self, status: int, body: Json) -> None:
+        self.status = status
+        self.body = body
+
+
+class OpenAIStandIn:
+    """An ASGI app: files, batches, chat completions and models. `behave` changes its script at any time."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         for name in ("files", "batches"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        super().__init__(folder)
+
+    @property
+    def script(self) -> Script:
+        """Kept in the folder, so that it behaves the same after a restart."""
+        path = self.folder / "script.json"
+        return Script(**(as_object(path.read_bytes()) if path.exists() else {}))
+
+    def behave(self, **changes: Any) -> Script:
+        """From now on, behave like this: fields of the script."""
+        script = replace(self.script, **changes)
+        write(self.folder / "script.json", json.dumps(asdict(script)).encode())
+        return script
 
     def ledger(self) -> list[dict[str, Any]]:
         """Every batch that was ever begun: id, metadata, input_file_id."""
@@ -82,7 +101,29 @@ class OpenAIStandIn(StandIn[Script]):
         """Every prompt that was answered in a chat."""
         return [line["prompt"] for line in read_lines(self.folder / "completions.jsonl")]
 
-    def answer(self, request: Request, body: bytes) -> Response | Json:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        body = await request.body()
+        try:
+            match request.url.path:
+                case "/_script":
+                    found: Response | Json = asdict(self.behave(**as_object(body)))
+                case "/_ledger":
+                    found = self.ledger()
+                case "/_completions":
+                    found = self.completions()
+                case _:
+                    found = self._answer(request, body)
+        except Refused as refused:
+            found = JSONResponse(refused.body, refused.status)
+        response = found if isinstance(found, Response) else JSONResponse(found)
+        response.headers["x-request-id"] = f"req_{secrets.token_hex(8)}"
+        await response(scope, receive, send)
+
+    def _answer(self, request: Request, body: bytes) -> Response | Json:
+        """What the vendor answers. Raises Refused."""
         method, path, script = request.method, request.url.path, self.script
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
         if script.key is not None and key != script.key:
