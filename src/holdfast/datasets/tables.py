@@ -5,7 +5,7 @@ imported when a table is first read or written.
 """
 
 import asyncio
-import functools
+import inspect
 import re
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class WithSync(Generic[P, T]):
 
     def __init__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> None:
         self._function = function
-        functools.update_wrapper(self, function)
+        self.__doc__, self.__signature__ = function.__doc__, inspect.signature(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return self._function(*args, **kwargs)
