@@ -141,16 +141,15 @@ class Embedded:
 
     def _password(self, role: str) -> str:
         path = self.home / "pgpass"
+        missing = f"{path} has no line for {role}."
         try:
             for line in path.read_text().splitlines():
                 name, password = line.rsplit(":", 2)[-2:]
                 if name == role:
                     return password
         except OSError as error:
-            raise FolderUnusable(
-                f"{path}: {error.strerror}.", fix="It holds the server's passwords: put it back."
-            ) from None
-        raise FolderUnusable(f"{path} has no line for {role}.", fix="It holds the server's passwords: put it back.")
+            missing = f"{path}: {error.strerror}."
+        raise FolderUnusable(missing, fix="It holds the server's passwords: put it back.")
 
     def _make_home(self) -> None:
         elsewhere = "Work in another folder, name one with HOLDFAST_HOME, or set HOLDFAST_URL to a server of your own."

@@ -81,13 +81,12 @@ def watch(plan: Plan) -> None:
         time.sleep(0.01)
     else:
         return  # another watchdog is at work
-    running = read_postmaster(home)
-    pid = running.pid if running else launch(plan)
-    while not (running := read_postmaster(home)) or not running.ready:
-        if is_gone(pid, plan):
-            pid = launch(plan)
+    while not (running := read_postmaster(home)) or not running.ready:  # one that was left may still recover
+        if not running:
+            launch(plan)
         time.sleep(0.02)
     os.dup2(2, 1)  # let go of the caller, who reads stdout to its end
+    pid = running.pid
     holders = os.open(home / "holders.lock", os.O_RDWR | os.O_CREAT, 0o600)
     while not take_lock(holders, fcntl.LOCK_EX):
         if is_gone(pid, plan):
@@ -99,9 +98,10 @@ def watch(plan: Plan) -> None:
 
 def is_gone(pid: int, plan: Plan) -> bool:
     """Whether the server has ended: our child, or one left by a watchdog that was killed."""
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-    return not is_server(pid, plan.data)
+    try:
+        return os.waitpid(pid, os.WNOHANG) != (0, 0)
+    except ChildProcessError:
+        return not is_server(pid, plan.data)
 
 
 def stop(pid: int, plan: Plan) -> None:
