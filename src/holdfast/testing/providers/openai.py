@@ -68,9 +68,8 @@ class Script:
 class Refused(Exception):
     """An answer with another status than 200."""
 
-    def __init__(self, status: int, body: Json) -> None:
-        self.status = status
-        self.body = body
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        self.answer = JSONResponse(error(message, code), status)
 
 
 class OpenAIStandIn:
@@ -117,7 +116,7 @@ class OpenAIStandIn:
                 case _:
                     found = self._answer(request, body)
         except Refused as refused:
-            found = JSONResponse(refused.body, refused.status)
+            found = refused.answer
         response = found if isinstance(found, Response) else JSONResponse(found)
         response.headers["x-request-id"] = f"req_{secrets.token_hex(8)}"
         await response(scope, receive, send)
@@ -127,10 +126,10 @@ class OpenAIStandIn:
         method, path, script = request.method, request.url.path, self.script
         key = request.headers.get("authorization", "").removeprefix("Bearer ")
         if script.key is not None and key != script.key:
-            raise refusal(401, f"Incorrect API key provided: {key}.", "invalid_api_key")
+            raise Refused(401, f"Incorrect API key provided: {key}.", "invalid_api_key")
         parts = path.removeprefix("/v1").strip("/").split("/")
         if parts[0] in ("files", "batches") and not script.has_batches:
-            raise refusal(404, "File Not Found", "not_found_error")
+            raise Refused(404, "File Not Found", "not_found_error")
         match method, parts:
             case "GET", ["models"]:
                 models = [{"id": "stand-in", "object": "model", "created": 1_790_000_000, "owned_by": "holdfast"}]
@@ -159,14 +158,14 @@ class OpenAIStandIn:
                 return self._poll(self._batch(batch), script)
             case "POST", ["batches", batch, "cancel"]:
                 return self._cancel(self._batch(batch), script)
-        raise refusal(404, f"Invalid URL ({method} {path})", "unknown_url")
+        raise Refused(404, f"Invalid URL ({method} {path})", "unknown_url")
 
-    def _chat(self, body: dict[str, Any]) -> Json:
+    def _chat(self, body: dict[str, Any]) -> Response | Json:
         if body.get("stream"):
-            raise refusal(400, "This server does not stream.", "unsupported_value")
+            raise Refused(400, "This server does not stream.", "unsupported_value")
         status, answer = answer_to(body)
         if status != 200:
-            raise Refused(status, answer)
+            return JSONResponse(answer, status)
         append(self.folder / "completions.jsonl", {"prompt": prompt_of(body)})
         return answer
 
@@ -174,7 +173,7 @@ class OpenAIStandIn:
         fields = parts_of(kind, body)
         for name in ("file", "purpose"):
             if name not in fields:
-                raise refusal(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
+                raise Refused(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
         filename, content = fields["file"]
         return self._keep(filename, content, fields["purpose"][1].decode())
 
@@ -196,20 +195,20 @@ class OpenAIStandIn:
 
     def _file(self, file: str) -> dict[str, Any]:
         if not re.fullmatch(r"file-\w+", file) or not (self.folder / "files" / file).exists():
-            raise refusal(404, f"No such File object: {file}", "not_found")
+            raise Refused(404, f"No such File object: {file}", "not_found")
         return as_object((self.folder / "files" / f"{file}.json").read_bytes())
 
     def _begin(self, asked: dict[str, Any]) -> Batch:
         for name in ("input_file_id", "endpoint", "completion_window"):
             if not isinstance(asked.get(name), str):
-                raise refusal(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
+                raise Refused(400, f"Missing required parameter: '{name}'.", "missing_required_parameter")
         self._file(asked["input_file_id"])
         if asked["endpoint"] not in ENDPOINTS or asked["completion_window"] != "24h":
-            raise refusal(400, "Invalid value for 'endpoint' or 'completion_window'.", "invalid_value")
+            raise Refused(400, "Invalid value for 'endpoint' or 'completion_window'.", "invalid_value")
         metadata = asked.get("metadata") or {}
         lengths = [(len(name), len(value) if isinstance(value, str) else 513) for name, value in metadata.items()]
         if len(lengths) > 16 or any(name > 64 or value > 512 for name, value in lengths):
-            raise refusal(400, "Invalid 'metadata': 16 pairs of 64 and 512 characters at most.", "invalid_metadata")
+            raise Refused(400, "Invalid 'metadata': 16 pairs of 64 and 512 characters at most.", "invalid_metadata")
         number = len(self.ledger()) + 1
         now = time.time()
         batch: Batch = {
@@ -239,7 +238,7 @@ class OpenAIStandIn:
     def _batch(self, batch: str) -> Batch:
         path = self.folder / "batches" / f"{batch}.json"
         if not re.fullmatch(r"batch_\w+", batch) or not path.exists() or batch in self.script.forgotten:
-            raise refusal(404, f"No batch found with id '{batch}'.")
+            raise Refused(404, f"No batch found with id '{batch}'.")
         return as_object(path.read_bytes())
 
     def _save(self, batch: Batch) -> Batch:
@@ -270,7 +269,7 @@ class OpenAIStandIn:
         own["polls"] += 1
         if own["polls"] <= script.unknown_polls:
             self._save(batch)
-            raise refusal(404, f"No batch found with id '{batch['id']}'.")
+            raise Refused(404, f"No batch found with id '{batch['id']}'.")
         status = batch["status"]
         if status == "cancelling":
             self._end(batch, "cancelled", script)
@@ -290,7 +289,7 @@ class OpenAIStandIn:
 
     def _cancel(self, batch: Batch, script: Script) -> Batch:
         if script.cancel == "refused" or batch["status"] not in (*STAGES, "cancelling"):
-            raise refusal(400, f"Cannot cancel a batch with status '{batch['status']}'.")
+            raise Refused(400, f"Cannot cancel a batch with status '{batch['status']}'.")
         if script.cancel == "too_late":
             self._end(batch, "completed", script)
         else:
@@ -370,12 +369,8 @@ def parts_of(kind: str, body: bytes) -> dict[str, tuple[str, bytes]]:
 # Answers
 
 
-def refusal(status: int, message: str, code: str | None = None) -> Refused:
-    return Refused(status, error(message, code, "invalid_request_error" if status < 500 else "server_error"))
-
-
-def error(message: str, code: str | None = None, kind: str = "invalid_request_error") -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+def error(message: str, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
 
 
 def prompt_of(body: Mapping[str, Any]) -> str:
