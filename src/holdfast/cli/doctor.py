@@ -202,15 +202,12 @@ def leave(code: int) -> NoReturn:
 
     They are not Python's; one that wants the interpreter while it ends would bring the process down with SIGABRT.
     """
-    if not asked_bucket():
+    try:
+        asked_bucket = folder_of(read_settings()) is None
+    except HoldfastError:
+        asked_bucket = False
+    if not asked_bucket:
         raise typer.Exit(code)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def asked_bucket() -> bool:
-    try:
-        return folder_of(read_settings()) is None
-    except HoldfastError:
-        return False

@@ -3,6 +3,7 @@
 A user sees only datasets of their own: another's name is answered like one that is not there.
 """
 
+import contextlib
 import mimetypes
 from datetime import datetime
 from typing import Annotated, Any
@@ -238,7 +239,9 @@ def routes(store: Store, objects: Objects) -> APIRouter:
 
 async def find_dataset(datasets: Datasets, name: str, caller: Principal) -> UUID:
     """The dataset that the caller means by this name or id; their own before others'. Raises DatasetNotFound."""
-    dataset = id_in(name)
+    dataset = None
+    with contextlib.suppress(ValueError):
+        dataset = UUID(name)
     found = await datasets.find(owned_by(caller), dataset=dataset, name=None if dataset else name, limit=1000)
     own = [one for one in found if one["owner"] == caller.owner] or found
     if not own:
@@ -252,11 +255,3 @@ def suffix_of(key: str) -> str:
     """How the name of an object ends: `.parquet`, or nothing."""
     _, dot, suffix = key.rpartition("/")[2].rpartition(".")
     return f".{suffix}" if dot else ""
-
-
-def id_in(name: str) -> UUID | None:
-    """The id that this is, if it is one."""
-    try:
-        return UUID(name)
-    except ValueError:
-        return None

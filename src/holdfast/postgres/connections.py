@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from types import SimpleNamespace
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import asyncpg
@@ -90,12 +91,6 @@ async def open_connection(url: str) -> AsyncIterator[asyncpg.Connection]:
         await close_connection(connection)
 
 
-class TypesKnown(NamedTuple):
-    """Stands in for the lookup statement when none was sent. asyncpg reads only its name."""
-
-    name: str = "known"
-
-
 class Connection(asyncpg.Connection):  # type: ignore[misc]
     """A connection that looks up the built-in types once per process, not once per connection.
 
@@ -110,7 +105,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
         if max(wanted) >= FIRST_OID_NOT_FIXED:
             return await super()._introspect_types(typeoids, timeout)  # type: ignore[no-any-return]
         if wanted in self._builtin:
-            return self._builtin[wanted], TypesKnown()
+            return self._builtin[wanted], SimpleNamespace(name="known")  # all that asyncpg reads of the statement
         types, statement = await super()._introspect_types(typeoids, timeout)
         if not any(one["kind"] == ROW_TYPE for one in types):
             self._builtin[wanted] = types
