@@ -142,7 +142,8 @@ def as_markdown(brief: Brief) -> str:
             parts.append(f"### [{title}](<{link}>)" if link else f"### {title}")
             if entry.summary.strip():
                 parts.append(_mark(entry.summary))
-            parts.append("*" + _mark(" · ".join(_about(entry, brief.date.year if brief.date else None))) + "*")
+            about = " · ".join(detail for _, detail in _about(entry, brief.date.year if brief.date else None))
+            parts.append(f"*{_mark(about)}*")
     if not brief.sections:
         parts.append("No articles today.")
     return "\n\n".join(parts) + "\n"
@@ -165,27 +166,20 @@ def _article(entry: Entry, year: int | None) -> str:
     if link:
         title = f'<a href="{html.escape(link)}" rel="noopener noreferrer nofollow">{title}</a>'
     summary = f"\n<p class=summary dir=auto>{_prose(entry.summary)}</p>" if entry.summary.strip() else ""
-    meta = [f"<span class=source>{_text(_source(entry))}</span>"]
-    if entry.published:
-        meta.append(f'<time datetime="{entry.published.date()}">{_date(entry.published, year)}</time>')
-    if entry.softened:
-        meta.append(f"<span>{_count_noun(entry.softened, 'expression')} softened</span>")
+    meta = [f"<{element}>{_text(detail)}</{element.split()[0]}>" for element, detail in _about(entry, year)]
     if link:
         meta.append(f"<span class=address>{html.escape(link)}</span>")
     return f"<article>\n<h3 dir=auto>{title}</h3>{summary}\n<p class=meta>{''.join(meta)}</p>\n</article>"
 
 
-def _about(entry: Entry, year: int | None) -> list[str]:
-    about = [_source(entry)]
+def _about(entry: Entry, year: int | None) -> list[tuple[str, str]]:
+    """What is said about an article, each with the element that it is on the page."""
+    about = [("span class=source", entry.source or "Unknown source")]
     if entry.published:
-        about.append(_date(entry.published, year))
+        about.append((f'time datetime="{entry.published.date()}"', _date(entry.published, year)))
     if entry.softened:
-        about.append(f"{_count_noun(entry.softened, 'expression')} softened")
+        about.append(("span", f"{_count_noun(entry.softened, 'expression')} softened"))
     return about
-
-
-def _source(entry: Entry) -> str:
-    return entry.source or "Unknown source"
 
 
 def _figures(brief: Brief) -> str:
