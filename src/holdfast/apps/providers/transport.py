@@ -40,13 +40,9 @@ class Answer:
     """A good answer, or one with a status that was asked for."""
 
     status: int
-    headers: Mapping[str, str] = field(repr=False)
     json: Json = field(repr=False)
-
-    @property
-    def again_in(self) -> timedelta | None:
-        """When to ask again, if the server says so."""
-        return retry_after(self.headers)
+    again_in: timedelta | None
+    """When to ask again, if the server says so."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ class Transport:
             value = as_json(body) if body.strip() else None
             if answer.is_success and value is None and body.strip():
                 raise self._unreadable(path, answer)
-            return Answer(answer.status_code, answer.headers, value)
+            return Answer(answer.status_code, value, retry_after(answer.headers))
 
     async def lines(
         self,

