@@ -132,65 +132,50 @@ class Fanout:
         """Do some of what is left. Raises RateLimited or Fatal; Transient only if nothing at all was done."""
         kept = KeptJob(job)
         left = await kept.left()
-        before = len(kept.done)
-        work = Work(self, job, kept, iter(left))
-        await work.run()
+        before, waiting = len(kept.done), iter(left)
+        clock = asyncio.get_running_loop().time
+        until = clock() + self.spell.total_seconds()
+        failures: list[Failure] = []
+
+        async def work() -> None:
+            while not failures and (one := next(waiting, None)):
+                try:
+                    if result := await self._result(job, kept, one, failures):
+                        await kept.keep(result)
+                except Failure as failure:  # our own objects cannot be reached
+                    failures[:] = [failure]
+                if clock() >= until:  # after at least one, however slow it all is
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self.at_once):
+                group.create_task(work())
         done = len(kept.done)
-        if work.failure and (not isinstance(work.failure, Transient) or done == before):
-            raise work.failure
+        final = [one for one in failures if not isinstance(one, Transient)]
+        if final or (failures and done == before):
+            raise final[0] if final else failures[-1]
         if done < before + len(left):
             return Running("in progress here", again_in=timedelta(seconds=1), done=done)
         return Ended("done here", "succeeded")
 
-    def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncGenerator[Result, None]:
-        return KeptJob(job).results(inputs)
-
-
-@dataclass
-class Work:
-    """One poll's share of a job."""
-
-    fanout: Fanout
-    job: Job
-    kept: KeptJob
-    left: Iterator[Input]
-    failure: Failure | None = None
-
-    async def run(self) -> None:
-        until = asyncio.get_running_loop().time() + self.fanout.spell.total_seconds()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(self.fanout.at_once):
-                group.create_task(self._do_until(until))
-
-    async def _do_until(self, until: float) -> None:
-        begun = False  # at least one each time, however slow it all is
-        while self.failure is None and not (begun and asyncio.get_running_loop().time() >= until):
-            one = next(self.left, None)
-            if one is None:
-                return
-            begun = True
-            try:
-                if result := await self._result(one):
-                    await self.kept.keep(result)
-            except Failure as failure:  # our own objects cannot be reached
-                self.failure = failure
-
-    async def _result(self, one: Input) -> Result | None:
+    async def _result(self, job: Job, kept: KeptJob, one: Input, failures: list[Failure]) -> Result | None:
         """What became of it. A trouble of the whole server ends the poll; an input in trouble each time has failed."""
         try:
-            return await self.fanout.do(self.job, one)
+            return await self.do(job, one)
         except SchemaInvalid as failure:
             return Result(one.key, error=failure.message, category="SchemaInvalid")
         except Failure as failure:
-            if self.failure is None or isinstance(self.failure, Transient):
-                self.failure = failure
+            failures.append(failure)
             if not isinstance(failure, Transient):
                 return None
-            tries = self.kept.wrong[one.key, "failure"] + 1
+            tries = kept.wrong[one.key, "failure"] + 1
             if tries >= tries_most:
                 return Result(one.key, error=failure.message, category="Transient")
-            await self.kept.note(one.key, "failure", tries, failure.message)
+            await kept.note(one.key, "failure", tries, failure.message)
             return None
+
+    def fetch(self, job: Job, inputs: Sequence[Input]) -> AsyncGenerator[Result, None]:
+        return KeptJob(job).results(inputs)
 
 
 def name_of(job: Job) -> str:
