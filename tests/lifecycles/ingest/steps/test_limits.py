@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -31,9 +30,9 @@ class Endless:
         """The processes that read it now."""
         return [process for process in all_readers() if self.path in open_files(process)]
 
-    async def read(self, within: timedelta = timedelta(minutes=1)) -> asyncio.Task[Extracted]:
+    async def read(self, seconds: float = 60) -> asyncio.Task[Extracted]:
         """A task that reads it, and has begun to."""
-        task = asyncio.create_task(extract(self.path, "endless.txt", within=within))
+        task = asyncio.create_task(extract(self.path, "endless.txt", limits=Limits(seconds)))
         while not self.readers() and not task.done():  # noqa: ASYNC110 - another process tells by nothing else
             await asyncio.sleep(0)
         return task
@@ -69,7 +68,7 @@ def endless(tmp_path: Path) -> Iterator[Endless]:
 @pytest.mark.deep
 async def test_a_file_that_takes_too_long_is_refused_and_its_reader_ended(harness: Harness, endless: Endless) -> None:
     with pytest.raises(SchemaInvalid, match="longer than 1 seconds") as caught:
-        await (await endless.read(within=timedelta(seconds=1)))
+        await (await endless.read(seconds=1))
     assert caught.value.code == "bomb"
     assert endless.readers() == []
     assert (await harness.read(page("The next one"))).text == "The next one"
@@ -95,8 +94,8 @@ async def test_a_reader_that_is_killed_is_transient(harness: Harness, endless: E
 async def test_a_reader_that_nobody_waits_for_ends(endless: Endless) -> None:
     script = (
         "import sys; from pathlib import Path; from holdfast.apps.documents import extract;"
-        "limits = extract.Limits(1 << 30, abandoned_seconds=1);"
-        "extract.read_within_limits(Path(sys.argv[1]), 'endless.txt', None, limits)"
+        "extract.abandoned_seconds = 1;"
+        "extract.read_within_limits(Path(sys.argv[1]), 'endless.txt', None, extract.Limits(seconds=0))"
     )
     reader = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(endless.path))
     assert await reader.wait() == -signal.SIGALRM
@@ -121,7 +120,7 @@ async def test_a_reader_that_keeps_its_memory_is_replaced(harness: Harness) -> N
     await harness.read(page("One"))
     before = all_readers()
     path = harness.put("Two")
-    await read_elsewhere(path, "two.txt", None, 60, Limits(1 << 30, abandoned_seconds=70, grown_bytes=-(1 << 40)))
+    await read_elsewhere(path, "two.txt", None, Limits(grown_bytes=-(1 << 40)))
     assert set(all_readers()) < set(before)
 
 
@@ -129,7 +128,7 @@ async def test_a_reader_that_keeps_its_memory_is_replaced(harness: Harness) -> N
 async def test_a_file_that_takes_too_much_memory_is_refused(harness: Harness) -> None:
     path = harness.put("word " * 4_000_000)
     with pytest.raises(SchemaInvalid, match="more than 16 MiB of memory") as caught:
-        await extract(path, "long.txt", memory_bytes=16 * 1024 * 1024)
+        await extract(path, "long.txt", limits=Limits(memory_bytes=16 * 1024 * 1024))
     assert caught.value.code == "bomb"
     assert (await harness.read("The next one")).text == "The next one"
 

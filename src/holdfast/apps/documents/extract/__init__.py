@@ -15,7 +15,6 @@ import resource
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib import import_module
 from pathlib import Path, PurePath
 
@@ -28,8 +27,7 @@ from holdfast.distribution import install_hint
 from holdfast.errors import Fatal, SchemaInvalid, Transient
 from holdfast.execution.threads import in_thread
 
-within = timedelta(minutes=3)  # by the wall: on a busy machine a good document takes its time too
-memory_bytes = 1024 * 1024 * 1024
+abandoned_seconds = 10  # after its time a process ends itself: nothing waits for it any more
 harmless_bytes = 1024 * 1024
 
 READERS = {
@@ -44,16 +42,19 @@ READERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What the process keeps to by itself; its time is kept by the process that asks."""
+    """What it may take to read one document."""
 
-    memory_bytes: int
-    """For one document, besides what the process has already."""
+    seconds: float = 180
+    """By the wall: on a busy machine a good document takes its time too."""
 
-    abandoned_seconds: int
-    """After which it ends itself: nothing waits for it any more."""
+    memory_bytes: int = 1024 * 1024 * 1024
+    """Besides what the process has already."""
 
     grown_bytes: int = 256 * 1024 * 1024
-    """Of memory that documents left behind, after which it is replaced."""
+    """Of memory that documents left behind, after which the process is replaced."""
+
+
+LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -64,28 +65,19 @@ class Answer:
     grown: bool = False
 
 
-async def extract(
-    path: Path,
-    name: str,
-    content_type: str | None = None,
-    *,
-    within: timedelta = within,
-    memory_bytes: int = memory_bytes,
-) -> Extracted:
+async def extract(path: Path, name: str, content_type: str | None = None, limits: Limits = LIMITS) -> Extracted:
     """The text of a file. Its kind is what its bytes are, then what its name and type say.
 
     Raises SchemaInvalid with a code that says what is wrong with the file, Transient if the process that read it died,
     Fatal where this worker lacks what it takes.
     """
-    seconds = within.total_seconds()
     try:
         if await in_thread(is_harmless, path, name, content_type):
             answer = Answer(await in_thread(read_or_refuse, path, name, content_type))
         else:
-            limits = Limits(memory_bytes, abandoned_seconds=math.ceil(seconds) + 10)
-            answer = await read_elsewhere(path, name, content_type, seconds, limits)
+            answer = await read_elsewhere(path, name, content_type, limits)
     except TimeoutError:
-        raise SchemaInvalid(f"It takes longer than {seconds:g} seconds to read it.", code="bomb") from None
+        raise SchemaInvalid(f"It takes longer than {limits.seconds:g} seconds to read it.", code="bomb") from None
     except MemoryError:
         raise SchemaInvalid("It takes too much memory to read it.", code="bomb") from None
     except BrokenWorkerProcess:
@@ -109,12 +101,12 @@ def is_harmless(path: Path, name: str, content_type: str | None) -> bool:
         return False
 
 
-async def read_elsewhere(path: Path, name: str, content_type: str | None, seconds: float, limits: Limits) -> Answer:
+async def read_elsewhere(path: Path, name: str, content_type: str | None, limits: Limits) -> Answer:
     """Read it in a process that is used again, or a new one. The time does not count until there is one to be had."""
     async with to_process.current_default_process_limiter():
         here = CapacityLimiter(1)
         await have_process(here)
-        with fail_after(seconds):
+        with fail_after(limits.seconds):
             answer = await to_process.run_sync(
                 read_within_limits, path, name, content_type, limits, cancellable=True, limiter=here
             )
@@ -143,7 +135,7 @@ def be_ready() -> None:
 
 def read_within_limits(path: Path, name: str, content_type: str | None, limits: Limits) -> Answer:
     """Read a document here. Raises OSError, ModuleNotFoundError, or MemoryError where there is none for anything."""
-    with ending_after(limits.abandoned_seconds), memory_limited(limits.memory_bytes):
+    with ending_after(math.ceil(limits.seconds) + abandoned_seconds), memory_limited(limits.memory_bytes):
         try:
             found = read_or_refuse(path, name, content_type)
         except MemoryError:
