@@ -29,13 +29,11 @@ class JobRow:
     account: str
     model: str | None
     inputs: int
-    source: str
     inputs_key: str
     status: str
     running: bool
     external_id: str | None
     memo: Json
-    outcome: str | None
     has_results: bool | None
     due_at: datetime | None
     transient_failures: int

