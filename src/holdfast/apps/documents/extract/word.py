@@ -52,25 +52,16 @@ def check_archive(path: Path) -> None:
             raise bomb()
         left = unpacked_most_bytes
         for entry in entries:
-            left = unpack(archive, entry, left)
-
-
-def unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, left: int) -> int:
-    """How many bytes are left after this file. Its declared size is not believed."""
-    if entry.flag_bits & 1:
-        raise Unreadable("encrypted", "It is under a password. Save it without one.")
-    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Unreadable("corrupt", "It is packed in a way that no Word document is.")
-    declared, entry.file_size = entry.file_size, left + 2 * piece_bytes
-    try:
-        with archive.open(entry) as file:
-            while piece := file.read(piece_bytes):
-                left -= len(piece)
-                if left < 0:
-                    raise bomb()
-    finally:
-        entry.file_size = declared
-    return left
+            if entry.flag_bits & 1:
+                raise Unreadable("encrypted", "It is under a password. Save it without one.")
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise Unreadable("corrupt", "It is packed in a way that no Word document is.")
+            entry.file_size = left + 2 * piece_bytes  # the size that is declared is not believed
+            with archive.open(entry) as file:
+                while piece := file.read(piece_bytes):
+                    left -= len(piece)
+                    if left < 0:
+                        raise bomb()
 
 
 def bomb() -> Unreadable:
