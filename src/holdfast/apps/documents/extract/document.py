@@ -6,6 +6,7 @@ What Postgres takes, one kind of line end, no run of blank lines.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from io import StringIO
 
 SUPPORTED = "PDF, Word (.docx), HTML, Markdown and plain text"
 text_most = 20_000_000
@@ -64,17 +65,14 @@ def one_line(text: str | None) -> str:
 
 def join_pages(pages: Iterable[str]) -> tuple[str, tuple[int, ...]]:
     """Pages as one text, a blank line between them, and where in it each begins. Raises Unreadable if too long."""
-    parts: list[str] = []
+    text = StringIO()
     offsets: list[int] = []
-    length = 0
     for page in pages:
         cleaned = clean(page)
-        if cleaned and length:
-            parts.append("\n\n")
-            length += 2
-        offsets.append(length)
-        parts.append(cleaned)
-        length += len(cleaned)
-        if length > text_most:
+        if cleaned and text.tell():
+            text.write("\n\n")
+        offsets.append(text.tell())
+        text.write(cleaned)
+        if text.tell() > text_most:
             raise too_long()
-    return "".join(parts), tuple(offsets)
+    return text.getvalue(), tuple(offsets)
