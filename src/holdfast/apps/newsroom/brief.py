@@ -11,12 +11,12 @@ from typing import Any
 
 from holdfast.apps.newsroom.article import OTHER, TOPICS, Article, Brief, Entry, Neutral, Section, Sorted
 from holdfast.apps.newsroom.duplicates import newest_first
-from holdfast.apps.newsroom.lexicon import word_list
+from holdfast.apps.newsroom.lexicon import WORD_LISTS
 from holdfast.apps.newsroom.sentences import split_sentences
 
 SHORT_WORDS = 4
 WORD = re.compile(r"[^\W\d_]{3,}")
-COMMON = word_list("common")
+COMMON = WORD_LISTS["common"]
 
 
 def assemble(

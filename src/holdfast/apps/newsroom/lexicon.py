@@ -64,13 +64,6 @@ def lexicon() -> Mapping[str, Sequence[Expression]]:
     }
 
 
-@cache
-def word_lists() -> dict[str, frozenset[str]]:
-    """All lists of data/words.txt by name."""
-    _, *lists = (DATA / "words.txt").read_text("utf-8").split("\n\n")
-    return {name: frozenset(words.split()) for name, _, words in (each.partition(":\n") for each in lists)}
-
-
-def word_list(name: str) -> frozenset[str]:
-    """The words of one list. Raises KeyError."""
-    return word_lists()[name]
+_, *LISTS = (DATA / "words.txt").read_text("utf-8").split("\n\n")
+WORD_LISTS = {name: frozenset(words.split()) for name, _, words in (each.partition(":\n") for each in LISTS)}
+"""All lists of data/words.txt by name."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from holdfast.apps.newsroom.lexicon import KEPT, Expression, lexicon, word_list
+from holdfast.apps.newsroom.lexicon import KEPT, WORD_LISTS, Expression, lexicon
 from holdfast.apps.newsroom.reading import (
     POSSESSIVE,
     Reading,
@@ -36,9 +36,9 @@ DESCRIBING = ("adjective", "sensation")
 SHOUTING, PUNCTUATION, SCARE_QUOTES, CRY = "shouting", "punctuation", "scare quotes", "sensation"
 STRENGTH = {SHOUTING: 0.8, PUNCTUATION: 0.8, SCARE_QUOTES: 0.6, CRY: 0.75}
 
-ACRONYMS = word_list("acronyms")
-PLACES = word_list("places")
-SHORT = word_list("short")
+ACRONYMS = WORD_LISTS["acronyms"]
+PLACES = WORD_LISTS["places"]
+SHORT = WORD_LISTS["short"]
 """Words that are not taken for an acronym when they stand in the middle of shouting."""
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.apps.newsroom.lexicon import lexicon, word_list
+from holdfast.apps.newsroom.lexicon import WORD_LISTS, lexicon
 from holdfast.apps.newsroom.sentences import Quote, is_abbreviation, quotes, sentence_spans, speaks
 
 WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -22,7 +22,7 @@ LINK = re.compile(r"(?:https?://|www\.)\S+|\S+@\S+|[@#]\w+|\b[\w-]+\.(?:com|org|
 OPENS_A_SENTENCE = re.compile(r"(?:^|[.!?…:][)\]\"”’»']*\s+|\n\s*)[\"“‘«'(\[•–—-]*\s*$")
 POSSESSIVE = re.compile(r"['’]s$")
 TITLE_CASE_WORDS = 3
-SMALL = word_list("small in titles")
+SMALL = WORD_LISTS["small in titles"]
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,15 @@ def _scares(text: str, quote: Quote) -> bool:
     return bool(before or text[quote.end : end].strip()) and before[-1:] != ":" and not speaks(text[start:end])
 
 
-NO_NOUN = word_list("no nouns")
+NO_NOUN = WORD_LISTS["no nouns"]
 """What cannot follow an adjective in front of its noun."""
-NO_ATTRIBUTE = word_list("no attribute behind")
+NO_ATTRIBUTE = WORD_LISTS["no attribute behind"]
 """What an adjective behind it belongs to, or is compared by: "is absurd", "more absurd"."""
-DETERMINERS = word_list("determiners")
-BEFORE_A_VERB = word_list("before a verb")
-NO_PLURALS = word_list("no plurals")
-DEGREES = word_list("degrees")
-NUMBERS = word_list("numbers")
+DETERMINERS = WORD_LISTS["determiners"]
+BEFORE_A_VERB = WORD_LISTS["before a verb"]
+NO_PLURALS = WORD_LISTS["no plurals"]
+DEGREES = WORD_LISTS["degrees"]
+NUMBERS = WORD_LISTS["numbers"]
 A_FIGURE = re.compile(r"\s+[$€£]?\d")
 OPENS_MARKS = re.compile(r"\s+[\"“‘'«]\w")
 ONE_WORD_MORE = re.compile(r"\s+[\w'’-]+\s*(?:[.!?…]|$)")

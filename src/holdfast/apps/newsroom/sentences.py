@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from holdfast.apps.newsroom.lexicon import word_list
+from holdfast.apps.newsroom.lexicon import WORD_LISTS
 
 CLOSING = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
 MARK = re.compile(f"[{''.join(CLOSING)}]")
 SINGLE = "'‘"
-ABBREVIATIONS = word_list("abbreviations")
+ABBREVIATIONS = WORD_LISTS["abbreviations"]
 ENDS_A_SENTENCE = re.compile(r"[.!?…]+[)\]\"”’»']*(?=\s+|$)|\n\s*\n")
 LAST_WORD = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]+$")
-SPEECH = word_list("speech")
+SPEECH = WORD_LISTS["speech"]
 """What tells that somebody's own words follow, or just came."""
 
 
