@@ -83,7 +83,16 @@ class Model:
         process = self.process
         request = process.send(content)
         try:
-            return await self._answer(process, request)
+            while True:
+                most = self.answer_most if process.loaded else loading_most
+                async with asyncio.timeout(most.total_seconds()):
+                    answer = await request.answers.get()
+                if answer is None:
+                    raise (Crashed if process.loaded else NotLoaded)(process.reason)
+                if "result" in answer:
+                    return answer["result"]
+                if "error" in answer:
+                    raise (Fatal if answer["category"] == "Fatal" else SchemaInvalid)(answer["error"])
         except TimeoutError:
             process.kill()
             if not process.loaded:
@@ -92,18 +101,6 @@ class Model:
         except asyncio.CancelledError:
             process.kill_unless_done(request)
             raise
-
-    async def _answer(self, process: "Process", request: Request) -> Any:
-        while True:
-            most = self.answer_most if process.loaded else loading_most
-            async with asyncio.timeout(most.total_seconds()):
-                answer = await request.answers.get()
-            if answer is None:
-                raise (Crashed if process.loaded else NotLoaded)(process.reason)
-            if "result" in answer:
-                return answer["result"]
-            if "error" in answer:
-                raise (Fatal if answer["category"] == "Fatal" else SchemaInvalid)(answer["error"])
 
     async def end(self) -> None:
         """End its process, and wait until it is gone."""
