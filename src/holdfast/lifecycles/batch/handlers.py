@@ -450,7 +450,7 @@ class BatchAttempt(ProviderCalls):
         inputs = await self.files.inputs(job.inputs_key)
         results = await self.fetch_results(self.job(job), inputs) if job.has_results else {}
         lines = [result_line(one, results.get(one.key), job) for one in inputs]
-        key = self.files.output_key(self.lease.token, job.number)
+        key = self.files.lines_key(self.lease.token, f"outputs-{job.number}")
         await self.files.write_lines(key, lines)
         failed = [line for line in lines if line["status"] != "ok"]
         report = event(

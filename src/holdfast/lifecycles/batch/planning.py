@@ -57,7 +57,7 @@ async def plan_jobs(batch: OpenBatch, provider: Provider, attempt: Attempt) -> N
     for model, inputs in parts.items():
         for start in range(0, len(inputs), provider.inputs_per_job):
             part = inputs[start : start + provider.inputs_per_job]
-            key = files.inputs_key(lease.token, len(jobs) + 1)
+            key = files.lines_key(lease.token, f"inputs-{len(jobs) + 1}")
             written.append((key, part))
             first = part[0].uri or part[0].name
             jobs.append(PlannedJob(provider.account, model, len(part), first, filename(first), key))

@@ -43,11 +43,8 @@ class Files:
     def place(self) -> str:
         return f"batches/{self.task}"
 
-    def inputs_key(self, token: UUID, job: int) -> str:
-        return f"{self.place}/{token.hex}/inputs-{job}.jsonl"
-
-    def output_key(self, token: UUID, job: int) -> str:
-        return f"{self.place}/{token.hex}/outputs-{job}.jsonl"
+    def lines_key(self, token: UUID, name: str) -> str:
+        return f"{self.place}/{token.hex}/{name}.jsonl"
 
     @property
     def result_key(self) -> str:
