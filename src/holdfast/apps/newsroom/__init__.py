@@ -131,7 +131,7 @@ class Newsroom:
         kind, _, model = self._settings().neutralizer.partition(":")
         if kind == "rules":
             return [soften(article, softening) for article in ingest.articles]
-        rewriter = Rewriter.of(model)
+        rewriter = Rewriter(model)
 
         async def rewrite(article: Article) -> Neutral | str:
             try:

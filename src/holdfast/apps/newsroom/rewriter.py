@@ -10,7 +10,6 @@ neither much shorter nor much longer. That cannot tell whether the model changed
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass
 from datetime import timedelta
 from difflib import SequenceMatcher
 from itertools import count
@@ -36,17 +35,13 @@ Soften only what is loaded by {softening:.2f} or more, on a scale from 0 (hardly
 Answer with one JSON object and nothing else: {{"title": "...", "text": "..."}}."""
 
 
-@dataclass(frozen=True)
 class Rewriter:
     """A model of such a server."""
 
-    model: str
-    server: ModelServer
-
-    @classmethod
-    def of(cls, model: str) -> "Rewriter":
-        """The rewriter of a model. Raises SettingInvalid."""
-        return cls(model, ModelServer.named_by("HOLDFAST_NEUTRALIZER"))
+    def __init__(self, model: str) -> None:
+        """Raises SettingInvalid."""
+        self.model = model
+        self.server = ModelServer.named_by("HOLDFAST_NEUTRALIZER")
 
     async def rewrite(self, article: Article, softening: float = 0.5) -> Neutral:
         """The article in the model's words. Raises SchemaInvalid if they cannot be believed, or another Failure."""

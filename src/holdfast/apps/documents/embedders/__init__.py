@@ -30,7 +30,7 @@ def open_embedder(settings: Settings) -> Embedder:
     if kind == "openai":
         from holdfast.apps.documents.embedders.openai import OpenAI
 
-        return OpenAI.of(model)
+        return OpenAI(model)
     return WordLlama()
 
 

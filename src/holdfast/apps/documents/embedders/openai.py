@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -27,17 +26,11 @@ characters_at_once = 300_000
 answer_within = timedelta(seconds=60)
 
 
-@dataclass(frozen=True)
 class OpenAI:
     """A model of such a server."""
 
-    model: str
-    dimensions: int
-    server: ModelServer
-
-    @classmethod
-    def of(cls, given: str) -> "OpenAI":
-        """The embedder of `<model>` or `<model>:<dimensions>`. Raises SettingInvalid."""
+    def __init__(self, given: str) -> None:
+        """given: `<model>` or `<model>:<dimensions>`. Raises SettingInvalid."""
         model, _, last = given.rpartition(":")
         if not (model and last.isascii() and last.isdigit()):
             model, last = given, ""
@@ -47,11 +40,9 @@ class OpenAI:
                 f"HOLDFAST_EMBEDDER: it is not known how many numbers the vectors of {model!r} have.",
                 fix=f"Write it behind the model: openai:{model}:768.",
             )
-        return cls(model, dimensions, ModelServer.named_by("HOLDFAST_EMBEDDER"))
-
-    @property
-    def name(self) -> str:
-        return f"openai:{self.model}:{self.dimensions}"
+        self.model, self.dimensions = model, dimensions
+        self.name = f"openai:{model}:{dimensions}"
+        self.server = ModelServer.named_by("HOLDFAST_EMBEDDER")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """As Embedder says, in as many requests as it takes: after a failure in one, all are to be asked again."""
