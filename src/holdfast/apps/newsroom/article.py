@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 TOPICS = ("world", "politics", "business", "technology", "science", "health", "sport", "culture")
 """In the order in which a brief has them."""
@@ -19,12 +19,6 @@ class Article:
     text: str
     link: str | None = None
     published: datetime | None = None
-
-    @property
-    def moment(self) -> datetime:
-        """Comparable, also where a feed left out the time zone; without a date, before all others."""
-        published = self.published or datetime.min
-        return published if published.tzinfo else published.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)

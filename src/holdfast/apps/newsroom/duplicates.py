@@ -56,7 +56,9 @@ def best_first(article: Article) -> tuple[object, ...]:
 
 
 def newest_first(article: Article) -> tuple[float, str]:
-    return -article.moment.timestamp(), article.id
+    published = article.published or datetime.min
+    moment = published if published.tzinfo else published.replace(tzinfo=UTC)  # some feeds leave out the time zone
+    return -moment.timestamp(), article.id
 
 
 def names_of(article: Article) -> set[str]:
