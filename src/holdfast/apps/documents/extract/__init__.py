@@ -57,14 +57,6 @@ class Limits:
 LIMITS = Limits()
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What became of a document; and whether the process is to be replaced, as it did not give its memory back."""
-
-    read: Extracted | Unreadable
-    grown: bool = False
-
-
 async def extract(path: Path, name: str, content_type: str | None = None, limits: Limits = LIMITS) -> Extracted:
     """The text of a file. Its kind is what its bytes are, then what its name and type say.
 
@@ -73,9 +65,9 @@ async def extract(path: Path, name: str, content_type: str | None = None, limits
     """
     try:
         if await in_thread(is_harmless, path, name, content_type):
-            answer = Answer(await in_thread(read_or_refuse, path, name, content_type))
+            found = await in_thread(read_or_refuse, path, name, content_type)
         else:
-            answer = await read_elsewhere(path, name, content_type, limits)
+            found = await read_elsewhere(path, name, content_type, limits)
     except TimeoutError:
         raise SchemaInvalid(f"It takes longer than {limits.seconds:g} seconds to read it.", code="bomb") from None
     except MemoryError:
@@ -87,9 +79,9 @@ async def extract(path: Path, name: str, content_type: str | None = None, limits
         raise Fatal(message, code="not-installed") from None
     except OSError as error:
         raise Transient(f"The file cannot be read now: {error.strerror or error}.", code="unreadable") from None
-    if isinstance(answer.read, Unreadable):
-        raise SchemaInvalid(answer.read.message, code=answer.read.code)
-    return answer.read
+    if isinstance(found, Unreadable):
+        raise SchemaInvalid(found.message, code=found.code)
+    return found
 
 
 def is_harmless(path: Path, name: str, content_type: str | None) -> bool:
@@ -101,19 +93,19 @@ def is_harmless(path: Path, name: str, content_type: str | None) -> bool:
         return False
 
 
-async def read_elsewhere(path: Path, name: str, content_type: str | None, limits: Limits) -> Answer:
+async def read_elsewhere(path: Path, name: str, content_type: str | None, limits: Limits) -> Extracted | Unreadable:
     """Read it in a process that is used again, or a new one. The time does not count until there is one to be had."""
     async with to_process.current_default_process_limiter():
         here = CapacityLimiter(1)
         await have_process(here)
         with fail_after(limits.seconds):
-            answer = await to_process.run_sync(
+            found, has_grown = await to_process.run_sync(
                 read_within_limits, path, name, content_type, limits, cancellable=True, limiter=here
             )
-        if answer.grown:
+        if has_grown:
             with contextlib.suppress(BrokenWorkerProcess):
                 await to_process.run_sync(os._exit, 0, cancellable=True, limiter=here)
-        return answer
+        return found
 
 
 async def have_process(limiter: CapacityLimiter) -> None:
@@ -133,15 +125,22 @@ def be_ready() -> None:
     address_space_at_start()
 
 
-def read_within_limits(path: Path, name: str, content_type: str | None, limits: Limits) -> Answer:
-    """Read a document here. Raises OSError, ModuleNotFoundError, or MemoryError where there is none for anything."""
+def read_within_limits(
+    path: Path, name: str, content_type: str | None, limits: Limits
+) -> tuple[Extracted | Unreadable, bool]:
+    """Read a document here; also, whether this process is to be replaced, as it did not give its memory back.
+
+    Raises OSError, ModuleNotFoundError, or MemoryError where there is none for anything.
+    """
     with ending_after(math.ceil(limits.seconds) + abandoned_seconds), memory_limited(limits.memory_bytes):
         try:
             found = read_or_refuse(path, name, content_type)
         except MemoryError:
             most = limits.memory_bytes / 2**20
             found = Unreadable("bomb", f"It takes more than {most:,.0f} MiB of memory to read it.")
-    return Answer(found, has_grown(limits.grown_bytes))
+    if address_space() > address_space_at_start() + limits.grown_bytes:
+        gc.collect()
+    return found, address_space() > address_space_at_start() + limits.grown_bytes
 
 
 def read_or_refuse(path: Path, name: str, content_type: str | None) -> Extracted | Unreadable:
@@ -174,12 +173,6 @@ def read(path: Path, name: str, content_type: str | None) -> Extracted:
 def describe(error: Exception) -> str:
     message = one_line(str(error)).rstrip(".")
     return f"{type(error).__name__}: {message[:200]}" if message else type(error).__name__
-
-
-def has_grown(grown_bytes: int) -> bool:
-    if address_space() > address_space_at_start() + grown_bytes:
-        gc.collect()
-    return address_space() > address_space_at_start() + grown_bytes
 
 
 @contextlib.contextmanager
