@@ -124,43 +124,30 @@ begin
   select min(w.what) into v_what from (
     select 'its name is not made of small letters, digits and _' as what where p_name !~ '^[a-z][a-z0-9_]{0,62}$'
     union all
-    select format('%L cannot be a state', s.name) from holdfast.state s
-    where s.lifecycle = p_id and s.name !~ '^[A-Za-z][A-Za-z0-9_]{0,62}$'
+    select format(r.what, s.name) from holdfast.state s
+    cross join lateral (
+      select count(*) as moves, bool_or(x.verb = 'due') as goes_on,
+             bool_or(x.verb = 'cancel' and x.to_outcome = 'cancelled') as can_be_cancelled,
+             bool_or(x.verb = 'fail' and x.to_outcome = 'failed') as can_fail,
+             count(*) filter (where x.verb in ('unblock', 'skip', 'done', 'partial', 'fail')) as waits
+      from holdfast.transition x where x.lifecycle = p_id and x.from_state = s.name) x
+    cross join lateral (values
+      (s.name !~ '^[A-Za-z][A-Za-z0-9_]{0,62}$', '%L cannot be a state'),
+      (s.time_limit > interval '36500 days', 'the limit of %s is longer than a hundred years'),
+      (s.actor <> 'nobody' and x.can_be_cancelled is not true, '%s cannot be cancelled'),
+      (s.actor = 'nobody' and x.moves > 0, '%s is final, yet moves on'),
+      (s.leasable and x.can_fail is not true, 'a worker that holds a task in %s cannot fail'),
+      (s.actor = 'tasks' and x.waits not in (2, 3), '%s waits for other tasks in no known way'),
+      (s.actor = 'clock' and x.goes_on is not true, 'time leads from %s to nowhere')) r(is_wrong, what)
+    where s.lifecycle = p_id and r.is_wrong
     union all
-    select format('%L cannot be a verb', x.verb) from holdfast.transition x
-    where x.lifecycle = p_id and x.verb !~ '^[a-z][a-z0-9_]{0,62}$' and x.verb <> 'to:' || x.to_state
-    union all
-    select format('the limit of %s is longer than a hundred years', s.name) from holdfast.state s
-    where s.lifecycle = p_id and s.time_limit > interval '36500 days'
-    union all
-    select format('%s cannot be cancelled', s.name) from holdfast.state s
-    where s.lifecycle = p_id and s.actor <> 'nobody' and not exists (
-      select from holdfast.transition x where x.lifecycle = p_id and x.from_state = s.name and x.verb = 'cancel'
-        and x.to_outcome = 'cancelled')
-    union all
-    select format('%s is final, yet moves on', s.name) from holdfast.state s
-    where s.lifecycle = p_id and s.actor = 'nobody' and exists (
-      select from holdfast.transition x where x.lifecycle = p_id and x.from_state = s.name)
-    union all
-    select format('a worker that holds a task in %s cannot fail', s.name) from holdfast.state s
-    where s.lifecycle = p_id and s.leasable and not exists (
-      select from holdfast.transition x where x.lifecycle = p_id and x.from_state = s.name and x.verb = 'fail'
-        and x.to_outcome = 'failed')
-    union all
-    select format('%s waits for other tasks in no known way', s.name) from holdfast.state s
-    where s.lifecycle = p_id and s.actor = 'tasks' and (
-      select count(*) from holdfast.transition x where x.lifecycle = p_id and x.from_state = s.name
-        and x.verb in ('unblock', 'skip', 'done', 'partial', 'fail')) not in (2, 3)
-    union all
-    select format('time leads from %s to nowhere', s.name) from holdfast.state s
-    where s.lifecycle = p_id and s.actor = 'clock' and not exists (
-      select from holdfast.transition x where x.lifecycle = p_id and x.from_state = s.name and x.verb = 'due')
-    union all
-    select format('claiming from %s leads to %s, where no worker acts', x.from_state, x.to_state)
-    from holdfast.transition x where x.lifecycle = p_id and x.verb = 'claim' and x.to_actor <> 'worker'
-    union all
-    select 'it starts in a final state' from holdfast.transition x
-    where x.lifecycle = p_id and x.from_state = '' and x.to_actor = 'nobody'
+    select r.what from holdfast.transition x
+    cross join lateral (values
+      (x.verb !~ '^[a-z][a-z0-9_]{0,62}$' and x.verb <> 'to:' || x.to_state, format('%L cannot be a verb', x.verb)),
+      (x.verb = 'claim' and x.to_actor <> 'worker',
+       format('claiming from %s leads to %s, where no worker acts', x.from_state, x.to_state)),
+      (x.from_state = '' and x.to_actor = 'nobody', 'it starts in a final state')) r(is_wrong, what)
+    where x.lifecycle = p_id and r.is_wrong
     union all
     select 'no state of it is final'
     where not exists (select from holdfast.state s where s.lifecycle = p_id and s.actor = 'nobody')
@@ -179,4 +166,12 @@ as $$
   select l.name, l.version::int, l.definition, l.declared_at from holdfast.lifecycle l
   where p_all or l.version = (select max(n.version) from holdfast.lifecycle n where n.name = l.name)
   order by l.name, l.version
+$$;
+
+-- What a lifecycle declares of a state.
+create or replace function holdfast.declared_state(p_lifecycle smallint, p_state text) returns json
+language sql stable
+as $$
+  select s.value from holdfast.lifecycle l cross join lateral json_array_elements(l.definition -> 'states') s
+  where l.id = p_lifecycle and s.value ->> 'name' = p_state
 $$;
