@@ -11,7 +11,8 @@ declare
   v_now timestamptz := holdfast.now();
   t record;
 begin
-  select t.*, (select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token) as beat,
+  select t.*, greatest(t.lease_expires_at, (
+           select b.expires_at from holdfast.beat b where b.task_id = t.id and b.token = t.lease_token)) as lease_until,
          coalesce((select nullif(w.label, '') from holdfast.worker w where w.id = t.worker_id), t.worker_id) as worker,
          q.paused_at, q.paused_by, s.error as refusal, s.until as set_back_until
     into t
@@ -43,19 +44,26 @@ begin
         'Nothing. If it stays, no process is sweeping: start one.')
       when t.actor = 'owner' then holdfast.explain_owner(t.lifecycle, t.state, t.note, t.deadline)
       when t.actor = 'tasks' then holdfast.explain_tasks(p_id, t.lifecycle, t.state)
-      else case
-        when t.lease_token is not null then holdfast.explain_lease(
-          t.cancel_requested, t.worker, greatest(t.lease_expires_at, t.beat))
-        when t.due_at > v_now and t.note ->> 'kind' = 'question' then
-          holdfast.explain_question(p_id, t.version, t.note, t.due_at)
-        when t.due_at > v_now or t.actor = 'clock' then holdfast.explain_due(t.verb, t.note, t.due_at, t.attempt)
-        when t.parked = 'unknown' then holdfast.explain_unknown(t.queue, t.name)
-        when t.paused_at is not null then holdfast.explain_as('queue_paused', null,
-          format('Queue %s is paused since %s%s.', t.queue, t.paused_at, coalesce(' by ' || nullif(t.paused_by, ''), '')),
-          format('Resume it: holdfast queues resume %s', t.queue))
-        when t.parked = 'limit' then holdfast.explain_limit(t.limit_key)
-        else holdfast.explain_ready(t.queue, t.name) end
-      end as r
+      when t.lease_until < v_now then holdfast.explain_as('leased', t.lease_until,
+        format('Worker %s has been silent since its lease ended at %s.', t.worker, t.lease_until),
+        'Nothing: the next sweep gives it to another worker. If it stays, no process is sweeping: start one.')
+      when t.lease_token is not null and t.cancel_requested then holdfast.explain_as('cancel_pending', t.lease_until,
+        format('Cancelling was asked; worker %s learns of it from its next heartbeat.', t.worker),
+        'Nothing: it ends with the handler, or at the latest when the lease does.')
+      when t.lease_token is not null then holdfast.explain_as('leased', t.lease_until,
+        format('Worker %s works on it; its lease lasts until %s.', t.worker, t.lease_until), 'Nothing, or cancel it.')
+      -- A person was asked. The owner of the task may answer, and anyone who has the link.
+      when t.due_at > v_now and t.note ->> 'kind' = 'question' then holdfast.explain_as('owner', t.due_at,
+        format('%s Asked since %s, until %s.', t.note ->> 'message',
+               (select e.at from holdfast.event e where e.task_id = p_id and e.version = t.version), t.due_at),
+        format('Answer it: holdfast answer %s --approve, or --deny.', p_id))
+      when t.due_at > v_now or t.actor = 'clock' then holdfast.explain_due(t.verb, t.note, t.due_at, t.attempt)
+      when t.parked = 'unknown' then holdfast.explain_unknown(t.queue, t.name)
+      when t.paused_at is not null then holdfast.explain_as('queue_paused', null,
+        format('Queue %s is paused since %s%s.', t.queue, t.paused_at, coalesce(' by ' || nullif(t.paused_by, ''), '')),
+        format('Resume it: holdfast queues resume %s', t.queue))
+      when t.parked = 'limit' then holdfast.explain_limit(t.limit_key)
+      else holdfast.explain_ready(t.queue, t.name) end as r
   ) r_, lateral (select (r_.r).*) r;
 end $$;
 
@@ -120,18 +128,10 @@ as $$
     case when p_note ->> 'kind' = 'files_missing'
       then format('Files are missing: %s.', coalesce(
         (select string_agg(m, ', ') from jsonb_array_elements_text(p_note -> 'missing') m), 'see the note'))
-      else format('Its owner acts next%s.', coalesce(': ' || holdfast.one_line(holdfast.display_message(p_lifecycle, p_state)), ''))
+      else format('Its owner acts next%s.', coalesce(': ' || holdfast.one_line(
+        holdfast.declared_state(p_lifecycle, p_state) -> 'display' ->> 'message'), ''))
       end || coalesce(' Until ' || p_deadline || '.', ''),
     format('Possible now: %s.', holdfast.possible_verbs(p_lifecycle, p_state)))
-$$;
-
--- What the lifecycle says to people about a state.
-create or replace function holdfast.display_message(p_lifecycle smallint, p_state text) returns text
-language sql stable
-as $$
-  select s.value -> 'display' ->> 'message' from holdfast.lifecycle l
-  cross join lateral json_array_elements(l.definition -> 'states') s
-  where l.id = p_lifecycle and s.value ->> 'name' = p_state
 $$;
 
 create or replace function holdfast.explain_unknown(p_queue text, p_name text) returns holdfast.explanation
@@ -165,34 +165,6 @@ as $$
           select x.to_state from holdfast.transition x
           where x.lifecycle = p_lifecycle and x.from_state = p_state and x.verb = 'unblock') is null)
         limit 101) d
-$$;
-
-create or replace function holdfast.explain_lease(p_cancel bool, p_worker text, p_until timestamptz)
-returns holdfast.explanation
-language sql stable
-as $$
-  select case when p_until < holdfast.now()
-    then holdfast.explain_as('leased', p_until,
-             format('Worker %s has been silent since its lease ended at %s.', p_worker, p_until),
-             'Nothing: the next sweep gives it to another worker. If it stays, no process is sweeping: start one.')
-    when p_cancel
-    then holdfast.explain_as('cancel_pending', p_until,
-             format('Cancelling was asked; worker %s learns of it from its next heartbeat.', p_worker),
-             'Nothing: it ends with the handler, or at the latest when the lease does.')
-    else holdfast.explain_as('leased', p_until,
-             format('Worker %s works on it; its lease lasts until %s.', p_worker, p_until),
-             'Nothing, or cancel it.') end
-$$;
-
--- A person was asked. The owner of the task may answer, and anyone who has the link.
-create or replace function holdfast.explain_question(p_id uuid, p_version int, p_note jsonb, p_until timestamptz)
-returns holdfast.explanation
-language sql stable
-as $$
-  select holdfast.explain_as('owner', p_until,
-    format('%s Asked since %s, until %s.', p_note ->> 'message',
-           (select e.at from holdfast.event e where e.task_id = p_id and e.version = p_version), p_until),
-    format('Answer it: holdfast answer %s --approve, or --deny.', p_id))
 $$;
 
 create or replace function holdfast.explain_due(p_verb text, p_note jsonb, p_due timestamptz, p_attempt int)

@@ -12,11 +12,21 @@ begin
   perform holdfast.check_limit(p_n, 10000, 'tasks cannot be swept');
   reaped := holdfast.reap(p_n);
   expired := holdfast.expire(p_n);
-  due := holdfast.advance_due(p_n);
+  due := holdfast.advance_due_tasks(array(
+    select t.id from holdfast.task t where t.actor = 'clock' and t.due_at <= holdfast.now()
+      and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
+    order by t.due_at, t.id limit p_n for update skip locked));
   admitted := holdfast.admit_due();
   perform holdfast.retry_quarantined(p_n);
-  perform holdfast.forget_beats();
-  perform holdfast.forget_workers();
+  -- Heartbeats of leases that are no more, and workers that went without a goodbye.
+  delete from holdfast.beat b where b.task_id = any (array(
+    select b.task_id from holdfast.beat b
+    where b.expires_at < holdfast.now() - interval '1 minute'
+      and (select t.lease_token from holdfast.task t where t.id = b.task_id) is distinct from b.token
+    limit 1000 for update skip locked));
+  delete from holdfast.worker w where w.id = any (array(
+    select w.id from holdfast.worker w where w.seen_at < holdfast.now() - interval '1 hour'
+    order by w.id limit 100 for update skip locked));
   perform holdfast.add_to_tally('reaped', reaped), holdfast.add_to_tally('expired', expired);
   perform holdfast.sum_tally();
 end $$;
@@ -124,23 +134,12 @@ end $$;
 create or replace function holdfast.time_limit_note(p_lifecycle smallint, p_state text) returns jsonb
 language sql stable
 as $$
-  select jsonb_build_object('kind', 'time_limit', 'message', coalesce((
-    select s.value -> 'limit' ->> 'message' from holdfast.lifecycle l
-    cross join lateral json_array_elements(l.definition -> 'states') s
-    where l.id = p_lifecycle and s.value ->> 'name' = p_state), format('The time limit of %s has passed.', p_state)))
+  select jsonb_build_object('kind', 'time_limit', 'message', coalesce(
+    holdfast.declared_state(p_lifecycle, p_state) -> 'limit' ->> 'message',
+    format('The time limit of %s has passed.', p_state)))
 $$;
 
--- Times that have come.
-create or replace function holdfast.advance_due(p_n int) returns int
-language plpgsql
-as $$
-begin
-  return holdfast.advance_due_tasks(array(
-    select t.id from holdfast.task t where t.actor = 'clock' and t.due_at <= holdfast.now()
-      and (select s.until from holdfast.setback s where s.task_id = t.id) > holdfast.now() is not true
-    order by t.due_at, t.id limit p_n for update skip locked));
-end $$;
-
+-- Those of these tasks whose time has come. Answers how many.
 create or replace function holdfast.advance_due_tasks(p_id uuid[]) returns int
 language plpgsql
 as $$
@@ -195,23 +194,3 @@ begin
   end loop;
   return v_moved;
 end $$;
-
--- Heartbeats of leases that are no more.
-create or replace function holdfast.forget_beats() returns void
-language sql
-as $$
-  delete from holdfast.beat b where b.task_id = any (array(
-    select b.task_id from holdfast.beat b
-    where b.expires_at < holdfast.now() - interval '1 minute'
-      and (select t.lease_token from holdfast.task t where t.id = b.task_id) is distinct from b.token
-    limit 1000 for update skip locked))
-$$;
-
--- Workers that went without a goodbye.
-create or replace function holdfast.forget_workers() returns void
-language sql
-as $$
-  delete from holdfast.worker w where w.id = any (array(
-    select w.id from holdfast.worker w where w.seen_at < holdfast.now() - interval '1 hour'
-    order by w.id limit 100 for update skip locked))
-$$;
