@@ -57,13 +57,19 @@ begin
     cross join lateral (select from holdfast.task t where t.id = i.id for update) t;
     -- Locked, then looked at again: what has moved meanwhile may fit no more, and of the parents only some ever did.
     v_ids := array(
-      select distinct i.id from unnest(v_ids) i(id)
-      where holdfast.fits_filter(i.id, p_lifecycle, p_state, p_actor, p_queue, p_name, p_owner, p_tag));
+      select t.id from (select distinct unnest(v_ids) as id) i
+      cross join lateral (select * from holdfast.task t where t.id = i.id offset 0) t
+      where not t.cancel_requested and (p_state is null or t.state = p_state)
+        and (p_actor is null or t.actor::text = p_actor) and (p_queue is null or t.queue = p_queue)
+        and (p_name is null or t.name = p_name) and (p_owner is null or t.owner = p_owner)
+        and (p_lifecycle is null or (select l.name from holdfast.lifecycle l where l.id = t.lifecycle) = p_lifecycle)
+        and (p_tag is null or exists (select from holdfast.input i where i.id = t.id and i.tags @> array[p_tag])));
   else
     perform holdfast.lock_ended(v_ids);
     v_ids := array(select i.id from unnest(v_ids) i(id) where not holdfast.was_retried(i.id));
   end if;
-  select h.done, h.requested, h.refused into done, requested, refused from holdfast.handle_tasks(p_action, v_ids, p_by, p_reason) h;
+  select jsonb_array_length(h.handled), h.requested, h.refused into done, requested, refused
+  from holdfast.handle_each(p_action, v_ids, null, p_by, p_reason, null) h;
   return next;
 end $$;
 
@@ -102,92 +108,9 @@ as $$
   select coalesce(array_agg(t.id), '{}') from task t
 $$;
 
--- Whether a task is live, not asked to stop, and fits.
-create or replace function holdfast.fits_filter(
-  p_id uuid, p_lifecycle text, p_state text, p_actor text, p_queue text, p_name text, p_owner text, p_tag text) returns bool
-language sql stable
-as $$
-  select exists (
-    select from holdfast.task t
-    where t.id = p_id and not t.cancel_requested and (p_state is null or t.state = p_state)
-      and (p_actor is null or t.actor::text = p_actor) and (p_queue is null or t.queue = p_queue)
-      and (p_name is null or t.name = p_name) and (p_owner is null or t.owner = p_owner)
-      and (p_lifecycle is null or (select l.name from holdfast.lifecycle l where l.id = t.lifecycle) = p_lifecycle)
-      and (p_tag is null or exists (select from holdfast.input i where i.id = t.id and i.tags @> array[p_tag])))
-$$;
-
 create or replace function holdfast.was_retried(p_id uuid) returns bool
 language sql stable
 as $$ select exists (select from holdfast.input i where i.retry_of = p_id) $$;
-
--- Cancel or retry tasks that are locked, each for itself. Of those to cancel, who gathers others goes first and takes them
--- along. Retries go by their limits first: another who retries at the same time takes the places of limits in the same order.
-create or replace function holdfast.handle_tasks(
-  p_action text, p_ids uuid[], p_by text, p_note text, out done int, out requested int, out refused jsonb)
-language plpgsql
-as $$
-declare
-  v_id uuid;
-  v_tried record;
-begin
-  done := 0;
-  requested := 0;
-  refused := '[]';
-  for v_id in
-    select i.id from unnest(p_ids) i(id)
-    cross join lateral (
-      select p_action = 'cancel' and exists (
-        select from holdfast.dependency d where d.downstream = i.id and d.policy = 'gather') as gathers) g
-    left join lateral (
-      select t.limit_key from holdfast.task_done t where p_action = 'retry' and t.id = i.id offset 0) t on true
-    order by g.gathers desc, t.limit_key nulls first, case when g.gathers or p_action = 'retry' then i.id end, i.id desc
-  loop
-    -- One that has ended since it was locked went along with another of these.
-    if p_action = 'cancel' and not exists (select from holdfast.task t where t.id = v_id) then
-      done := done + 1;
-      continue;
-    end if;
-    v_tried := holdfast.try_one(p_action, v_id, null, p_by, p_note);
-    if v_tried.problem is null then
-      done := done + 1;
-      requested := requested + (v_tried.effect is not distinct from 'requested')::int;
-    else
-      refused := refused || (jsonb_build_object('task_id', v_id) || v_tried.problem);
-    end if;
-  end loop;
-end $$;
-
--- One of many, for itself: without a problem it is done, otherwise nothing of it is.
-create or replace function holdfast.try_one(
-  p_action text, p_task uuid, p_entry uuid, p_by text, p_note text, p_from_step text default null,
-  out effect text, out retried_as uuid, out problem jsonb)
-language plpgsql
-as $$
-declare
-  v_state text;
-  v_hint text;
-begin
-  if p_entry is not null then
-    perform holdfast.refuse_handled(p_entry);
-  end if;
-  case p_action
-    when 'cancel' then
-      select c.effect, c.state into effect, v_state from holdfast.cancel(p_task, p_note, p_by) c;
-      if effect = 'too_late' then
-        perform holdfast.refuse('TK002', format('Its time limit had passed: it is %s.', v_state), '');
-      end if;
-    when 'retry' then
-      retried_as := holdfast.retry(p_task, p_from_step, null, p_by, p_note);
-    else
-      perform holdfast.close_entry(p_entry, case p_action when 'resolve' then 'resolved' else 'discarded' end, p_by, p_note);
-  end case;
-exception
-  when deadlock_detected or serialization_failure or lock_not_available then
-    raise;
-  when others then
-    get stacked diagnostics v_hint = pg_exception_hint;
-    problem := jsonb_build_object('sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint);
-end $$;
 
 create or replace function holdfast.check_bulk_tasks(p_action text, p_outcome text, p_live bool, p_limit int) returns void
 language plpgsql

@@ -42,8 +42,20 @@ declare
   v_ids uuid[];
 begin
   perform holdfast.check_handling(p_by, p_note);
-  perform holdfast.check_bulk(p_action, p_ids, p_before, p_limit, p_from_step, num_nonnulls(
-    p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_before));
+  if p_action is null or p_action not in ('retry', 'resolve', 'discard') then
+    perform holdfast.refuse('TK010', format('Entries cannot be handled with %s.', quote_nullable(left(p_action, 100))),
+                            'It is retry, resolve or discard.');
+  elsif (p_ids is not null)
+      = (num_nonnulls(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_before) > 0) then
+    perform holdfast.refuse('TK010', 'Either ids or a filter say which entries are meant.',
+                            'A filter is a signature, category, lifecycle, name, step, owner or time.');
+  elsif p_before not between '1970-01-01Z' and '9999-12-31Z' then
+    perform holdfast.refuse('TK010', 'Nothing happened before that, or everything did.', 'Name a time between 1970 and 9999.');
+  elsif p_limit is null or p_limit not between 1 and 1000 or cardinality(p_ids) > 1000 then
+    perform holdfast.refuse('TK010', 'So many entries cannot be handled at once.', 'Handle 1 to 1000, and go on from `next`.');
+  elsif p_from_step is not null and p_action <> 'retry' then
+    perform holdfast.refuse('TK010', 'Only a retry begins with a step.', 'Leave the step out.');
+  end if;
   v_before := least(p_cursor, holdfast.first_uuid(p_before));
   remaining := 0;
   capped := false;
@@ -63,7 +75,7 @@ begin
   end if;
   begin
     select h.handled, h.refused into handled, refused
-    from holdfast.handle_entries(p_action, v_ids, p_by, p_note, p_from_step) h;
+    from holdfast.handle_each(p_action, null, v_ids, p_by, p_note, p_from_step) h;
     if p_dry_run then
       raise exception using errcode = 'TK099', message = 'A dry run is undone.';
     end if;
@@ -73,40 +85,66 @@ begin
   return next;
 end $$;
 
--- Handle entries that are locked, each for itself. By the limit of its task first, then by id: so a caller that handles others
--- at the same time takes the places of limits in the same order.
-create or replace function holdfast.handle_entries(
-  p_action text, p_ids uuid[], p_by text, p_note text, p_from_step text, out handled jsonb, out refused jsonb)
+-- Handle tasks that are locked, or entries, each for itself: of one that is refused nothing is done, and nothing else is
+-- undone. Of tasks to cancel, who gathers others goes first and takes them along. All else goes by the limit of its task first,
+-- then by id: so a caller that handles others at the same time takes the places of limits in the same order.
+create or replace function holdfast.handle_each(
+  p_action text, p_tasks uuid[], p_entries uuid[], p_by text, p_note text, p_from_step text,
+  out handled jsonb, out requested int, out refused jsonb)
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
 declare
-  v_entry record;
+  v_one record;
+  v_cancelled record;
   v_new uuid;
-  v_problem jsonb;
   v_retried jsonb := '{}';
+  v_hint text;
 begin
   handled := '[]';
+  requested := 0;
   refused := '[]';
-  for v_entry in
-    select i.id, n.task_id from unnest(p_ids) i(id)
-    left join lateral (select n.task_id from holdfast.inbox n where n.id = i.id offset 0) n on true
-    left join lateral (select d.limit_key from holdfast.task_done d where d.id = n.task_id offset 0) d on true
-    order by d.limit_key nulls first, i.id
+  for v_one in
+    select t.id, i.entry, case when i.entry is null then jsonb_build_object('task_id', t.id)
+                               else jsonb_build_object('id', i.entry, 'task_id', t.id) end as what
+    from unnest(p_tasks, p_entries) i(task, entry)
+    cross join lateral (
+      select coalesce(i.task, (select n.task_id from holdfast.inbox n where n.id = i.entry)) as id) t
+    cross join lateral (
+      select p_action = 'cancel' and exists (
+        select from holdfast.dependency d where d.downstream = t.id and d.policy = 'gather') as gathers) g
+    left join lateral (select d.limit_key from holdfast.task_done d where d.id = t.id offset 0) d on true
+    order by g.gathers desc, d.limit_key nulls first,
+             case when g.gathers or p_action <> 'cancel' then coalesce(i.entry, t.id) end, t.id desc
   loop
-    v_problem := null;
-    v_new := v_retried ->> v_entry.task_id::text;  -- a retry handles all entries of its task
-    if v_new is null then
-      select t.retried_as, t.problem into v_new, v_problem
-      from holdfast.try_one(p_action, v_entry.task_id, v_entry.id, p_by, p_note, p_from_step) t;
-    end if;
-    if v_problem is not null then
-      refused := refused || (jsonb_build_object('id', v_entry.id, 'task_id', v_entry.task_id) || v_problem);
-      continue;
-    elsif v_new is not null then
-      v_retried := v_retried || jsonb_build_object(v_entry.task_id, v_new);
-    end if;
-    handled := handled || jsonb_build_object('id', v_entry.id, 'task_id', v_entry.task_id, 'retried_as', v_new);
+    v_new := v_retried ->> v_one.id::text;  -- a retry handles all entries of its task
+    begin
+      if v_one.entry is not null and v_new is null then
+        perform holdfast.refuse_handled(v_one.entry);
+      end if;
+      if p_action = 'retry' and v_new is null then
+        v_new := holdfast.retry(v_one.id, p_from_step, null, p_by, p_note);
+        v_retried := v_retried || jsonb_build_object(v_one.id, v_new);
+      elsif p_action in ('resolve', 'discard') then
+        perform holdfast.close_entry(v_one.entry, case p_action when 'resolve' then 'resolved' else 'discarded' end,
+                                      p_by, p_note);
+      elsif p_action = 'cancel' and exists (select from holdfast.task t where t.id = v_one.id) then
+        -- (One that has ended since it was locked went along with another of these.)
+        select c.effect, c.state into v_cancelled from holdfast.cancel(v_one.id, p_note, p_by) c;
+        if v_cancelled.effect = 'too_late' then
+          perform holdfast.refuse('TK002', format('Its time limit had passed: it is %s.', v_cancelled.state), '');
+        end if;
+        requested := requested + (v_cancelled.effect = 'requested')::int;
+      end if;
+    exception
+      when deadlock_detected or serialization_failure or lock_not_available then
+        raise;
+      when others then
+        get stacked diagnostics v_hint = pg_exception_hint;
+        refused := refused || (v_one.what || jsonb_build_object('sqlstate', sqlstate, 'detail', sqlerrm, 'fix', v_hint));
+        continue;
+    end;
+    handled := handled || (v_one.what || jsonb_build_object('retried_as', v_new));
   end loop;
 end $$;
 
@@ -165,25 +203,5 @@ begin
     perform holdfast.refuse('TK010', 'An entry keeps who handled it.', 'Give a name of 1 to 200 characters.');
   elsif length(p_note) > 2000 then
     perform holdfast.refuse('TK010', 'The note is too long.', 'Give up to 2000 characters.');
-  end if;
-end $$;
-
-create or replace function holdfast.check_bulk(
-  p_action text, p_ids uuid[], p_before timestamptz, p_limit int, p_from_step text, p_filters int) returns void
-language plpgsql
-as $$
-begin
-  if p_action is null or p_action not in ('retry', 'resolve', 'discard') then
-    perform holdfast.refuse('TK010', format('Entries cannot be handled with %s.', quote_nullable(left(p_action, 100))),
-                            'It is retry, resolve or discard.');
-  elsif (p_ids is not null) = (p_filters > 0) then
-    perform holdfast.refuse('TK010', 'Either ids or a filter say which entries are meant.',
-                            'A filter is a signature, category, lifecycle, name, step, owner or time.');
-  elsif p_before not between '1970-01-01Z' and '9999-12-31Z' then
-    perform holdfast.refuse('TK010', 'Nothing happened before that, or everything did.', 'Name a time between 1970 and 9999.');
-  elsif p_limit is null or p_limit not between 1 and 1000 or cardinality(p_ids) > 1000 then
-    perform holdfast.refuse('TK010', 'So many entries cannot be handled at once.', 'Handle 1 to 1000, and go on from `next`.');
-  elsif p_from_step is not null and p_action <> 'retry' then
-    perform holdfast.refuse('TK010', 'Only a retry begins with a step.', 'Leave the step out.');
   end if;
 end $$;
