@@ -2,41 +2,39 @@
 -- Called at each scrape by any server. Takes no lock. Nothing here reads more than 100,000 rows, however many there are.
 
 create or replace function holdfast.metrics() returns table (name text, labels jsonb, value float8)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 set jit = off set timezone = 'UTC'
 as $$
-begin
-  return query
   select m.name, jsonb_build_object('queue', q.name), m.value
   from holdfast.queues() q
   cross join lateral (values
     ('queue_depth', q.ready::float8),
     ('queue_oldest_wait_seconds', coalesce(extract(epoch from holdfast.now() - q.oldest_due), 0)::float8),
     ('queue_paused', (q.paused_at is not null)::int::float8),
-    ('leases', q.leased::float8)) m(name, value);
-  return query
-  select 'lease_oldest_age_seconds', '{}'::jsonb, coalesce(max(extract(epoch from holdfast.now() - l.claimed_at)), 0)::float8
+    ('leases', q.leased::float8)) m(name, value)
+  union all
+  select 'lease_oldest_age_seconds', '{}', coalesce(max(extract(epoch from holdfast.now() - l.claimed_at)), 0)::float8
   from (
     select coalesce((select e.at from holdfast.event e where e.task_id = t.id and e.verb = 'claim'
                      order by e.version desc limit 1), t.entered_at) as claimed_at
-    from holdfast.task t where t.lease_token is not null limit 10000) l;
-  return query
-  select 'workers_live', '{}'::jsonb, count(*)::float8 from holdfast.workers() w where w.live;
-  return query
-  select 'inbox_open', '{}'::jsonb, count(*)::float8
-  from (select from holdfast.inbox n where n.resolved_at is null limit 10000) n;
-  return query
+    from holdfast.task t where t.lease_token is not null limit 10000) l
+  union all
+  select 'workers_live', '{}', count(*) from holdfast.workers() w where w.live
+  union all
+  select 'inbox_open', '{}', count(*)
+  from (select from holdfast.inbox n where n.resolved_at is null limit 10000) n
+  union all
   select 'tasks_live', jsonb_build_object('lifecycle', l.name, 'state', s.name, 'actor', s.actor),
-         coalesce(sum(t.number), 0)::float8
+         coalesce(sum(t.number), 0)
   from holdfast.state s join holdfast.lifecycle l on l.id = s.lifecycle
   left join (select t.lifecycle, t.state, count(*) as number
              from (select t.lifecycle, t.state from holdfast.task t limit 100000) t group by 1, 2) t
     on t.lifecycle = s.lifecycle and t.state = s.name
-  where s.actor <> 'nobody' group by l.name, s.name, s.actor;
-  return query
-  select c.name, '{}'::jsonb, coalesce(sum(t.number), 0)::float8
-  from unnest(array['reaped', 'expired', 'lost']) c(name) left join holdfast.tally t on t.name = c.name group by c.name;
-end $$;
+  where s.actor <> 'nobody' group by l.name, s.name, s.actor
+  union all
+  select c.name, '{}', coalesce(sum(t.number), 0)
+  from unnest(array['reaped', 'expired', 'lost']) c(name) left join holdfast.tally t on t.name = c.name group by c.name
+$$;
 
 -- Count something, at the end of what is counted.
 create or replace function holdfast.add_to_tally(p_name text, p_number bigint) returns void
