@@ -20,11 +20,13 @@ as $$
   )
   select t.id, 'it is both live and finished' from tasks t group by t.id having count(*) > 1
   union all
-  select t.id, 'it has no events' from tasks t
-  where not exists (select from history h where h.task_id = t.id)
-  union all
-  select h.task_id, 'events without a task' from history h where h.is_last
-    and not exists (select from tasks t where t.id = h.task_id)
+  select coalesce(t.id, h.task_id), case
+      when h.task_id is null then 'it has no events'
+      when t.id is null then 'events without a task'
+      else format('its row says %s, version %s, attempt %s; its events say %s, %s, %s',
+                  t.state, t.version, t.attempt, h.to_state, h.version, h.attempt) end
+  from tasks t full join (select * from history where is_last) h on h.task_id = t.id
+  where (t.state, t.version, t.attempt) is distinct from (h.to_state, h.version, h.attempt)
   union all
   select h.task_id, format('event %s follows %s', h.version, coalesce(h.version_was::text, 'nothing')) from history h
   where h.version <> coalesce(h.version_was + 1, 0)
@@ -39,11 +41,6 @@ as $$
   from history h join tasks t on t.id = h.task_id
   where not exists (select from holdfast.transition x where x.lifecycle = t.lifecycle and x.from_state = h.from_state
                       and x.verb = h.verb and x.to_state = h.to_state)
-  union all
-  select t.id, format('its row says %s, version %s, attempt %s; its events say %s, %s, %s',
-                      t.state, t.version, t.attempt, h.to_state, h.version, h.attempt)
-  from tasks t join history h on h.task_id = t.id and h.is_last
-  where (t.state, t.version, t.attempt) is distinct from (h.to_state, h.version, h.attempt)
   union all
   select t.id, format('%s is %s', t.state, case when t.ended then 'not final' else 'final' end)
   from tasks t join holdfast.state s on s.lifecycle = t.lifecycle and s.name = t.state
