@@ -33,20 +33,18 @@ end $$;
 -- What a worker reported is anything at all; only numbers count, and none beyond reason.
 create or replace function holdfast.amount(p_value jsonb) returns numeric
 language sql immutable
-as $$ select case when jsonb_typeof(p_value) = 'number' then least(greatest((p_value #>> '{}')::numeric, 0), 1e15) else 0 end $$;
+as $$ select case when jsonb_typeof(p_value) = 'number' then holdfast.cents(p_value) else 0 end $$;
 
 -- The same for a cost, which may be a decimal written as a string, so that none of its digits is lost on the way. Null if it
 -- is neither: then none was given.
 create or replace function holdfast.cents(p_value jsonb) returns numeric
 language sql immutable
 as $$
-  select case jsonb_typeof(p_value)
-    when 'number' then holdfast.amount(p_value)
-    when 'string' then
-      case when length(p_value #>> '{}') <= 100
-             and p_value #>> '{}' ~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$'
-           then least(greatest((p_value #>> '{}')::numeric, 0), 1e15) end
-  end
+  select case
+    when jsonb_typeof(p_value) = 'number'
+      or (jsonb_typeof(p_value) = 'string' and length(p_value #>> '{}') <= 100
+          and p_value #>> '{}' ~ '^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$')
+    then least(greatest((p_value #>> '{}')::numeric, 0), 1e15) end
 $$;
 
 -- What was spent, by model, day (UTC), lifecycle, name, task or owner, or in total; from `since` (without it: in the last
