@@ -42,7 +42,9 @@ declare
 begin
   select b.* into v_budget from holdfast.budget b where b.name = spend.name for update;
   if not found then
-    perform holdfast.refuse_budget(name);
+    perform holdfast.refuse('TK016', format('Budget %s does not exist.', quote_nullable(name)),
+      format('Make it with holdfast.set_budget, or use one of: %s.',
+             (select coalesce(string_agg(b.name, ', ' order by b.name), 'none') from holdfast.budget b)));
   elsif amount is null or not (amount > 0 and amount <= v_budget.capacity) then
     perform holdfast.refuse('TK010', format('%s cannot be spent from %L, which never holds more than %s.',
                                             coalesce(amount::text, 'null'), name, v_budget.capacity),
@@ -88,12 +90,4 @@ as $$
   on conflict (name) do update set
     blocked_until = greatest(b.blocked_until, excluded.blocked_until), tokens = 0,
     at = greatest(b.at, excluded.blocked_until - b.every)
-$$;
-
-create or replace function holdfast.refuse_budget(p_name text) returns void
-language sql
-as $$
-  select holdfast.refuse('TK016', format('Budget %s does not exist.', quote_nullable(p_name)),
-    format('Make it with holdfast.set_budget, or use one of: %s.',
-           (select coalesce(string_agg(b.name, ', ' order by b.name), 'none') from holdfast.budget b)))
 $$;

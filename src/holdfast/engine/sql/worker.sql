@@ -12,11 +12,9 @@ begin
   if p_id is null or length(p_id) not between 1 and 200 or p_label is null or length(p_label) > 200 then
     perform holdfast.refuse('TK010', 'A worker has an id of 1 to 200 characters, and a label.',
                             'Give each process an id of its own.');
-  end if;
-  if p_slots is null or p_slots < 1 or coalesce(cardinality(p_queues), 0) = 0 then
+  elsif p_slots is null or p_slots < 1 or coalesce(cardinality(p_queues), 0) = 0 then
     perform holdfast.refuse('TK010', 'A worker has at least one slot and one queue.', '');
-  end if;
-  if jsonb_typeof(p_tasks) <> 'object' then
+  elsif jsonb_typeof(p_tasks) <> 'object' then
     perform holdfast.refuse('TK010', 'What a worker knows of its tasks is an object, with their names as keys.',
                             'For example {"greet": {"queue": "default"}}.');
   end if;
