@@ -9,25 +9,20 @@ create or replace function holdfast.bulk_look(
   p_outcome text default null, p_queue text default null, p_name text default null, p_owner text default null,
   p_live bool default null, p_tag text default null)
 returns table (number int, capped bool, groups jsonb)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
 as $$
-declare
-  v_ids uuid[];
-begin
-  perform holdfast.check_bulk_tasks(p_action, p_outcome, p_live, 1);
-  select c.ids, c.next is not null into v_ids, capped
-  from holdfast.find_bulk_tasks(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, null, 10000) c;
-  number := cardinality(v_ids);
-  select coalesce(jsonb_agg(to_jsonb(g) order by g.number desc, g.lifecycle, g.state), '[]') into groups
-  from (
-    select l.name as lifecycle, t.state, count(*) as number
-    from unnest(v_ids) i(id)
-    cross join lateral holdfast.find_task(i.id) t
-    cross join lateral (select l.name from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
-    group by 1, 2) g;
-  return next;
-end $$;
+  select holdfast.check_bulk_tasks(p_action, p_outcome, p_live, 1);
+  select cardinality(c.ids), c.next is not null, (
+    select coalesce(jsonb_agg(to_jsonb(g) order by g.number desc, g.lifecycle, g.state), '[]') from (
+      select l.name as lifecycle, t.state, count(*) as number
+      from unnest(c.ids) i(id)
+      cross join lateral holdfast.find_task(i.id) t
+      cross join lateral (select l.name from holdfast.lifecycle l where l.id = t.lifecycle offset 0) l
+      group by 1, 2) g)
+  from holdfast.find_bulk_tasks(
+    p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, null, 10000) c
+$$;
 
 -- Cancel or retry up to `p_limit` that fit, the newest first, each for itself: the refusal of one does not undo the others.
 -- `requested` are those of the cancelled ones that a worker holds, and ends. More that may fit come before `next`.

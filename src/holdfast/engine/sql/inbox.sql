@@ -90,26 +90,20 @@ create or replace function holdfast.inbox_items(
   p_step text default null, p_owner text default null, p_handled text default 'open', p_before uuid default null,
   p_limit int default 50)
 returns table (items jsonb, next uuid, approx_count int, capped bool)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
 as $$
-declare
-  v_id uuid[];
-begin
-  perform holdfast.check_limit(p_limit, 1000, 'entries cannot be shown');
-  if p_handled is null or p_handled not in ('open', 'handled', 'all') then
-    perform holdfast.refuse('TK010', format('There are no entries that are %s.', quote_nullable(left(p_handled, 100))),
-                            'Ask for open, handled or all.');
-  end if;
-  select m.ids, m.next into v_id, inbox_items.next
+  select holdfast.check_limit(p_limit, 1000, 'entries cannot be shown');
+  select holdfast.refuse('TK010', format('There are no entries that are %s.', quote_nullable(left(p_handled, 100))),
+                         'Ask for open, handled or all.')
+  where p_handled in ('open', 'handled', 'all') is not true;
+  select (select coalesce(jsonb_agg(holdfast.entry_summary(i.id) order by i.place), '[]')
+          from unnest(m.ids) with ordinality i(id, place)), m.next, cardinality(n.ids), n.next is not null
   from holdfast.find_inbox_entries(
-    p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_handled, p_before, p_limit) m;
-  select coalesce(jsonb_agg(holdfast.entry_summary(i.id) order by i.place), '[]') into items
-  from unnest(v_id) with ordinality i(id, place);
-  select cardinality(m.ids), m.next is not null into approx_count, capped
-  from holdfast.find_inbox_entries(p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_handled, null, 10000) m;
-  return next;
-end $$;
+    p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_handled, p_before, p_limit) m
+  cross join holdfast.find_inbox_entries(
+    p_signature, p_category, p_lifecycle, p_name, p_step, p_owner, p_handled, null, 10000) n
+$$;
 
 -- The ids of up to `p_most` entries before another that fit, the newest first, and from where to go on. A look goes through
 -- 10,000 at most. With plans of its own: which of the filters are given decides which index is the right one.

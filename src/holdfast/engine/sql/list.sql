@@ -8,24 +8,18 @@ create or replace function holdfast.list_tasks(
   p_queue text default null, p_name text default null, p_owner text default null, p_live bool default null,
   p_tag text default null, p_before uuid default null, p_limit int default 50)
 returns table (items jsonb, next uuid, approx_count int, capped bool)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+language sql stable security definer set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off set timezone = 'UTC'
 as $$
-declare
-  v_outcomes text[] := case when p_outcome is not null then array[p_outcome] end;
-  v_id uuid[];
-begin
-  perform holdfast.check_limit(p_limit, 1000, 'tasks cannot be listed');
-  select m.ids, m.next into v_id, list_tasks.next
-  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, v_outcomes, p_queue, p_name, p_owner, p_live, p_tag,
-                         p_before, p_limit) m;
-  select coalesce(jsonb_agg(holdfast.task_summary(i.id) order by i.place), '[]') into items
-  from unnest(v_id) with ordinality i(id, place);
-  select cardinality(m.ids), m.next is not null into approx_count, capped
-  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, v_outcomes, p_queue, p_name, p_owner, p_live, p_tag,
-                         null, 10000) m;
-  return next;
-end $$;
+  select holdfast.check_limit(p_limit, 1000, 'tasks cannot be listed');
+  select (select coalesce(jsonb_agg(holdfast.task_summary(i.id) order by i.place), '[]')
+          from unnest(m.ids) with ordinality i(id, place)), m.next, cardinality(n.ids), n.next is not null
+  from (select case when p_outcome is not null then array[p_outcome] end as outcomes) o
+  cross join lateral holdfast.find_tasks(
+    p_lifecycle, p_state, p_actor, o.outcomes, p_queue, p_name, p_owner, p_live, p_tag, p_before, p_limit) m
+  cross join lateral holdfast.find_tasks(
+    p_lifecycle, p_state, p_actor, o.outcomes, p_queue, p_name, p_owner, p_live, p_tag, null, 10000) n
+$$;
 
 -- The ids of up to `p_most` tasks before another that fit, the newest first, and from where to go on.
 create or replace function holdfast.find_tasks(
