@@ -1,4 +1,4 @@
--- list.sql: many tasks at a glance, and what one of them is tied to. For everybody who shows them. Takes no lock.
+-- list.sql: many tasks or leases at a glance, and what one task is tied to. For everybody who shows them. Takes no lock.
 
 -- A page of tasks, the newest first. However many there are, a page looks at some 10,000 at most: when a filter fits so
 -- few that they do not fill it, the page is short, or empty, and `next` says where to go on. Nothing comes after a page
@@ -156,6 +156,20 @@ begin
   order by f.id limit p_limit;
 end $$;
 
+-- The ids right before and right after each of these: what one does not share with them, it shares with none.
+create or replace function holdfast.neighbours(p_ids uuid[])
+returns table (id uuid, before uuid, after uuid)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
+as $$
+  select i.id,
+    greatest((select t.id from holdfast.task t where t.id < i.id order by t.id desc limit 1),
+             (select t.id from holdfast.task_done t where t.id < i.id order by t.id desc limit 1)),
+    least((select t.id from holdfast.task t where t.id > i.id order by t.id limit 1),
+          (select t.id from holdfast.task_done t where t.id > i.id order by t.id limit 1))
+  from unnest(p_ids) i(id)
+$$;
+
 -- The first and the last id that begin like this.
 create or replace function holdfast.id_range(p_prefix text, p_what text, out first uuid, out last uuid)
 language plpgsql immutable
@@ -301,4 +315,17 @@ as $$
   left join counted c on c.lifecycle = s.lifecycle and c.state = s.name
   group by l.name, s.name, s.actor, s.outcome
   order by l.name, s.actor, s.name
+$$;
+
+-- The leases, by worker; those of one that died are among them until they are given back.
+create or replace function holdfast.held(p_limit int default 1000)
+returns table (worker_id text, task_id uuid, lifecycle text, name text, state text, attempt int, expires_at timestamptz)
+language sql stable security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set jit = off
+as $$
+  select t.worker_id, t.id, l.name, t.name, t.state, t.attempt, greatest(t.lease_expires_at, b.expires_at)
+  from (select * from holdfast.task t where t.lease_token is not null order by t.id limit least(p_limit, 10000)) t
+  join holdfast.lifecycle l on l.id = t.lifecycle
+  left join holdfast.beat b on b.task_id = t.id and b.token = t.lease_token
+  order by t.worker_id, t.id
 $$;
