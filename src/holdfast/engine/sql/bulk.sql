@@ -44,7 +44,18 @@ begin
   select c.ids, c.next into v_ids, bulk.next
   from holdfast.find_bulk_tasks(p_action, p_lifecycle, p_state, p_actor, p_outcome, p_queue, p_name, p_owner, p_tag, p_before, p_limit) c;
   if p_action = 'cancel' then
-    v_ids := holdfast.add_gathering_parents(v_ids);
+    -- With the parents that gather these tasks, and theirs. Were only the children of one page cancelled, a parent that
+    -- is meant too would end by what became of them before its own page is reached.
+    v_ids := array(
+      with recursive task(id) as (
+        select unnest(v_ids)
+        union
+        select d.downstream from task t
+        cross join lateral (
+          select d.downstream from holdfast.dependency d
+          where d.upstream = t.id and d.policy = 'gather' and d.outcome is null offset 0) d
+      )
+      select t.id from task t);
     perform holdfast.lock_children(v_ids);
     perform from (
       select i.id from (select distinct unnest(v_ids) as id) i
@@ -87,21 +98,6 @@ begin
                      else not (select t.cancel_requested from holdfast.task t where t.id = i.id) end
                order by i.place);
 end $$;
-
--- These tasks, the parents that gather them, and theirs. Were only the children of one page cancelled, a parent that
--- is meant too would end by what became of them before its own page is reached.
-create or replace function holdfast.add_gathering_parents(p_ids uuid[]) returns uuid[]
-language sql stable
-as $$
-  with recursive task(id) as (
-    select i.id from unnest(p_ids) i(id)
-    union
-    select d.downstream from task t
-    cross join lateral (
-      select d.downstream from holdfast.dependency d where d.upstream = t.id and d.policy = 'gather' and d.outcome is null offset 0) d
-  )
-  select coalesce(array_agg(t.id), '{}') from task t
-$$;
 
 create or replace function holdfast.was_retried(p_id uuid) returns bool
 language sql stable
