@@ -116,12 +116,11 @@ $$;
 
 -- What the verbs and the sweep rely on. (The teaching checks are those of engine/lifecycle/validate.py.)
 create or replace function holdfast.check_declared(p_id smallint, p_name text) returns void
-language plpgsql
+language sql
 as $$
-declare
-  v_what text;
-begin
-  select min(w.what) into v_what from (
+  select holdfast.refuse('TK021', format('%s: %s.', p_name, min(w.what)),
+                         'Write it with holdfast.engine.lifecycle.model.Lifecycle, which says how to mend it.')
+  from (
     select 'its name is not made of small letters, digits and _' as what where p_name !~ '^[a-z][a-z0-9_]{0,62}$'
     union all
     select format(r.what, s.name) from holdfast.state s
@@ -151,12 +150,8 @@ begin
     union all
     select 'no state of it is final'
     where not exists (select from holdfast.state s where s.lifecycle = p_id and s.actor = 'nobody')
-  ) w;
-  if v_what is not null then
-    raise exception '%: %.', p_name, v_what
-      using errcode = 'TK021', hint = 'Write it with holdfast.engine.lifecycle.model.Lifecycle, which says how to mend it.';
-  end if;
-end $$;
+  ) w having count(*) > 0
+$$;
 
 -- The definitions of the newest versions, or of all.
 create or replace function holdfast.lifecycles(p_all bool default false)

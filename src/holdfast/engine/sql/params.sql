@@ -3,15 +3,13 @@
 -- Raise TK010 for a parameter that nobody takes, that has another kind of value, or that is needed and missing. `p_params`:
 -- of each its kinds of values, the least and the most of a number, and whether it is needed; `**` takes all others.
 create or replace function holdfast.check_params(p_name text, p_params jsonb, p_given jsonb, p_settings jsonb) returns void
-language plpgsql
+language sql
 as $$
-declare
-  v_problem text;
-begin
-  if jsonb_typeof(p_given) is distinct from 'object' then
-    perform holdfast.refuse('TK010', 'Parameters are an object.', 'Write {"name": value}.');
-  end if;
-  select string_agg(w.what, '; ' order by w.what) into v_problem from (
+  select holdfast.refuse('TK010', 'Parameters are an object.', 'Write {"name": value}.')
+  where jsonb_typeof(p_given) is distinct from 'object';
+  select holdfast.refuse('TK010', string_agg(w.what, '; ' order by w.what) || '.', format('%s takes: %s.', p_name, coalesce(
+    (select string_agg(k.key, ', ' order by k.key) from jsonb_object_keys(p_params - '**') k(key)), 'nothing')))
+  from (
     select format('%s is not a parameter of %s', quote_literal(g.key), p_name) as what
     from jsonb_each(p_given) g where not p_params ? g.key and not p_params ? '**'
     union all
@@ -29,12 +27,9 @@ begin
       coalesce((n.takes ->> 'least')::numeric, '-Infinity') and coalesce((n.takes ->> 'most')::numeric, 'Infinity')
     union all
     select format('%s is missing', n.key) from jsonb_each(p_params) n
-    where (n.value ->> 'needed')::bool and not p_given ? n.key and not p_settings ? n.key) w;
-  if v_problem is not null then
-    perform holdfast.refuse('TK010', v_problem || '.', format('%s takes: %s.', p_name, coalesce(
-      (select string_agg(k.key, ', ' order by k.key) from jsonb_object_keys(p_params - '**') k(key)), 'nothing')));
-  end if;
-end $$;
+    where (n.value ->> 'needed')::bool and not p_given ? n.key and not p_settings ? n.key) w
+  having count(*) > 0
+$$;
 
 -- Whether a value is of one of these kinds. A whole number may be written with a point.
 create or replace function holdfast.is_kind(p_value jsonb, p_kinds jsonb) returns bool
