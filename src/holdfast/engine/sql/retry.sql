@@ -41,8 +41,7 @@ declare
   v_lifecycle smallint := (select t.lifecycle from holdfast.task_done t where t.id = p_id);
 begin
   if v_lifecycle is null then
-    perform t.id from holdfast.task t where t.id = p_id;
-    if found then
+    if exists (select from holdfast.task t where t.id = p_id) then
       raise exception 'Task % has not ended.', p_id using errcode = 'TK002', hint = 'Cancel it first, or let it run.';
     end if;
     perform holdfast.refuse_missing(p_id, 'retry');
@@ -101,15 +100,12 @@ declare
   v_number int;
   v_diff jsonb;
 begin
+  v_diff := (select holdfast.diff(i.payload, p_payload) from holdfast.input i where i.id = p_old[1] and i.payload <> p_payload);
   if p_from_step is not null then
     v_number := (select e.number from holdfast.step_event e
                  where e.task_id = p_old[1] and e.step = p_from_step and e.step <> '' order by e.number limit 1);
-  end if;
-  if p_payload is not null then
-    v_diff := (select holdfast.diff(i.payload, p_payload) from holdfast.input i where i.id = p_old[1] and i.payload <> p_payload);
-    if v_diff is not null and p_from_step is null then
-      v_number := 0;
-    end if;
+  elsif v_diff is not null then
+    v_number := 0;
   end if;
   update holdfast.input i set retry_of = p_old[array_position(p_new, i.id)] where i.id = any (p_new);
   insert into holdfast.step_event (task_id, number, step, kind, attempt, data)
