@@ -84,20 +84,17 @@ end $$;
 create or replace function holdfast.find_bulk_tasks(
   p_action text, p_lifecycle text, p_state text, p_actor text, p_outcome text, p_queue text, p_name text, p_owner text,
   p_tag text, p_before uuid, p_most int, out ids uuid[], out next uuid)
-language plpgsql stable
+language sql stable
 as $$
-declare
-  v_outcomes text[] := case when p_outcome is not null then array[p_outcome]
-                            when p_action = 'retry' then array['failed', 'cancelled'] end;
-begin
-  select m.ids, m.next into ids, find_bulk_tasks.next
-  from holdfast.find_tasks(p_lifecycle, p_state, p_actor, v_outcomes, p_queue, p_name, p_owner, p_action = 'cancel', p_tag,
-                           p_before, p_most) m;
-  ids := array(select i.id from unnest(ids) with ordinality i(id, place)
+  select array(select i.id from unnest(m.ids) with ordinality i(id, place)
                where case p_action when 'retry' then not holdfast.was_retried(i.id)
                      else not (select t.cancel_requested from holdfast.task t where t.id = i.id) end
-               order by i.place);
-end $$;
+               order by i.place), m.next
+  from (select case when p_outcome is not null then array[p_outcome]
+                    when p_action = 'retry' then array['failed', 'cancelled'] end as outcomes) o
+  cross join lateral holdfast.find_tasks(
+    p_lifecycle, p_state, p_actor, o.outcomes, p_queue, p_name, p_owner, p_action = 'cancel', p_tag, p_before, p_most) m
+$$;
 
 create or replace function holdfast.was_retried(p_id uuid) returns bool
 language sql stable

@@ -35,7 +35,7 @@ declare
   v_by_state bool := p_tag is null and not v_by_owner and (p_lifecycle is not null or p_state is not null or p_outcomes is not null);
   v_lifecycle smallint[];
   v_state text[];
-  v_tagged uuid[] := case when not v_by_owner then holdfast.tasks_with_tag(p_tag, p_before, 10000) end;
+  v_tagged uuid[] := case when p_tag is not null and not v_by_owner then holdfast.tasks_with_tag(p_tag, p_before, 10000) end;
   v_left int := 10000;
   v_scan int := least(p_most + 1, v_left);
   v_seen int;
@@ -111,9 +111,6 @@ language plpgsql stable
 set plan_cache_mode = force_custom_plan
 as $$
 begin
-  if p_tag is null then
-    return null;
-  end if;
   return array(
     select i.id from holdfast.input i
     where i.tags is not null and i.tags @> array[p_tag]
