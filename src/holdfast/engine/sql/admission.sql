@@ -43,11 +43,8 @@ end $$;
 
 -- The keys for which somebody waits whose time has come: one look-up per key, however many wait behind it.
 create or replace function holdfast.admit_due() returns int
-language plpgsql
+language sql
 as $$
-declare
-  v_keys text[];
-begin
   with recursive k(key) as (
     (select t.limit_key from holdfast.task t where t.parked = 'limit' order by t.limit_key limit 1)
     union all
@@ -55,9 +52,8 @@ begin
             order by t.limit_key limit 1)
     from k where k.key is not null
   )
-  select array_agg(k.key) into v_keys from k where k.key is not null;
-  return holdfast.admit(v_keys, false);
-end $$;
+  select holdfast.admit(array_agg(k.key), false) from k where k.key is not null
+$$;
 
 -- Tasks that were set aside because nobody knew their name, and that somebody knows now. No more than it can run: others
 -- who look at the queue and do not know them would set them aside again.

@@ -48,16 +48,13 @@ end $$;
 
 -- Make one row of many. A reader meanwhile sees the rows or their sum, never both.
 create or replace function holdfast.sum_tally() returns void
-language plpgsql
+language sql
 as $$
-begin
-  if (select count(*) from (select from holdfast.tally limit 200) t) < 200 then
-    return;
-  end if;
   with gone as (
     delete from holdfast.tally t
-    where t.id = any (array(select t.id from holdfast.tally t order by t.id limit 1000 for update skip locked))
+    where (select count(*) from (select from holdfast.tally limit 200) t) = 200
+      and t.id = any (array(select t.id from holdfast.tally t order by t.id limit 1000 for update skip locked))
     returning t.name, t.number
   )
-  insert into holdfast.tally (name, number) select g.name, sum(g.number) from gone g group by g.name;
-end $$;
+  insert into holdfast.tally (name, number) select g.name, sum(g.number) from gone g group by g.name
+$$;
