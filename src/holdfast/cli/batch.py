@@ -1,7 +1,9 @@
 """`holdfast batch`: send work to a provider, follow its jobs, do again what failed. Asks the server."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -30,16 +32,7 @@ from holdfast.cli.printing import (
     print_more,
     print_table,
 )
-from holdfast.cli.watcher import (
-    Watched,
-    exit_code,
-    format_status,
-    print_end,
-    print_not_taken_up,
-    urgency,
-    watch,
-    why_waiting,
-)
+from holdfast.cli.watcher import format_status, urgency, why_waiting
 from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
@@ -56,15 +49,6 @@ Save = Annotated[
     typer.Option("--save", metavar="FOLDER", help="Wait, then save result.json and manifest.json.", file_okay=False),
 ]
 
-BATCH = Kind(
-    "/batch/tasks",
-    "batch",
-    "task_id",
-    "batch",
-    "batches",
-    "holdfast batch ls",
-    "holdfast batch submit --samples --wait",
-)
 KINDS = {
     "transcription": ("wav", "mp3", "flac", "m4a", "mp4", "ogg", "oga", "opus", "aac", "amr", "webm"),
     "completion": ("jsonl", "ndjson", "txt"),
@@ -145,16 +129,13 @@ def submit(
 
 @group(app)
 @asks_server
-async def list_batches(
+def list_batches(
     server: "Server",
     status: Annotated[str | None, typer.Option(help="In this state, such as IN_PROGRESS or FAILED.")] = None,
     limit: Limit = 20,
 ) -> Answer:
     """List batches, the newest first."""
-    found = await BATCH.newest(server, limit, status=status and status.upper())
-    yield found
-    heads = ("type", "provider", "state", "inputs", "jobs", "cost", "made")
-    BATCH.print_newest(found, heads, row_of, elastic=("inputs",), filtered=status)
+    return BATCH.list_newest(server, limit, status=status and status.upper())
 
 
 @app.command()
@@ -339,31 +320,24 @@ async def follow(
     as_json: bool,
 ) -> int:
     """A batch has begun: wait for its end if that was asked, or say how to follow it; the exit code."""
-    task = str(made["task_id"])
-    watched = Watched(
-        f"/batch/tasks/{task}", task, name_of, f"holdfast batch watch {task}", why, cancel=f"holdfast cancel {task}",
-        remark=describe_parked, rename=known.with_names if known and not as_json else lambda batch: batch,
-    )  # fmt: skip
-    if not (wait or save):
-        watched.print_begun(made, as_json=as_json)
-        if not as_json:
-            await print_not_taken_up(server, task)
-        return 0
-    batch = await watch(server, watched, patience, quiet=as_json)
+    it = replace(BATCH, rename=known.with_names) if known and not as_json else BATCH
+    end = partial(print_end, known=known, save=save, as_json=as_json)
+    return await it.follow(server, made, patience, end, wait=wait or save is not None, as_json=as_json)
+
+
+async def print_end(server: "Server", batch: Batch, *, known: Known | None, save: Path | None, as_json: bool) -> Answer:
+    """How it has ended, and what became of the inputs, which is saved if that was asked."""
     known = known or Known(await names_in(server, batch))
     items, downloads = await read_results(server, batch, known, save, as_json=as_json)
-    if as_json:
-        rate = error_rate(items, known)
-        print_json({**batch, "items": items, **downloads, **({} if rate is None else {"word_error_rate": rate})})
-        return exit_code(batch)
+    rate = error_rate(items, known)
+    yield {**batch, "items": items, **downloads, **({} if rate is None else {"word_error_rate": rate})}
     again = None
     if batch["manifest"]["uri"] and batch["manifest"]["failed"]:
-        again = ("Do again what failed, and only that", f"holdfast batch retry-failed {task} --wait")
-    await print_end(server, watched, batch, describe_inputs(batch), again)
+        again = ("Do again what failed, and only that", f"holdfast batch retry-failed {batch['task_id']} --wait")
+    await BATCH.print_end(server, batch, describe_inputs(batch), again)
     print_items(items, known)
     await print_still_running(server, batch)
     print_paths(downloads.get("saved", ()))
-    return exit_code(batch)
 
 
 async def read_results(
@@ -411,6 +385,15 @@ def row_of(batch: Batch) -> tuple[Cell, ...]:
         format_cost(batch),
         format_age(batch["created_at"]),
     )
+
+
+BATCH = Kind(
+    path="/batch/tasks", lifecycle="batch", id_field="task_id", noun="batch", plural="batches",
+    listing="holdfast batch ls", example="holdfast batch submit --samples --wait",
+    columns=("type", "provider", "state", "inputs", "jobs", "cost", "made"), row_of=row_of, elastic=("inputs",),
+    name=name_of, why=why, following="holdfast batch watch", cancelling="holdfast cancel", is_claimed=True,
+    remark=describe_parked,
+)  # fmt: skip
 
 
 def facts_of(batch: Batch) -> list[tuple[str, Cell]]:

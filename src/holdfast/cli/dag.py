@@ -1,7 +1,6 @@
 """`holdfast dag`: run a graph of tasks, look at its runs, retry and cancel them. Asks the server, as clients do."""
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -24,7 +23,7 @@ from holdfast.cli.printing import (
     print_table,
     to_json,
 )
-from holdfast.cli.watcher import Watched, exit_code, print_end, watch, why_waiting
+from holdfast.cli.watcher import why_waiting
 from holdfast.errors import GraphUnknown
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ Run = dict[str, Any]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or the beginning of it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end, and show the nodes meanwhile.")]
 
-RUN = Kind("/dags", "dag", "dag_id", "run", "runs", "holdfast dag ls", "holdfast dag run NAME --wait")
 ACTORS = {"Blocked": "tasks", "Failed": "clock"}
 nodes_listed = 200
 
@@ -62,7 +60,7 @@ async def run(
     """
     body = {"dag": name, "params": read_params(params) | read_pairs(param, "--param")}
     made = await server.ask("POST", "/dags", body, key=key or uuid4().hex)
-    return await follow(server, made, patience, wait=wait, as_json=as_json)
+    return await RUN.follow(server, made, patience, print_end, wait=wait, as_json=as_json)
 
 
 @app.command("declared")
@@ -90,17 +88,14 @@ async def list_declared(server: "Server") -> Answer:
 
 @group(app, by_default=list_declared)
 @asks_server
-async def list_runs(
+def list_runs(
     server: "Server",
     dag: Annotated[str | None, typer.Option(help="Of this graph.")] = None,
     state: Annotated[str | None, typer.Option(help="In this state, such as Running or Failed.")] = None,
     limit: Page = 20,
 ) -> Answer:
     """List runs, the newest first."""
-    found = await RUN.newest(server, limit, dag=dag, state=state and state.capitalize())
-    yield found
-    heads = ("graph", "state", "nodes", "failed", "writes", "made")
-    RUN.print_newest(found, heads, row_of, elastic=("graph", "writes"), filtered=dag or state)
+    return RUN.list_newest(server, limit, dag=dag, state=state and state.capitalize())
 
 
 @app.command()
@@ -126,7 +121,7 @@ async def show(
 async def retry(server: "Server", run: Id, wait: Wait = False, patience: Patience = None, as_json: Json = False) -> int:
     """Run again what did not complete of a run, as a new run. What completed is kept."""
     made = await RUN.ask(server, "POST", run, "/retry")
-    return await follow(server, made, patience, wait=wait, as_json=as_json)
+    return await RUN.follow(server, made, patience, print_end, wait=wait, as_json=as_json)
 
 
 @app.command()
@@ -165,25 +160,17 @@ async def draw(
         raise typer.BadParameter(f"{output} cannot be written: {error.strerror}.") from None
 
 
-async def follow(server: "Server", made: Run, patience: timedelta | None, *, wait: bool, as_json: bool) -> int:
-    """A run has begun: wait for its end if that was asked, or say how to follow it; the exit code."""
-    run_id = made["dag_id"]
-    watched = Watched(
-        f"/dags/{run_id}", run_id, lambda run: str(run["name"]), f"holdfast dag show {run_id}", why,
-        cancel=f"holdfast dag cancel {run_id}",
-    )  # fmt: skip
-    if not wait:
-        watched.print_begun(made, as_json=as_json)
-        return 0
-    now = await watch(server, watched, patience, quiet=as_json)
-    if as_json:
-        print_json(now)
-        return exit_code(now)
-    summary = ", ".join(f"{number} {name}" for name, number in now["progress"].items() if number and name != "total")
-    again = ("Run again what did not complete", f"holdfast dag retry {run_id}") if now["state"] != "Completed" else None
-    await print_end(server, watched, {**now, "error": None}, f"Nodes: {summary}", again)
-    print_nodes(now)
-    return exit_code(now)
+# Following a run
+
+
+async def print_end(server: "Server", run: Run) -> Answer:
+    """How it has ended, node by node."""
+    yield run
+    summary = ", ".join(f"{number} {name}" for name, number in run["progress"].items() if number and name != "total")
+    command = f"holdfast dag retry {run['dag_id']}"
+    again = ("Run again what did not complete", command) if run["state"] != "Completed" else None
+    await RUN.print_end(server, {**run, "error": None}, f"Nodes: {summary}", again)
+    print_nodes(run)
 
 
 async def why(server: "Server", run: Run) -> str:
@@ -212,6 +199,14 @@ def row_of(run: Run) -> tuple[Cell, ...]:
         describe_writes(run),
         format_age(run["created_at"]),
     )
+
+
+RUN = Kind(
+    path="/dags", lifecycle="dag", id_field="dag_id", noun="run", plural="runs",
+    listing="holdfast dag ls", example="holdfast dag run NAME --wait",
+    columns=("graph", "state", "nodes", "failed", "writes", "made"), row_of=row_of, elastic=("graph", "writes"),
+    name=lambda run: str(run["name"]), why=why, following="holdfast dag show", cancelling="holdfast dag cancel",
+)  # fmt: skip
 
 
 def facts_of(run: Run) -> list[tuple[str, Cell]]:

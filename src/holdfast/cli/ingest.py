@@ -4,7 +4,7 @@ It speaks HTTP, as any client does. Files are uploaded first, a few at once; the
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -28,7 +28,7 @@ from holdfast.cli.printing import (
     print_more,
     print_table,
 )
-from holdfast.cli.watcher import Watched, exit_code, format_status, print_end, watch, why_waiting
+from holdfast.cli.watcher import format_status, why_waiting
 from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ app = typer.Typer()
 Run = dict[str, Any]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A run's id, or the beginning of it.")]
 
-RUN = Kind("/ingest/runs", "ingest", "run_id", "run", "runs", "holdfast runs ls", "holdfast ingest FILES... --wait")
 request_most_bytes = 2 * 1024**2
 around_a_name_bytes = 140
 failures_listed = 20
@@ -73,18 +72,17 @@ def ingest(
         body |= {} if budget is None else {"budget_cents": budget}
         run = await server.ask("POST", "/ingest/runs", body, key=uuid4().hex)
         more = {"left_out": [{"name": name, "reason": reason} for name, reason in sources.left_out]}
-        return await follow(server, run, patience, wait=wait, as_json=as_json, more=more)
+        end = partial(print_end, more=more, as_json=as_json)
+        return await RUN.follow(server, run | more, patience, end, wait=wait, as_json=as_json)
 
     raise typer.Exit(with_server(start))
 
 
 @group(app)
 @asks_server
-async def list_runs(server: "Server", limit: Page = 20) -> Answer:
+def list_runs(server: "Server", limit: Page = 20) -> Answer:
     """List runs, the newest first."""
-    found = await RUN.newest(server, limit)
-    yield found
-    RUN.print_newest(found, ("kind", "state", "documents", "failed", "cost", "made"), row_of, elastic=("kind",))
+    return RUN.list_newest(server, limit)
 
 
 @app.command()
@@ -116,7 +114,7 @@ async def show(server: "Server", run: Id) -> Answer:
 async def watch_run(server: "Server", run: Id, patience: Patience = None, as_json: Json = False) -> int:
     """Follow a run until all its documents have ended. The exit code says how: 0, 1, 6 partly done, 7, 124."""
     begun = {"run_id": await RUN.find(server, run)}
-    return await follow(server, begun, patience, wait=True, as_json=as_json)
+    return await RUN.follow(server, begun, patience, partial(print_end, as_json=as_json), wait=True, as_json=as_json)
 
 
 @app.command()
@@ -192,38 +190,17 @@ def why_not(path: Path) -> str | None:
 # Following a run
 
 
-async def follow(
-    server: "Server",
-    begun: Run,
-    patience: timedelta | None,
-    *,
-    wait: bool,
-    as_json: bool,
-    more: Mapping[str, object] | None = None,
-) -> int:
-    """A run has begun: wait for its end if that was asked, or say how to follow it. `more` goes into the JSON."""
-    run_id = begun["run_id"]
-    watched = Watched(
-        f"/ingest/runs/{run_id}", run_id, lambda run: count(run["item_count_total"], "document"),
-        f"holdfast runs watch {run_id}", why, remark=describe_waiting, detail=describe_counts,
-    )  # fmt: skip
-    if not wait:
-        watched.print_begun({**begun, **(more or {})}, as_json=as_json)
-        return 0
-    run = await watch(server, watched, patience, quiet=as_json)
+async def print_end(server: "Server", run: Run, *, as_json: bool, more: Mapping[str, object] | None = None) -> Answer:
+    """How it has ended, and what failed. `more` goes into the JSON, which has all that failed."""
     failed = await read_items(server, run, "FAILED", most=None if as_json else failures_listed)
     unchanged = await count_unchanged(server, run)
-    if as_json:
-        print_json({**run, "unchanged": unchanged, "failed": failed, **(more or {})})
-        return exit_code(run)
+    yield {**run, "unchanged": unchanged, "failed": failed, **(more or {})}
     done, total = run["item_count_done"], run["item_count_total"]
     same = f" ({unchanged:,} as before)" if unchanged else ""
     others = {"failed": "failed", "cancelled": "cancelled", "waiting": "waiting for the budget"}
     rest = "".join(f", {number:,} {label}" for name, label in others.items() if (number := run[f"item_count_{name}"]))
-    summary = f"{done:,} of {total:,} {'is' if total == 1 else 'are'} in{same}{rest}"
-    await print_end(server, watched, run, summary)
+    await RUN.print_end(server, run, f"{done:,} of {total:,} {'is' if total == 1 else 'are'} in{same}{rest}")
     print_failed(run, failed)
-    return exit_code(run)
 
 
 async def why(server: "Server", run: Run) -> str:
@@ -278,6 +255,15 @@ def row_of(run: Run) -> tuple[Cell, ...]:
         format_cost(run),
         format_age(run["created_at"]),
     )
+
+
+RUN = Kind(
+    path="/ingest/runs", lifecycle="ingest", id_field="run_id", noun="run", plural="runs",
+    listing="holdfast runs ls", example="holdfast ingest FILES... --wait",
+    columns=("kind", "state", "documents", "failed", "cost", "made"), row_of=row_of, elastic=("kind",),
+    name=lambda run: count(run["item_count_total"], "document"), why=why, following="holdfast runs watch",
+    remark=describe_waiting, detail=describe_counts,
+)  # fmt: skip
 
 
 def describe_cost(run: Run) -> str:

@@ -10,7 +10,9 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from holdfast.cli.ids import choose, shorten_id
+from holdfast.cli.options import Answer
 from holdfast.cli.printing import Cell, print_table
+from holdfast.cli.watcher import Status, Watched
 from holdfast.errors import TaskNotFound
 
 if TYPE_CHECKING:
@@ -22,17 +24,18 @@ distinct_length = 18
 """So much of an id is its time and some randomness: no other task than those of a list begins so."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Where they are found, what they are called, and the commands that list them and make one."""
+@dataclass(frozen=True, kw_only=True)
+class Kind(Watched):
+    """Also what they are called, and the commands that list them and make one."""
 
-    path: str
     lifecycle: str
-    id_field: str
     noun: str
     plural: str
     listing: str
     example: str
+    columns: Sequence[str]
+    row_of: Callable[[Status], Sequence[Cell]]
+    elastic: Sequence[str]
 
     async def find(self, server: "Server", given: str) -> UUID:
         """The one whose id begins so, among the newest. Raises TaskNotFound or RequestInvalid."""
@@ -52,24 +55,15 @@ class Kind:
         """What the server answers about the one whose id begins so. Raises what it refuses, and as `find` does."""
         return await server.ask(method, f"{self.path}/{await self.find(server, given)}{then}", body, **more)
 
-    async def newest(self, server: "Server", limit: int, **filters: str | None) -> list[dict[str, Any]]:
-        """The newest, up to so many."""
-        return await read_pages(server, self.path, limit, page=page_at_most, **filters)
-
-    def print_newest(
-        self,
-        found: Sequence[dict[str, Any]],
-        heads: Sequence[str],
-        row_of: Callable[[dict[str, Any]], Sequence[Cell]],
-        *,
-        elastic: Sequence[str],
-        filtered: object = None,
-    ) -> None:
-        """Print them, each behind as much of its id as tells it from others; or how to make the first."""
+    async def list_newest(self, server: "Server", limit: int, **filters: str | None) -> Answer:
+        """List the newest, up to so many, each behind as much of its id as tells it from others."""
+        found = await read_pages(server, self.path, limit, page=page_at_most, **filters)
+        yield found
         ids = [UUID(one[self.id_field]) for one in found]
-        rows = [(shorten_id(one, ids, distinct_length), *row_of(item)) for one, item in zip(ids, found, strict=True)]
-        none = f"No such {self.noun}. " if filtered else f"There are no {self.plural}. "
-        print_table(("id", *heads), rows, none=(none, (self.example, "bold"), " makes one."), elastic=elastic)
+        rows = [(shorten_id(id_, ids, distinct_length), *self.row_of(one)) for id_, one in zip(ids, found, strict=True)]
+        none = f"No such {self.noun}. " if any(filters.values()) else f"There are no {self.plural}. "
+        heads = ("id", *self.columns)
+        print_table(heads, rows, none=(none, (self.example, "bold"), " makes one."), elastic=self.elastic)
 
 
 async def read_pages(

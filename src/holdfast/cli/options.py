@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, TypeVar, get_type
 import typer
 
 from holdfast.cli.access import INTERRUPTED, with_server, with_store
-from holdfast.cli.printing import print_json
+from holdfast.cli.printing import print_answer
 
 if TYPE_CHECKING:
     from holdfast.engine.store.commands import Store
@@ -84,8 +84,9 @@ def asks_server(command: "Callable[Concatenate[Server, ...], Awaitable[int | Non
 
 def with_opened(command: Callable[..., Any], open_and_act: Callable[..., Any]) -> Callable[..., None]:
     """The command without its first parameter, which is opened when it runs; with --json if it yields its answer."""
-    _, *parameters = inspect.signature(command).parameters.values()
-    yields = inspect.isasyncgenfunction(command)
+    signature = inspect.signature(command)
+    _, *parameters = signature.parameters.values()
+    yields = signature.return_annotation == Answer
     if yields:
         parameters.append(inspect.Parameter("as_json", KEYWORD, default=False, annotation=Json))
 
@@ -95,11 +96,7 @@ def with_opened(command: Callable[..., Any], open_and_act: Callable[..., Any]) -
         async def act(opened: object) -> Any:
             if not yields:
                 return await command(opened, **given)
-            async for answer in command(opened, **given):
-                if as_json:
-                    print_json(answer)
-                    break
-            return None
+            return await print_answer(command(opened, **given), as_json=as_json)
 
         if code := open_and_act(act):
             raise typer.Exit(code)

@@ -1,7 +1,7 @@
 """`holdfast pipeline`: run one, look at its jobs, change what they begin with. Asks the server, as any client does."""
 
 from collections import Counter
-from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -26,22 +26,12 @@ from holdfast.cli.printing import (
     is_terminal,
     print_block,
     print_facts,
-    print_json,
     print_line,
     print_links,
     print_table,
     to_json,
 )
-from holdfast.cli.watcher import (
-    Watched,
-    exit_code,
-    format_status,
-    outcome_of,
-    print_end,
-    print_not_taken_up,
-    watch,
-    why_waiting,
-)
+from holdfast.cli.watcher import format_status, outcome_of, why_waiting
 from holdfast.errors import TaskExpired, TaskNotFound
 
 if TYPE_CHECKING:
@@ -53,9 +43,6 @@ Job = dict[str, Any]
 Files = list[dict[str, Any]]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A pipeline; `holdfast pipeline ls` lists them.")]
 
-JOB = Kind(
-    "/pipeline/jobs", "pipeline", "job_id", "job", "jobs", "holdfast pipeline jobs", "holdfast pipeline run NAME --wait"
-)
 errors_listed = 10
 longest_summary = 2000
 
@@ -94,7 +81,8 @@ async def run(
     if output:
         make_folder(output)
     job = await server.ask("POST", "/pipeline/jobs", body, key=key or uuid4().hex)
-    return await follow(server, job, patience, wait=wait, folder=output, as_json=as_json)
+    end, is_awaited = partial(print_end, folder=output), wait or output is not None
+    return await JOB.follow(server, job, patience, end, wait=is_awaited, as_json=as_json)
 
 
 @group(app)
@@ -121,17 +109,14 @@ async def list_pipelines(server: "Server") -> Answer:
 
 @app.command("jobs")
 @asks_server
-async def list_jobs(
+def list_jobs(
     server: "Server",
     pipeline: Annotated[str | None, typer.Option(help="Of this pipeline.")] = None,
     status: Annotated[str | None, typer.Option(help="In this state, such as RUNNING or FAILED.")] = None,
     limit: Page = 20,
 ) -> Answer:
     """List jobs, the newest first."""
-    found = await JOB.newest(server, limit, pipeline=pipeline, status=status and status.upper())
-    yield found
-    heads = ("pipeline", "state", "stages", "cost", "made")
-    JOB.print_newest(found, heads, row_of, elastic=("pipeline",), filtered=pipeline or status)
+    return JOB.list_newest(server, limit, pipeline=pipeline, status=status and status.upper())
 
 
 @app.command()
@@ -192,38 +177,22 @@ async def find_pipeline(server: "Server", name: str) -> dict[str, Any]:
 # Following a job
 
 
-async def follow(
-    server: "Server", job: Job, patience: timedelta | None, *, wait: bool, folder: Path | None, as_json: bool
-) -> int:
-    """A job has begun: wait for its end if that was asked, fetch what it wrote; or say how to follow it."""
-    job_id = job["job_id"]
-    watched = Watched(
-        f"/pipeline/jobs/{job_id}", job_id, lambda job: str(job["pipeline"]), f"holdfast watch {job_id}",
-        lambda server, job: why_waiting(server, job_id), cancel=f"holdfast cancel {job_id}",
-    )  # fmt: skip
-    if not (wait or folder):
-        watched.print_begun(job, as_json=as_json)
-        if not as_json:
-            await print_not_taken_up(server, job_id)
-        return 0
-    job = await watch(server, watched, patience, quiet=as_json)
+async def print_end(server: "Server", job: Job, *, folder: Path | None) -> Answer:
+    """How it has ended, stage by stage, and what it wrote, which is fetched into the folder."""
     files, _ = await read_outputs(server, job)
     saved = await save_all(server, files, folder) if folder and outcome_of(job) else []
-    if as_json:
-        print_json({**job, "outputs": files, **({"saved": saved} if folder else {})})
-        return exit_code(job)
+    yield {**job, "outputs": files, **({"saved": saved} if folder else {})}
     again = None
     if job["status"] in ("PARTIAL", "FAILED"):
-        again = ("Run it again from the first stage that did not complete", f"holdfast retry {job_id}")
+        again = ("Run it again from the first stage that did not complete", f"holdfast retry {job['job_id']}")
     counts = Counter(one["status"] for one in job["stages"])
     summary = ", ".join(f"{number} {status}" for status, number in counts.items())
-    await print_end(server, watched, job, f"Stages: {summary}", again)
+    await JOB.print_end(server, job, f"Stages: {summary}", again)
     print_stages(job)
     if saved:
         print_paths(saved)
     else:
         print_links(files)
-    return exit_code(job)
 
 
 async def read_outputs(server: "Server", job: Job) -> tuple[Files, str]:
@@ -249,6 +218,15 @@ def row_of(job: Job) -> tuple[Cell, ...]:
     running = next((f", {one['name']}" for one in job["stages"] if one["status"] == "running"), "")
     stages = f"{ended} of {len(job['stages'])}{running}"
     return job["pipeline"], format_status(job), stages, format_cost(job), format_age(job["created_at"])
+
+
+JOB = Kind(
+    path="/pipeline/jobs", lifecycle="pipeline", id_field="job_id", noun="job", plural="jobs",
+    listing="holdfast pipeline jobs", example="holdfast pipeline run NAME --wait",
+    columns=("pipeline", "state", "stages", "cost", "made"), row_of=row_of, elastic=("pipeline",),
+    name=lambda job: str(job["pipeline"]), why=lambda server, job: why_waiting(server, job["job_id"]),
+    following="holdfast watch", cancelling="holdfast cancel", is_claimed=True,
+)  # fmt: skip
 
 
 def facts_of(job: Job) -> list[tuple[str, Cell]]:

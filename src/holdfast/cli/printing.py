@@ -8,7 +8,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -103,6 +103,14 @@ def print_json(value: Any) -> None:
     """Print JSON: on one line, unless that is too long for a person."""
     text = to_json(value)
     typer.echo(to_json(value, indent=2) if is_terminal() and len(text) > longest_line else text)
+
+
+async def print_answer(answers: AsyncIterator[object], *, as_json: bool) -> None:
+    """Of what is yielded once as JSON and then printed for people, the one or the other."""
+    async for answer in answers:
+        if as_json:
+            print_json(answer)
+            break
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:

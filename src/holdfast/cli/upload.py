@@ -7,6 +7,7 @@ are asked for again, and what has arrived already is not sent again.
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -14,9 +15,9 @@ from uuid import uuid4
 import typer
 
 from holdfast.cli.files import measure, print_paths, print_sent, rounds_at_most, save_file, send_file, show_sending
-from holdfast.cli.options import Json, Patience, asks_server
+from holdfast.cli.options import Answer, Json, Patience, asks_server
 from holdfast.cli.printing import print_json, print_line, print_links
-from holdfast.cli.watcher import Watched, exit_code, outcome_of, watch, why_waiting
+from holdfast.cli.watcher import Watched, outcome_of, why_waiting
 from holdfast.errors import HoldfastError, RequestInvalid, UrlRefused
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 Described = tuple[Path, dict[str, Any]]
 """A file, and what is promised of it to the server."""
 
+TASK = Watched(
+    path="/tasks", id_field="task_id", name=lambda status: str(status["tool_id"]), following="holdfast watch",
+    why=lambda server, status: why_waiting(server, status["task_id"]),
+)  # fmt: skip
 copying_most = timedelta(minutes=15)
 
 
@@ -66,7 +71,8 @@ async def upload(
         print_line(f"The task: {place}", err=True)
         raise
     if wait or output:
-        return await follow(server, task, patience, output, as_json=as_json)
+        end = partial(print_end, output=output)
+        return await TASK.follow(server, {"task_id": task}, patience, end, wait=True, as_json=as_json)
     if as_json:
         print_json({"task_id": task})
     else:
@@ -150,27 +156,19 @@ async def keep_renewing(ask_links: Callable[[], Any], lasting: timedelta) -> Asy
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def follow(server: "Server", task: str, patience: timedelta | None, output: Path | None, *, as_json: bool) -> int:
-    """Show how it goes until it has ended or patience has; list what can be downloaded, or save it; the exit code."""
-    watched = Watched(
-        f"/tasks/{task}", task, lambda status: str(status["tool_id"]), f"holdfast watch {task}",
-        lambda server, status: why_waiting(server, task),
-    )  # fmt: skip
-    status = await watch(server, watched, patience, quiet=as_json)
+async def print_end(server: "Server", status: dict[str, Any], *, output: Path | None) -> Answer:
+    """How it has ended, or that it has not; what can be downloaded, or where that is saved."""
     files: list[dict[str, Any]] = []
     if "downloads" in status["actions"]:
-        files = (await server.ask("GET", f"/tasks/{task}/downloads"))["downloads"]
+        files = (await server.ask("GET", f"/tasks/{status['task_id']}/downloads"))["downloads"]
     saved = [await save_file(server, one["url"], one["name"], output) for one in files] if output else []
-    if as_json:
-        print_json({**status, "downloads": files, **({"saved": saved} if output else {})})
-        return exit_code(status)
+    yield {**status, "downloads": files, **({"saved": saved} if output else {})}
     if status["error_message"]:
         print_line((status["error_message"], "red"), err=True)
     if status["recovery_action"]:
         print_line(status["recovery_action"], ".", err=True)
     if not outcome_of(status):
-        print_line(f"Not in time: task {task} is {status['status']}, and goes on.", err=True)
+        print_line(f"Not in time: task {status['task_id']} is {status['status']}, and goes on.", err=True)
     print_paths(saved)
     if not saved:
         print_links(files)
-    return exit_code(status)

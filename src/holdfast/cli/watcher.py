@@ -21,6 +21,7 @@ from holdfast.cli.printing import (
     format_cents,
     format_state,
     format_took,
+    print_answer,
     print_json,
     print_line,
     shorten_times,
@@ -58,35 +59,77 @@ bar_width = 24
 line_every_seconds = 5.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Watched:
-    """Something at the server that is followed to its end: how to ask for it, and what to say of it."""
+    """What the server works on and is followed to its end: how to ask for one of these, and what to say of it."""
 
     path: str
-    id: "UUID | str"
+    id_field: str
     name: Callable[[Status], str]
-    follow: str
-    """The command that follows it again."""
     why: "Callable[[Server, Status], Awaitable[str]]"
     """Why it does not go on; empty if it does. Asked when nothing has changed for a while."""
-    cancel: str = ""
+    following: str
+    """The command that follows one; its id goes behind."""
+    cancelling: str = ""
+    is_claimed: bool = False
+    """Whether a worker takes it up, and it is worth knowing at once if none does."""
     remark: Callable[[Status], str] = lambda status: ""
     """What there is to say whenever something has changed."""
     detail: Callable[[Status], str] = lambda status: ""
     rename: Callable[[Status], Status] = lambda status: status
 
-    def print_begun(self, answer: object, *, as_json: bool) -> None:
-        """What the server answered; or for a person the id, and how to follow it."""
-        if as_json:
-            print_json(answer)
-            return
-        print_line(str(self.id))
-        print_line(("Follow it: ", "dim"), (self.follow, "bold"), err=True)
+    async def follow(
+        self,
+        server: "Server",
+        begun: Status,
+        patience: timedelta | None,
+        end: "Callable[[Server, Status], AsyncIterator[object]]",
+        *,
+        wait: bool,
+        as_json: bool,
+    ) -> int:
+        """One has begun: wait for its end if that was asked, or say how to follow it; the exit code.
 
-    def print_how_to_follow(self) -> None:
-        print_line("It goes on. Follow it: ", (self.follow, "bold"), err=True)
-        if self.cancel:
-            print_line("Cancel it: ", (self.cancel, "bold"), err=True)
+        `end` yields what --json prints, then prints for people how it has ended.
+        """
+        if wait:
+            status = await watch(server, self, begun[self.id_field], patience, quiet=as_json)
+            await print_answer(end(server, status), as_json=as_json)
+            return exit_code(status)
+        if as_json:
+            print_json(begun)
+            return 0
+        print_line(str(begun[self.id_field]))
+        print_line(("Follow it: ", "dim"), (f"{self.following} {begun[self.id_field]}", "bold"), err=True)
+        if self.is_claimed:
+            because = await server.ask("GET", f"/api/v1/tasks/{begun[self.id_field]}/why")
+            if because["reason"] in NOT_TAKEN_UP:
+                print_line(sentence_of(because), err=True)
+        return 0
+
+    def print_how_to_follow(self, id_: "UUID | str") -> None:
+        print_line("It goes on. Follow it: ", (f"{self.following} {id_}", "bold"), err=True)
+        if self.cancelling:
+            print_line("Cancel it: ", (f"{self.cancelling} {id_}", "bold"), err=True)
+
+    async def print_end(
+        self, server: "Server", status: Status, summary: str, again: tuple[str, str] | None = None
+    ) -> None:
+        """How one has ended, in a line or two beside the answer; if it has not, how to go on and what it waits for."""
+        error = f" {status['error'].rstrip('.')}." if status.get("error") else ""
+        cost = f"; cost {format_cents(status['cost_cents'])}" if "cost_cents" in status else ""
+        took = format_took(status.get("started_at") or status["created_at"], status["finished_at"])
+        line = f":{error} {summary}{cost}{f', {took}' if took else ''}"
+        print_line(format_status(status, err=True), line, (f"  {status[self.id_field]}", "dim"), err=True)
+        if not outcome_of(status):
+            print_line("Not in time.", err=True)
+            self.print_how_to_follow(status[self.id_field])
+            if why := await self.why(server, status):
+                print_line(why, err=True)
+        elif again:
+            label, command = again
+            print_line(f"{label}:", err=True)
+            print_line((f"  {command}", "bold"), err=True)
 
 
 def status_of(status: Mapping[str, Any]) -> str:
@@ -107,12 +150,12 @@ def format_status(status: Mapping[str, Any], *, actor: str = "worker", err: bool
     return format_state({"state": status_of(status), "outcome": outcome_of(status), "actor": actor}, err=err)
 
 
-async def watch(server: "Server", it: Watched, patience: timedelta | None, *, quiet: bool = False) -> Status:
+async def watch(server: "Server", it: Watched, id_: "UUID | str", patience: timedelta | None, *, quiet: bool) -> Status:
     """Show how it goes until it has ended, or patience has; its status then. Raises what the server answers."""
     import asyncio
 
     async def look() -> Status:
-        found = it.rename(await server.ask("GET", it.path))
+        found = it.rename(await server.ask("GET", f"{it.path}/{id_}"))
         if len(found["parts"]) > 1000 and not outcome_of(found):
             await asyncio.sleep(len(found["parts"]) / 1000)  # they are many to read, for the server too
         return found
@@ -123,7 +166,7 @@ async def watch(server: "Server", it: Watched, patience: timedelta | None, *, qu
         with Display(quiet=quiet) as display:
             async for now in poll(look, patience, lambda now: outcome_of(now) is not None, display.note):
                 status = status_of(now) + (", cancel requested" if now.get("cancel_requested") else "")
-                display.show(it.name(now), status, str(it.id), now["parts"], detail=it.detail(now))
+                display.show(it.name(now), status, str(id_), now["parts"], detail=it.detail(now))
                 if now != last:
                     last, wonder_at = now, time.monotonic() + wonder_after_seconds
                     display.note(it.remark(now))
@@ -131,10 +174,10 @@ async def watch(server: "Server", it: Watched, patience: timedelta | None, *, qu
                     wonder_at = time.monotonic() + wonder_again_seconds
                     display.note(await it.why(server, now))
     except ServerUnreachable:
-        print_line("Follow it when the server is back: ", (it.follow, "bold"), err=True)
+        print_line("Follow it when the server is back: ", (f"{it.following} {id_}", "bold"), err=True)
         raise
     except (asyncio.CancelledError, HoldfastError):
-        it.print_how_to_follow()
+        it.print_how_to_follow(id_)
         raise
     return last
 
@@ -181,33 +224,6 @@ async def why_waiting(server: "Server", task: "UUID | str", *, name: str = "") -
 def sentence_of(why: Mapping[str, Any]) -> str:
     """What it waits for, and what to do about it."""
     return shorten_times(f"{why['sentence']} {why['fix']}").rstrip()
-
-
-async def print_not_taken_up(server: "Server", task: "UUID | str") -> None:
-    """Why it will not begin, if no worker takes it up."""
-    why = await server.ask("GET", f"/api/v1/tasks/{task}/why")
-    if why["reason"] in NOT_TAKEN_UP:
-        print_line(sentence_of(why), err=True)
-
-
-async def print_end(
-    server: "Server", it: Watched, status: Status, summary: str, again: tuple[str, str] | None = None
-) -> None:
-    """How it has ended, in a line or two beside the answer; if it has not, how to go on and what it waits for."""
-    error = f" {status['error'].rstrip('.')}." if status.get("error") else ""
-    cost = f"; cost {format_cents(status['cost_cents'])}" if "cost_cents" in status else ""
-    took = format_took(status.get("started_at") or status["created_at"], status["finished_at"])
-    line = f":{error} {summary}{cost}{f', {took}' if took else ''}"
-    print_line(format_status(status, err=True), line, (f"  {it.id}", "dim"), err=True)
-    if not outcome_of(status):
-        print_line("Not in time.", err=True)
-        it.print_how_to_follow()
-        if why := await it.why(server, status):
-            print_line(why, err=True)
-    elif again:
-        label, command = again
-        print_line(f"{label}:", err=True)
-        print_line((f"  {command}", "bold"), err=True)
 
 
 class Display:
