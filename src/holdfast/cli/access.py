@@ -13,16 +13,18 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
-    from holdfast.remote.server import Server
+    from holdfast.engine.store.commands import Store as Store
+    from holdfast.remote.server import Server as Server
     from holdfast.settings import Settings
+else:
+    Store = Server = Any  # what they are is imported when a command opens one: the others start fast
 
 INTERRUPTED = 130
 
 T = TypeVar("T")
 
 
-def with_store(act: "Callable[[Store], Awaitable[T]]", *, makes: bool = False) -> T:
+def with_store(act: Callable[[Store], Awaitable[T]], *, makes: bool = False) -> T:
     """What `act` returns. The schema is brought up to date first; a database is made only if the command `makes` it.
 
     Raises a DatabaseError or a MigrationError.
@@ -44,7 +46,7 @@ def with_store(act: "Callable[[Store], Awaitable[T]]", *, makes: bool = False) -
     return run_interruptible(run())
 
 
-def with_server(act: "Callable[[Server], Awaitable[T]]") -> T:
+def with_server(act: Callable[[Server], Awaitable[T]]) -> T:
     """What `act` returns of the server of the settings. Raises what the server answers."""
     from holdfast.remote.server import open_server
     from holdfast.settings import read_settings

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import typer
 
-from holdfast.cli.access import with_server
+from holdfast.cli.access import Server, with_server
 from holdfast.cli.batch_results import Item, Known, error_rate, links_of, names_in, print_items, read_items
 from holdfast.cli.dataset import read_dataset
 from holdfast.cli.files import make_folder, print_paths, save_file
@@ -37,7 +37,6 @@ from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast.cli.files import Sources
-    from holdfast.remote.server import Server
 
 app = typer.Typer()
 
@@ -110,7 +109,7 @@ def submit(
     if save:
         make_folder(save)
 
-    async def send(server: "Server") -> int:
+    async def send(server: Server) -> int:
         found = [await read_dataset(server, name) for name in dataset or ()]
         listed = [one for each in found for one in each["items"]]
         kind = task_type or guess_type([*(one.name for one in sources.documents), *(one["name"] for one in listed)])
@@ -130,7 +129,7 @@ def submit(
 @group(app)
 @asks_server
 def list_batches(
-    server: "Server",
+    server: Server,
     status: Annotated[str | None, typer.Option(help="In this state, such as IN_PROGRESS or FAILED.")] = None,
     limit: Limit = 20,
 ) -> Answer:
@@ -141,7 +140,7 @@ def list_batches(
 @app.command()
 @asks_server
 async def show(
-    server: "Server",
+    server: Server,
     batch: Id,
     save: Annotated[
         Path | None,
@@ -173,7 +172,7 @@ async def show(
 @app.command("watch")
 @asks_server
 async def watch_batch(
-    server: "Server", batch: Id, patience: Patience = None, save: Save = None, as_json: Json = False
+    server: Server, batch: Id, patience: Patience = None, save: Save = None, as_json: Json = False
 ) -> int:
     """Follow a batch until it has ended. The exit code says how: 0, 1, 6 partly done, 7, 124."""
     if save:
@@ -185,7 +184,7 @@ async def watch_batch(
 @app.command("retry-failed")
 @asks_server
 async def retry_failed(
-    server: "Server",
+    server: Server,
     batch: Id,
     wait: Wait = False,
     save: Save = None,
@@ -202,7 +201,7 @@ async def retry_failed(
 @app.command()
 @asks_server
 async def resolve(
-    server: "Server",
+    server: Server,
     batch: Id,
     job: Annotated[int, typer.Argument(metavar="JOB", min=1, help="The number of the job that is PARKED.")],
     go_on: Annotated[bool, typer.Option("--go-on", help="Try again what it was at.")] = False,
@@ -230,7 +229,7 @@ async def resolve(
 
 @app.command()
 @asks_server
-async def providers(server: "Server") -> Answer:
+async def providers(server: Server) -> Answer:
     """Who does what here: what is set up, whether a worker is there for it, how its open jobs fare."""
     found = (await server.ask("GET", "/batch/providers"))["items"]
     yield found
@@ -289,7 +288,7 @@ def guess_type(names: Sequence[str]) -> str:
     return found.pop()
 
 
-async def check_offer(server: "Server", task_type: str, provider: str) -> None:
+async def check_offer(server: Server, task_type: str, provider: str) -> None:
     """Raise RequestInvalid for what no worker offers, before anything is uploaded for it."""
     found = (await server.ask("GET", "/batch/providers"))["items"]
     offer = next((one for one in found if (one["task_type"], one["provider"]) == (task_type, provider.upper())), None)
@@ -310,7 +309,7 @@ async def check_offer(server: "Server", task_type: str, provider: str) -> None:
 
 
 async def follow(
-    server: "Server",
+    server: Server,
     made: dict[str, Any],
     *,
     wait: bool,
@@ -325,7 +324,7 @@ async def follow(
     return await it.follow(server, made, patience, end, wait=wait or save is not None, as_json=as_json)
 
 
-async def print_end(server: "Server", batch: Batch, *, known: Known | None, save: Path | None, as_json: bool) -> Answer:
+async def print_end(server: Server, batch: Batch, *, known: Known | None, save: Path | None, as_json: bool) -> Answer:
     """How it has ended, and what became of the inputs, which is saved if that was asked."""
     known = known or Known(await names_in(server, batch))
     items, downloads = await read_results(server, batch, known, save, as_json=as_json)
@@ -341,7 +340,7 @@ async def print_end(server: "Server", batch: Batch, *, known: Known | None, save
 
 
 async def read_results(
-    server: "Server", batch: Batch, known: Known, save: Path | None, *, as_json: bool
+    server: Server, batch: Batch, known: Known, save: Path | None, *, as_json: bool
 ) -> tuple[list[Item], dict[str, Any]]:
     """What became of the inputs; and the links to its files (None: they are gone), or where they were saved too."""
     links, gone = await links_of(server, batch)
@@ -352,7 +351,7 @@ async def read_results(
     return items, {"downloads": None if gone else links, **({"saved": saved} if save else {})}
 
 
-async def why(server: "Server", batch: Batch) -> str:
+async def why(server: Server, batch: Batch) -> str:
     return describe_parked(batch) or await why_waiting(server, batch["task_id"])
 
 
@@ -469,7 +468,7 @@ def print_parked(batch: Batch) -> None:
             print_line((f"    holdfast batch resolve {batch['task_id']} {job['number']} {option}", "bold"))
 
 
-async def print_still_running(server: "Server", batch: Batch) -> None:
+async def print_still_running(server: Server, batch: Batch) -> None:
     """What this batch left running at its provider, and which task stops it."""
     if not batch["stopped_by"]:
         return

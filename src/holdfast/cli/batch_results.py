@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.cli.access import Server
 from holdfast.cli.files import basename, read_url
 from holdfast.cli.printing import Cell, count, format_cost, is_terminal, print_columns, print_line, print_more, to_json
 from holdfast.errors import TaskExpired
 
 if TYPE_CHECKING:
     from holdfast.cli.files import Document
-    from holdfast.remote.server import Server
 
 Item = dict[str, Any]
 STYLES = {"ok": "green", "failed": "red", "invalid": "yellow"}
@@ -72,7 +72,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-async def names_in(server: "Server", batch: Mapping[str, Any]) -> dict[str, str]:
+async def names_in(server: Server, batch: Mapping[str, Any]) -> dict[str, str]:
     """What the datasets of a batch call their files, by address."""
     state = batch["provider_state"] or {}
     names: dict[str, str] = {}
@@ -87,7 +87,7 @@ async def names_in(server: "Server", batch: Mapping[str, Any]) -> dict[str, str]
     return names
 
 
-async def links_of(server: "Server", batch: Mapping[str, Any]) -> tuple[list[Item], str]:
+async def links_of(server: Server, batch: Mapping[str, Any]) -> tuple[list[Item], str]:
     """Links to the files of a batch; or none, and why."""
     if not batch["manifest"]["uri"]:
         return [], ""
@@ -97,7 +97,7 @@ async def links_of(server: "Server", batch: Mapping[str, Any]) -> tuple[list[Ite
         return [], gone.detail
 
 
-async def read_items(server: "Server", links: Sequence[Item], known: Known) -> list[Item]:
+async def read_items(server: Server, links: Sequence[Item], known: Known) -> list[Item]:
     """Every input as it ended, with its output unless there are too many, under the name that people gave it."""
     urls = {one["name"]: one["url"] for one in links}
     if "manifest.json" not in urls:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.access import current_user, with_store
+from holdfast.cli.access import Store, current_user, with_store
 from holdfast.cli.files import progress_bar
 from holdfast.cli.options import PARTLY, REFUSED, DryRun, Json, Reason, TaskFilters, Yes, confirm, with_options_of
 from holdfast.cli.printing import print_json, print_line, print_more
 
 if TYPE_CHECKING:
     from holdfast.engine.store.bulk import Action, BulkPreview, Filters, Undone
-    from holdfast.engine.store.commands import Store
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -93,7 +92,7 @@ def run(
 ) -> "tuple[int, int, list[Undone]]":
     """Page after page until nothing is left; how many are done and asked for, and what was refused."""
 
-    async def act(store: "Store") -> "tuple[int, int, list[Undone]]":
+    async def act(store: Store) -> "tuple[int, int, list[Undone]]":
         done, requested, cursor = 0, 0, None
         refused: list[Undone] = []
         with progress_bar("", None if preview.capped else preview.number, quiet=quiet) as advance:

@@ -9,13 +9,12 @@ from uuid import UUID
 
 import typer
 
-from holdfast.cli.access import current_user, with_store
+from holdfast.cli.access import Store, current_user, with_store
 from holdfast.cli.ids import shorten
 from holdfast.cli.options import Answer, Json, asks_store, duration, makes_store
 from holdfast.cli.printing import format_amount, format_cents, format_time, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
     from holdfast.engine.store.costs import Cost, FamilyCost
 
 app = typer.Typer(invoke_without_command=True)
@@ -77,7 +76,7 @@ def cost(
     if context.invoked_subcommand:
         return
 
-    async def show(store: "Store") -> None:
+    async def show(store: Store) -> None:
         start = (since or Then(timedelta(days=days_by_default))).at(now := await store.now())
         end = until.at(now) if until else None
         filters: dict[str, Any] = {"since": start, "until": end, "lifecycle": lifecycle, "name": name}
@@ -101,7 +100,7 @@ def cost(
 
 @app.command()
 @asks_store
-async def prices(store: "Store") -> Answer:
+async def prices(store: Store) -> Answer:
     """List the prices: cents for a million tokens, from when on."""
     found = await store.costs.prices()
     yield found
@@ -122,7 +121,7 @@ async def prices(store: "Store") -> Answer:
 @app.command("set-price")
 @makes_store
 async def set_price(
-    store: "Store",
+    store: Store,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Its name, as steps report it.")],
     in_cents: Annotated[Decimal, typer.Option("--in", **CENTS, help="Cents for a million tokens in.")],
     out_cents: Annotated[Decimal, typer.Option("--out", **CENTS, help="Cents for a million tokens out.")],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.access import current_user, with_store
+from holdfast.cli.access import Store, current_user, with_store
 from holdfast.cli.options import Answer, DryRun, Json, Yes, asks_store, confirm, group
 from holdfast.cli.printing import (
     Cell,
@@ -25,7 +25,6 @@ from holdfast.cli.printing import (
 from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
     from holdfast.schedules.store import FilledRun, Schedules
 
 app = typer.Typer()
@@ -41,7 +40,7 @@ schedules_at_most = 1000
 
 @group(app)
 @asks_store
-async def list_all(store: "Store") -> Answer:
+async def list_all(store: Store) -> Answer:
     """List the schedules: what each starts, when it is due next, when it last was."""
     found = await schedules_of(store).read(limit=schedules_at_most)
     yield [as_object(one) for one in found]
@@ -52,7 +51,7 @@ async def list_all(store: "Store") -> Answer:
 
 @app.command()
 @asks_store
-async def show(store: "Store", name: Name) -> Answer:
+async def show(store: Store, name: Name) -> Answer:
     """Show one of them: what it starts and with what, its next due times, its newest runs."""
     from holdfast.schedules.store import times_of
 
@@ -79,7 +78,7 @@ async def show(store: "Store", name: Name) -> Answer:
 
 @app.command()
 @asks_store
-async def run(store: "Store", name: Name) -> Answer:
+async def run(store: Store, name: Name) -> Answer:
     """Start one run at once; its next due time stays."""
     task = await schedules_of(store).run_now(name, current_user())
     yield {"name": name, "task_id": task}
@@ -88,7 +87,7 @@ async def run(store: "Store", name: Name) -> Answer:
 
 @app.command()
 @asks_store
-async def pause(store: "Store", name: Name) -> Answer:
+async def pause(store: Store, name: Name) -> Answer:
     """Let the clock start nothing of it."""
     await schedules_of(store).pause(name, current_user())
     now = await schedules_of(store).one(name)
@@ -98,7 +97,7 @@ async def pause(store: "Store", name: Name) -> Answer:
 
 @app.command()
 @asks_store
-async def resume(store: "Store", name: Name) -> Answer:
+async def resume(store: Store, name: Name) -> Answer:
     """Let the clock start it again, from its next due time on; what fell due meanwhile is not run."""
     await schedules_of(store).resume(name)
     now = await schedules_of(store).one(name)
@@ -137,7 +136,7 @@ def backfill(
 
 @app.command("rm")
 @asks_store
-async def remove(store: "Store", name: Name) -> Answer:
+async def remove(store: Store, name: Name) -> Answer:
     """Forget a schedule. One that an application still declares is there again at its next start."""
     live = (await schedules_of(store).one(name))["live"]
     await schedules_of(store).remove(name)
@@ -147,7 +146,7 @@ async def remove(store: "Store", name: Name) -> Answer:
         print_line("An application that is there declares it, and will again at its next start.", err=True)
 
 
-def schedules_of(store: "Store") -> "Schedules":
+def schedules_of(store: Store) -> "Schedules":
     from holdfast.schedules.store import Schedules
 
     return Schedules.over(store)
@@ -157,7 +156,7 @@ def fill(name: str, start: str, end: str | None, *, dry_run: bool) -> "list[Fill
     """Backfill page after page."""
     from holdfast.schedules.store import times_of
 
-    async def act(store: "Store") -> "list[FilledRun]":
+    async def act(store: Store) -> "list[FilledRun]":
         found = await schedules_of(store).one(name)
         zone = times_of(found).zone
         since: datetime | None = read_moment(start, zone)

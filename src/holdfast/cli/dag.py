@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from holdfast.cli.access import Server
 from holdfast.cli.kinds import Kind
 from holdfast.cli.options import REFUSED, Answer, Json, Key, Page, Param, Patience, Reason, asks_server, group
 from holdfast.cli.params import read_pairs, read_params
@@ -26,9 +27,6 @@ from holdfast.cli.printing import (
 from holdfast.cli.watcher import why_waiting
 from holdfast.errors import GraphUnknown
 
-if TYPE_CHECKING:
-    from holdfast.remote.server import Server
-
 app = typer.Typer()
 
 Run = dict[str, Any]
@@ -42,7 +40,7 @@ nodes_listed = 200
 @app.command()
 @asks_server
 async def run(
-    server: "Server",
+    server: Server,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A graph; `holdfast dag declared` lists them.")],
     param: Param = None,
     params: Annotated[
@@ -65,7 +63,7 @@ async def run(
 
 @app.command("declared")
 @asks_server
-async def list_declared(server: "Server") -> Answer:
+async def list_declared(server: Server) -> Answer:
     """List the graphs that can be run: their nodes in order, what they write, and whether workers are there."""
     found = (await server.ask("GET", "/dags/declared"))["items"]
     yield found
@@ -89,7 +87,7 @@ async def list_declared(server: "Server") -> Answer:
 @group(app, by_default=list_declared)
 @asks_server
 def list_runs(
-    server: "Server",
+    server: Server,
     dag: Annotated[str | None, typer.Option(help="Of this graph.")] = None,
     state: Annotated[str | None, typer.Option(help="In this state, such as Running or Failed.")] = None,
     limit: Page = 20,
@@ -101,7 +99,7 @@ def list_runs(
 @app.command()
 @asks_server
 async def show(
-    server: "Server",
+    server: Server,
     what: Annotated[str, typer.Argument(metavar="ID|NAME", help="A run's id, its beginning, or a graph's name.")],
 ) -> Answer:
     """A run, level by level: where each node is and what it comes after; or a graph, as it is declared."""
@@ -118,7 +116,7 @@ async def show(
 
 @app.command()
 @asks_server
-async def retry(server: "Server", run: Id, wait: Wait = False, patience: Patience = None, as_json: Json = False) -> int:
+async def retry(server: Server, run: Id, wait: Wait = False, patience: Patience = None, as_json: Json = False) -> int:
     """Run again what did not complete of a run, as a new run. What completed is kept."""
     made = await RUN.ask(server, "POST", run, "/retry")
     return await RUN.follow(server, made, patience, print_end, wait=wait, as_json=as_json)
@@ -126,7 +124,7 @@ async def retry(server: "Server", run: Id, wait: Wait = False, patience: Patienc
 
 @app.command()
 @asks_server
-async def cancel(server: "Server", run: Id, reason: Reason = None, as_json: Json = False) -> int:
+async def cancel(server: Server, run: Id, reason: Reason = None, as_json: Json = False) -> int:
     """Cancel a run: what waits is cancelled at once, what runs is asked to stop."""
     now = await RUN.ask(server, "POST", run, "/cancel", {"reason": reason})
     is_late = now["effect"] == "too_late"
@@ -140,7 +138,7 @@ async def cancel(server: "Server", run: Id, reason: Reason = None, as_json: Json
 @app.command()
 @asks_server
 async def draw(
-    server: "Server",
+    server: Server,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A graph that is declared.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Into this file.", dir_okay=False)] = None,
 ) -> None:
@@ -163,7 +161,7 @@ async def draw(
 # Following a run
 
 
-async def print_end(server: "Server", run: Run) -> Answer:
+async def print_end(server: Server, run: Run) -> Answer:
     """How it has ended, node by node."""
     yield run
     summary = ", ".join(f"{number} {name}" for name, number in run["progress"].items() if number and name != "total")
@@ -173,7 +171,7 @@ async def print_end(server: "Server", run: Run) -> Answer:
     print_nodes(run)
 
 
-async def why(server: "Server", run: Run) -> str:
+async def why(server: Server, run: Run) -> str:
     """Why its first open node does not go on; empty if a worker has one."""
     open_nodes = [one for one in run["nodes"] if not one["outcome"]]
     if not open_nodes or any(one["state"] == "Running" for one in open_nodes):

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from holdfast.cli.access import with_server
+from holdfast.cli.access import Server, with_server
 from holdfast.cli.files import ADDRESSES, find_sources, print_paths, save_file, upload_sources
 from holdfast.cli.kinds import read_pages
 from holdfast.cli.options import Answer, Json, Limit, asks_server, group
@@ -23,9 +23,6 @@ from holdfast.cli.printing import (
     print_table,
 )
 from holdfast.errors import DatasetNotFound
-
-if TYPE_CHECKING:
-    from holdfast.remote.server import Server
 
 app = typer.Typer()
 
@@ -54,7 +51,7 @@ def make(
         raise typer.BadParameter(f"There is nothing to keep. {sources.describe_left_out()}".rstrip())
     sources.print_left_out()
 
-    async def send(server: "Server") -> dict[str, Any]:
+    async def send(server: Server) -> dict[str, Any]:
         names = await upload_sources(server, sources, quiet=as_json)
         body = {"name": name, "files": [{"uri": uri, "name": called} for uri, called in names.items()]}
         return await server.ask("POST", "/datasets", body)
@@ -70,7 +67,7 @@ def make(
 
 @group(app)
 @asks_server
-async def list_datasets(server: "Server", limit: Limit = 50) -> Answer:
+async def list_datasets(server: Server, limit: Limit = 50) -> Answer:
     """List the datasets, by name."""
     found = await read_pages(server, "/datasets", limit, page=200)
     yield found
@@ -85,7 +82,7 @@ async def list_datasets(server: "Server", limit: Limit = 50) -> Answer:
 @app.command()
 @asks_server
 async def show(
-    server: "Server",
+    server: Server,
     name: Named,
     version: Annotated[int | None, typer.Option(min=1, help="Another generation than the current one.")] = None,
     as_json: Json = False,
@@ -119,7 +116,7 @@ async def show(
 
 @app.command()
 @asks_server
-async def generations(server: "Server", name: Named) -> Answer:
+async def generations(server: Server, name: Named) -> Answer:
     """The newest generations of a dataset, whatever became of them: who made them, and what they have changed."""
     found = (await read_dataset(server, name, most=1))["generations"]
     yield found
@@ -136,7 +133,7 @@ async def generations(server: "Server", name: Named) -> Answer:
 @app.command()
 @asks_server
 async def cutover(
-    server: "Server",
+    server: Server,
     name: Named,
     version: Annotated[int, typer.Argument(metavar="VERSION", min=1, help="The generation that is to be current.")],
 ) -> Answer:
@@ -149,7 +146,7 @@ async def cutover(
 @app.command()
 @asks_server
 async def rollback(
-    server: "Server",
+    server: Server,
     name: Named,
     version: Annotated[
         int | None, typer.Argument(metavar="[VERSION]", min=1, help="By default the current one.")
@@ -166,7 +163,7 @@ async def rollback(
 @app.command()
 @asks_server
 async def get(
-    server: "Server",
+    server: Server,
     name: Named,
     folder: Annotated[Path, typer.Option("--output", "-o", help="Where to put it.", file_okay=False)],
     version: Annotated[int | None, typer.Option(min=1, help="Another generation than the current one.")] = None,
@@ -183,7 +180,7 @@ async def get(
 
 
 async def read_dataset(
-    server: "Server", name: str, version: int | None = None, *, most: int | None = files_listed
+    server: Server, name: str, version: int | None = None, *, most: int | None = files_listed
 ) -> dict[str, Any]:
     """A generation of a dataset by its name or its id, with so many of its files, or all. Raises DatasetNotFound."""
     path = f"/datasets/{quote(name, safe='')}"
@@ -219,7 +216,7 @@ def describe_built(generation: dict[str, Any]) -> str:
 
 
 async def fetch_generation(
-    server: "Server", name: str, version: int | None, folder: Path
+    server: Server, name: str, version: int | None, folder: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """The generation, and the files that were written. What is but an address elsewhere stays there."""
     found = await read_dataset(server, name, version, most=None)

@@ -2,16 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 
-from holdfast.cli.access import database_label
+from holdfast.cli.access import Store, database_label
 from holdfast.errors import HoldfastError, RequestInvalid, TaskNotFound
-
-if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, or the beginning of it.")]
 
@@ -21,14 +18,14 @@ candidates_listed = 10
 shortest = 8
 
 
-async def find_task(store: "Store", given: str) -> UUID:
+async def find_task(store: Store, given: str) -> UUID:
     """The one task whose id begins so. Raises TaskNotFound, or RequestInvalid with the candidates."""
     found = await store.find_ids(given, limit=candidates_listed + 1) if could_begin_id(given) else []
     fix = "List them: holdfast ls"
     return choose(given, found, TaskNotFound(f"No task's id begins with {given!r} ({database_label()}).", fix=fix))
 
 
-async def find_entry(store: "Store", given: str) -> UUID:
+async def find_entry(store: Store, given: str) -> UUID:
     """The one inbox entry whose id begins so, or whose task's does. Raises TaskNotFound, or RequestInvalid."""
     found = await store.inbox.find(given, limit=candidates_listed + 1) if could_begin_id(given) else []
     of_task = {task: entry for entry, task, _ in sorted(found, key=lambda one: (one[2], one[0]))}
@@ -64,12 +61,12 @@ def could_begin_id(given: str) -> bool:
     return re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given) is not None
 
 
-async def shorten(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
+async def shorten(store: Store, ids: Iterable[UUID]) -> dict[UUID, str]:
     """For each id as much of it as tells it from every other task's."""
     return {one: shorten_id(one, others) for one, others in (await store.neighbours(ids)).items()}
 
 
-async def shorten_entries(store: "Store", ids: Iterable[UUID]) -> dict[UUID, str]:
+async def shorten_entries(store: Store, ids: Iterable[UUID]) -> dict[UUID, str]:
     """For each id as much of it as tells it from every other entry's, and every other task's that is in the inbox."""
     return {one: shorten_id(one, others) for one, others in (await store.inbox.neighbours(ids)).items()}
 

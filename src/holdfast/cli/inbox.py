@@ -9,7 +9,7 @@ from uuid import UUID
 
 import typer
 
-from holdfast.cli.access import INTERRUPTED, current_user, with_store
+from holdfast.cli.access import INTERRUPTED, Store, current_user, with_store
 from holdfast.cli.ids import find_entry, shorten, shorten_entries
 from holdfast.cli.look import print_error, print_heading, print_value
 from holdfast.cli.options import (
@@ -46,7 +46,6 @@ from holdfast.errors import PayloadInvalid, RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
     from holdfast.attention.store import AttentionItem
-    from holdfast.engine.store.commands import Store
     from holdfast.engine.store.inbox import Action, BulkResult, Entry, EntryFilter, Group, Handling, Refusal, WholeEntry
 
 app = typer.Typer()
@@ -107,7 +106,7 @@ class Request:
 @with_options_of(Filters)
 @asks_store
 async def list_all(
-    store: "Store",
+    store: Store,
     filters: Filters,
     items: Annotated[bool, typer.Option("--items", help="Each by itself, not in groups.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Also what was handled; each by itself.")] = False,
@@ -151,7 +150,7 @@ async def list_all(
 
 @app.command()
 @asks_store
-async def show(store: "Store", entry: Id) -> Answer:
+async def show(store: Store, entry: Id) -> Answer:
     """Show all about one failure: the error, the task, its payload and steps, what was done about it."""
     found = await store.inbox.entry(await find_entry(store, entry))
     yield found
@@ -225,7 +224,7 @@ def handle(request: Request) -> None:
 def handle_many(request: Request, *, dry_run: bool) -> "BulkResult":
     """Call after call until nothing is left; a dry run makes one call."""
 
-    async def run(store: "Store") -> "BulkResult":
+    async def run(store: Store) -> "BulkResult":
         ids = [await find_entry(store, one) for one in request.ids] or None
         which = await choose(store, request.many)
         before = await store.now() - request.many.older_than if request.many.older_than is not None else None
@@ -250,7 +249,7 @@ def handle_one(request: Request, payload: Any = None) -> None:
     """Do it to the one entry that is named."""
     past = PAST[request.action]
 
-    async def run(store: "Store") -> dict[str, Any]:
+    async def run(store: Store) -> dict[str, Any]:
         entry = await find_entry(store, request.ids[0])
         if request.action == "retry":
             made = await store.inbox.retry(
@@ -270,7 +269,7 @@ def handle_one(request: Request, payload: Any = None) -> None:
         print_line((str(done["id"]), "bold"), f" is {past}.")
 
 
-async def choose(store: "Store", filters: Filters) -> "EntryFilter":
+async def choose(store: Store, filters: Filters) -> "EntryFilter":
     """The filters, with the id of an entry turned into its signature."""
     from holdfast.engine.store.inbox import EntryFilter
 
@@ -284,7 +283,7 @@ async def choose(store: "Store", filters: Filters) -> "EntryFilter":
 def edit_payload(given: str) -> Any:
     """The payload of an entry's task, changed in an editor. Raises RequestInvalid if it was not changed."""
 
-    async def read(store: "Store") -> Any:
+    async def read(store: Store) -> Any:
         return (await store.inbox.entry(await find_entry(store, given))).payload
 
     before = text = f"{to_json(with_store(read), indent=2)}\n"

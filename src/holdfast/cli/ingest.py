@@ -6,12 +6,12 @@ It speaks HTTP, as any client does. Files are uploaded first, a few at once; the
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
-from holdfast.cli.access import with_server
+from holdfast.cli.access import Server, with_server
 from holdfast.cli.files import WEB, Sources, document_most_bytes, find_sources, upload_sources
 from holdfast.cli.kinds import Kind, read_pages
 from holdfast.cli.options import REFUSED, Answer, Json, Page, Patience, Reason, asks_server, group
@@ -30,9 +30,6 @@ from holdfast.cli.printing import (
 )
 from holdfast.cli.watcher import format_status, why_waiting
 from holdfast.errors import RequestInvalid
-
-if TYPE_CHECKING:
-    from holdfast.remote.server import Server
 
 app = typer.Typer()
 
@@ -65,7 +62,7 @@ def ingest(
     if not as_json:
         sources.print_left_out()
 
-    async def start(server: "Server") -> int:
+    async def start(server: Server) -> int:
         names = await upload_sources(server, sources, noun="document", quiet=as_json)
         documents = [{"uri": uri, "name": name} for uri, name in names.items()]
         body = {"kind": kind, "files": documents, "force": force}
@@ -80,14 +77,14 @@ def ingest(
 
 @group(app)
 @asks_server
-def list_runs(server: "Server", limit: Page = 20) -> Answer:
+def list_runs(server: Server, limit: Page = 20) -> Answer:
     """List runs, the newest first."""
     return RUN.list_newest(server, limit)
 
 
 @app.command()
 @asks_server
-async def show(server: "Server", run: Id) -> Answer:
+async def show(server: Server, run: Id) -> Answer:
     """How far a run is, what it has cost, what failed and why."""
     now = await RUN.ask(server, "GET", run)
     failed = await read_items(server, now, "FAILED", most=failures_listed)
@@ -111,7 +108,7 @@ async def show(server: "Server", run: Id) -> Answer:
 
 @app.command("watch")
 @asks_server
-async def watch_run(server: "Server", run: Id, patience: Patience = None, as_json: Json = False) -> int:
+async def watch_run(server: Server, run: Id, patience: Patience = None, as_json: Json = False) -> int:
     """Follow a run until all its documents have ended. The exit code says how: 0, 1, 6 partly done, 7, 124."""
     begun = {"run_id": await RUN.find(server, run)}
     return await RUN.follow(server, begun, patience, partial(print_end, as_json=as_json), wait=True, as_json=as_json)
@@ -120,7 +117,7 @@ async def watch_run(server: "Server", run: Id, patience: Patience = None, as_jso
 @app.command()
 @asks_server
 async def budget(
-    server: "Server",
+    server: Server,
     run: Id,
     cents: Annotated[str, typer.Argument(metavar="CENTS", help="What it may cost in all; `none` for no limit.")],
 ) -> Answer:
@@ -137,7 +134,7 @@ async def budget(
 
 @app.command()
 @asks_server
-async def cancel(server: "Server", run: Id, reason: Reason = None, as_json: Json = False) -> int:
+async def cancel(server: Server, run: Id, reason: Reason = None, as_json: Json = False) -> int:
     """Cancel what is left of a run. What is in stays in. Exit 4: it has ended already."""
     answer = await RUN.ask(server, "POST", run, "/cancel", {"reason": reason})
     if as_json:
@@ -190,7 +187,7 @@ def why_not(path: Path) -> str | None:
 # Following a run
 
 
-async def print_end(server: "Server", run: Run, *, as_json: bool, more: Mapping[str, object] | None = None) -> Answer:
+async def print_end(server: Server, run: Run, *, as_json: bool, more: Mapping[str, object] | None = None) -> Answer:
     """How it has ended, and what failed. `more` goes into the JSON, which has all that failed."""
     failed = await read_items(server, run, "FAILED", most=None if as_json else failures_listed)
     unchanged = await count_unchanged(server, run)
@@ -203,7 +200,7 @@ async def print_end(server: "Server", run: Run, *, as_json: bool, more: Mapping[
     print_failed(run, failed)
 
 
-async def why(server: "Server", run: Run) -> str:
+async def why(server: Server, run: Run) -> str:
     """Why it does not go on: its budget, or what its first open document waits for. Empty if that is worked on."""
     from holdfast.lifecycles.ingest.declaration import MOVES
 
@@ -229,12 +226,12 @@ def describe_counts(run: Run) -> str:
     return f"{run['item_count_done']:,} done{failed}, {describe_cost(run)}"
 
 
-async def read_items(server: "Server", run: Run, status: str, *, most: int | None) -> list[dict[str, Any]]:
+async def read_items(server: Server, run: Run, status: str, *, most: int | None) -> list[dict[str, Any]]:
     """The documents of a run in this state, up to so many."""
     return await read_pages(server, f"/ingest/runs/{run['run_id']}/items", most, page=items_at_once, status=status)
 
 
-async def count_unchanged(server: "Server", run: Run) -> int:
+async def count_unchanged(server: Server, run: Run) -> int:
     """How many documents were as they were; asked only if it cannot be none."""
     if run["item_count_done"] <= run["steps"].get("INDEXED", 0):
         return 0

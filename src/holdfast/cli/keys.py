@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from holdfast.cli.access import Store
 from holdfast.cli.ids import find_named, shorten_id
 from holdfast.cli.options import Answer, asks_store, makes_store
 from holdfast.cli.printing import Cell, format_age, print_line, print_table
 from holdfast.errors import KeyUnknown
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
     from holdfast.engine.store.keys import Key, Role
 
 app = typer.Typer(no_args_is_help=True)
@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 @makes_store
 async def create(
-    store: "Store",
+    store: Store,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The person or program it is for.")],
     role: Annotated[
         list[str] | None,
@@ -40,7 +40,7 @@ async def create(
 
 @app.command("ls")
 @asks_store
-async def list_all(store: "Store") -> Answer:
+async def list_all(store: Store) -> Answer:
     """List the keys, without what is secret."""
     found, now = await store.keys.all(), await store.now()
     yield found
@@ -53,7 +53,7 @@ async def list_all(store: "Store") -> Answer:
 @app.command()
 @asks_store
 async def revoke(
-    store: "Store", key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, the beginning of it, or its name.")]
+    store: Store, key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, the beginning of it, or its name.")]
 ) -> Answer:
     """Refuse a key from now on."""
     missing = KeyUnknown(f"No key has the id or name {key!r}.", fix="See them: holdfast keys ls")

@@ -5,18 +5,16 @@ All of them are listed, named by the beginning of an id, and asked for something
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+from holdfast.cli.access import Server
 from holdfast.cli.ids import choose, shorten_id
 from holdfast.cli.options import Answer
 from holdfast.cli.printing import Cell, print_table
 from holdfast.cli.watcher import Status, Watched
 from holdfast.errors import TaskNotFound
-
-if TYPE_CHECKING:
-    from holdfast.remote.server import Server
 
 newest_searched = 200
 page_at_most = 100
@@ -37,7 +35,7 @@ class Kind(Watched):
     row_of: Callable[[Status], Sequence[Cell]]
     elastic: Sequence[str]
 
-    async def find(self, server: "Server", given: str) -> UUID:
+    async def find(self, server: Server, given: str) -> UUID:
         """The one whose id begins so, among the newest. Raises TaskNotFound or RequestInvalid."""
         try:
             return UUID(given)
@@ -49,13 +47,11 @@ class Kind(Watched):
         missing = TaskNotFound(f"No {self.noun}'s id begins with {given!r}, of the newest {newest_searched}.", fix=fix)
         return choose(given, found, missing)
 
-    async def ask(
-        self, server: "Server", method: str, given: str, then: str = "", body: Any = None, **more: Any
-    ) -> Any:
+    async def ask(self, server: Server, method: str, given: str, then: str = "", body: Any = None, **more: Any) -> Any:
         """What the server answers about the one whose id begins so. Raises what it refuses, and as `find` does."""
         return await server.ask(method, f"{self.path}/{await self.find(server, given)}{then}", body, **more)
 
-    async def list_newest(self, server: "Server", limit: int, **filters: str | None) -> Answer:
+    async def list_newest(self, server: Server, limit: int, **filters: str | None) -> Answer:
         """List the newest, up to so many, each behind as much of its id as tells it from others."""
         found = await read_pages(server, self.path, limit, page=page_at_most, **filters)
         yield found
@@ -67,7 +63,7 @@ class Kind(Watched):
 
 
 async def read_pages(
-    server: "Server", path: str, most: int | None, *, page: int, **query: object
+    server: Server, path: str, most: int | None, *, page: int, **query: object
 ) -> list[dict[str, Any]]:
     """The items of a list, page after page, up to so many."""
     found: list[dict[str, Any]] = []

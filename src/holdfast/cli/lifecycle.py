@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from holdfast.cli.access import with_store
+from holdfast.cli.access import Store, with_store
 from holdfast.cli.options import Answer, Json, makes_store
 from holdfast.cli.printing import print_table
 from holdfast.errors import DeclarationInvalid, LifecycleUnknown
 
 if TYPE_CHECKING:
     from holdfast.engine.lifecycle.model import Lifecycle
-    from holdfast.engine.store.commands import Store
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -28,7 +27,7 @@ Name = Annotated[str, typer.Argument(help="A declared name, or one of your own a
 
 @app.command("ls")
 @makes_store
-async def list_all(store: "Store") -> Answer:
+async def list_all(store: Store) -> Answer:
     """List the declared lifecycles."""
     lifecycles = await store.lifecycles()
     yield [lifecycle.definition() for lifecycle in lifecycles]

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import typer
 
-from holdfast.cli.access import database_label
+from holdfast.cli.access import Store, database_label
 from holdfast.cli.cost import describe_family, family_as_object
 from holdfast.cli.ids import Id, find_task, shorten
 from holdfast.cli.options import Answer, TaskFilters, asks_store, with_options_of
@@ -32,7 +32,6 @@ from holdfast.cli.printing import (
 from holdfast.engine.progress import read_progress
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
     from holdfast.engine.store.costs import FamilyCost
     from holdfast.engine.store.records import Attempt, Link
     from holdfast.engine.task import Event, Explanation, Step, StepEvent
@@ -46,7 +45,7 @@ longest_step_result = 60
 @with_options_of(TaskFilters)
 @asks_store
 async def ls(
-    store: "Store",
+    store: Store,
     given: TaskFilters,
     live: Annotated[
         bool | None, typer.Option("--live/--finished", help="Only those that go on, or have ended.")
@@ -72,7 +71,7 @@ async def ls(
         print_line(f"No tasks yet ({database_label()}). Start one: ", ("holdfast start NAME '{}'", "bold"), err=True)
 
 
-async def read_tasks(store: "Store", filters: dict[str, Any], limit: int) -> tuple[list[dict[str, Any]], str]:
+async def read_tasks(store: Store, filters: dict[str, Any], limit: int) -> tuple[list[dict[str, Any]], str]:
     """Up to `limit` tasks, page by page; and a hint if there are more."""
     found: list[dict[str, Any]] = []
     cursor = None
@@ -97,7 +96,7 @@ def row_of(task: dict[str, Any], short: str, now: datetime) -> tuple[Cell, ...]:
     )
 
 
-async def find_mistake(store: "Store", filters: dict[str, Any]) -> str:
+async def find_mistake(store: Store, filters: dict[str, Any]) -> str:
     """A line about the first filter whose value fits nothing, with the known values; often it is a typo."""
     lifecycles = await store.lifecycles()
     known: dict[str, set[str]] = {
@@ -115,7 +114,7 @@ async def find_mistake(store: "Store", filters: dict[str, Any]) -> str:
 
 
 @asks_store
-async def why(store: "Store", task: Id) -> Answer:
+async def why(store: Store, task: Id) -> Answer:
     """Say who acts next, what it waits for and what to do about it."""
     found = await find_task(store, task)
     because = await store.explain(found)
@@ -139,7 +138,7 @@ class Seen:
 
 
 @asks_store
-async def show(store: "Store", task: Id) -> Answer:
+async def show(store: Store, task: Id) -> Answer:
     """Show all about a task.
 
     Where it is and why, what it cost, its attempts and steps, the last error, payload, result, and the tasks it is tied
@@ -238,7 +237,7 @@ def print_heading(name: str, rows: int = 0) -> None:
 
 
 @asks_store
-async def events(store: "Store", task: Id) -> Answer:
+async def events(store: Store, task: Id) -> Answer:
     """List what happened to a task, oldest first."""
     found = await find_task(store, task)
     happened = in_order(await store.events(found), await store.step_events(found))

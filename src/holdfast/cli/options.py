@@ -5,16 +5,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, TypeVar, get_type_hints
+from typing import Annotated, Any, Concatenate, TypeVar, get_type_hints
 
 import typer
 
-from holdfast.cli.access import INTERRUPTED, with_server, with_store
+from holdfast.cli.access import INTERRUPTED, Server, Store, with_server, with_store
 from holdfast.cli.printing import print_answer
-
-if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
-    from holdfast.remote.server import Server
 
 REFUSED, PARTLY = 4, 6
 """Exit codes: the lifecycle refused it; of many some were refused."""
@@ -67,17 +63,17 @@ class TaskFilters:
     tag: Annotated[str | None, typer.Option(help="Only with this tag.")] = None
 
 
-def asks_store(command: "Callable[Concatenate[Store, ...], Awaitable[int | None] | Answer]") -> Callable[..., None]:
+def asks_store(command: Callable[Concatenate[Store, ...], Awaitable[int | None] | Answer]) -> Callable[..., None]:
     """A command that is given the store. It returns its exit code, or yields its answer."""
     return with_opened(command, with_store)
 
 
-def makes_store(command: "Callable[Concatenate[Store, ...], Awaitable[int | None] | Answer]") -> Callable[..., None]:
+def makes_store(command: Callable[Concatenate[Store, ...], Awaitable[int | None] | Answer]) -> Callable[..., None]:
     """The same for a command that makes the database where there is none."""
     return with_opened(command, partial(with_store, makes=True))
 
 
-def asks_server(command: "Callable[Concatenate[Server, ...], Awaitable[int | None] | Answer]") -> Callable[..., None]:
+def asks_server(command: Callable[Concatenate[Server, ...], Awaitable[int | None] | Answer]) -> Callable[..., None]:
     """A command that is given the server. It returns its exit code, or yields its answer."""
     return with_opened(command, with_server)
 

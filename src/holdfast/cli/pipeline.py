@@ -3,12 +3,13 @@
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import quote
 from uuid import uuid4
 
 import typer
 
+from holdfast.cli.access import Server
 from holdfast.cli.files import make_folder, print_paths, save_file
 from holdfast.cli.kinds import Kind
 from holdfast.cli.options import Answer, Json, Key, Page, Param, Patience, asks_server, group
@@ -34,9 +35,6 @@ from holdfast.cli.printing import (
 from holdfast.cli.watcher import format_status, outcome_of, why_waiting
 from holdfast.errors import TaskExpired, TaskNotFound
 
-if TYPE_CHECKING:
-    from holdfast.remote.server import Server
-
 app = typer.Typer()
 
 Job = dict[str, Any]
@@ -50,7 +48,7 @@ longest_summary = 2000
 @app.command()
 @asks_server
 async def run(
-    server: "Server",
+    server: Server,
     name: Name,
     param: Param = None,
     params: Annotated[
@@ -87,7 +85,7 @@ async def run(
 
 @group(app)
 @asks_server
-async def list_pipelines(server: "Server") -> Answer:
+async def list_pipelines(server: Server) -> Answer:
     """List the pipelines: their stages in order, their settings, and whether a worker is there for them."""
     found = (await server.ask("GET", "/pipeline/pipelines"))["items"]
     yield found
@@ -110,7 +108,7 @@ async def list_pipelines(server: "Server") -> Answer:
 @app.command("jobs")
 @asks_server
 def list_jobs(
-    server: "Server",
+    server: Server,
     pipeline: Annotated[str | None, typer.Option(help="Of this pipeline.")] = None,
     status: Annotated[str | None, typer.Option(help="In this state, such as RUNNING or FAILED.")] = None,
     limit: Page = 20,
@@ -122,7 +120,7 @@ def list_jobs(
 @app.command()
 @asks_server
 async def show(
-    server: "Server", job: Annotated[str, typer.Argument(metavar="ID", help="A job's id, or the beginning of it.")]
+    server: Server, job: Annotated[str, typer.Argument(metavar="ID", help="A job's id, or the beginning of it.")]
 ) -> Answer:
     """A job: its stages and what went wrong in them, its summary, and links to what it wrote."""
     now = await JOB.ask(server, "GET", job)
@@ -138,7 +136,7 @@ async def show(
 @app.command()
 @asks_server
 async def settings(
-    server: "Server",
+    server: Server,
     name: Name,
     change: Annotated[
         list[str] | None,
@@ -164,7 +162,7 @@ async def settings(
     print_table(("parameter", "value", "from", "takes"), rows, elastic=("value",))
 
 
-async def find_pipeline(server: "Server", name: str) -> dict[str, Any]:
+async def find_pipeline(server: Server, name: str) -> dict[str, Any]:
     """A pipeline by its name. Raises TaskNotFound."""
     items: list[dict[str, Any]] = (await server.ask("GET", "/pipeline/pipelines"))["items"]
     for one in items:
@@ -177,7 +175,7 @@ async def find_pipeline(server: "Server", name: str) -> dict[str, Any]:
 # Following a job
 
 
-async def print_end(server: "Server", job: Job, *, folder: Path | None) -> Answer:
+async def print_end(server: Server, job: Job, *, folder: Path | None) -> Answer:
     """How it has ended, stage by stage, and what it wrote, which is fetched into the folder."""
     files, _ = await read_outputs(server, job)
     saved = await save_all(server, files, folder) if folder and outcome_of(job) else []
@@ -195,7 +193,7 @@ async def print_end(server: "Server", job: Job, *, folder: Path | None) -> Answe
         print_links(files)
 
 
-async def read_outputs(server: "Server", job: Job) -> tuple[Files, str]:
+async def read_outputs(server: Server, job: Job) -> tuple[Files, str]:
     """The files with their links; or none, and why."""
     try:
         return (await server.ask("GET", f"/pipeline/jobs/{job['job_id']}/outputs"))["outputs"], ""
@@ -203,7 +201,7 @@ async def read_outputs(server: "Server", job: Job) -> tuple[Files, str]:
         return [], gone.detail
 
 
-async def save_all(server: "Server", files: Files, folder: Path) -> list[str]:
+async def save_all(server: Server, files: Files, folder: Path) -> list[str]:
     """Download all. Where two stages wrote the same name, each has a folder of its stage. Raises RequestInvalid."""
     times = Counter(one["name"] for one in files)
     names = [one["name"] if times[one["name"]] == 1 else f"{one['stage']}/{one['name']}" for one in files]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.access import current_user, with_store
+from holdfast.cli.access import Store, current_user, with_store
 from holdfast.cli.ids import Id, find_task
 from holdfast.cli.options import Answer, Json, Limit, asks_store, group
 from holdfast.cli.params import read_json
@@ -13,7 +13,6 @@ from holdfast.errors import RequestInvalid
 
 if TYPE_CHECKING:
     from holdfast.approvals.store import Answered
-    from holdfast.engine.store.commands import Store
 
 app = typer.Typer()
 
@@ -21,7 +20,7 @@ app = typer.Typer()
 @group(app)
 @asks_store
 async def list_all(
-    store: "Store",
+    store: Store,
     owner: Annotated[str | None, typer.Option(help="Only of tasks of this owner.")] = None,
     limit: Limit = 50,
 ) -> Answer:
@@ -57,7 +56,7 @@ def answer(
         )
     value: Any = {"approved": approve, "note": note} if json_value is None else read_json(json_value)
 
-    async def act(store: "Store") -> "Answered":
+    async def act(store: Store) -> "Answered":
         from holdfast.approvals.store import Questions
 
         return await Questions.over(store).answer(await find_task(store, task), value, step=step, by=current_user())

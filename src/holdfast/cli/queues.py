@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.access import current_user
+from holdfast.cli.access import Store, current_user
 from holdfast.cli.options import Answer, asks_store, group, makes_store
 from holdfast.cli.printing import Cell, format_age, format_duration, print_line, print_table
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
     from holdfast.engine.store.records import Queue
 
 app = typer.Typer()
@@ -22,7 +21,7 @@ counted_at_most = 10_000
 
 @group(app)
 @asks_store
-async def list_all(store: "Store") -> Answer:
+async def list_all(store: Store) -> Answer:
     """List the queues: what is ready and leased, how long the oldest waits."""
     found, now = await store.queues(), await store.now()
     yield found
@@ -32,7 +31,7 @@ async def list_all(store: "Store") -> Answer:
 
 @app.command()
 @makes_store
-async def make(store: "Store", name: Name) -> Answer:
+async def make(store: Store, name: Name) -> Answer:
     """Make a queue, unless it is there."""
     before = await store.queues()
     await store.make_queue(name)
@@ -42,7 +41,7 @@ async def make(store: "Store", name: Name) -> Answer:
 
 @app.command()
 @asks_store
-async def pause(store: "Store", name: Name) -> Answer:
+async def pause(store: Store, name: Name) -> Answer:
     """Let workers claim nothing more of a queue; what they hold goes on."""
     await store.pause_queue(name, by=current_user())
     yield await read(store, name)
@@ -51,14 +50,14 @@ async def pause(store: "Store", name: Name) -> Answer:
 
 @app.command()
 @asks_store
-async def resume(store: "Store", name: Name) -> Answer:
+async def resume(store: Store, name: Name) -> Answer:
     """Let workers claim from a queue again."""
     await store.resume_queue(name)
     yield await read(store, name)
     print_line((name, "bold"), " is open.")
 
 
-async def read(store: "Store", name: str) -> "Queue":
+async def read(store: Store, name: str) -> "Queue":
     return next(one for one in await store.queues() if one.name == name)
 
 

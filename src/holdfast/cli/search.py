@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from holdfast.cli.access import Server
 from holdfast.cli.options import Answer, asks_server
 from holdfast.cli.printing import clean, is_terminal, print_line
 from holdfast.distribution import install_hint
@@ -15,7 +16,6 @@ from holdfast.distribution import install_hint
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from holdfast.remote.server import Server
 
 WORD = re.compile(r"\w+")
 ENDINGS = {"", "s", "es", "d", "ed", "e", "er", "ers", "ing", "ly", "y", "ies", "ied"}
@@ -27,7 +27,7 @@ COMMON = re.compile("a|an|and|are|as|at|be|by|for|from|how|in|is|it|of|on|or|tha
 
 @asks_server
 async def search(
-    server: "Server",
+    server: Server,
     text: Annotated[list[str], typer.Argument(metavar="TEXT", help="Words, or a question.")],
     mode: Annotated[
         Literal["hybrid", "text", "vector"], typer.Option(help="By words, by meaning (vector), or by both.")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import typer
 
-from holdfast.cli.access import current_user, with_store
+from holdfast.cli.access import Store, current_user, with_store
 from holdfast.cli.ids import Id, find_task
 from holdfast.cli.look import as_object, cells_of, in_order, note_of
 from holdfast.cli.options import (
@@ -40,7 +40,6 @@ from holdfast.cli.printing import (
 from holdfast.cli.watcher import EXIT_CODES, NOT_TAKEN_UP, TIMED_OUT, Display, Part, part, poll, sentence_of
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
     from holdfast.engine.task import Event, Explanation, StepEvent
     from holdfast.lifecycles.dispatch.store import NodeMove
 
@@ -73,7 +72,7 @@ def start(
 
     value = read_json(payload)
 
-    async def submit(store: "Store") -> int:
+    async def submit(store: Store) -> int:
         known = await store.known_task(task) or {}  # as a live worker of this task would start it
         submission = Submission(
             task, value, lifecycle, queue=queue or known.get("queue"), key=key, delay=delay,
@@ -106,7 +105,7 @@ def start(
 
 
 @asks_store
-async def watch(store: "Store", task: Id, patience: Patience = None, as_json: Json = False) -> int:
+async def watch(store: Store, task: Id, patience: Patience = None, as_json: Json = False) -> int:
     """Follow a task until it has ended; of a run of a graph, its nodes too.
 
     The exit code says how: 0 done, 1 failed, 6 partly done, 7 cancelled, 124 not in time.
@@ -133,7 +132,7 @@ async def watch(store: "Store", task: Id, patience: Patience = None, as_json: Js
 
 
 @asks_store
-async def cancel(store: "Store", task: Id, reason: Reason = None, as_json: Json = False) -> int:
+async def cancel(store: Store, task: Id, reason: Reason = None, as_json: Json = False) -> int:
     """Cancel a task.
 
     At once if no worker holds it; otherwise its worker is asked to end it.
@@ -168,7 +167,7 @@ def retry(
     """
     value = None if payload is None else read_json(payload)
 
-    async def submit(store: "Store") -> tuple[UUID, UUID, dict[UUID, UUID]]:
+    async def submit(store: Store) -> tuple[UUID, UUID, dict[UUID, UUID]]:
         found = await find_task(store, task)
         if (await store.read(found))["lifecycle"] == "dag" and from_step is None and value is None:
             from holdfast.lifecycles.dispatch.store import Dags
@@ -202,7 +201,7 @@ class Look:
 
 
 async def wait_for(
-    store: "Store", task_id: UUID, patience: timedelta | None, on_look: Callable[[Look], None] = lambda look: None
+    store: Store, task_id: UUID, patience: timedelta | None, on_look: Callable[[Look], None] = lambda look: None
 ) -> dict[str, Any]:
     """The task once it has ended, or as it is when patience has. Where stderr is a terminal, it shows how it goes."""
     import asyncio
@@ -232,7 +231,7 @@ class Feed:
     Of a run of a graph the moves of its nodes come with its own. A node that is retried is another task.
     """
 
-    def __init__(self, store: "Store", task_id: UUID) -> None:
+    def __init__(self, store: Store, task_id: UUID) -> None:
         self._store = store
         self._task_id = task_id
         self._version = -1
@@ -269,7 +268,7 @@ class Feed:
         return nodes, sorted(new, key=lambda one: one.at)
 
 
-async def parts_of(store: "Store", look: Look) -> list[Part]:
+async def parts_of(store: Store, look: Look) -> list[Part]:
     """The nodes of a run; of another task the steps that are done, and what its worker reports."""
     if look.nodes:
         from holdfast.lifecycles.dispatch.graph_routes import part_of
@@ -291,7 +290,7 @@ def line_of(one: "Event | StepEvent") -> list[Cell]:
     return [cell for one in cells if clean_cell(one)[0] for cell in (one, "  ")]
 
 
-async def print_run(store: "Store", run: UUID) -> None:
+async def print_run(store: Store, run: UUID) -> None:
     """How each node of a run has ended."""
     from holdfast.cli.dag import print_nodes
     from holdfast.lifecycles.dispatch.store import Dags

@@ -9,19 +9,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import typer
 
+from holdfast.cli.access import Server
 from holdfast.cli.files import measure, print_paths, print_sent, rounds_at_most, save_file, send_file, show_sending
 from holdfast.cli.options import Answer, Json, Patience, asks_server
 from holdfast.cli.printing import print_json, print_line, print_links
 from holdfast.cli.watcher import Watched, outcome_of, why_waiting
 from holdfast.errors import HoldfastError, RequestInvalid, UrlRefused
-
-if TYPE_CHECKING:
-    from holdfast.remote.server import Server
 
 Described = tuple[Path, dict[str, Any]]
 """A file, and what is promised of it to the server."""
@@ -39,7 +37,7 @@ def file_option(text: str) -> Any:
 
 @asks_server
 async def upload(
-    server: "Server",
+    server: Server,
     file: Annotated[Path, typer.Argument(help="The file to analyse.", exists=True, dir_okay=False, readable=True)],
     tool: Annotated[str, typer.Option(help="The tool to run.")] = "profile-my-data",
     agents: Annotated[str, typer.Option(help="Its agents, with commas between; all that can run, if left out.")] = "",
@@ -81,7 +79,7 @@ async def upload(
     return 0
 
 
-async def all_agents(server: "Server", tool: str, has_baseline: bool) -> list[str]:
+async def all_agents(server: Server, tool: str, has_baseline: bool) -> list[str]:
     """The agents of a tool that can run. Raises RequestInvalid."""
     tools = {one["id"]: one["agents"] for one in (await server.ask("GET", "/tools"))["items"]}
     if tool not in tools:
@@ -89,7 +87,7 @@ async def all_agents(server: "Server", tool: str, has_baseline: bool) -> list[st
     return [one["name"] for one in tools[tool] if has_baseline or not one["needs_baseline"]]
 
 
-async def create(server: "Server", tool: str, agents: list[str]) -> str:
+async def create(server: Server, tool: str, agents: list[str]) -> str:
     made = await server.ask("POST", "/tasks", {"tool_id": tool, "agents": agents}, key=uuid4().hex)
     return str(made["task_id"])
 
@@ -100,7 +98,7 @@ def describe(path: Path) -> Described:
 
 
 async def send_all(
-    server: "Server", task: str, files: Mapping[str, Described], params: Path | None, *, quiet: bool
+    server: Server, task: str, files: Mapping[str, Described], params: Path | None, *, quiet: bool
 ) -> None:
     """Send all files. Raises UrlRefused if links run out faster than files can be sent."""
     import asyncio
@@ -156,7 +154,7 @@ async def keep_renewing(ask_links: Callable[[], Any], lasting: timedelta) -> Asy
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def print_end(server: "Server", status: dict[str, Any], *, output: Path | None) -> Answer:
+async def print_end(server: Server, status: dict[str, Any], *, output: Path | None) -> Answer:
     """How it has ended, or that it has not; what can be downloaded, or where that is saved."""
     files: list[dict[str, Any]] = []
     if "downloads" in status["actions"]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.cli.access import Server
 from holdfast.cli.printing import (
     MARKS,
     Cell,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from holdfast.remote.server import Server
 
 Status = dict[str, Any]
 Part = Mapping[str, Any]
@@ -66,7 +66,7 @@ class Watched:
     path: str
     id_field: str
     name: Callable[[Status], str]
-    why: "Callable[[Server, Status], Awaitable[str]]"
+    why: Callable[[Server, Status], Awaitable[str]]
     """Why it does not go on; empty if it does. Asked when nothing has changed for a while."""
     following: str
     """The command that follows one; its id goes behind."""
@@ -80,10 +80,10 @@ class Watched:
 
     async def follow(
         self,
-        server: "Server",
+        server: Server,
         begun: Status,
         patience: timedelta | None,
-        end: "Callable[[Server, Status], AsyncIterator[object]]",
+        end: Callable[[Server, Status], AsyncIterator[object]],
         *,
         wait: bool,
         as_json: bool,
@@ -113,7 +113,7 @@ class Watched:
             print_line("Cancel it: ", (f"{self.cancelling} {id_}", "bold"), err=True)
 
     async def print_end(
-        self, server: "Server", status: Status, summary: str, again: tuple[str, str] | None = None
+        self, server: Server, status: Status, summary: str, again: tuple[str, str] | None = None
     ) -> None:
         """How one has ended, in a line or two beside the answer; if it has not, how to go on and what it waits for."""
         error = f" {status['error'].rstrip('.')}." if status.get("error") else ""
@@ -150,7 +150,7 @@ def format_status(status: Mapping[str, Any], *, actor: str = "worker", err: bool
     return format_state({"state": status_of(status), "outcome": outcome_of(status), "actor": actor}, err=err)
 
 
-async def watch(server: "Server", it: Watched, id_: "UUID | str", patience: timedelta | None, *, quiet: bool) -> Status:
+async def watch(server: Server, it: Watched, id_: "UUID | str", patience: timedelta | None, *, quiet: bool) -> Status:
     """Show how it goes until it has ended, or patience has; its status then. Raises what the server answers."""
     import asyncio
 
@@ -215,7 +215,7 @@ async def poll(
         await asyncio.sleep(max(0, min(pause, until - now())))
 
 
-async def why_waiting(server: "Server", task: "UUID | str", *, name: str = "") -> str:
+async def why_waiting(server: Server, task: "UUID | str", *, name: str = "") -> str:
     """Why a task does not go on, and what to do about it; empty if a worker has it."""
     why = await server.ask("GET", f"/api/v1/tasks/{task}/why")
     return "" if why["reason"] == "leased" else name + sentence_of(why)

@@ -5,14 +5,13 @@ from uuid import UUID
 
 import typer
 
-from holdfast.cli.access import current_user
+from holdfast.cli.access import Store, current_user
 from holdfast.cli.ids import find_named
 from holdfast.cli.options import Answer, Limit, asks_store, group
 from holdfast.cli.printing import format_age, format_time, print_line, print_table
 from holdfast.errors import WebhookUnknown
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.commands import Store
     from holdfast.webhooks.store import Webhook, Webhooks
 
 app = typer.Typer()
@@ -22,7 +21,7 @@ Which = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its name or its i
 
 @group(app)
 @asks_store
-async def list_all(store: "Store") -> Answer:
+async def list_all(store: Store) -> Answer:
     """List the webhooks: what each is sent, what waits, what has failed."""
     found = await webhooks_of(store).all()
     yield found
@@ -39,7 +38,7 @@ async def list_all(store: "Store") -> Answer:
 @app.command()
 @asks_store
 async def add(
-    store: "Store",
+    store: Store,
     url: Annotated[str, typer.Argument(metavar="URL", help="Where to send it: https://... or http://...")],
     on: Annotated[
         str | None, typer.Option(metavar="completed,failed", help="What: completed, partial, failed, cancelled, moved.")
@@ -68,7 +67,7 @@ async def add(
 
 @app.command()
 @asks_store
-async def rm(store: "Store", webhook: Which) -> Answer:
+async def rm(store: Store, webhook: Which) -> Answer:
     """Remove a webhook, and all that was to be sent."""
     found = await find(store, webhook)
     await webhooks_of(store).remove(found.id)
@@ -78,7 +77,7 @@ async def rm(store: "Store", webhook: Which) -> Answer:
 
 @app.command()
 @asks_store
-async def pause(store: "Store", webhook: Which) -> Answer:
+async def pause(store: Store, webhook: Which) -> Answer:
     """Send nothing for now; what happens meanwhile is kept."""
     found = await find(store, webhook)
     await webhooks_of(store).pause(found.id)
@@ -88,7 +87,7 @@ async def pause(store: "Store", webhook: Which) -> Answer:
 
 @app.command()
 @asks_store
-async def resume(store: "Store", webhook: Which) -> Answer:
+async def resume(store: Store, webhook: Which) -> Answer:
     """Send again. One that was disabled gets what happens from now on."""
     found = await find(store, webhook)
     await webhooks_of(store).resume(found.id)
@@ -98,7 +97,7 @@ async def resume(store: "Store", webhook: Which) -> Answer:
 
 @app.command("test")
 @asks_store
-async def send_test(store: "Store", webhook: Which) -> Answer:
+async def send_test(store: Store, webhook: Which) -> Answer:
     """Send an empty event, to see whether it arrives; a server that is up sends it."""
     delivery = await webhooks_of(store).test((await find(store, webhook)).id)
     yield {"delivery_id": delivery}
@@ -108,7 +107,7 @@ async def send_test(store: "Store", webhook: Which) -> Answer:
 @app.command()
 @asks_store
 async def deliveries(
-    store: "Store",
+    store: Store,
     webhook: Which,
     state: Annotated[Literal["pending", "done", "failed"] | None, typer.Option(help="Only those.")] = None,
     limit: Limit = 20,
@@ -128,7 +127,7 @@ async def deliveries(
 @app.command()
 @asks_store
 async def redeliver(
-    store: "Store",
+    store: Store,
     webhook: Which,
     delivery: Annotated[UUID, typer.Argument(metavar="DELIVERY", help="The delivery's id.")],
 ) -> Answer:
@@ -138,13 +137,13 @@ async def redeliver(
     print_queued(delivery, webhook)
 
 
-def webhooks_of(store: "Store") -> "Webhooks":
+def webhooks_of(store: Store) -> "Webhooks":
     from holdfast.webhooks.store import Webhooks
 
     return Webhooks.over(store)
 
 
-async def find(store: "Store", given: str) -> "Webhook":
+async def find(store: Store, given: str) -> "Webhook":
     """The webhook of this name, or whose id begins so. Raises WebhookUnknown."""
     missing = WebhookUnknown(f"There is no webhook {given!r}.", fix="List them: holdfast webhooks ls")
     return find_named(given, await webhooks_of(store).all(), missing)
