@@ -20,19 +20,16 @@ from holdfast.cli.printing import (
     MARKS,
     Cell,
     format_age,
-    format_cents,
     format_cost,
     format_time,
-    format_took,
     is_terminal,
     print_columns,
-    print_facts,
     print_json,
     print_line,
     print_more,
     print_table,
 )
-from holdfast.cli.watcher import format_status, urgency, why_waiting
+from holdfast.cli.watcher import urgency, why_waiting
 from holdfast.errors import RequestInvalid, TaskNotFound
 
 if TYPE_CHECKING:
@@ -157,7 +154,13 @@ async def show(
     if as_json:
         print_json({**now, "items": items, **downloads})
         return
-    print_facts(facts_of(now))
+    again = now["next_poll_at"]
+    own: dict[str, Cell] = {
+        "type": name_of(now), "models": ", ".join(now["models"]), "inputs": describe_inputs(now),
+        "next": format_time(again) if again else "",
+    }  # fmt: skip
+    names = ("type", "models", "state", "error", "inputs", "next", "cancel", "made", "took", "cost", "retry of")
+    BATCH.print_facts(now, names, own)
     print_jobs(known.with_names(now))
     if failed := [one for one in items if one["status"] != "ok"]:
         print_items(failed, known)
@@ -371,47 +374,24 @@ def name_of(batch: Batch) -> str:
     return f"{batch['task_type']} with {batch['provider']}"
 
 
-def row_of(batch: Batch) -> tuple[Cell, ...]:
+def own_cells(batch: Batch) -> dict[str, Cell]:
     counts = batch["job_counts"]
     jobs, parked = sum(counts.values()), counts.get("PARKED", 0)
     ended = sum(counts.get(status, 0) for status in ("COMPLETED", "PARTIAL_COMPLETE", "FAILED", "CANCELLED"))
-    return (
-        batch["task_type"],
-        batch["provider"],
-        format_status(batch),
-        describe_inputs(batch) if batch["manifest"]["inputs"] is not None else "",
-        (f"{ended} of {jobs}" if jobs else "") + (f", {parked} parked" if parked else ""),
-        format_cost(batch),
-        format_age(batch["created_at"]),
-    )
+    return {
+        "type": batch["task_type"],
+        "inputs": describe_inputs(batch) if batch["manifest"]["inputs"] is not None else "",
+        "jobs": (f"{ended} of {jobs}" if jobs else "") + (f", {parked} parked" if parked else ""),
+    }
 
 
 BATCH = Kind(
     path="/batch/tasks", lifecycle="batch", id_field="task_id", noun="batch", plural="batches",
     listing="holdfast batch ls", example="holdfast batch submit --samples --wait",
-    columns=("type", "provider", "state", "inputs", "jobs", "cost", "made"), row_of=row_of, elastic=("inputs",),
+    columns=("type", "provider", "state", "inputs", "jobs", "cost", "made"), own_cells=own_cells, elastic=("inputs",),
     name=name_of, why=why, following="holdfast batch watch", cancelling="holdfast cancel", is_claimed=True,
     remark=describe_parked,
 )  # fmt: skip
-
-
-def facts_of(batch: Batch) -> list[tuple[str, Cell]]:
-    """What there is to know of a batch beside its jobs."""
-    again = batch["next_poll_at"]
-    return [
-        ("batch", batch["task_id"]),
-        ("type", name_of(batch)),
-        ("models", ", ".join(batch["models"])),
-        ("state", format_status(batch)),
-        ("error", batch["error"] or ""),
-        ("inputs", describe_inputs(batch)),
-        ("next", format_time(again) if again else ""),
-        ("cancel", "requested from its worker" if batch["cancel_requested"] and not batch["finished_at"] else ""),
-        ("made", format_time(batch["created_at"])),
-        ("took", format_took(batch["started_at"], batch["finished_at"])),
-        ("cost", format_cents(batch["cost_cents"])),
-        ("retry of", batch["retry_of"] or ""),
-    ]
 
 
 def describe_inputs(batch: Batch) -> str:

@@ -13,16 +13,13 @@ from holdfast.cli.options import REFUSED, Answer, Json, Key, Page, Param, Patien
 from holdfast.cli.params import read_pairs, read_params
 from holdfast.cli.printing import (
     Cell,
-    format_age,
     format_state,
-    format_time,
     format_took,
     print_facts,
     print_json,
     print_line,
     print_more,
     print_table,
-    to_json,
 )
 from holdfast.cli.watcher import why_waiting
 from holdfast.errors import GraphUnknown
@@ -110,7 +107,9 @@ async def show(
     if graph:
         print_declared(graph)
     else:
-        print_facts(facts_of(now))
+        own, took = own_cells(now), format_took(now["created_at"], now["finished_at"])
+        names = ("graph", "state", "error", "nodes", "writes", "made", "took", "params", "retry of", "retried as")
+        RUN.print_facts(now, names, {**own, "nodes": f"{own['nodes']} completed", "took": took})
         print_nodes(now)
 
 
@@ -186,48 +185,23 @@ def format_node_state(one: Mapping[str, Any]) -> Cell:
     return format_state({**one, "actor": ACTORS.get(one["state"], "worker")})
 
 
-def row_of(run: Run) -> tuple[Cell, ...]:
+def own_cells(run: Run) -> dict[str, Cell]:
     progress = run["progress"]
-    failed = progress["failed"] + progress["canceled"]
-    return (
-        run["name"],
-        format_node_state(run),
-        f"{progress['completed']} of {progress['total']}",
-        str(failed) if failed else "",
-        describe_writes(run),
-        format_age(run["created_at"]),
-    )
+    return {
+        "graph": run["name"],
+        "state": format_node_state(run),
+        "nodes": f"{progress['completed']} of {progress['total']}",
+        "failed": str(progress["failed"] + progress["canceled"] or ""),
+        "writes": ", ".join(f"{one['dataset']} v{one['version']}" for one in run["writes"]),
+    }
 
 
 RUN = Kind(
     path="/dags", lifecycle="dag", id_field="dag_id", noun="run", plural="runs",
     listing="holdfast dag ls", example="holdfast dag run NAME --wait",
-    columns=("graph", "state", "nodes", "failed", "writes", "made"), row_of=row_of, elastic=("graph", "writes"),
+    columns=("graph", "state", "nodes", "failed", "writes", "made"), own_cells=own_cells, elastic=("graph", "writes"),
     name=lambda run: str(run["name"]), why=why, following="holdfast dag show", cancelling="holdfast dag cancel",
 )  # fmt: skip
-
-
-def facts_of(run: Run) -> list[tuple[str, Cell]]:
-    """What there is to know of a run beside its nodes."""
-    progress = run["progress"]
-    return [
-        ("run", run["dag_id"]),
-        ("graph", run["name"]),
-        ("state", format_node_state(run)),
-        ("error", run["error"] or ""),
-        ("nodes", f"{progress['completed']} of {progress['total']} completed"),
-        ("writes", describe_writes(run)),
-        ("made", format_time(run["created_at"])),
-        ("took", format_took(run["created_at"], run["finished_at"])),
-        ("params", to_json(run["params"]) if run["params"] else ""),
-        ("retry of", run["retry_of"] or ""),
-        ("retried as", run["retried_as"] or ""),
-    ]
-
-
-def describe_writes(run: Run) -> str:
-    """The datasets of which it makes a generation, and which."""
-    return ", ".join(f"{one['dataset']} v{one['version']}" for one in run["writes"])
 
 
 def print_nodes(run: Run) -> None:

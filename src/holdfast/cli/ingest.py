@@ -18,11 +18,7 @@ from holdfast.cli.options import REFUSED, Answer, Json, Page, Patience, Reason, 
 from holdfast.cli.printing import (
     Cell,
     count,
-    format_age,
     format_cents,
-    format_cost,
-    format_time,
-    print_facts,
     print_json,
     print_line,
     print_more,
@@ -90,17 +86,10 @@ async def show(server: Server, run: Id) -> Answer:
     failed = await read_items(server, now, "FAILED", most=failures_listed)
     yield {**now, "failed": failed}
     total = now["item_count_total"]
-    counts = {name: now[f"item_count_{name}"] for name in ("done", "failed", "waiting")}
-    print_facts(
-        [
-            ("run", now["run_id"]),
-            ("state", format_status(now, actor="tasks")),
-            ("made", format_time(now["created_at"])),
-            *((part["name"], f"{part['done']:,g} of {total:,}") for part in now["parts"]),
-            *((name, f"{number:,} of {total:,}") for name, number in counts.items()),
-            ("cost", describe_cost(now)),
-        ]
-    )
+    parts = {part["name"]: f"{part['done']:,g} of {total:,}" for part in now["parts"]}
+    counts = {name: f"{now[f'item_count_{name}']:,} of {total:,}" for name in ("done", "failed", "waiting")}
+    own = {"state": format_status(now, actor="tasks"), **parts, **counts, "cost": describe_cost(now)}
+    RUN.print_facts(now, ("state", "made", *parts, *counts, "cost"), own)
     print_failed(now, failed)
     if now["item_count_waiting"]:
         print_line((describe_waiting(now), "yellow"), err=True)
@@ -242,22 +231,20 @@ async def count_unchanged(server: Server, run: Run) -> int:
 # What is printed
 
 
-def row_of(run: Run) -> tuple[Cell, ...]:
+def own_cells(run: Run) -> dict[str, Cell]:
     failed, waiting = run["item_count_failed"], run["item_count_waiting"]
-    return (
-        run["kind"],
-        format_status(run, actor="tasks"),
-        f"{run['item_count_done']:,} of {run['item_count_total']:,}" + (f", {waiting} wait" if waiting else ""),
-        (str(failed), "red") if failed else "",
-        format_cost(run),
-        format_age(run["created_at"]),
-    )
+    documents = f"{run['item_count_done']:,} of {run['item_count_total']:,}"
+    return {
+        "state": format_status(run, actor="tasks"),
+        "documents": documents + (f", {waiting} wait" if waiting else ""),
+        "failed": (str(failed), "red") if failed else "",
+    }
 
 
 RUN = Kind(
     path="/ingest/runs", lifecycle="ingest", id_field="run_id", noun="run", plural="runs",
     listing="holdfast runs ls", example="holdfast ingest FILES... --wait",
-    columns=("kind", "state", "documents", "failed", "cost", "made"), row_of=row_of, elastic=("kind",),
+    columns=("kind", "state", "documents", "failed", "cost", "made"), own_cells=own_cells, elastic=("kind",),
     name=lambda run: count(run["item_count_total"], "document"), why=why, following="holdfast runs watch",
     remark=describe_waiting, detail=describe_counts,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 All of them are listed, named by the beginning of an id, and asked for something in the same way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -12,14 +12,37 @@ from uuid import UUID
 from holdfast.cli.access import Server
 from holdfast.cli.ids import choose, shorten_id
 from holdfast.cli.options import Answer
-from holdfast.cli.printing import Cell, print_table
-from holdfast.cli.watcher import Status, Watched
+from holdfast.cli.printing import (
+    Cell,
+    format_age,
+    format_cents,
+    format_cost,
+    format_time,
+    format_took,
+    print_facts,
+    print_table,
+    to_json,
+)
+from holdfast.cli.watcher import Status, Watched, format_status
 from holdfast.errors import TaskNotFound
 
 newest_searched = 200
 page_at_most = 100
 distinct_length = 18
 """So much of an id is its time and some randomness: no other task than those of a list begins so."""
+
+FACTS: dict[str, Callable[[Status], Cell]] = {
+    "state": format_status,
+    "cancel": lambda one: "requested from its worker" if one["cancel_requested"] and not one["finished_at"] else "",
+    "made": lambda one: format_time(one["created_at"]),
+    "took": lambda one: format_took(one["started_at"], one["finished_at"]),
+    "cost": lambda one: format_cents(one["cost_cents"]),
+    "params": lambda one: to_json(one["params"]) if one["params"] else "",
+    "settings": lambda one: to_json(one["settings"]) if one["settings"] else "",
+}
+"""What is said of more than one kind in the same way. What else is named is the field of that name."""
+COLUMNS = {**FACTS, "made": lambda one: format_age(one["created_at"]), "cost": format_cost}
+"""The same in a list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +55,8 @@ class Kind(Watched):
     listing: str
     example: str
     columns: Sequence[str]
-    row_of: Callable[[Status], Sequence[Cell]]
+    own_cells: Callable[[Status], Mapping[str, Cell]]
+    """What stands in those columns that only this kind has, or fills in another way."""
     elastic: Sequence[str]
 
     async def find(self, server: Server, given: str) -> UUID:
@@ -56,10 +80,28 @@ class Kind(Watched):
         found = await read_pages(server, self.path, limit, page=page_at_most, **filters)
         yield found
         ids = [UUID(one[self.id_field]) for one in found]
-        rows = [(shorten_id(id_, ids, distinct_length), *self.row_of(one)) for id_, one in zip(ids, found, strict=True)]
+        rows = [
+            [shorten_id(id_, ids, distinct_length), *say(one, self.columns, COLUMNS, self.own_cells(one)).values()]
+            for id_, one in zip(ids, found, strict=True)
+        ]
         none = f"No such {self.noun}. " if any(filters.values()) else f"There are no {self.plural}. "
         heads = ("id", *self.columns)
         print_table(heads, rows, none=(none, (self.example, "bold"), " makes one."), elastic=self.elastic)
+
+    def print_facts(self, one: Status, names: Sequence[str], own: Mapping[str, Cell]) -> None:
+        """Print what there is to know of one, behind its id; `own` is what only this kind says, or in another way."""
+        print_facts([(self.noun, one[self.id_field]), *say(one, names, FACTS, own).items()])
+
+
+def say(
+    one: Status, names: Sequence[str], shared: Mapping[str, Callable[[Status], Cell]], own: Mapping[str, Cell]
+) -> dict[str, Cell]:
+    """What these names say of one."""
+    said: dict[str, Cell] = {}
+    for name in names:
+        field = one.get(name.replace(" ", "_")) or ""
+        said[name] = own[name] if name in own else shared[name](one) if name in shared else field
+    return said
 
 
 async def read_pages(

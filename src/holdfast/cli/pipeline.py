@@ -18,21 +18,17 @@ from holdfast.cli.printing import (
     MARKS,
     Cell,
     count,
-    format_age,
-    format_cents,
-    format_cost,
     format_json,
     format_time,
     format_took,
     is_terminal,
     print_block,
-    print_facts,
     print_line,
     print_links,
     print_table,
     to_json,
 )
-from holdfast.cli.watcher import format_status, outcome_of, why_waiting
+from holdfast.cli.watcher import outcome_of, why_waiting
 from holdfast.errors import TaskExpired, TaskNotFound
 
 app = typer.Typer()
@@ -126,7 +122,10 @@ async def show(
     now = await JOB.ask(server, "GET", job)
     files, gone = await read_outputs(server, now)
     yield {**now, "outputs": None if gone else files}
-    print_facts(facts_of(now))
+    waits = now["waits"] or {}
+    until = f"{waits.get('reason') or ''} until {format_time(waits['until'])}" if waits else ""
+    names = ("pipeline", "state", "error", "waits", "cancel", "made", "took", "cost", "params", "settings", "retry of")
+    JOB.print_facts(now, names, {"waits": until})
     print_stages(now)
     print_links(files)
     if gone:
@@ -211,39 +210,19 @@ async def save_all(server: Server, files: Files, folder: Path) -> list[str]:
 # What is printed
 
 
-def row_of(job: Job) -> tuple[Cell, ...]:
+def own_cells(job: Job) -> dict[str, Cell]:
     ended = sum(1 for one in job["stages"] if one["finished_at"])
     running = next((f", {one['name']}" for one in job["stages"] if one["status"] == "running"), "")
-    stages = f"{ended} of {len(job['stages'])}{running}"
-    return job["pipeline"], format_status(job), stages, format_cost(job), format_age(job["created_at"])
+    return {"stages": f"{ended} of {len(job['stages'])}{running}"}
 
 
 JOB = Kind(
     path="/pipeline/jobs", lifecycle="pipeline", id_field="job_id", noun="job", plural="jobs",
     listing="holdfast pipeline jobs", example="holdfast pipeline run NAME --wait",
-    columns=("pipeline", "state", "stages", "cost", "made"), row_of=row_of, elastic=("pipeline",),
+    columns=("pipeline", "state", "stages", "cost", "made"), own_cells=own_cells, elastic=("pipeline",),
     name=lambda job: str(job["pipeline"]), why=lambda server, job: why_waiting(server, job["job_id"]),
     following="holdfast watch", cancelling="holdfast cancel", is_claimed=True,
 )  # fmt: skip
-
-
-def facts_of(job: Job) -> list[tuple[str, Cell]]:
-    """What there is to know of a job beside its stages."""
-    waits = job["waits"] or {}
-    return [
-        ("job", job["job_id"]),
-        ("pipeline", job["pipeline"]),
-        ("state", format_status(job)),
-        ("error", job["error"] or ""),
-        ("waits", f"{waits.get('reason') or ''} until {format_time(waits['until'])}" if waits else ""),
-        ("cancel", "requested from its worker" if job["cancel_requested"] and not job["finished_at"] else ""),
-        ("made", format_time(job["created_at"])),
-        ("took", format_took(job["started_at"], job["finished_at"])),
-        ("cost", format_cents(job["cost_cents"])),
-        ("params", to_json(job["params"]) if job["params"] else ""),
-        ("settings", to_json(job["settings"]) if job["settings"] else ""),
-        ("retry of", job["retry_of"] or ""),
-    ]
 
 
 def print_stages(job: Job) -> None:
