@@ -86,7 +86,7 @@ def cost(
             items = [{by: one.group, **sums_of(one)} for one in groups]
             print_json({"by": by, "since": start, "items": items, "total": sums_of(total)})
         elif groups:
-            ids = await shorten(store, [UUID(one.group) for one in groups] if by == "task" else [])
+            ids = await shorten(store.neighbours(UUID(one.group) for one in groups if by == "task"))
             print_groups(groups, total, by, {str(task): short for task, short in ids.items()})
             models = await store.costs.totals("model", **filters) if total.unpriced else []
             if unpriced := [one.group for one in models if one.unpriced]:

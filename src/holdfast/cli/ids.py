@@ -1,7 +1,7 @@
 """Ids as a person writes them: the beginning is enough while no other id begins so; or a name."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
@@ -61,14 +61,9 @@ def could_begin_id(given: str) -> bool:
     return re.fullmatch("[0-9a-fA-F-]*[0-9a-fA-F][0-9a-fA-F-]*", given) is not None
 
 
-async def shorten(store: Store, ids: Iterable[UUID]) -> dict[UUID, str]:
-    """For each id as much of it as tells it from every other task's."""
-    return {one: shorten_id(one, others) for one, others in (await store.neighbours(ids)).items()}
-
-
-async def shorten_entries(store: Store, ids: Iterable[UUID]) -> dict[UUID, str]:
-    """For each id as much of it as tells it from every other entry's, and every other task's that is in the inbox."""
-    return {one: shorten_id(one, others) for one, others in (await store.inbox.neighbours(ids)).items()}
+async def shorten(neighbours: Awaitable[Mapping[UUID, Iterable[UUID | None]]]) -> dict[UUID, str]:
+    """For each id as much of it as tells it from every other, of which the store names the nearest."""
+    return {one: shorten_id(one, others) for one, others in (await neighbours).items()}
 
 
 def shorten_id(one: UUID, others: Iterable[UUID | None], least: int = shortest) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 import typer
 
 from holdfast.cli.access import INTERRUPTED, Store, current_user, with_store
-from holdfast.cli.ids import find_entry, shorten, shorten_entries
+from holdfast.cli.ids import find_entry, shorten
 from holdfast.cli.look import print_error, print_heading, print_value
 from holdfast.cli.options import (
     PARTLY,
@@ -129,15 +129,16 @@ async def list_all(
     yield [*({"kind": "failure", **vars(one)} for one in groups or entries), *others]
     now = await store.now()
     if groups:
-        print_groups(groups, await shorten_entries(store, [one.newest for one in groups]), now)
+        print_groups(groups, await shorten(store.inbox.neighbours([one.newest for one in groups])), now)
         if is_terminal():
             print_line(("Handle all of a group: holdfast inbox retry --signature NEWEST", "dim"), err=True)
     elif entries:
-        print_entries(entries, await shorten_entries(store, [one.id for one in entries]), now)
+        print_entries(entries, await shorten(store.inbox.neighbours([one.id for one in entries])), now)
     if (groups or entries) and others:
         print_line("")
     if others:
-        print_waits(others, await shorten(store, [one.task_id for one in others if one.task_id]), now)
+        short = await shorten(store.neighbours([one.task_id for one in others if one.task_id]))
+        print_waits(others, short, now)
     if has_more or len(others) == limit:
         print_line((f"There are more: --limit {min(limit * 5, 1000)} shows more.", "dim"), err=True)
     if groups or entries or others:

@@ -58,7 +58,7 @@ async def ls(
     found, hint = await read_tasks(store, filters, limit)
     yield found
     if found:
-        short, now = await shorten(store, [UUID(one["id"]) for one in found]), await store.now()
+        short, now = await shorten(store.neighbours(UUID(one["id"]) for one in found)), await store.now()
         rows = [row_of(one, short[UUID(one["id"])], now) for one in found]
         print_table(("id", "name", "state", "try", "queue", "age", "note"), rows, elastic=("name", "queue", "note"))
         if hint:
