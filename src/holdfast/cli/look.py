@@ -3,7 +3,6 @@
 import heapq
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -32,7 +31,6 @@ from holdfast.cli.printing import (
 from holdfast.engine.progress import read_progress
 
 if TYPE_CHECKING:
-    from holdfast.engine.store.costs import FamilyCost
     from holdfast.engine.store.records import Attempt, Link
     from holdfast.engine.task import Event, Explanation, Step, StepEvent
 
@@ -124,19 +122,6 @@ async def why(store: Store, task: Id) -> Answer:
         print_line(shorten_times(because.fix))
 
 
-@dataclass(frozen=True)
-class Seen:
-    """All that is known of a task."""
-
-    task: dict[str, Any]
-    why: "Explanation"
-    attempts: "list[Attempt]"
-    steps: "list[Step]"
-    links: "list[Link]"
-    cost: "FamilyCost"
-    now: datetime
-
-
 @asks_store
 async def show(store: Store, task: Id) -> Answer:
     """Show all about a task.
@@ -145,29 +130,29 @@ async def show(store: Store, task: Id) -> Answer:
     to.
     """
     found = await find_task(store, task)
-    seen = Seen(
-        await store.read(found), await store.explain(found), await store.attempts(found), await store.steps(found),
-        await store.tree(found), await store.costs.of_task(found), await store.now(),
+    seen, because, cost, now = (
+        await store.read(found), await store.explain(found), await store.costs.of_task(found), await store.now(),
     )  # fmt: skip
-    answer = {**vars(seen), "cost": family_as_object(seen.cost)}
-    del answer["now"]
-    yield answer
-    print_line((seen.task["name"], "bold"), "  ", (seen.task["id"], "dim"))
-    print_facts(facts_of(seen))
-    print_attempts(seen)
-    print_steps(seen)
-    if seen.task["outcome"] == "failed":
-        print_error(seen.task["note"])
-    print_value("payload", seen.task["payload"])
-    print_value("result", seen.task["result"])
+    attempts, steps, links = await store.attempts(found), await store.steps(found), await store.tree(found)
+    yield {
+        "task": seen, "why": because, "attempts": attempts, "steps": steps, "links": links,
+        "cost": family_as_object(cost),
+    }  # fmt: skip
+    print_line((seen["name"], "bold"), "  ", (seen["id"], "dim"))
+    print_facts([*facts_of(seen, because, now), *describe_family(cost), *describe_links(links)])
+    print_attempts(attempts, now)
+    print_steps(steps, now)
+    if seen["outcome"] == "failed":
+        print_error(seen["note"])
+    print_value("payload", seen["payload"])
+    print_value("result", seen["result"])
 
 
-def facts_of(seen: Seen) -> Iterator[tuple[str, Cell]]:
+def facts_of(task: dict[str, Any], because: "Explanation", now: datetime) -> Iterator[tuple[str, Cell]]:
     """Its head: what is known, by name."""
-    task = seen.task
     yield "state", format_state(task)
-    yield "why", shorten_times(seen.why.sentence)
-    yield "fix", shorten_times(seen.why.fix)
+    yield "why", shorten_times(because.sentence)
+    yield "fix", shorten_times(because.fix)
     yield "progress", "" if task["outcome"] else str(read_progress(task["progress"]))
     yield "lifecycle", f"{task['lifecycle']}, version {task['lifecycle_version']}"
     yield "queue", f"{task['queue']}, priority {task['priority']}"
@@ -175,23 +160,26 @@ def facts_of(seen: Seen) -> Iterator[tuple[str, Cell]]:
     yield "owner", task["owner"]
     yield "tags", ", ".join(task["tags"] or ())
     for name in ("created_at", "started_at", "finished_at", "deadline"):
-        yield name.removesuffix("_at"), format_when(task[name], seen.now) if task[name] else ""
+        yield name.removesuffix("_at"), format_when(task[name], now) if task[name] else ""
     yield "took", format_took(task["started_at"], task["finished_at"])
-    yield from describe_family(seen.cost)
-    for link in seen.links[:most_rows]:
+
+
+def describe_links(links: "list[Link]") -> Iterator[tuple[str, Cell]]:
+    """The tasks that it is tied to."""
+    for link in links[:most_rows]:
         about = f"  {link.name}, {link.state}" if link.state else ""
         yield link.relation.replace("_", " "), f"{link.id}{about}"
-    if len(seen.links) > most_rows:
-        yield "...", f"tied to {len(seen.links) - most_rows} more: --json has all"
+    if len(links) > most_rows:
+        yield "...", f"tied to {len(links) - most_rows} more: --json has all"
 
 
-def print_attempts(seen: Seen) -> None:
-    if not seen.attempts:
+def print_attempts(attempts: "list[Attempt]", now: datetime) -> None:
+    if not attempts:
         return
-    print_heading("attempts", len(seen.attempts))
+    print_heading("attempts", len(attempts))
     rows = []
-    for one in seen.attempts[-most_rows:]:
-        took = format_duration((one.ended_at or seen.now) - one.claimed_at, fine=True)
+    for one in attempts[-most_rows:]:
+        took = format_duration((one.ended_at or now) - one.claimed_at, fine=True)
         ended = (one.ended or "running", {"failed": "red", "lost": "red", "done": "green"}.get(one.ended or "", ""))
         rows.append(
             (f"  {one.attempt}", format_time(one.claimed_at), took, ended, one.worker_id or "", note_of(one.error))
@@ -199,16 +187,16 @@ def print_attempts(seen: Seen) -> None:
     print_table(("  #", "claimed", "took", "ended", "worker", "error"), rows, elastic=("worker", "error"))
 
 
-def print_steps(seen: Seen) -> None:
-    if not seen.steps:
+def print_steps(steps: "list[Step]", now: datetime) -> None:
+    if not steps:
         return
-    print_heading("steps", len(seen.steps))
+    print_heading("steps", len(steps))
     rows = []
-    for one in seen.steps[-most_rows:]:
+    for one in steps[-most_rows:]:
         state = ("done", "green") if one.done else (f"failed {one.failures}x", "red")
         result = json.dumps(one.result, ensure_ascii=False) if one.done else ""
         cut = result if len(result) <= longest_step_result else f"{result[:longest_step_result]}..."
-        rows.append((f"  {one.name}", state, str(one.attempt), format_age(one.at, seen.now), cut))
+        rows.append((f"  {one.name}", state, str(one.attempt), format_age(one.at, now), cut))
     print_table(("  name", "", "attempt", "when", "result"), rows, elastic=("  name", "result"))
 
 
