@@ -81,7 +81,7 @@ async def pause(store: Store, webhook: Which) -> Answer:
     """Send nothing for now; what happens meanwhile is kept."""
     found = await find(store, webhook)
     await webhooks_of(store).pause(found.id)
-    yield await webhooks_of(store).read(found.id) or found
+    yield await webhooks_of(store).read(found.id)
     print_line((found.name, "bold"), " is paused.")
 
 
@@ -91,7 +91,7 @@ async def resume(store: Store, webhook: Which) -> Answer:
     """Send again. One that was disabled gets what happens from now on."""
     found = await find(store, webhook)
     await webhooks_of(store).resume(found.id)
-    yield await webhooks_of(store).read(found.id) or found
+    yield await webhooks_of(store).read(found.id)
     print_line((found.name, "bold"), " goes on.")
 
 
