@@ -115,7 +115,7 @@ async def prices(store: Store) -> Answer:
         ]
         for one in found
     ]  # fmt: skip
-    print_aligned(heads, rows, right=(2, 3), elastic=("model", "set by"))
+    print_table(heads, rows, right=("in", "out"), elastic=("model", "set by"))
 
 
 @app.command("set-price")
@@ -143,7 +143,8 @@ def print_groups(groups: "list[Cost]", total: "Cost", by: By, short: dict[str, s
     listed = groups if by in ("day", "task") else sorted(groups, key=lambda one: -one.cost_cents)
     rows = [[short.get(one.group, one.group), *figures_of(one)] for one in listed]
     rows.append(["total", *figures_of(total)])
-    print_aligned((by, "calls", "tokens in", "tokens out", "cents"), rows, right=(1, 2, 3, 4), elastic=(by,))
+    figures = ("calls", "tokens in", "tokens out", "cents")
+    print_table((by, *figures), rows, right=figures, elastic=(by,))
     left = total.calls - sum(one.calls for one in groups)
     if left:
         print_line((f"{left} calls are in groups that are not shown: --limit shows more.", "dim"), err=True)
@@ -184,12 +185,3 @@ def family_as_object(cost: "FamilyCost") -> dict[str, Any]:
 
 def sums_of(one: "Cost") -> dict[str, Any]:
     return {name: value for name, value in vars(one).items() if name != "group"}
-
-
-def print_aligned(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int], elastic: Sequence[str]
-) -> None:
-    """A table whose numbers stand one below the other."""
-    width = {place: max(len(row[place]) for row in [heads, *rows]) for place in right}
-    lines = [[cell.rjust(width.get(place, 0)) for place, cell in enumerate(row)] for row in [heads, *rows]]
-    print_table(lines[0], lines[1:], elastic=elastic)

@@ -135,16 +135,25 @@ def format_json(value: Any) -> str:
 
 
 def print_table(
-    heads: Sequence[str], rows: Sequence[Sequence[Cell]], *, elastic: Sequence[str] = (), none: Sequence[Cell] = ()
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    elastic: Sequence[str] = (),
+    right: Sequence[str] = (),
+    none: Sequence[Cell] = (),
 ) -> None:
     """Print rows under their heads; without any, what there is to say of `none`, if that is given.
 
-    Where a terminal is too narrow, the `elastic` columns are cut, the widest first.
+    Where a terminal is too narrow, the `elastic` columns are cut, the widest first. Those on the `right` end there.
     """
     if none and not rows:
         print_line(*none, err=True)
         return
     lines = [[(head, "dim") for head in heads], *([clean_cell(cell) for cell in row] for row in rows)]
+    for place in (heads.index(head) for head in right):
+        width = max(len(line[place][0]) for line in lines)
+        for line in lines:
+            line[place] = (line[place][0].rjust(width), line[place][1])
     if not is_terminal():
         widths = [max(len(text) for text, _ in column) for column in zip(*lines, strict=True)]
         for line in lines:
