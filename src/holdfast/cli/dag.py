@@ -1,6 +1,7 @@
 """`holdfast dag`: run a graph of tasks, look at its runs, retry and cancel them. Asks the server, as clients do."""
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -206,17 +207,18 @@ RUN = Kind(
 
 def print_nodes(run: Run) -> None:
     """The nodes by their levels, each with what it comes after; of very many those that run or failed."""
-    depth, before = levels_of(run), predecessors_of(run)
-    nodes = sorted(run["nodes"], key=lambda one: depth[one["name"]])
+    nodes = arrange(run)
     if len(nodes) > nodes_listed:
-        nodes = [one for one in run["nodes"] if one["state"] in ("Running", "Failed", "Dead")][:nodes_listed]
+        nodes = [each for each in nodes if each[1]["state"] in ("Running", "Failed", "Dead")][:nodes_listed]
+    else:
+        nodes.sort(key=itemgetter(0))
     rows = [
         (
-            str(depth[one["name"]]), one["name"], format_node_state(one), before.get(one["name"], ""),
+            str(level), one["name"], format_node_state(one), after,
             str(one["attempt"]) if one["started_at"] else "", format_took(one["started_at"], one["finished_at"]),
             describe_node(one),
         )
-        for one in nodes
+        for level, one, after in nodes
     ]  # fmt: skip
     heads = ("level", "node", "state", "after", "tries", "took", "about")
     print_table(heads, rows, elastic=("after", "about"))
@@ -243,32 +245,33 @@ def print_declared(dag: Run) -> None:
             ("workers", "ready" if dag["ready"] else "missing"),
         ]
     )
-    depth, before = levels_of(dag), predecessors_of(dag)
-    rows = [
-        (str(depth[one["name"]]), one["name"], one["task"], before.get(one["name"], ""))
-        for one in sorted(dag["nodes"], key=lambda one: depth[one["name"]])
-    ]
+    nodes = sorted(arrange(dag), key=itemgetter(0))
+    rows = [(str(level), one["name"], one["task"], after) for level, one, after in nodes]
     print_table(("level", "node", "task", "after"), rows, elastic=("after",))
 
 
-def levels_of(graph: Mapping[str, Any]) -> dict[str, int]:
-    """How many edges lead to each node at most, counted from 1. Nodes are listed behind those they come after."""
-    depth = {one["name"]: 1 for one in graph["nodes"]}
-    before: dict[str, list[str]] = {}
+def arrange(graph: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any], str]]:
+    """Each node with its level, which is how many edges lead to it at most, from 1 on; and with what it comes after.
+
+    Nodes are listed behind those they come after.
+    """
+    before: dict[str, list[Mapping[str, Any]]] = {}
     for edge in graph["edges"]:
-        before.setdefault(edge["to"], []).append(edge["from"])
-    for name in depth:
-        depth[name] = 1 + max((depth[one] for one in before.get(name, ())), default=0)
-    return depth
+        before.setdefault(edge["to"], []).append(edge)
+    levels: dict[str, int] = {}
+    found = []
+    for one in graph["nodes"]:
+        edges = before.get(one["name"], ())
+        level = levels[one["name"]] = 1 + max((levels[edge["from"]] for edge in edges), default=0)
+        after = (edge["from"] + (f" ({policy})" if (policy := policy_of(edge)) else "") for edge in edges)
+        found.append((level, one, ", ".join(after)))
+    return found
 
 
-def predecessors_of(graph: Mapping[str, Any]) -> dict[str, str]:
-    """What each node comes after, with the policy if that is not to cancel."""
-    found: dict[str, list[str]] = {}
-    for edge in graph["edges"]:
-        policy = edge.get("on_failure") or "cancel"
-        found.setdefault(edge["to"], []).append(edge["from"] + (f" ({policy})" if policy != "cancel" else ""))
-    return {name: ", ".join(ones) for name, ones in found.items()}
+def policy_of(edge: Mapping[str, Any]) -> str:
+    """What becomes of the node behind if the one before fails; empty if it is cancelled."""
+    policy: str = edge.get("on_failure") or "cancel"
+    return "" if policy == "cancel" else policy
 
 
 def mermaid_lines(dag: Mapping[str, Any]) -> Iterator[str]:
@@ -277,6 +280,6 @@ def mermaid_lines(dag: Mapping[str, Any]) -> Iterator[str]:
     for one in dag["nodes"]:
         yield f'{number[one["name"]]}["{one["name"]}"]'
     for edge in dag["edges"]:
-        policy = edge.get("on_failure") or "cancel"
-        arrow = "-->" if policy == "cancel" else f"-. {policy} .->"
+        policy = policy_of(edge)
+        arrow = f"-. {policy} .->" if policy else "-->"
         yield f"{number[edge['from']]} {arrow} {number[edge['to']]}"
