@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.access import Server
+from holdfast.cli.dataset import read_dataset
 from holdfast.cli.files import basename, read_url
 from holdfast.cli.printing import Cell, count, format_cost, is_terminal, print_columns, print_line, print_more, to_json
 from holdfast.errors import TaskExpired
@@ -22,7 +23,6 @@ Item = dict[str, Any]
 STYLES = {"ok": "green", "failed": "red", "invalid": "yellow"}
 inputs_read = 2_000
 rows_listed = 50
-files_at_once = 1_000
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,7 @@ async def names_in(server: Server, batch: Mapping[str, Any]) -> dict[str, str]:
     state = batch["provider_state"] or {}
     names: dict[str, str] = {}
     for dataset in state.get("dataset_ids") or state.get("input_dataset_ids") or []:
-        files: list[Item] = []
-        while len(files) < inputs_read:
-            page = (await server.ask("GET", f"/datasets/{dataset}?after={len(files)}"))["items"]
-            files += page
-            if len(page) < files_at_once:
-                break
+        files = (await read_dataset(server, dataset, most=inputs_read))["items"]
         names |= {one["uri"]: one["name"] for one in files}
     return names
 

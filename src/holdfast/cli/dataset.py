@@ -1,7 +1,6 @@
 """`holdfast dataset`: files under a name, generation by generation. Asks the server, as any client does."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -200,12 +199,8 @@ async def read_dataset(
 
 def describe_changes(generation: dict[str, Any]) -> str:
     """What a generation has changed in the columns: `+ currency text, - note text, price float -> text`."""
-    formats: dict[str, Callable[[dict[str, Any]], str]] = {
-        "added": lambda one: f"+ {one['column']} {one['after']}",
-        "removed": lambda one: f"- {one['column']} {one['before']}",
-        "type": lambda one: f"{one['column']} {one['before']} -> {one['after']}",
-    }
-    return ", ".join(formats[one["change"]](one) for one in generation["changes"])
+    formats = {"added": "+ {column} {after}", "removed": "- {column} {before}", "type": "{column} {before} -> {after}"}
+    return ", ".join(formats[one["change"]].format_map(one) for one in generation["changes"])
 
 
 def describe_built(generation: dict[str, Any]) -> str:
