@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +23,6 @@ from holdfast.cli.printing import (
     format_time,
     is_terminal,
     print_columns,
-    print_json,
     print_line,
     print_more,
     print_table,
@@ -118,7 +116,9 @@ def submit(
         }  # fmt: skip
         made = await server.ask("POST", "/batch/tasks", body, key=uuid4().hex)
         known = Known(names | {one["uri"]: one["name"] for one in listed}, transcripts_of_samples(sources.documents))
-        return await follow(server, made, wait=wait, known=known, patience=patience, save=save, as_json=as_json)
+        watched = BATCH if as_json else replace(BATCH, rename=known.with_names)
+        end = partial(print_end, known=known, save=save)
+        return await watched.follow(server, made, patience, end, wait=wait or save is not None, as_json=as_json)
 
     raise typer.Exit(with_server(send))
 
@@ -143,17 +143,16 @@ async def show(
         Path | None,
         typer.Option("--save", metavar="FOLDER", help="Save result.json and manifest.json.", file_okay=False),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Answer:
     """A batch: its jobs and how each stands, those that wait for a person, what failed and why."""
     if save:
         make_folder(save)
     now = await BATCH.ask(server, "GET", batch)
     known = Known(await names_in(server, now))
-    items, downloads = await read_results(server, now, known, save, as_json=as_json)
-    if as_json:
-        print_json({**now, "items": items, **downloads})
-        return
+    items, downloads, gone = await read_results(server, now, known, save)
+    yield {**now, "items": items, **downloads}
+    if gone:
+        print_line((gone, "yellow"), err=True)
     again = now["next_poll_at"]
     own: dict[str, Cell] = {
         "type": name_of(now), "models": ", ".join(now["models"]), "inputs": describe_inputs(now),
@@ -181,7 +180,7 @@ async def watch_batch(
     if save:
         make_folder(save)
     made = {"task_id": await BATCH.find(server, batch)}
-    return await follow(server, made, wait=True, patience=patience, save=save, as_json=as_json)
+    return await BATCH.follow(server, made, patience, partial(print_end, save=save), wait=True, as_json=as_json)
 
 
 @app.command("retry-failed")
@@ -198,7 +197,8 @@ async def retry_failed(
     if save:
         make_folder(save)
     made = await BATCH.ask(server, "POST", batch, "/retry-failed", key=uuid4().hex)
-    return await follow(server, made, wait=wait, patience=patience, save=save, as_json=as_json)
+    end, is_awaited = partial(print_end, save=save), wait or save is not None
+    return await BATCH.follow(server, made, patience, end, wait=is_awaited, as_json=as_json)
 
 
 @app.command()
@@ -311,28 +311,14 @@ async def check_offer(server: Server, task_type: str, provider: str) -> None:
 # Following it
 
 
-async def follow(
-    server: Server,
-    made: dict[str, Any],
-    *,
-    wait: bool,
-    known: Known | None = None,
-    patience: timedelta | None,
-    save: Path | None,
-    as_json: bool,
-) -> int:
-    """A batch has begun: wait for its end if that was asked, or say how to follow it; the exit code."""
-    it = replace(BATCH, rename=known.with_names) if known and not as_json else BATCH
-    end = partial(print_end, known=known, save=save, as_json=as_json)
-    return await it.follow(server, made, patience, end, wait=wait or save is not None, as_json=as_json)
-
-
-async def print_end(server: Server, batch: Batch, *, known: Known | None, save: Path | None, as_json: bool) -> Answer:
+async def print_end(server: Server, batch: Batch, *, save: Path | None, known: Known | None = None) -> Answer:
     """How it has ended, and what became of the inputs, which is saved if that was asked."""
     known = known or Known(await names_in(server, batch))
-    items, downloads = await read_results(server, batch, known, save, as_json=as_json)
+    items, downloads, gone = await read_results(server, batch, known, save)
     rate = error_rate(items, known)
     yield {**batch, "items": items, **downloads, **({} if rate is None else {"word_error_rate": rate})}
+    if gone:
+        print_line((gone, "yellow"), err=True)
     again = None
     if batch["manifest"]["uri"] and batch["manifest"]["failed"]:
         again = ("Do again what failed, and only that", f"holdfast batch retry-failed {batch['task_id']} --wait")
@@ -343,15 +329,13 @@ async def print_end(server: Server, batch: Batch, *, known: Known | None, save: 
 
 
 async def read_results(
-    server: Server, batch: Batch, known: Known, save: Path | None, *, as_json: bool
-) -> tuple[list[Item], dict[str, Any]]:
-    """What became of the inputs; and the links to its files (None: they are gone), or where they were saved too."""
+    server: Server, batch: Batch, known: Known, save: Path | None
+) -> tuple[list[Item], dict[str, Any], str]:
+    """What became of the inputs; the links to its files, or where they were saved too; or why they are gone."""
     links, gone = await links_of(server, batch)
-    if gone and not as_json:
-        print_line((gone, "yellow"), err=True)
     items = await read_items(server, links, known)
     saved = [await save_file(server, one["url"], one["name"], save) for one in links] if save else []
-    return items, {"downloads": None if gone else links, **({"saved": saved} if save else {})}
+    return items, {"downloads": None if gone else links, **({"saved": saved} if save else {})}, gone
 
 
 async def why(server: Server, batch: Batch) -> str:
