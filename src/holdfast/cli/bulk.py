@@ -69,14 +69,10 @@ def handle(action: "Action", chosen: Chosen, *, outcome: str | None = None) -> N
             if not sys.stdin.isatty():
                 raise typer.BadParameter("There is no keyboard to ask at. --yes does it without a question.")
             confirm(f"{action.capitalize()} {format_number(preview)} tasks?")
-        done, requested, refused = run(action, filters, chosen.reason, preview, quiet=chosen.as_json)
+        done, requested, refused = with_store(lambda store: run(store, action, filters, chosen, preview))
     if chosen.as_json:
-        print_json(
-            {
-                "dry_run": chosen.dry_run, "number": preview.number, "capped": preview.capped,
-                "groups": preview.groups, "done": done, "requested": requested, "refused": refused,
-            }
-        )  # fmt: skip
+        counts = {"done": done, "requested": requested, "refused": refused}
+        print_json({"dry_run": chosen.dry_run, **vars(preview), **counts})
     elif preview.number and not chosen.dry_run:
         by_workers = f"; workers end {requested:,} of them" if requested else ""
         print_line(f"{done:,} {PAST[action]}{by_workers}.")
@@ -87,26 +83,22 @@ def handle(action: "Action", chosen: Chosen, *, outcome: str | None = None) -> N
         raise typer.Exit(PARTLY if done else REFUSED)
 
 
-def run(
-    action: "Action", filters: "Filters", reason: str | None, preview: "BulkPreview", *, quiet: bool
+async def run(
+    store: Store, action: "Action", filters: "Filters", chosen: Chosen, preview: "BulkPreview"
 ) -> "tuple[int, int, list[Undone]]":
     """Page after page until nothing is left; how many are done and asked for, and what was refused."""
-
-    async def act(store: Store) -> "tuple[int, int, list[Undone]]":
-        done, requested, cursor = 0, 0, None
-        refused: list[Undone] = []
-        with progress_bar("", None if preview.capped else preview.number, quiet=quiet) as advance:
-            while True:
-                page: Any = await store.bulk.run(action, filters, current_user(), reason=reason, cursor=cursor)
-                done += page.done
-                requested += page.requested
-                refused += page.refused
-                advance(page.done + len(page.refused))
-                cursor = page.next
-                if cursor is None:
-                    return done, requested, refused
-
-    return with_store(act)
+    done, requested, cursor = 0, 0, None
+    refused: list[Undone] = []
+    with progress_bar("", None if preview.capped else preview.number, quiet=chosen.as_json) as advance:
+        while True:
+            page: Any = await store.bulk.run(action, filters, current_user(), reason=chosen.reason, cursor=cursor)
+            done += page.done
+            requested += page.requested
+            refused += page.refused
+            advance(page.done + len(page.refused))
+            cursor = page.next
+            if cursor is None:
+                return done, requested, refused
 
 
 def print_preview(preview: "BulkPreview", past: str) -> None:

@@ -119,10 +119,12 @@ def backfill(
 
     Times without a zone are those of the schedule. Asked again, it starts nothing that it has started.
     """
-    preview = fill(name, start, end, dry_run=True)
+    preview = with_store(lambda store: fill(store, name, start, end, dry_run=True))
     if not dry_run and len(preview) > 1 and not yes:
         confirm(f"Start {len(preview)} runs of {name}?")
-    done = preview if dry_run or not preview else fill(name, start, end, dry_run=False)
+    done = preview
+    if preview and not dry_run:
+        done = with_store(lambda store: fill(store, name, start, end, dry_run=False))
     if as_json:
         print_json({"name": name, "dry_run": dry_run, "items": done})
         return
@@ -152,27 +154,24 @@ def schedules_of(store: Store) -> "Schedules":
     return Schedules.over(store)
 
 
-def fill(name: str, start: str, end: str | None, *, dry_run: bool) -> "list[FilledRun]":
+async def fill(store: Store, name: str, start: str, end: str | None, *, dry_run: bool) -> "list[FilledRun]":
     """Backfill page after page."""
     from holdfast.schedules.store import times_of
 
-    async def act(store: Store) -> "list[FilledRun]":
-        found = await schedules_of(store).one(name)
-        zone = times_of(found).zone
-        since: datetime | None = read_moment(start, zone)
-        until = to_moment(found["now"]) if end is None else read_moment(end, zone)
-        filled: list[FilledRun] = []
-        while since:
-            page = await schedules_of(store).backfill(name, since, until, by=current_user(), dry_run=dry_run)
-            filled += page.items
-            since = page.next
-            if len(filled) > most_filled:
-                raise RequestInvalid(
-                    f"There are more than {most_filled:,} due times without a run.", fix="Name a shorter range."
-                )
-        return filled
-
-    return with_store(act)
+    found = await schedules_of(store).one(name)
+    zone = times_of(found).zone
+    since: datetime | None = read_moment(start, zone)
+    until = to_moment(found["now"]) if end is None else read_moment(end, zone)
+    filled: list[FilledRun] = []
+    while since:
+        page = await schedules_of(store).backfill(name, since, until, by=current_user(), dry_run=dry_run)
+        filled += page.items
+        since = page.next
+        if len(filled) > most_filled:
+            raise RequestInvalid(
+                f"There are more than {most_filled:,} due times without a run.", fix="Name a shorter range."
+            )
+    return filled
 
 
 def read_moment(text: str, zone: Any) -> datetime:

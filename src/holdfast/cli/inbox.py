@@ -176,7 +176,8 @@ def retry(
         return
     if len(request.ids) != 1 or many.is_given or many.dry_run or (in_editor and payload is not None):
         raise typer.BadParameter("Another payload is for one entry: name it by its id, with --payload or with --edit.")
-    handle_one(request, edit_payload(request.ids[0]) if payload is None else read_json(payload))
+    value = edit_payload(request.ids[0]) if payload is None else read_json(payload)
+    with_store(lambda store: handle_one(store, request, value))
 
 
 @app.command()
@@ -204,13 +205,15 @@ def handle(request: Request) -> None:
     if bool(request.ids) == many.is_given:
         raise typer.BadParameter("Name the entries by their ids, or say what they have in common: --signature ...")
     if len(request.ids) == 1 and not many.dry_run:
-        handle_one(request)
+        with_store(lambda store: handle_one(store, request))
         return
-    preview = handle_many(request, dry_run=True)
+    preview = with_store(lambda store: handle_many(store, request, dry_run=True))
     number = len(preview.handled) + preview.remaining
     if not many.dry_run and number > 1 and not many.yes:
         confirm(f"{request.action.capitalize()} {number}{'+' if preview.capped else ''} entries?")
-    done = preview if many.dry_run or not preview.handled else handle_many(request, dry_run=False)
+    done = preview
+    if preview.handled and not many.dry_run:
+        done = with_store(lambda store: handle_many(store, request, dry_run=False))
     if request.as_json:
         print_json({"dry_run": many.dry_run, "handled": done.handled, "refused": done.refused})
     elif not done.handled and not done.refused:
@@ -222,52 +225,43 @@ def handle(request: Request) -> None:
         raise typer.Exit(PARTLY if done.handled else REFUSED)
 
 
-def handle_many(request: Request, *, dry_run: bool) -> "BulkResult":
+async def handle_many(store: Store, request: Request, *, dry_run: bool) -> "BulkResult":
     """Call after call until nothing is left; a dry run makes one call."""
-
-    async def run(store: Store) -> "BulkResult":
-        ids = [await find_entry(store, one) for one in request.ids] or None
-        which = await choose(store, request.many)
-        before = await store.now() - request.many.older_than if request.many.older_than is not None else None
-        handled: list[Handling] = []
-        refused: list[Refusal] = []
-        cursor = None
-        while True:
-            done = await store.inbox.bulk(
-                request.action, current_user(), ids=ids, which=which, before=before, cursor=cursor,
-                note=request.note, from_step=request.from_step, dry_run=dry_run,
-            )  # fmt: skip
-            handled += done.handled
-            refused += done.refused
-            cursor = done.next
-            if cursor is None or dry_run:
-                return dataclasses.replace(done, handled=handled, refused=refused)
-
-    return with_store(run)
+    ids = [await find_entry(store, one) for one in request.ids] or None
+    which = await choose(store, request.many)
+    before = await store.now() - request.many.older_than if request.many.older_than is not None else None
+    handled: list[Handling] = []
+    refused: list[Refusal] = []
+    cursor = None
+    while True:
+        done = await store.inbox.bulk(
+            request.action, current_user(), ids=ids, which=which, before=before, cursor=cursor,
+            note=request.note, from_step=request.from_step, dry_run=dry_run,
+        )  # fmt: skip
+        handled += done.handled
+        refused += done.refused
+        cursor = done.next
+        if cursor is None or dry_run:
+            return dataclasses.replace(done, handled=handled, refused=refused)
 
 
-def handle_one(request: Request, payload: Any = None) -> None:
-    """Do it to the one entry that is named."""
+async def handle_one(store: Store, request: Request, payload: Any = None) -> None:
+    """Do it to the one entry that is named, and say so."""
+    entry, by = await find_entry(store, request.ids[0]), current_user()
+    if request.action == "retry":
+        made = await store.inbox.retry(entry, by, from_step=request.from_step, payload=payload, note=request.note)
+        if request.as_json:
+            print_json({"id": entry, "task_id": made, "retry_of": (await store.inbox.entry(entry)).task_id})
+        else:
+            print_started(str(made), "Started again as ")
+        return
+    close = store.inbox.resolve if request.action == "resolve" else store.inbox.discard
+    await close(entry, by, request.note)
     past = PAST[request.action]
-
-    async def run(store: Store) -> dict[str, Any]:
-        entry = await find_entry(store, request.ids[0])
-        if request.action == "retry":
-            made = await store.inbox.retry(
-                entry, current_user(), from_step=request.from_step, payload=payload, note=request.note
-            )
-            return {"id": entry, "task_id": made, "retry_of": (await store.inbox.entry(entry)).task_id}
-        close = store.inbox.resolve if request.action == "resolve" else store.inbox.discard
-        await close(entry, current_user(), request.note)
-        return {"id": entry, "resolution": past}
-
-    done = with_store(run)
     if request.as_json:
-        print_json(done)
-    elif "task_id" in done:
-        print_started(str(done["task_id"]), "Started again as ")
+        print_json({"id": entry, "resolution": past})
     else:
-        print_line((str(done["id"]), "bold"), f" is {past}.")
+        print_line((str(entry), "bold"), f" is {past}.")
 
 
 async def choose(store: Store, filters: Filters) -> "EntryFilter":
