@@ -15,15 +15,7 @@ from holdfast.cli.access import Server, with_server
 from holdfast.cli.files import WEB, Sources, document_most_bytes, find_sources, upload_sources
 from holdfast.cli.kinds import Kind, read_pages
 from holdfast.cli.options import REFUSED, Answer, Json, Page, Patience, Reason, asks_server, group
-from holdfast.cli.printing import (
-    Cell,
-    count,
-    format_cents,
-    print_json,
-    print_line,
-    print_more,
-    print_table,
-)
+from holdfast.cli.printing import Cell, count, format_cents, print_json, print_line, print_more, print_table
 from holdfast.cli.watcher import format_status, why_waiting
 from holdfast.errors import RequestInvalid
 

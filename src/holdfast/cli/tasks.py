@@ -12,17 +12,7 @@ import typer
 from holdfast.cli.access import Store, current_user, with_store
 from holdfast.cli.ids import Id, find_task
 from holdfast.cli.look import as_object, cells_of, in_order, note_of
-from holdfast.cli.options import (
-    REFUSED,
-    FromStep,
-    Json,
-    Key,
-    NewPayload,
-    Patience,
-    Reason,
-    asks_store,
-    duration,
-)
+from holdfast.cli.options import REFUSED, FromStep, Json, Key, NewPayload, Patience, Reason, asks_store, duration
 from holdfast.cli.params import read_json
 from holdfast.cli.printing import (
     Cell,
@@ -311,10 +301,8 @@ def print_why(because: "Explanation") -> None:
 def describe_end(task: dict[str, Any]) -> dict[str, Any]:
     """How a task has ended, or where it is, as JSON."""
     error = task["note"] if task["outcome"] in ("failed", "cancelled") else None
-    return {
-        "task_id": task["id"], "state": task["state"], "outcome": task["outcome"], "attempt": task["attempt"],
-        "result": task["result"], "error": error,
-    }  # fmt: skip
+    said = {name: task[name] for name in ("state", "outcome", "attempt", "result")}
+    return {"task_id": task["id"], **said, "error": error}
 
 
 def print_end(task: dict[str, Any], *, err: bool = False) -> None:
