@@ -1,7 +1,6 @@
 """`holdfast cost`: what models have cost, in cents, and what they cost for a million tokens."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,22 +23,18 @@ days_by_default = 30
 models_listed = 3
 
 
-@dataclass(frozen=True)
-class Then:
-    """A point in time, or how long ago it was."""
-
-    given: datetime | timedelta
-
-    def at(self, now: datetime) -> datetime:
-        return now - self.given if isinstance(self.given, timedelta) else self.given
+Then = Callable[[datetime], datetime]
+"""A point in time; if that is so long ago, it goes by what is now."""
 
 
 def read_then(text: str) -> Then:
     """A day, a point in time, or how long ago. A usage error says how to write it."""
     try:
-        return Then(read_day(text))
+        day = read_day(text)
     except typer.BadParameter:
-        return Then(duration(text))
+        ago = duration(text)
+        return lambda now: now - ago
+    return lambda now: day
 
 
 def read_day(text: str) -> datetime:
@@ -77,8 +72,9 @@ def cost(
         return
 
     async def show(store: Store) -> None:
-        start = (since or Then(timedelta(days=days_by_default))).at(now := await store.now())
-        end = until.at(now) if until else None
+        now = await store.now()
+        start = since(now) if since else now - timedelta(days=days_by_default)
+        end = until(now) if until else None
         filters: dict[str, Any] = {"since": start, "until": end, "lifecycle": lifecycle, "name": name}
         groups = await store.costs.totals(by, limit=limit, **filters)
         (total,) = await store.costs.totals("total", **filters)
@@ -104,9 +100,7 @@ async def prices(store: Store) -> Answer:
     """List the prices: cents for a million tokens, from when on."""
     found = await store.costs.prices()
     yield found
-    if not found:
-        print_line("No prices yet. Set one: ", ("holdfast cost set-price MODEL --in 15 --out 60", "bold"), err=True)
-        return
+    none = ("No prices yet. Set one: ", ("holdfast cost set-price MODEL --in 15 --out 60", "bold"))
     heads = ("model", "since", "in", "out", "set by", "")
     rows = [
         [
@@ -115,7 +109,7 @@ async def prices(store: Store) -> Answer:
         ]
         for one in found
     ]  # fmt: skip
-    print_table(heads, rows, right=("in", "out"), elastic=("model", "set by"))
+    print_table(heads, rows, right=("in", "out"), elastic=("model", "set by"), none=none)
 
 
 @app.command("set-price")
