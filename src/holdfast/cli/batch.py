@@ -10,7 +10,7 @@ from uuid import uuid4
 import typer
 
 from holdfast.cli.access import Server, with_server
-from holdfast.cli.batch_results import Item, Known, error_rate, links_of, names_in, print_items, read_items
+from holdfast.cli.batch_results import Item, Known, error_rate, names_in, print_items, read_items
 from holdfast.cli.dataset import read_dataset
 from holdfast.cli.files import make_folder, print_paths, save_file
 from holdfast.cli.kinds import Kind
@@ -332,7 +332,8 @@ async def read_results(
     server: Server, batch: Batch, known: Known, save: Path | None
 ) -> tuple[list[Item], dict[str, Any], str]:
     """What became of the inputs; the links to its files, or where they were saved too; or why they are gone."""
-    links, gone = await links_of(server, batch)
+    has_files = batch["manifest"]["uri"]
+    links, gone = await BATCH.read_links(server, batch, "downloads") if has_files else ([], "")
     items = await read_items(server, links, known)
     saved = [await save_file(server, one["url"], one["name"], save) for one in links] if save else []
     return items, {"downloads": None if gone else links, **({"saved": saved} if save else {})}, gone

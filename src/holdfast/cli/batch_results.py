@@ -14,7 +14,6 @@ from holdfast.cli.access import Server
 from holdfast.cli.dataset import read_dataset
 from holdfast.cli.files import basename, read_url
 from holdfast.cli.printing import Cell, count, format_cost, is_terminal, print_columns, print_line, print_more, to_json
-from holdfast.errors import TaskExpired
 
 if TYPE_CHECKING:
     from holdfast.cli.files import Document
@@ -80,16 +79,6 @@ async def names_in(server: Server, batch: Mapping[str, Any]) -> dict[str, str]:
         files = (await read_dataset(server, dataset, most=inputs_read))["items"]
         names |= {one["uri"]: one["name"] for one in files}
     return names
-
-
-async def links_of(server: Server, batch: Mapping[str, Any]) -> tuple[list[Item], str]:
-    """Links to the files of a batch; or none, and why."""
-    if not batch["manifest"]["uri"]:
-        return [], ""
-    try:
-        return (await server.ask("GET", f"/batch/tasks/{batch['task_id']}/downloads"))["downloads"], ""
-    except TaskExpired as gone:
-        return [], gone.detail
 
 
 async def read_items(server: Server, links: Sequence[Item], known: Known) -> list[Item]:

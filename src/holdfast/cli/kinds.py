@@ -24,7 +24,7 @@ from holdfast.cli.printing import (
     to_json,
 )
 from holdfast.cli.watcher import Status, Watched, format_status
-from holdfast.errors import TaskNotFound
+from holdfast.errors import TaskExpired, TaskNotFound
 
 newest_searched = 200
 page_at_most = 100
@@ -74,6 +74,13 @@ class Kind(Watched):
     async def ask(self, server: Server, method: str, given: str, then: str = "", body: Any = None, **more: Any) -> Any:
         """What the server answers about the one whose id begins so. Raises what it refuses, and as `find` does."""
         return await server.ask(method, f"{self.path}/{await self.find(server, given)}{then}", body, **more)
+
+    async def read_links(self, server: Server, one: Status, what: str) -> tuple[list[Status], str]:
+        """Links to the files of one; or none, and why."""
+        try:
+            return (await server.ask("GET", f"{self.path}/{one[self.id_field]}/{what}"))[what], ""
+        except TaskExpired as gone:
+            return [], gone.detail
 
     async def list_newest(self, server: Server, limit: int, **filters: str | None) -> Answer:
         """List the newest, up to so many, each behind as much of its id as tells it from others."""

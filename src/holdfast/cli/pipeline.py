@@ -29,7 +29,7 @@ from holdfast.cli.printing import (
     to_json,
 )
 from holdfast.cli.watcher import outcome_of, why_waiting
-from holdfast.errors import TaskExpired, TaskNotFound
+from holdfast.errors import TaskNotFound
 
 app = typer.Typer()
 
@@ -120,7 +120,7 @@ async def show(
 ) -> Answer:
     """A job: its stages and what went wrong in them, its summary, and links to what it wrote."""
     now = await JOB.ask(server, "GET", job)
-    files, gone = await read_outputs(server, now)
+    files, gone = await JOB.read_links(server, now, "outputs")
     yield {**now, "outputs": None if gone else files}
     waits = now["waits"] or {}
     until = f"{waits.get('reason') or ''} until {format_time(waits['until'])}" if waits else ""
@@ -155,10 +155,8 @@ async def settings(
     rows = [
         (key, *value_of(about, key, now["settings"])) for key, about in sorted(now["params"].items()) if key != "**"
     ]
-    if not rows:
-        print_line(f"The stages of {name} take no parameters.", err=True)
-        return
-    print_table(("parameter", "value", "from", "takes"), rows, elastic=("value",))
+    heads, none = ("parameter", "value", "from", "takes"), [f"The stages of {name} take no parameters."]
+    print_table(heads, rows, elastic=("value",), none=none)
 
 
 async def find_pipeline(server: Server, name: str) -> dict[str, Any]:
@@ -176,7 +174,7 @@ async def find_pipeline(server: Server, name: str) -> dict[str, Any]:
 
 async def print_end(server: Server, job: Job, *, folder: Path | None) -> Answer:
     """How it has ended, stage by stage, and what it wrote, which is fetched into the folder."""
-    files, _ = await read_outputs(server, job)
+    files, _ = await JOB.read_links(server, job, "outputs")
     saved = await save_all(server, files, folder) if folder and outcome_of(job) else []
     yield {**job, "outputs": files, **({"saved": saved} if folder else {})}
     again = None
@@ -190,14 +188,6 @@ async def print_end(server: Server, job: Job, *, folder: Path | None) -> Answer:
         print_paths(saved)
     else:
         print_links(files)
-
-
-async def read_outputs(server: Server, job: Job) -> tuple[Files, str]:
-    """The files with their links; or none, and why."""
-    try:
-        return (await server.ask("GET", f"/pipeline/jobs/{job['job_id']}/outputs"))["outputs"], ""
-    except TaskExpired as gone:
-        return [], gone.detail
 
 
 async def save_all(server: Server, files: Files, folder: Path) -> list[str]:
