@@ -183,17 +183,16 @@ def print_table(
 
 def print_links(files: Sequence[Mapping[str, Any]]) -> None:
     """Files with their links. On a terminal a link has a line of its own, whole, so that it can be clicked on."""
-    heads = [name for name in ("name", "stage", "bytes") if files and name in files[0]]
-    named = [[format_size(one[name]) if name == "bytes" else one[name] for name in heads] for one in files]
-    if files and not is_terminal():
-        labels = {"name": "file", "bytes": "size"}
-        rows = [(*about, one["url"]) for about, one in zip(named, files, strict=True)]
-        print_table([*(labels.get(name, name) for name in heads), "link"], rows)
-    elif files:
+    labels = {"name": "file", "stage": "stage", "bytes": "size"}
+    kept = [name for name in labels if files and name in files[0]]
+    rows = [[*(format_size(one[name]) if name == "bytes" else one[name] for name in kept), one["url"]] for one in files]
+    if rows and not is_terminal():
+        print_table([*(labels[name] for name in kept), "link"], rows)
+    elif rows:
         print_line(("files, by links that are good for an hour", "dim"))
-        for about, one in zip(named, files, strict=True):
+        for *about, url in rows:
             print_line("  ".join(about))
-            typer.echo(f"  {clean(one['url'])}")
+            typer.echo(f"  {clean(url)}")
 
 
 def print_facts(pairs: Iterable[tuple[str, Cell]]) -> None:
