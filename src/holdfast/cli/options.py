@@ -90,9 +90,8 @@ def with_opened(command: Callable[..., Any], open_and_act: Callable[..., Any]) -
         as_json = yields and given.pop("as_json", False)
 
         async def act(opened: object) -> Any:
-            if not yields:
-                return await command(opened, **given)
-            return await print_answer(command(opened, **given), as_json=as_json)
+            run_on = command(opened, **given)
+            return await (print_answer(run_on, as_json=as_json) if yields else run_on)
 
         if code := open_and_act(act):
             raise typer.Exit(code)

@@ -30,7 +30,7 @@ from holdfast.cli.printing import (
 from holdfast.cli.watcher import EXIT_CODES, NOT_TAKEN_UP, TIMED_OUT, Display, Part, part, poll, sentence_of
 
 if TYPE_CHECKING:
-    from holdfast.engine.task import Event, Explanation, StepEvent
+    from holdfast.engine.task import Event, StepEvent
     from holdfast.lifecycles.dispatch.store import NodeMove
 
 Payload = Annotated[str, typer.Argument(metavar="JSON", help="Its payload; - reads stdin, @FILE a file.")]
@@ -80,7 +80,7 @@ def start(
                 print_started(str(made.id), "Started " if made.created else "Exists already: ")
             because = await store.explain(made.id)
             if because.reason in NOT_TAKEN_UP:
-                print_why(because)
+                print_line(sentence_of(vars(because)), err=True)
             return 0
         now = await wait_for(store, made.id, patience)
         if as_json:
@@ -211,7 +211,7 @@ async def wait_for(
         raise
     if not task["outcome"]:
         print_how_to_follow(task_id)
-        print_why(await store.explain(task_id))
+        print_line(sentence_of(vars(await store.explain(task_id))), err=True)
     return task
 
 
@@ -291,11 +291,6 @@ async def print_run(store: Store, run: UUID) -> None:
 
 def print_how_to_follow(task_id: UUID) -> None:
     print_line("It goes on. Follow it: ", (f"holdfast watch {task_id}", "bold"), err=True)
-
-
-def print_why(because: "Explanation") -> None:
-    """What it waits for, and what to do about it, beside the answer."""
-    print_line(sentence_of(vars(because)), err=True)
 
 
 def describe_end(task: dict[str, Any]) -> dict[str, Any]:

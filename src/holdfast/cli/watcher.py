@@ -30,7 +30,6 @@ from holdfast.cli.printing import (
 from holdfast.errors import HoldfastError, ServerUnreachable
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from uuid import UUID
 
     from rich.console import RenderableType
@@ -251,7 +250,7 @@ class Display:
             )
         return self
 
-    def __exit__(self, *_: "type[BaseException] | BaseException | TracebackType | None") -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
 
