@@ -88,7 +88,7 @@ class Kind(Watched):
         yield found
         ids = [UUID(one[self.id_field]) for one in found]
         rows = [
-            [shorten_id(id_, ids, distinct_length), *say(one, self.columns, COLUMNS, self.own_cells(one)).values()]
+            [shorten_id(id_, ids, distinct_length), *cells_of(one, self.columns, COLUMNS, self.own_cells(one)).values()]
             for id_, one in zip(ids, found, strict=True)
         ]
         none = f"No such {self.noun}. " if any(filters.values()) else f"There are no {self.plural}. "
@@ -97,18 +97,18 @@ class Kind(Watched):
 
     def print_facts(self, one: Status, names: Sequence[str], own: Mapping[str, Cell]) -> None:
         """Print what there is to know of one, behind its id; `own` is what only this kind says, or in another way."""
-        print_facts([(self.noun, one[self.id_field]), *say(one, names, FACTS, own).items()])
+        print_facts([(self.noun, one[self.id_field]), *cells_of(one, names, FACTS, own).items()])
 
 
-def say(
+def cells_of(
     one: Status, names: Sequence[str], shared: Mapping[str, Callable[[Status], Cell]], own: Mapping[str, Cell]
 ) -> dict[str, Cell]:
     """What these names say of one."""
-    said: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
     for name in names:
         field = one.get(name.replace(" ", "_")) or ""
-        said[name] = own[name] if name in own else shared[name](one) if name in shared else field
-    return said
+        cells[name] = own[name] if name in own else shared[name](one) if name in shared else field
+    return cells
 
 
 async def read_pages(

@@ -296,8 +296,8 @@ def print_how_to_follow(task_id: UUID) -> None:
 def describe_end(task: dict[str, Any]) -> dict[str, Any]:
     """How a task has ended, or where it is, as JSON."""
     error = task["note"] if task["outcome"] in ("failed", "cancelled") else None
-    said = {name: task[name] for name in ("state", "outcome", "attempt", "result")}
-    return {"task_id": task["id"], **said, "error": error}
+    kept = {name: task[name] for name in ("state", "outcome", "attempt", "result")}
+    return {"task_id": task["id"], **kept, "error": error}
 
 
 def print_end(task: dict[str, Any], *, err: bool = False) -> None:
