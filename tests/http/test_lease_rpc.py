@@ -79,6 +79,12 @@ async def test_no_rpc_breaks_over_its_arguments(http: httpx2.AsyncClient, lease:
             assert answer.status_code < 500, (rpc.name, nonsense, answer.text)
 
 
+async def test_vectors_that_are_no_text_are_refused(http: httpx2.AsyncClient, lease: Lease) -> None:
+    given = {"embedder": "e", "dimensions": 2, "chunks": [], "vectors": None}
+    answer = await call(http, "library/persist_chunks", lease, **given)
+    assert (answer.status_code, "vectors" in answer.text) == (422, True)
+
+
 async def test_a_budget_is_blocked_for_all_also_one_that_nobody_counts(http: httpx2.AsyncClient, store: Store) -> None:
     until = await store.now() + timedelta(minutes=5)
     body = {"budget": "somewhere", "until": until.isoformat()}

@@ -338,6 +338,12 @@ def test_what_is_no_task_is_not_run(holdfast: Engine) -> None:
             way(wrong, "x")
 
 
+def test_a_graph_takes_its_parameters_by_name_alone(holdfast: Engine) -> None:
+    start: Any = holdfast.start
+    with pytest.raises(TypeError, match="positional argument"):
+        start(Holdfast().dag("nightly"), 5)
+
+
 LOCK_IS_HELD = """
 select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'advisory')
 """

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 from uuid import UUID
 
 from holdfast.approvals.store import Questions
@@ -122,9 +122,7 @@ class Engine:
                 f"{task!r} is not a task. Pass a function that is marked with @hf.task, then its arguments."
             )
         self._add_app(task.app)
-        if isinstance(task, Dag):
-            return task.start(**kwargs)
-        return task.start(*args, **kwargs)
+        return cast(Prepared[..., R], task).start(*args, **kwargs)
 
     @overload
     def run(self, task: Dag, **params: Any) -> Ran[dict[str, int]]: ...

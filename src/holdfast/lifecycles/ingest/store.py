@@ -22,8 +22,10 @@ Mode = Literal["hybrid", "text", "vector"]
 chunks_at_once = 200
 
 
-def numbers(text: str) -> "array[float]":
+def numbers(text: object) -> "array[float]":
     """Out of the text that `as_text` makes. Raises ValueError."""
+    if not isinstance(text, str):
+        raise ValueError("Vectors are sent as a text.")
     return array("f", base64.b64decode(text, validate=True))
 
 
