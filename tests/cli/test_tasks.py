@@ -127,6 +127,8 @@ def test_retry_makes_a_new_task_that_keeps_what_was_done(holdfast: Keyboard, sta
     old = stage(ended)
     new = holdfast("retry", str(old)[:8]).out.strip()
     assert [step.name for step in stage(lambda store: store.steps(new))] == ["fetched"]
+    refused = holdfast("retry", str(old), "--payload", "null")
+    assert (refused.code, "null is not another payload." in refused.err) == (2, True)
     answered = holdfast("retry", str(old), "--from-step", "fetched", "--payload", '{"doc": "b.pdf"}', "--json").json
     assert answered["retry_of"] == str(old)
     assert stage(lambda store: store.steps(answered["task_id"])) == []

@@ -28,7 +28,7 @@ from holdfast.cli.options import (
     group,
     with_options_of,
 )
-from holdfast.cli.params import edit, parse_json, read_json
+from holdfast.cli.params import edit, parse_json, read_new_payload
 from holdfast.cli.printing import (
     Cell,
     format_age,
@@ -176,7 +176,7 @@ def retry(
         return
     if len(request.ids) != 1 or many.is_given or many.dry_run or (in_editor and payload is not None):
         raise typer.BadParameter("Another payload is for one entry: name it by its id, with --payload or with --edit.")
-    value = edit_payload(request.ids[0]) if payload is None else read_json(payload)
+    value = edit_payload(request.ids[0]) if payload is None else read_new_payload(payload)
     with_store(lambda store: handle_one(store, request, value))
 
 

@@ -24,6 +24,14 @@ def read_json(given: str) -> Any:
     return parse_json("The argument", given)
 
 
+def read_new_payload(given: str) -> Any:
+    """Another payload for a task. Raises PayloadInvalid, also for null: that would leave the one that it has."""
+    value = read_json(given)
+    if value is None:
+        raise PayloadInvalid("null is not another payload.", fix="Leave it out: then the task keeps the one it had.")
+    return value
+
+
 def read_params(given: str | None) -> dict[str, Any]:
     """Parameters as they are written, or from a file. Raises PayloadInvalid or RequestInvalid."""
     if given is None:

@@ -13,7 +13,7 @@ from holdfast.cli.access import Store, current_user, with_store
 from holdfast.cli.ids import Id, find_task
 from holdfast.cli.look import as_object, cells_of, in_order, note_of
 from holdfast.cli.options import REFUSED, FromStep, Json, Key, NewPayload, Patience, Reason, asks_store, duration
-from holdfast.cli.params import read_json
+from holdfast.cli.params import read_json, read_new_payload
 from holdfast.cli.printing import (
     Cell,
     clean_cell,
@@ -155,7 +155,7 @@ def retry(
     As a new task, whose id is printed. It keeps the steps that were done, unless the payload is another. Of a run of a
     graph, only what did not complete runs again, in a new run.
     """
-    value = None if payload is None else read_json(payload)
+    value = None if payload is None else read_new_payload(payload)
 
     async def submit(store: Store) -> tuple[UUID, UUID, dict[UUID, UUID]]:
         found = await find_task(store, task)
