@@ -86,6 +86,11 @@ async def test_what_is_not_a_table_is_refused() -> None:
 async def test_writing_needs_a_task() -> None:
     with pytest.raises(StepInvalid, match="outside of a task"):
         await write_table(FRAME)
+    with pytest.raises(StepInvalid, match=r"write_table\.sync was called in async code"):
+        write_table.sync(FRAME)
+
+
+def test_writing_in_plain_code_needs_a_task_too() -> None:
     with pytest.raises(StepInvalid, match="outside of a task"):
         write_table.sync(FRAME)
 

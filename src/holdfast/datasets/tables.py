@@ -58,7 +58,9 @@ class WithSync(Generic[P, T]):
         except RuntimeError:
             return attempt.call_from_thread(work) if attempt else asyncio.run(work)
         work.close()
-        raise StepInvalid("This task is async.", fix="Leave out .sync, and await it.")
+        raise StepInvalid(
+            f"{self._function.__name__}.sync was called in async code.", fix="Leave out .sync, and await it."
+        )
 
 
 @WithSync
