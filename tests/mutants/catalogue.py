@@ -215,7 +215,7 @@ SIMULATED = [
         "A failure for good is tried again.",
         f"{SQL}/settle.sql",
         "elsif s.category is not null and s.category <> 'Transient' then",
-        "elsif p_category = 'SchemaInvalid' then",
+        "elsif s.category = 'SchemaInvalid' then",
         "simulation",
     ),
     Mutant(
