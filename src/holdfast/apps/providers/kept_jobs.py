@@ -143,7 +143,7 @@ class Fanout:
                     if result := await self._result(job, kept, one, failures):
                         await kept.keep(result)
                 except Failure as failure:  # our own objects cannot be reached
-                    failures[:] = [failure]
+                    failures.append(failure)
                 if clock() >= until:  # after at least one, however slow it all is
                     return
 
