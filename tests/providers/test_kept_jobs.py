@@ -14,7 +14,7 @@ from tests.providers.jobs import job
 from tests.providers.openai_jobs import prompts
 
 
-class NoRoomForTheLast(Folder):
+class FullForTheLast(Folder):
     """A folder that takes everything but the result of the third prompt."""
 
     async def put(self, key: str, *given: Any, **more: Any) -> Any:
@@ -37,7 +37,7 @@ async def test_a_server_that_asks_to_wait_is_heard_beside_a_result_that_cannot_b
                 await is_refused.wait()
         return Result(one.key, output={"text": one.key})
 
-    asked = job("completion", NoRoomForTheLast(tmp_path / "objects").open())
+    asked = job("completion", FullForTheLast(tmp_path / "objects").open())
     fanout = Fanout(do, at_once=3)
     await fanout.submit(asked, prompts("one", "two", "three"))
     with pytest.raises(RateLimited, match="Later"):
